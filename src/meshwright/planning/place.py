@@ -312,8 +312,8 @@ def _with_full_pipeline(plan: PlacementPlan) -> tuple[PlacementPlan, tuple[str, 
     figures.insert(1, Figure.predicted("simulated_step_s", simulated_s, "s"))
     beyond = simulated_s / told["step_s"] - 1.0
     remark = (
-        f"the simulated step is {100 * beyond:.0f} % longer than the planned one, which takes every link to be as wide as the widest "
-        "of its device; compare the simulated steps of other planners and of fewer devices"
+        f"the simulated step is {100 * beyond:.0f} % longer than the planned one, which takes every link to be as wide as the "
+        "widest of its device; compare the simulated steps of other planners and of fewer devices"
     )
     return plan.model_copy(update={"predicted": tuple(figures)}), (remark,) if beyond > _WORTH_A_REMARK else ()
 
