@@ -44,6 +44,23 @@ def find_benchmark(spec: str) -> tuple[Path, bool]:
     return Path(spec), False
 
 
+def find_benchmark_of(spec: str, kind: str, told: str) -> tuple[Path, bool]:
+    """The same, of a kind.
+
+    Args:
+        spec: as of `find_benchmark`.
+        kind: that a built-in one must be of; what is wrong with a file is told by those who read it.
+        told: what benchmarks of this kind are of, for the message.
+
+    Raises:
+        ConfigError: as `find_benchmark` says, or the built-in is of another kind.
+    """
+    path, is_built_in = find_benchmark(spec)
+    if is_built_in and kind_of(spec) != kind:
+        raise ConfigError(f"is no benchmark of {told}", field="benchmark", value=spec, choices=preset_names(kind))
+    return path, is_built_in
+
+
 def kind_of(spec: str) -> str | None:
     """The kind of a benchmark, by its key; of a spelling that names none, None."""
     try:

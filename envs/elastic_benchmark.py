@@ -19,7 +19,7 @@ from .. import settings
 from ..errors import ConfigError
 from ..jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
 from ..simulation.elastic.simulation import ElasticCluster, ElasticSimulation
-from .benchmark_files import ELASTIC, NAME, find_benchmark, kind_of, preset_names
+from .benchmark_files import ELASTIC, NAME, find_benchmark_of
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
 
@@ -142,8 +142,5 @@ def load_elastic_benchmark(spec: str, *, changes: Sequence[str] | None = None) -
         ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of elastic jobs.
         InputFileError: the file is missing.
     """
-    path, is_built_in = find_benchmark(spec)
-    if is_built_in and kind_of(spec) != ELASTIC:
-        choices = preset_names(ELASTIC)
-        raise ConfigError("is no benchmark of elastic jobs", field="benchmark", value=spec, choices=choices)
+    path, _ = find_benchmark_of(spec, ELASTIC, "elastic jobs")
     return settings.load(ElasticBenchmark, path, changes=changes)

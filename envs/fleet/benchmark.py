@@ -8,8 +8,7 @@ from pathlib import Path
 from pydantic import Field, field_validator
 
 from ... import settings
-from ...errors import ConfigError
-from ..benchmark_files import FLEET, NAME, find_benchmark, kind_of, preset_names
+from ..benchmark_files import FLEET, NAME, find_benchmark_of, preset_names
 from .fleet import Fleet, build_fleet
 from .settings import FleetSettings
 
@@ -61,8 +60,6 @@ def load_fleet_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> 
         ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of a fleet.
         InputFileError: the file is missing.
     """
-    path, is_built_in = find_benchmark(spec)
-    if is_built_in and kind_of(spec) != FLEET:
-        raise ConfigError("is no benchmark of a fleet", field="benchmark", value=spec, choices=fleet_benchmark_names())
+    path, is_built_in = find_benchmark_of(spec, FLEET, "a fleet")
     loaded = settings.load(FleetBenchmark, path, changes=changes)
     return loaded if is_built_in else loaded.model_copy(update={"fleet": loaded.fleet.relative_to(path.parent)})

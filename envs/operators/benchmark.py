@@ -10,13 +10,12 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from ... import settings
-from ...errors import ConfigError
 from ...jobs.load import load_graph
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.instance_files import load_instance
 from ...simulation.operators.placement import OperatorObjective
-from ..benchmark_files import NAME, PLACEMENT, find_benchmark, kind_of, preset_names
+from ..benchmark_files import NAME, PLACEMENT, find_benchmark_of
 
 
 class JobDraw(settings.Settings):
@@ -153,10 +152,7 @@ def load_placement_benchmark(spec: str, *, changes: Sequence[str] | None = None)
         ConfigError: the preset is unknown, the YAML is wrong, or it is no benchmark of operator placement.
         InputFileError: the file is missing.
     """
-    path, is_built_in = find_benchmark(spec)
-    if is_built_in and kind_of(spec) != PLACEMENT:
-        choices = preset_names(PLACEMENT)
-        raise ConfigError("is no benchmark of operator placement", field="benchmark", value=spec, choices=choices)
+    path, is_built_in = find_benchmark_of(spec, PLACEMENT, "operator placement")
     loaded = settings.load(PlacementBenchmark, path, changes=changes)
     drawn = loaded.placement.instances
     if is_built_in or not isinstance(drawn, FileDraw):

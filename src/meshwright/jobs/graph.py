@@ -108,7 +108,7 @@ class JobGraph:
     @cached_property
     def order(self) -> NDArray[np.int64]:
         """Ops in topological order (Kahn's algorithm, sources and successors in file order), ``(n,)``."""
-        order = _topological_order(self.num_ops, self.edges)
+        order = topological_order(self.num_ops, self.edges)
         order.flags.writeable = False
         return order
 
@@ -271,8 +271,16 @@ class JobGraph:
         return [self.op_names[source] for source, _ in networkx.find_cycle(view)]
 
 
-def _topological_order(num_ops: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Kahn's order; shorter than ``num_ops`` where there is a cycle."""
+def topological_order(num_ops: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Nodes of a graph in topological order (Kahn's algorithm, sources and successors in order of their numbers).
+
+    Args:
+        num_ops: nodes, numbered from 0.
+        edges: source and destination of each edge, ``(m, 2)``.
+
+    Returns:
+        Shorter than ``num_ops`` where there is a cycle.
+    """
     successors: list[list[int]] = [[] for _ in range(num_ops)]
     waiting = [0] * num_ops
     for source, target in edges.tolist():

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ... import files
 from ...errors import GraphError
+from ...jobs.graph import topological_order
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -191,7 +192,7 @@ class OperatorInstance:
     @cached_property
     def topological(self) -> NDArray[np.int64]:
         """Ops in topological order (Kahn's algorithm, in order of their numbers), ``(n,)``."""
-        return _frozen(_kahn(self.num_ops, self.edges))
+        return _frozen(topological_order(self.num_ops, self.edges))
 
     @cached_property
     def incoming(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -267,7 +268,7 @@ class OperatorInstance:
                 raise GraphError("an edge is there twice", field="edges")
         if (numbered(self.group) != self.group).any():
             raise GraphError("groups are numbered from 0 in order of their first op", field="group")
-        ordered = _kahn(n, self.edges)
+        ordered = topological_order(n, self.edges)
         if len(ordered) < n:
             stuck = min(set(range(n)) - set(ordered.tolist()))
             raise GraphError("the ops wait for each other in a cycle", field="edges", value=self.op_names[stuck])
@@ -298,22 +299,6 @@ def _by_op(ops: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[n
     first = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount(ops, minlength=n), out=first[1:])
     return _frozen(first), _frozen(np.argsort(ops, kind="stable").astype(np.int64))
-
-
-def _kahn(n: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Shorter than ``n`` where there is a cycle."""
-    successors: list[list[int]] = [[] for _ in range(n)]
-    waits = [0] * n
-    for source, target in edges.tolist():
-        successors[source].append(target)
-        waits[target] += 1
-    order = [op for op in range(n) if waits[op] == 0]
-    for op in order:  # grows while it is read
-        for target in successors[op]:
-            waits[target] -= 1
-            if waits[target] == 0:
-                order.append(target)
-    return np.array(order, np.int64)
 
 
 def _frozen(array: NDArray[Kind]) -> NDArray[Kind]:

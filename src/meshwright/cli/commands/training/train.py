@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as resources
@@ -11,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from .... import files, inputs
+from .... import inputs
 from ....errors import CheckpointError, ConfigError, MeshwrightError
 from ... import interrupts, output
 from ...options import Changes, GraphsDir, JsonFile
+from .request import TrainRequest
 
 if TYPE_CHECKING:
     from ....training.linear.settings import LinearSettings
@@ -29,7 +29,6 @@ LINEAR = "linear"
 FLEET = "fleet"
 ELASTIC = "elastic"
 OPERATORS = "operators"
-METHODS = (LINEAR, FLEET, ELASTIC, OPERATORS)
 
 
 def train_policy(
@@ -77,36 +76,13 @@ def train_policy(
     if jobs != 1 or ray is not None:
         option, value = ("--jobs", str(jobs)) if ray is None else ("--ray", ray)
         raise ConfigError("goes with --seeds: one run is trained in one process", field=option, value=value)
-    if chosen_method == FLEET:
-        from .train_fleet import train_fleet_policy
-
-        train_fleet_policy(config_file, changes or [], resume, out, overwrite, graphs, json_file)
-        return
-    if chosen_method == ELASTIC:
-        from .train_elastic import train_elastic_policy
-
-        train_elastic_policy(config_file, changes or [], resume, out, overwrite, graphs, json_file)
-        return
-    if chosen_method == OPERATORS:
-        from .train_operators import train_operator_policy
-
-        train_operator_policy(config_file, changes or [], resume, out, overwrite, graphs, json_file)
-        return
-    asked = _TrainRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
-    (_tune_scorer if chosen_method == LINEAR else _train_network)(asked)
+    asked = _ScenarioRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
+    _METHODS[chosen_method](asked)
 
 
 @dataclass(frozen=True)
-class _TrainRequest:
-    """The options of the command, and what is done with them whatever is trained."""
-
-    config: Path | None
-    changes: tuple[str, ...]
-    resume: Path | None
-    out: Path | None
-    overwrite: bool
-    graphs: Path | None
-    json_file: str | None
+class _ScenarioRequest(TrainRequest):
+    """The same, for what is trained on a scenario: networks and linear scorers."""
 
     def settings(self, load: Callable[[Path, Sequence[str]], Chosen], kind: type[AnyRunFolder[Chosen]]) -> Chosen:
         """The config, or that of the run folder that is resumed."""
@@ -135,9 +111,7 @@ class _TrainRequest:
         Returns:
             The run folder.
         """
-        folder = self.resume or self.out or Path("runs") / chosen.name
-        if self.resume is None:
-            output.check_folder("--out", folder, is_replaced=True)
+        folder = self.folder(chosen.name)
         with output.progress() as bars, interrupts.remembered() as check_interrupt:
             from ....envs.benchmark import load_benchmark
 
@@ -155,22 +129,19 @@ class _TrainRequest:
                 folder,
                 resume=self.resume is not None,
                 overwrite=self.overwrite,
-                command=["meshwright", *sys.argv[1:]],
+                command=self.command,
                 graphs_dir=self.graphs,
                 scenario=scenario,
                 progress=report,
             )
 
-    def show(self, made: AnyRunFolder[Any], title: str, rows_of: Callable[[list[Any], Any], list[list[str]]]) -> None:
-        """Write the learning curve as JSON, and print where the run folder is, some rows about the curve, and the time."""
-        curve = files.read_json(made.learning_curve)
-        best = min(curve, key=lambda row: row["validation_blocking_rate"])
-        rows = [["run folder", str(made.path)], *rows_of(curve, best), ["time", f"{curve[-1]['elapsed_s']:.0f} s"]]
-        output.write_json(self.json_file, {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve})
-        output.table(output.console(self.json_file), title, ["", ""], rows, numbers_from=2)
+    def show_blocking(self, made: AnyRunFolder[Any], title: str, rows_of: Callable[[list[Any], Any], list[list[str]]]) -> None:
+        """Print what the run reached, with some rows about its learning curve and its best row."""
+        curve = self.curve(made)
+        self.show(made, title, curve, rows_of(curve, min(curve, key=lambda row: row["validation_blocking_rate"])))
 
 
-def _train_network(asked: _TrainRequest) -> None:
+def _train_network(asked: _ScenarioRequest) -> None:
     from ....training.run_folder import RunFolder
     from ....training.settings import load_train_settings
 
@@ -193,10 +164,10 @@ def _train_network(asked: _TrainRequest) -> None:
 
     chosen = asked.settings(load_train_settings, RunFolder)
     made = asked.run(chosen, train, "training", chosen.total_steps, shown)
-    asked.show(made, f"Trained {chosen.name}", rows_of)
+    asked.show_blocking(made, f"Trained {chosen.name}", rows_of)
 
 
-def _tune_scorer(asked: _TrainRequest) -> None:
+def _tune_scorer(asked: _ScenarioRequest) -> None:
     from ....training.linear.settings import load_linear_settings
     from ....training.linear.tune import LinearRun, tune
 
@@ -210,7 +181,34 @@ def _tune_scorer(asked: _TrainRequest) -> None:
 
     chosen = asked.settings(load_linear_settings, LinearRun)
     made = asked.run(chosen, tune, "generations", chosen.generations, shown)
-    asked.show(made, f"Tuned {chosen.name}", rows_of)
+    asked.show_blocking(made, f"Tuned {chosen.name}", rows_of)
+
+
+def _train_fleet(asked: TrainRequest) -> None:
+    from .train_fleet import train_fleet_policy
+
+    train_fleet_policy(asked)
+
+
+def _train_elastic(asked: TrainRequest) -> None:
+    from .train_elastic import train_elastic_policy
+
+    train_elastic_policy(asked)
+
+
+def _train_operators(asked: TrainRequest) -> None:
+    from .train_operators import train_operator_policy
+
+    train_operator_policy(asked)
+
+
+_METHODS: dict[str | None, Callable[[_ScenarioRequest], None]] = {
+    None: _train_network,
+    LINEAR: _tune_scorer,
+    FLEET: _train_fleet,
+    ELASTIC: _train_elastic,
+    OPERATORS: _train_operators,
+}
 
 
 def _percent(row: Any) -> str:
@@ -239,9 +237,13 @@ def method(config: str | None, changes: Sequence[str], resume: Path | None) -> s
         except MeshwrightError:
             continue
         named = data.get("method") if isinstance(data, dict) else None
-        if named not in (None, *METHODS):
+        if named not in _METHODS:
             raise ConfigError(
-                "no such method; leave the key out for PPO", file=path, field="method", value=named, choices=METHODS
+                "no such method; leave the key out for PPO",
+                file=path,
+                field="method",
+                value=named,
+                choices=filter(None, _METHODS),
             )
         found.append(named)
     if len(found) == 2 and found[0] != found[1]:
