@@ -100,7 +100,8 @@ if word == "train":
             parent, _, child = key.partition(".")
             keys[parent] = f"{{{child}: {value}}}" if child else value
         keys["benchmark"] = str(here / "benchmark.yaml")
-        (out / "config.yaml").write_text("".join(f"{key}: {value}\\n" for key, value in keys.items()))
+        (out / "config.new").write_text("".join(f"{key}: {value}\\n" for key, value in keys.items()))
+        (out / "config.new").rename(out / "config.yaml")  # whole or not at all, as the program does it
     if (here / f"break-{out.name}").exists():
         sys.exit("no such luck")
     while (here / f"hang-{out.name}").exists():
