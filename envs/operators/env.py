@@ -36,16 +36,16 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     **Observation.** ``Dict``; features lie in [0, 1]. A time ``s`` stands as ``s / (s + bound)`` with the lower bound of the
     instance's value. ``n`` is the most ops that the benchmark draws.
 
-    ================  =========  ==========================================================================
-    key               shape      meaning
-    ================  =========  ==========================================================================
-    ``placed``        (n,)       1 plus the device of each op; 0 while it has none
-    ``op_dynamic``    (n, 3)     of each op: start, end, and share of its input bytes whose producers have a device
+    ==================  =======  ====================================================================================
+    key                 shape    meaning
+    ==================  =======  ====================================================================================
+    ``placed``          (n,)     1 plus the device of each op; 0 while it has none
+    ``op_dynamic``      (n, 3)   of each op: start, end, and share of its input bytes whose producers have a device
     ``device_dynamic``  (m, 3)   of each device: end of its last op, memory left, seconds of work
-    ``candidate``     (m, 13)    what each device would make of the next group, see `simulation.operators.candidates`
-    ``current``       ()         the op that is placed next, the first of its group
-    ``action_mask``   (m,)       1 where a device may be chosen
-    ================  =========  ==========================================================================
+    ``candidate``       (m, 13)  what each device would make of the next group, see `simulation.operators.candidates`
+    ``current``         ()       the op that is placed next, the first of its group
+    ``action_mask``     (m,)     1 where a device may be chosen
+    ==================  =======  ====================================================================================
 
     The parts that do not change within an episode are those of `instance`: times, edges, tensors, links, memory.
     `models.operators.graphs.hetero_data` makes a graph of them for PyG.
