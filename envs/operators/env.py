@@ -19,8 +19,6 @@ from .benchmark import PlacementBenchmark, PlacementSettings, load_placement_ben
 
 PlacementObservation = dict[str, Any]
 
-MOST_OPS = 2_000
-
 
 class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     """Give each op of a job graph a device.

@@ -104,19 +104,6 @@ class SavedOperatorPolicy:
         return found.eval()
 
 
-def is_of_operators(path: str | Path) -> bool:
-    """Whether a file, or the ``policy.pt`` of a run folder, holds a policy of operator placement.
-
-    Raises:
-        CheckpointError: it is damaged.
-    """
-    file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
-    if file.suffix != ".pt" or not file.is_file():
-        return False
-    data = load_tensors(file)
-    return isinstance(data, dict) and data.get("kind") == KIND
-
-
 def shipped_operators() -> list[str]:
     """The trained policies of operator placement that come with the package."""
     return sorted(path.name.removesuffix(_ENDING) for path in _shipped().iterdir() if path.name.endswith(_ENDING))
