@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .... import files, settings
+from .... import files
 from ....errors import CheckpointError, ConfigError
 from ... import output
 
@@ -66,6 +66,8 @@ class TrainRequest:
             ConfigError: it is wrong, or profiles are given.
             CheckpointError: a run that is resumed is to be changed.
         """
+        from .... import settings  # brings pydantic, which help does without
+
         if self.graphs is not None:
             raise ConfigError(f"does not go with a benchmark of {of}", field="--graphs", value=str(self.graphs))
         if self.resume is not None and self.changes and self.config is None:
