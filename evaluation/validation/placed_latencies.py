@@ -1,6 +1,6 @@
 """Published figures of placements for latency and of tasklets, and the same figures as this package finds them.
 
-A row is what a `placements.PlacementFigure` is made of: what was placed, which figure of it, ours, published (as printed),
+A row is what a `published_figures.PublishedFigure` is made of: what was placed, which figure of it, ours, published (as printed),
 tolerance, whether the published figure is only a limit, and the seconds that ours took.
 """
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ...simulation.operators.piper_files import load_piper
 from ...simulation.operators.placement import OperatorPlacement, value
 from ...simulation.operators.published_files import load_published, load_split
 from .placed_latencies import NUM_LATENCY_ROWS, TASKLETS_S, latency_rows, tasklet_rows
+from .published_figures import Progress, PublishedFigure, PublishedFigures, collect
 
 EXACT = 1e-6
 PIPEDREAM = 1e-9
@@ -86,68 +87,6 @@ PIPER_S = {
 }
 """By number of devices, with and without recomputation."""
 
-Progress = Callable[[str, int, int], None]
-"""Told of a family of figures how many are done, and how many there are."""
-
-
-@dataclass(frozen=True)
-class PlacementFigure:
-    """One published figure and ours.
-
-    Attributes:
-        family: which form of the value.
-        item: what was placed.
-        figure: which figure of it.
-        ours: computed here.
-        published: as printed.
-        tolerance: relative deviation up to which the two agree.
-        is_limit: whether ours may also be less.
-        seconds: that ours took.
-    """
-
-    family: str
-    item: str
-    figure: str
-    ours: float | str
-    published: str
-    tolerance: float
-    is_limit: bool = False
-    seconds: float = 0.0
-
-    @property
-    def deviation(self) -> float:
-        """Ours over theirs, less 1; 0 or 1 where it is no number."""
-        if isinstance(self.ours, str):
-            return float(self.ours != self.published)
-        return self.ours / float(self.published) - 1
-
-    @property
-    def agrees(self) -> bool:
-        """Whether ours is as near as the tolerance and the printed digits ask, or less where less is right."""
-        if isinstance(self.ours, str):
-            return self.ours == self.published
-        allowed = max(self.tolerance, 0.5000001 * 10.0 ** -len(self.published.partition(".")[2]) / float(self.published))
-        if "." not in self.published:
-            allowed = 0.0
-        return (self.deviation if self.is_limit else abs(self.deviation)) <= allowed
-
-
-@dataclass(frozen=True)
-class PlacementFigures:
-    """All figures of a run."""
-
-    figures: tuple[PlacementFigure, ...]
-
-    @property
-    def agrees(self) -> bool:
-        """Whether every figure agrees."""
-        return all(figure.agrees for figure in self.figures)
-
-    def to_data(self) -> dict[str, Any]:
-        """Plain data."""
-        rows = [{**asdict(each), "deviation": each.deviation, "agrees": each.agrees} for each in self.figures]
-        return {"figures": rows, "agrees": self.agrees}
-
 
 @dataclass(frozen=True)
 class PlacementSources:
@@ -164,7 +103,7 @@ class PlacementSources:
     search_s: float = 60.0
 
 
-def validate(sources: PlacementSources, progress: Progress | None = None) -> PlacementFigures:
+def validate(sources: PlacementSources, progress: Progress | None = None) -> PublishedFigures:
     """Compute every published figure again.
 
     Raises:
@@ -173,21 +112,15 @@ def validate(sources: PlacementSources, progress: Progress | None = None) -> Pla
     for folder in (sources.folder, sources.profiles):
         if not folder.is_dir():
             raise InputFileError("no such folder", file=folder)
-    found: list[PlacementFigure] = []
-    for name, (count, figures) in FAMILIES.items():
-        for done, figure in enumerate(figures(sources)):
-            found.append(replace(figure, family=name))
-            if progress is not None:
-                progress(name, done + 1, count)
-    return PlacementFigures(tuple(found))
+    return collect({name: (count, partial(figures, sources)) for name, (count, figures) in FAMILIES.items()}, progress)
 
 
-def _max_load(sources: PlacementSources) -> Iterator[PlacementFigure]:
+def _max_load(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for name, (one, count, best, line, expert) in MAX_LOAD_MS.items():
         path = sources.folder / "dnn_partitioning" / "throughput" / f"{name}.json"
         instance = load_published(path)
         alone_ms = float(instance.times_s[:, 0].sum()) / S_PER_MS
-        yield PlacementFigure("", name, "one device, ms", alone_ms, one, EXACT)
+        yield PublishedFigure("", name, "one device, ms", alone_ms, one, EXACT)
         began = time.perf_counter()
         yield _row(name, "downsets", float(num_downsets(instance)), str(count), began=began)
         began = time.perf_counter()
@@ -206,7 +139,7 @@ def _max_load(sources: PlacementSources) -> Iterator[PlacementFigure]:
             yield _row(name, "experts' split, ms", expert_ms, expert, began=began)
 
 
-def _other_devices(sources: PlacementSources) -> Iterator[PlacementFigure]:
+def _other_devices(sources: PlacementSources) -> Iterator[PublishedFigure]:
     folder = sources.folder / "dnn_partitioning" / "throughput"
     for name, published in WITHOUT_HOSTS_MS.items():
         instance = load_published(folder / f"{name}.json")
@@ -221,7 +154,7 @@ def _other_devices(sources: PlacementSources) -> Iterator[PlacementFigure]:
         yield _row(name, f"{number} accelerators, ms", ours_ms, published, began=began)
 
 
-def _anywhere(sources: PlacementSources) -> Iterator[PlacementFigure]:
+def _anywhere(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for name, published in ANYWHERE_MS.items():
         instance = load_published(sources.folder / "dnn_partitioning" / "throughput" / f"{name}.json")
         began = time.perf_counter()
@@ -229,7 +162,7 @@ def _anywhere(sources: PlacementSources) -> Iterator[PlacementFigure]:
         yield _row(name, "anywhere, ms", found.value_s / S_PER_MS, published, began=began, is_limit=True)
 
 
-def _pipedream(sources: PlacementSources) -> Iterator[PlacementFigure]:
+def _pipedream(sources: PlacementSources) -> Iterator[PublishedFigure]:
     machines = {"single": 1, "4 machines": 4, "8 machines": 8, "16 machines": 16, "4 in line": 4}
     for name, published in PIPEDREAM_S.items():
         graph = without_inputs(load_profile(sources.profiles / name / "graph.txt"))
@@ -242,10 +175,10 @@ def _pipedream(sources: PlacementSources) -> Iterator[PlacementFigure]:
             replicas = PIPEDREAM_REPLICAS.get((name, machines.get(column, 0)))
             if replicas is not None and column != "4 in line":
                 ours = ":".join(map(str, found.replicas))
-                yield PlacementFigure("", name, f"{column}, replicas", ours, replicas, 0.0)
+                yield PublishedFigure("", name, f"{column}, replicas", ours, replicas, 0.0)
 
 
-def _piper(sources: PlacementSources) -> Iterator[PlacementFigure]:
+def _piper(sources: PlacementSources) -> Iterator[PublishedFigure]:
     given = load_piper(sources.folder / "piper" / "bert32a100.json")
     for number, published in PIPER_S.items():
         instance = replace(given, num_devices=number, memory_bytes=8.0 * 2**30, bandwidth_bytes_per_s=25.0 * 2**30)
@@ -256,17 +189,17 @@ def _piper(sources: PlacementSources) -> Iterator[PlacementFigure]:
             yield _row(given.name, figure, found.value_s, text, began=began)
 
 
-def _latency(sources: PlacementSources) -> Iterator[PlacementFigure]:
+def _latency(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for row in latency_rows(sources.folder):
-        yield PlacementFigure("", *row)
+        yield PublishedFigure("", *row)
 
 
-def _tasklets(sources: PlacementSources) -> Iterator[PlacementFigure]:
+def _tasklets(sources: PlacementSources) -> Iterator[PublishedFigure]:
     for row in tasklet_rows(sources.folder):
-        yield PlacementFigure("", *row)
+        yield PublishedFigure("", *row)
 
 
-FAMILIES: dict[str, tuple[int, Callable[[PlacementSources], Iterator[PlacementFigure]]]] = {
+FAMILIES: dict[str, tuple[int, Callable[[PlacementSources], Iterator[PublishedFigure]]]] = {
     "max-load": (41, _max_load),
     "max-load, other devices": (len(WITHOUT_HOSTS_MS) + len(BY_NUMBER_MS), _other_devices),
     "max-load, not contiguous": (len(ANYWHERE_MS), _anywhere),
@@ -316,5 +249,5 @@ def _throughput(instance: OperatorInstance, planner: str) -> OperatorPlacement:
 
 def _row(
     item: str, figure: str, ours: float, published: str, *, began: float, tolerance: float = EXACT, is_limit: bool = False
-) -> PlacementFigure:
-    return PlacementFigure("", item, figure, ours, published, tolerance, is_limit, time.perf_counter() - began)
+) -> PublishedFigure:
+    return PublishedFigure("", item, figure, ours, published, tolerance, is_limit, time.perf_counter() - began)

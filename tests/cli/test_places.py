@@ -54,6 +54,7 @@ MEASURED = [
     "validate flows {flows} --json out/flows.json",
     "validate pacml {pacml} --graphs pacml --json out/pacml.json",
     "validate elastic elastic --json out/elastic.json",
+    "validate strategies --only 'uneven networks' --json out/strategies.json",
     "validate placements {placed} --search-s 1 --json out/placed.json",
     "validate network --json out/network.json",
     "validate sharing --sets 1 --keep out/sets --json out/sharing.json",

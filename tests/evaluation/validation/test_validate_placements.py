@@ -6,7 +6,8 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.evaluation.validation import placements
-from meshwright.evaluation.validation.placements import PlacementFigure, PlacementSources
+from meshwright.evaluation.validation.placements import PlacementSources
+from meshwright.evaluation.validation.published_figures import PublishedFigure
 from meshwright.simulation.operators.instance_files import save
 
 from ...planners.operators.instances import fork
@@ -55,7 +56,7 @@ def test_some_published_loads_are_computed_again(sources, monkeypatch):
 
 def test_a_figure_agrees_within_its_tolerance_or_its_last_digit():
     def agrees(ours, published, is_limit=False):
-        return PlacementFigure("", "", "", ours, published, 1e-6, is_limit).agrees
+        return PublishedFigure("", "", "", ours, published, 1e-6, is_limit).agrees
 
     assert agrees(1.00049, "1.000")
     assert not agrees(1.0006, "1.000")
@@ -76,7 +77,7 @@ def figures_of(*rows):
 def test_a_figure_that_disagrees_ends_with_1_and_is_marked(tmp_path, monkeypatch, capsys):
     (tmp_path / "operators").mkdir()
     (tmp_path / "pipedream").mkdir()
-    good, bad = PlacementFigure("", "a", "one", 1.0, "1.000", 1e-6), PlacementFigure("", "b", "two", 2.0, "1.000", 1e-6)
+    good, bad = PublishedFigure("", "a", "one", 1.0, "1.000", 1e-6), PublishedFigure("", "b", "two", 2.0, "1.000", 1e-6)
     monkeypatch.setattr(placements, "FAMILIES", figures_of(good))
     assert run_command_line(["validate", "placements", str(tmp_path / "operators")]) == 0
     monkeypatch.setattr(placements, "FAMILIES", figures_of(good, bad))

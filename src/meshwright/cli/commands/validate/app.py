@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import collectives, elastic, flows, kernels, network, pacml, placements, sharing, step_times
+from . import collectives, elastic, flows, kernels, network, pacml, placements, sharing, step_times, strategies
 
 validate = typer.Typer(
     name="validate",
@@ -28,3 +28,4 @@ validate.command("sharing", short_help="Step times of jobs that share links, aga
     sharing.validate_sharing
 )
 validate.command("placements", short_help="Published figures of operator placement.")(placements.validate_placements)
+validate.command("strategies", short_help="Published figures of training strategies.")(strategies.validate_strategies)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ....errors import InputFileError
 from ... import output
 from ...options import JsonFile
-
-if TYPE_CHECKING:
-    from ....evaluation.validation.placements import PlacementFigure, PlacementSources
+from .published import show_figures
 
 
 def validate_placements(
@@ -38,40 +37,12 @@ def validate_placements(
     if source.is_dir():
         if placement is not None:
             raise InputFileError("needs one instance, not a folder", field="--placement", value=str(source))
-        from ....evaluation.validation.placements import PlacementSources
+        from ....evaluation.validation.placements import PlacementSources, validate
 
-        _figures(PlacementSources(source, profiles or source.resolve().parent / "pipedream", search_s), json_file)
+        sources = PlacementSources(source, profiles or source.resolve().parent / "pipedream", search_s)
+        show_figures(partial(validate, sources), json_file)
     else:
         _instance(source, placement, search_s, json_file)
-
-
-def _figures(sources: PlacementSources, json_file: str | None) -> None:
-    from ....evaluation.validation.placements import validate
-
-    with output.progress() as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(name: str, done: int, of: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=of, note="")
-            bars.update(tasks[name], completed=done)
-
-        found = validate(sources, report)
-    out = output.console(json_file)
-    for family in dict.fromkeys(each.family for each in found.figures):
-        lines = [_line(each) for each in found.figures if each.family == family]
-        columns = ["item", "figure", "ours", "published", "deviation", "tolerance", "", "s"]
-        output.table(out, family, columns, lines, numbers_from=2)
-    output.write_json(json_file, found.to_data())
-    if not found.agrees:
-        raise typer.Exit(1)
-
-
-def _line(each: PlacementFigure) -> list[str]:
-    ours = each.ours if isinstance(each.ours, str) else f"{each.ours:.10g}"
-    deviation, verdict = f"{each.deviation:+.1e}", "agrees" if each.agrees else "DISAGREES"
-    published = f"<= {each.published}" if each.is_limit else each.published
-    return [each.item, each.figure, ours, published, deviation, f"{each.tolerance:.0e}", verdict, f"{each.seconds:.2f}"]
 
 
 def _instance(source: Path, placement: Path | None, search_s: float, json_file: str | None) -> None:

@@ -1,0 +1,96 @@
+"""Figures that others printed, each beside ours, with the time that ours took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+Progress = Callable[[str, int, int], None]
+"""Told of a family of figures how many are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """One published figure and ours.
+
+    Attributes:
+        family: kind of figure.
+        item: what it is a figure of.
+        figure: which figure of it.
+        ours: computed here.
+        published: as printed.
+        tolerance: relative deviation up to which the two agree.
+        is_limit: whether ours may also be less.
+        seconds: that ours took.
+        is_floor: whether ours may also be more.
+    """
+
+    family: str
+    item: str
+    figure: str
+    ours: float | str
+    published: str
+    tolerance: float
+    is_limit: bool = False
+    seconds: float = 0.0
+    is_floor: bool = False
+
+    @property
+    def deviation(self) -> float:
+        """Ours over theirs, less 1; ours where theirs is zero; 0 or 1 where it is no number."""
+        if isinstance(self.ours, str):
+            return float(self.ours != self.published)
+        return self.ours / float(self.published) - 1 if float(self.published) else self.ours
+
+    @property
+    def agrees(self) -> bool:
+        """Whether ours is as near as tolerance and printed digits ask, or on the side of it where that side is right."""
+        if isinstance(self.ours, str):
+            return self.ours == self.published
+        digits = self.published.partition(".")[2]
+        rounding = 0.5000001 * 10.0 ** -len(digits) / abs(float(self.published) or 1.0)
+        # A count is exact, unless a tolerance is all that it has.
+        allowed = max(self.tolerance, rounding) if digits else 0.0 if self.tolerance <= COUNTED else self.tolerance
+        deviation = self.deviation if self.is_limit else -self.deviation if self.is_floor else abs(self.deviation)
+        return deviation <= allowed
+
+    @property
+    def told(self) -> str:
+        """The published figure with the side that ours may lie on."""
+        return f"{'<= ' if self.is_limit else '>= ' if self.is_floor else ''}{self.published}"
+
+
+COUNTED = 1e-6
+"""Up to this tolerance whole numbers must be equal."""
+
+Figures = tuple[int, Callable[[], Iterator[PublishedFigure]]]
+"""How many figures there are, and what computes them."""
+
+
+@dataclass(frozen=True)
+class PublishedFigures:
+    """All figures of a run."""
+
+    figures: tuple[PublishedFigure, ...]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether every figure agrees."""
+        return all(figure.agrees for figure in self.figures)
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        rows = [{**asdict(each), "deviation": each.deviation, "agrees": each.agrees} for each in self.figures]
+        return {"figures": rows, "agrees": self.agrees}
+
+
+def collect(families: Mapping[str, Figures], progress: Progress | None = None) -> PublishedFigures:
+    """Compute the figures of all families, in order."""
+    found: list[PublishedFigure] = []
+    for name, (count, figures) in families.items():
+        for done, figure in enumerate(figures()):
+            found.append(replace(figure, family=name))
+            if progress is not None:
+                progress(name, done + 1, count)
+    return PublishedFigures(tuple(found))

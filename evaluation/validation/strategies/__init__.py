@@ -1,0 +1,1 @@
+"""Published figures of training strategies and communication techniques, computed again."""

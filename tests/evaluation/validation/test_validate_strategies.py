@@ -1,0 +1,36 @@
+"""Published figures of training strategies, all of them and by family."""
+
+import json
+
+import pytest
+
+from meshwright.cli import run_command_line
+from meshwright.evaluation.validation.published_figures import PublishedFigure
+from meshwright.evaluation.validation.strategies.families import FAMILIES
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_has_as_many_figures_as_it_says_and_all_agree(family):
+    count, figures = FAMILIES[family]
+    found = list(figures())
+    assert [figure for figure in found if not figure.agrees] == []
+    assert len(found) == count
+
+
+def test_one_family_can_be_asked_for(capsys):
+    assert run_command_line(["validate", "strategies", "--only", "uneven networks", "--json", "-"]) == 0
+    assert {row["family"] for row in json.loads(capsys.readouterr().out)["figures"]} == {"uneven networks"}
+    assert run_command_line(["validate", "strategies", "--only", "even networks"]) == 2
+    assert "--only: no such family (got 'even networks'); did you mean 'uneven networks'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("ours", "limit", "floor", "agrees"), [(1.2, False, True, True), (0.8, False, True, False), (0.8, True, False, True)]
+)
+def test_on_one_side_of_a_figure_all_values_are_right(ours, limit, floor, agrees):
+    assert PublishedFigure("", "", "", ours, "1.0", 0.01, limit, 0.0, floor).agrees is agrees
+
+
+def test_a_figure_of_zero_has_its_own_deviation():
+    assert PublishedFigure("", "", "", 0.0, "0", 0.0).agrees
+    assert not PublishedFigure("", "", "", 1e-3, "0", 1e-6).agrees
