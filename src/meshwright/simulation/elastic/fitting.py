@@ -27,6 +27,8 @@ _OVERLAP, _GROWTH = 1e-3, 1e-2
 _SMOOTH = (1e-3, 1e-6, 1e-9, 1e-14)
 _TOLERANCE = 1e-9
 _NUM = 7
+# Of the first parameters, where those near zero start anew.
+_RAISED = (1.0, 0.1)
 
 
 @njit
@@ -89,8 +91,15 @@ def fit(observed, observed_s):  # type: ignore[no-untyped-def]
         p[3], is_free[3] = LEAST, False
         p[5], is_free[5] = LEAST, False
     u = np.log(p)
-    for smooth in _SMOOTH:
-        _descend(u, is_free, observed, np.log(pass_s), np.log(observed_s[:, 0]), smooth)
+    log_pass, log_step = np.log(pass_s), np.log(observed_s[:, 0])
+    value = _anneal(u, is_free, observed, log_pass, log_step)
+    # On logarithms a parameter that came near zero stays there: its slope is in proportion to it. So all such ones start anew.
+    for raised in _RAISED:
+        tried = np.where(is_free, np.maximum(u, np.log(raised * _FIRST)), u)
+        tried[6] = math.log(_FIRST[6])
+        tried_value = _anneal(tried, is_free, observed, log_pass, log_step)
+        if tried_value < value:
+            u, value = tried, tried_value
     p = np.exp(u)
     if not between:
         p[2], p[3] = max(p[2], 1.1 * p[4]), max(p[3], 1.1 * p[5])
@@ -98,8 +107,17 @@ def fit(observed, observed_s):  # type: ignore[no-untyped-def]
 
 
 @njit
+def _anneal(u, is_free, observed, log_pass, log_step):  # type: ignore[no-untyped-def]
+    """Descend from ``u``, in place, on ever less smooth losses; returns the last one."""
+    value = 0.0
+    for smooth in _SMOOTH:
+        value = _descend(u, is_free, observed, log_pass, log_step, smooth)
+    return value
+
+
+@njit
 def _descend(u, is_free, observed, log_pass, log_step, smooth):  # type: ignore[no-untyped-def]
-    """BFGS on the logarithms ``u`` within their bounds, in place."""
+    """BFGS on the logarithms ``u`` within their bounds, in place; returns the loss."""
     lower = np.full(_NUM, math.log(LEAST))
     upper = np.full(_NUM, 700.0)
     lower[6], upper[6] = 0.0, math.log(MOST_GAMMA)
@@ -117,7 +135,7 @@ def _descend(u, is_free, observed, log_pass, log_step, smooth):  # type: ignore[
                         direction[i] -= inverse[i, k] * slope[k]
         if not (direction * slope).sum() < 0.0:
             if is_fresh:
-                return
+                return value
             inverse, is_fresh = np.eye(_NUM), True
             continue
         length = 1.0 / max(1.0, np.abs(direction).max())
@@ -131,7 +149,7 @@ def _descend(u, is_free, observed, log_pass, log_step, smooth):  # type: ignore[
             length *= 0.4
         if not found:
             if is_fresh:
-                return
+                return value
             inverse, is_fresh = np.eye(_NUM), True
             continue
         moved, change = tried - u, next_slope - slope
@@ -143,7 +161,8 @@ def _descend(u, is_free, observed, log_pass, log_step, smooth):  # type: ignore[
             _update(inverse, moved, change, along)
             is_fresh = False
         if fell <= _TOLERANCE * max(abs(value), 1e-3):
-            return
+            return value
+    return value
 
 
 @njit
