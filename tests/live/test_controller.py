@@ -12,9 +12,9 @@ from meshwright.errors import ConflictError, MeshwrightError, StateError
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest, free_at_s, free_runs
 from meshwright.live.ledger import Ledger
+from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState, HostState
-from meshwright.live.store import MemoryStore
 
 from .controller_samples import JOB, NOW, Clock, all_up, controller, devices_of, running
 from .live_samples import HOSTS
@@ -237,7 +237,7 @@ def test_a_policy_of_a_fleet_and_a_rule_of_the_menu_decide_too(cluster, tmp_path
 def test_a_ledger_of_version_1_is_brought_forward_and_may_be_read_as_it_is(tmp_path, planners):
     import sqlite3
 
-    from meshwright.live.ledger_file import _STEPS, APPLICATION_ID
+    from meshwright.live.records.ledger_file import _STEPS, APPLICATION_ID
 
     path = tmp_path / "old.db"
     database = sqlite3.connect(path)

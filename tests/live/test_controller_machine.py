@@ -23,9 +23,9 @@ from hypothesis.stateful import (
 from meshwright.errors import ConflictError, MeshwrightError
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest, Observation
+from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import occupancy
-from meshwright.live.store import MemoryStore
 
 from ..draws import draws
 from .controller_samples import Clock, controller

@@ -37,25 +37,30 @@ def test_what_holds_nothing_or_has_no_host_left_pins_nobody_and_filter_and_bind_
     with client(tmp_path / "s.db", planners) as http:
         made = http.service.controller
 
+        def call(function, *words):
+            """Something of the controller, on its own thread."""
+            return http.portal.call(http.service.write, function, *words)
+
         def answers(name):
             """The nodes that may have the pod by ``filter`` and by ``bind``, and those that ``prioritize`` prefers."""
             pod = {"metadata": {"labels": {"meshwright.dev/decision": name}}}
             asked = {"Pod": pod, "NodeNames": ["a", "b", "c"]}
             kept = http.post("/v1/extender/filter", json=asked).json()["NodeNames"]
             scores = http.post("/v1/extender/prioritize", json=asked).json()
-            assert kept == [host for host in "abc" if refusal(made, name, host) is None]
+            assert kept == [host for host in "abc" if call(refusal, made, name, host) is None]
             return kept, [one["Host"] for one in scores if one["Score"]]
 
-        first, second = (made.decide(JOB.model_copy(update={"devices": 4})).decision for _ in range(2))
+        first, second = (call(made.decide, JOB.model_copy(update={"devices": 4})).decision for _ in range(2))
         (host,), (other,) = ({rank["host"] for rank in one.plan["ranks"]} for one in (first, second))
         assert answers(first.id) == ([host], [host])
-        made.release(first.id)
+        call(made.release, first.id)
         assert answers(first.id) == (["a", "b", "c"], [])
         assert answers("no-such") == (["a", "b", "c"], [])
-        made.confirm(second.id, "default/train")  # else the listing gives it back
-        made.take(all_up(waiting=[second.id], **{other: HostState(num_devices=4, condition="drained")}), made.asked())
+        call(made.confirm, second.id, "default/train")  # else the listing gives it back
+        drained = {other: HostState(num_devices=4, condition="drained")}
+        call(made.take, all_up(waiting=[second.id], **drained), call(made.asked))
         assert answers(second.id) == (["a", "b", "c"], [])
-        made.take(all_up(waiting=[second.id]), made.asked())
+        call(made.take, all_up(waiting=[second.id]), call(made.asked))
         assert answers(second.id) == ([other], [other])
 
 

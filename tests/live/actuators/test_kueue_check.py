@@ -20,8 +20,8 @@ from meshwright.live.actuators.kueue_check import API, KueueCheck
 from meshwright.live.actuators.kueue_objects import CONTROLLER, CheckAnswer, KueueWorkload, labelled_nodes, workloads_of
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest
+from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.service import Service
-from meshwright.live.store import MemoryStore
 
 from ...draws import draws
 from ..controller_samples import NOW, Clock, controller
