@@ -12,7 +12,7 @@ from meshwright.errors import TimeLimitError
 from meshwright.live import pricing
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest
-from meshwright.live.pricing import Pricer
+from meshwright.live.pricing import JobPricing
 
 from .controller_samples import JOB
 from .web.web_samples import client, wait_for
@@ -40,7 +40,9 @@ def is_running(process: int) -> bool:
 
 def test_a_job_that_takes_too_long_is_refused_now_and_soon_after_and_its_process_is_gone(cluster, tmp_path):
     async def ask():
-        made = Pricer(Planners(cluster, "fastest-feasible", scratch=tmp_path), limit_s=0.3)  # less than a process takes to begin
+        made = JobPricing(
+            Planners(cluster, "fastest-feasible", scratch=tmp_path), limit_s=0.3
+        )  # less than a process takes to begin
         asked = asyncio.get_running_loop().create_task(made.make_ready(JOB))
         await asyncio.sleep(0.2)
         processes = [process for pool in made._pools if pool is not None for process in pool._processes]

@@ -1,4 +1,4 @@
-"""`Pricer`: jobs that are new are priced in processes of their own, for a limited time, so that none of them stalls the service.
+"""`JobPricing`: new jobs are priced in processes of their own, for a limited time, so that none of them stalls the service.
 
 `NUM_AT_A_TIME` are priced beside each other. One that takes longer than the limit is ended with its process and refused by a
 `TimeLimitError`, and so is who asks for it again soon; the others go on.
@@ -25,7 +25,7 @@ REFUSED_FOR_S = 600.0
 """How long a job that took too long is refused at once."""
 
 
-class Pricer:
+class JobPricing:
     """See the module; of one event loop.
 
     Attributes:

@@ -28,7 +28,7 @@ from .controller import Controller
 from .decisions import JobDecision, JobRequest, KeptDecision
 from .feedback.calibration import ObservedLayer
 from .ledger import Ledger
-from .pricing import LIMIT_S, Pricer
+from .pricing import LIMIT_S, JobPricing
 from .records.retention import KEEP_DAYS, Retention
 from .sources.source import Source
 from .state import ClusterState, devices_by_state
@@ -120,7 +120,7 @@ class Service:
         self.path = path
         self.keep_days = keep_days
         self.problems: dict[str, str] = {}
-        self.pricer = Pricer(controller.planners, limit_s=pricing_limit_s)
+        self.pricer = JobPricing(controller.planners, limit_s=pricing_limit_s)
         self._sources = tuple(sources)
         self._resync_s = resync_s
         self._writer = Writer(controller.store, controller.forget)

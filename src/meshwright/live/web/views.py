@@ -217,6 +217,8 @@ def answer_of(decision: JobDecision) -> DecisionAnswer:
 def view_of(store: Store, kept: KeptDecision) -> DecisionView:
     """A decision and what became of it."""
     mentions, observations = store.mentions(kept.decision.id), store.observations(kept.decision.id)
+    if mentions and kept.decision.outcome == "preparing":  # it was decided since it was read
+        kept = store.decision(kept.decision.id) or kept
     status, detail = kept.decision.status(mentions)
     predicted_s, median_s, observed = kept.decision.predicted.get("step_s"), median_step_s(observations), None
     if median_s is not None:
