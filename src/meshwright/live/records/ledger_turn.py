@@ -60,7 +60,7 @@ class LedgerTurn:
             self.keep_document(digest, text)
         if old is not None:
             check_undecided(old.decision)
-            self._count(named_documents(body), 1)
+            self._count([*decision.documents.values(), *documents], 1)
             self._count(named_documents(packed(old.decision)[0]), -1)
             self._db.execute("UPDATE decision SET outcome = ?, body = ? WHERE id = ?", (decision.outcome, body, decision.id))
             kept = old._replace(decision=decision)
@@ -72,7 +72,7 @@ class LedgerTurn:
         except sqlite3.IntegrityError:
             raise key_taken(str(key)) from None
         assert number is not None, "a row that was inserted has a number"
-        self._count(named_documents(body), 1)
+        self._count([*decision.documents.values(), *documents], 1)
         kept = KeptDecision(number, key, at, decision)
         self._ledger.remember(kept)
         return kept
