@@ -114,6 +114,10 @@ class ConflictError(StateError):
     """What is asked for contradicts what was decided: a key of another request, a plan whose devices were given back."""
 
 
+class TimeLimitError(MeshwrightError):
+    """Something takes longer than it may."""
+
+
 class PolicyError(MeshwrightError):
     """A policy is unknown or does not fit the environment that it is asked to act in."""
 

@@ -42,6 +42,7 @@ PLANNED = [
     "verify-export out/layout.json {log} --format deepspeed --json out/verified.json",
     "state add out/plan.json --state out/now.db",
     "state add out/plan.json --state out/now.json",
+    "state prune --state out/now.db --keep-days 1",
     "state show --state out/now.db --cluster cluster.yaml --json out/state.json --html out/state.html",
     "submit train.py --job 0.json --cluster cluster.yaml --policy max --state out/a.db --to none --out out/job --json out/a.json",
     "decisions --state out/a.db --json out/decisions.json",

@@ -14,7 +14,6 @@ from meshwright.live.decisions import JobRequest, free_at_s, free_runs
 from meshwright.live.ledger import Ledger
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState, HostState
-from meshwright.live.store import MemoryStore
 
 from .controller_samples import JOB, NOW, Clock, all_up, controller, devices_of, running
 from .live_samples import HOSTS
@@ -204,7 +203,7 @@ def test_jobs_that_requests_bring_along_and_those_that_cannot_be(kept):
 
 
 def test_a_new_job_is_decided_on_once_it_is_ready_and_a_wrong_one_says_so(kept, cluster, tmp_path):
-    cold = controller(MemoryStore(), Planners(cluster, "fastest-feasible", scratch=tmp_path))
+    cold = controller(None, Planners(cluster, "fastest-feasible", scratch=tmp_path))
     waits = cold.decide_or_prepare(JOB, "k")
     assert waits.decision.outcome == "preparing"
     assert cold.decide_or_prepare(JOB, "k") == waits
@@ -237,7 +236,7 @@ def test_a_policy_of_a_fleet_and_a_rule_of_the_menu_decide_too(cluster, tmp_path
 def test_a_ledger_of_version_1_is_brought_forward_and_may_be_read_as_it_is(tmp_path, planners):
     import sqlite3
 
-    from meshwright.live.ledger_file import _STEPS, APPLICATION_ID
+    from meshwright.live.records.ledger_file import _STEPS, APPLICATION_ID
 
     path = tmp_path / "old.db"
     database = sqlite3.connect(path)

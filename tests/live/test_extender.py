@@ -1,7 +1,12 @@
 """The answers to kube-scheduler, by forms that Kubernetes 1.20.2 was seen to send."""
 
-from meshwright.live.actuators.kubernetes_extender import ExtenderArgs, filtered, prioritized
+from meshwright.live.actuators.kubernetes_binding import refusal
+from meshwright.live.actuators.kubernetes_extender import ExtenderArgs, filtered, hosts_of, prioritized
 from meshwright.live.decisions import JobDecision, JobRequest
+from meshwright.live.state import ClusterState, HostState
+
+from .controller_samples import JOB, all_up
+from .web.web_samples import client
 
 ASKED = {
     "Pod": {
@@ -14,21 +19,49 @@ ASKED = {
 }
 
 
-def decision(*hosts):
-    plan = {"ranks": [{"host": host, "local_rank": 0} for host in hosts]}
-    return JobDecision(id="a1-1", request=JobRequest(job="zoo:alexnet"), outcome="placed", plan=plan)
-
-
 def test_a_pod_of_a_decision_gets_its_hosts_and_another_one_all():
     asked = ExtenderArgs.model_validate(ASKED)
     assert asked.decision == "a1-1"
-    answer = filtered(asked, decision("gpu-b", "gpu-x")).model_dump(by_alias=True)
+    answer = filtered(asked, ("gpu-b", "gpu-x")).model_dump(by_alias=True)
     assert answer["NodeNames"] == ["gpu-b"]
     assert answer["FailedNodes"] == dict.fromkeys(("gpu-a", "gpu-c"), "not a host of the plan")
-    assert [one.score for one in prioritized(asked, decision("gpu-b"))] == [0, 10, 0]
-    for none in (None, decision("gpu-x"), JobDecision(id="a", request=JobRequest(job="zoo:alexnet"), outcome="refused")):
-        assert filtered(asked, none).model_dump(by_alias=True)["NodeNames"] == ASKED["NodeNames"]
-        assert {one.score for one in prioritized(asked, none)} == {0}
+    assert [one.score for one in prioritized(asked, ("gpu-b",))] == [0, 10, 0]
+    for planned in ((), ("gpu-x",)):
+        assert filtered(asked, planned).model_dump(by_alias=True)["NodeNames"] == ASKED["NodeNames"]
+        assert {one.score for one in prioritized(asked, planned)} == {0}
+    assert hosts_of(None, ClusterState()) == ()
+    assert hosts_of(JobDecision(id="a", request=JobRequest(job="zoo:alexnet"), outcome="refused"), ClusterState()) == ()
+
+
+def test_what_holds_nothing_or_has_no_host_left_pins_nobody_and_filter_and_bind_agree(tmp_path, planners):
+    with client(tmp_path / "s.db", planners) as http:
+        made = http.service.controller
+
+        def call(function, *words):
+            """Something of the controller, on its own thread."""
+            return http.portal.call(http.service.write, function, *words)
+
+        def answers(name):
+            """The nodes that may have the pod by ``filter`` and by ``bind``, and those that ``prioritize`` prefers."""
+            pod = {"metadata": {"labels": {"meshwright.dev/decision": name}}}
+            asked = {"Pod": pod, "NodeNames": ["a", "b", "c"]}
+            kept = http.post("/v1/extender/filter", json=asked).json()["NodeNames"]
+            scores = http.post("/v1/extender/prioritize", json=asked).json()
+            assert kept == [host for host in "abc" if call(refusal, made, name, host) is None]
+            return kept, [one["Host"] for one in scores if one["Score"]]
+
+        first, second = (call(made.decide, JOB.model_copy(update={"devices": 4})).decision for _ in range(2))
+        (host,), (other,) = ({rank["host"] for rank in one.plan["ranks"]} for one in (first, second))
+        assert answers(first.id) == ([host], [host])
+        call(made.release, first.id)
+        assert answers(first.id) == (["a", "b", "c"], [])
+        assert answers("no-such") == (["a", "b", "c"], [])
+        call(made.confirm, second.id, "default/train")  # else the listing gives it back
+        drained = {other: HostState(num_devices=4, condition="drained")}
+        call(made.take, all_up(waiting=[second.id], **drained), call(made.asked))
+        assert answers(second.id) == (["a", "b", "c"], [])
+        call(made.take, all_up(waiting=[second.id]), call(made.asked))
+        assert answers(second.id) == ([other], [other])
 
 
 def test_pods_that_name_no_decision_and_forms_without_names():
@@ -36,5 +69,5 @@ def test_pods_that_name_no_decision_and_forms_without_names():
         assert ExtenderArgs.model_validate({**ASKED, "Pod": {"metadata": metadata}}).decision is None
     nodes = {"items": []}
     whole = ExtenderArgs.model_validate({"Pod": ASKED["Pod"], "Nodes": nodes})
-    assert filtered(whole, decision("gpu-b")).nodes == nodes
-    assert prioritized(whole, decision("gpu-b")) == []
+    assert filtered(whole, ("gpu-b",)).nodes == nodes
+    assert prioritized(whole, ("gpu-b",)) == []

@@ -14,12 +14,11 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import InputFileError, MeshwrightError, StateError
-from meshwright.live import ledger as ledgers
-from meshwright.live import ledger_file
 from meshwright.live.changes import JobAdded, JobRemoved, Listed, changed, drained, drift, listed, resumed
 from meshwright.live.keeping import kept_state
 from meshwright.live.ledger import Ledger
-from meshwright.live.ledger_file import file_system
+from meshwright.live.records import ledger_file, ledger_turn
+from meshwright.live.records.ledger_file import file_system
 from meshwright.live.state import ClusterState, HeldJob, HostState, occupancy
 
 from ..draws import FACTOR, draws
@@ -57,7 +56,7 @@ def test_a_ledger_a_file_and_the_fold_agree_and_no_device_is_held_twice(drawn, t
 
 
 def test_a_snapshot_is_only_a_cache_and_an_unchanged_state_is_no_change(tmp_path, monkeypatch):
-    monkeypatch.setattr(ledgers, "SNAPSHOT_EVERY", 4)
+    monkeypatch.setattr(ledger_turn, "SNAPSHOT_EVERY", 4)
     kept = kept_state(tmp_path / "s.db")
     for number in range(11):
         assert applied(kept, added(f"j{number}", **{f"h{number}": (0,)}))
@@ -215,7 +214,7 @@ def test_a_full_disk_changes_nothing(tmp_path):
         ("CREATE TABLE t (x)", "is a database, but no ledger of meshwright"),
         (
             f"PRAGMA application_id = {ledger_file.APPLICATION_ID}; PRAGMA user_version = 9",
-            "of version 9; versions up to 2 are known",
+            "of version 9; versions up to 3 are known",
         ),
     ],
 )

@@ -116,7 +116,7 @@ class Planners:
     def is_ready(self, request: JobRequest) -> bool:
         """Whether a job can be decided on at once."""
         with self._lock:
-            return self._key(request) in self._ready
+            return self.key(request) in self._ready
 
     def make_ready(self, request: JobRequest) -> None:
         """Read and price a job, unless it is ready.
@@ -124,7 +124,7 @@ class Planners:
         Raises:
             MeshwrightError: the job or the policy is missing or wrong, or the job fits the cluster nowhere.
         """
-        key = self._key(request)
+        key = self.key(request)
         with self._lock:
             if key in self._ready:
                 return
@@ -193,12 +193,12 @@ class Planners:
     def _planner(self, request: JobRequest) -> OpSplitPlanner | MenuPlanner:
         self.make_ready(request)
         with self._lock:
-            key = self._key(request)
+            key = self.key(request)
             self._ready.move_to_end(key)
             return self._ready[key]
 
-    def _key(self, request: JobRequest) -> str:
-        """What a planner hangs on."""
+    def key(self, request: JobRequest) -> str:
+        """A hash of what the planner of a job hangs on."""
         job = request.job if isinstance(request.job, str) else json.dumps(request.job, sort_keys=True)
         parts = (job, request.name if isinstance(request.job, dict) else None, request.max_devices)
         more = (request.batch, request.sequence_length, request.devices) if self.is_by_menu else ()

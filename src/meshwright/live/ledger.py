@@ -3,12 +3,15 @@
 One table of changes, only ever appended to; the state is the fold over them. A snapshot is a cache of the fold: it names the
 last change in it, and every state is the same without it. A change is decided on inside its writer's turn. The order is the
 number of a change, never a clock. Beside them lie decisions, what became of each (an index of the changes), and measurements.
+
+What is older than somebody wants may be given up (`retention`): then the fold begins at the floor, the state after the last
+change that is gone.
 """
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -16,20 +19,15 @@ from typing import Any, Self
 
 from ..errors import InputFileError, StateError
 from .changes import CHANGE, Change, changed
-from .decision_bodies import packed, unpacked
-from .decisions import JobDecision, KeptDecision, Mention, Observation, mentioned, status_after
-from .ledger_file import open_ledger, told
+from .decisions import KeptDecision, Mention, Observation
+from .records.decision_bodies import unpacked
+from .records.ledger_file import SCHEMA_VERSION, open_ledger, told, version_of
+from .records.ledger_turn import LedgerTurn
 from .state import ClusterState
-from .store import KeptChange, check_undecided, key_taken, utc_now
-
-SNAPSHOT_EVERY = 256
-"""Changes between two snapshots."""
+from .store import Floor, KeptChange, OldKey, utc_now
 
 REMEMBERED = 256
 """Decisions that are kept at hand."""
-
-SNAPSHOT_STAYS = 16 * SNAPSHOT_EVERY
-"""Changes between two snapshots that are kept, from which a state of the past is folded."""
 
 
 _ALONE = ("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
@@ -77,14 +75,22 @@ class Ledger:
 
     def last(self) -> tuple[int, ClusterState]:
         """See `Store.last`."""
-        with self._telling():
+        with self._telling(), self._at_one_moment():
             self._known = self._folded()
             return self._known
 
     def state_at(self, seq: int) -> ClusterState:
         """See `Store.state_at`."""
-        with self._telling():
+        with self._telling(), self._at_one_moment():
+            floor = self._floor_seq()
+            if seq < floor:
+                problem = f"the state after change {seq} is kept no more, only what came after change {floor}"
+                raise StateError(problem, field="change", value=seq)
             return self._folded(seq)[1]
+
+    def floor(self) -> Floor:
+        """See `Store.floor`."""
+        return Floor(*next(iter(self._rows("SELECT seq, at FROM floor", (), since=3)), ()))
 
     @contextmanager
     def group(self) -> Iterator[None]:
@@ -105,14 +111,14 @@ class Ledger:
                 self._is_group = self._is_dead = False
 
     @contextmanager
-    def turn(self) -> Iterator[_LedgerTurn]:
+    def turn(self) -> Iterator[LedgerTurn]:
         """See `Store.turn`."""
         begin, end, undo = _IN_A_GROUP if self._is_group else _ALONE
         with self._telling():
             self._check_alive()
             self._db.execute(begin)
             try:
-                turn = _LedgerTurn(self, self._db, *self._folded())
+                turn = LedgerTurn(self, self._db, *self._folded())
                 yield turn
                 self._db.execute(end)
             except BaseException:
@@ -158,8 +164,8 @@ class Ledger:
     def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
         """See `Store.changes_after`; a limit below 0 is none."""
         with self._telling():
-            asked = "SELECT seq, at, body FROM change WHERE seq > ? ORDER BY seq LIMIT ?"
-            rows = self._db.execute(asked, (seq, limit)).fetchall()
+            asked = "SELECT seq, at, body FROM change WHERE seq > max(?, ?) ORDER BY seq LIMIT ?"
+            rows = self._db.execute(asked, (seq, self._floor_seq(), limit)).fetchall()
         return [KeptChange(number, at, self._read(CHANGE.validate_json, body)) for number, at, body in rows]
 
     def decision(self, name: str) -> KeptDecision | None:
@@ -168,7 +174,7 @@ class Ledger:
             return self._recent[name]
         found = next(iter(self._decisions("id = ?", (name,), 1)), None)
         if found is not None:
-            self._remember(found)
+            self.remember(found)
         return found
 
     def decision_of_key(self, key: str) -> KeptDecision | None:
@@ -178,6 +184,11 @@ class Ledger:
     def decisions(self, before: int | None, limit: int) -> list[KeptDecision]:
         """See `Store.decisions`."""
         return self._decisions("number < ?", (2**62 if before is None else before,), limit)
+
+    def old_key(self, key: str) -> OldKey | None:
+        """See `Store.old_key`."""
+        asked = "SELECT decision, request, at FROM old_key WHERE key = ?"
+        return next((OldKey(*row) for row in self._rows(asked, (key,), since=3)), None)
 
     def preparing(self) -> list[str]:
         """See `Store.preparing`."""
@@ -217,13 +228,17 @@ class Ledger:
         if self._is_dead:
             raise InputFileError("the disk failed; nothing of what was done together is kept", file=self.path)
 
-    def _remember(self, kept: KeptDecision) -> None:
-        """Keep a decision at hand; once it is made it stays as it is."""
+    def remember(self, kept: KeptDecision) -> None:
+        """Have a decision at hand that was kept; once it is made it stays as it is."""
         if kept.decision.outcome == "preparing":
             return
         if len(self._recent) >= REMEMBERED:
             del self._recent[next(iter(self._recent))]
         self._recent[kept.decision.id] = kept
+
+    def forget(self, decision: str) -> None:
+        """Have a decision at hand no more, as it is given up."""
+        self._recent.pop(decision, None)
 
     def _forget(self) -> None:
         """Forget what was to be kept and is not."""
@@ -237,26 +252,47 @@ class Ledger:
             for number, key, at, body in self._rows(asked, values)
         ]
 
-    def _rows(self, asked: str, values: tuple[Any, ...]) -> list[Any]:
-        """What a question finds; nothing in a file of version 1, which has no such tables."""
-        if self._version < 2:
-            return []
+    def _rows(self, asked: str, values: tuple[Any, ...], since: int = 2) -> list[Any]:
+        """What a question finds; nothing in a file of a version that has no such tables yet."""
         with self._telling():
-            return self._db.execute(asked, values).fetchall()
+            return self._db.execute(asked, values).fetchall() if self._has_tables_of(since) else []
+
+    def _has_tables_of(self, version: int) -> bool:
+        """Whether the file is of a version or a later one; another process may bring one forward that is only read here."""
+        if self._version < SCHEMA_VERSION:
+            self._version = version_of(self._db)
+        return self._version >= version
+
+    def _floor_seq(self) -> int:
+        """Number of the last change that was given up; 0 without one."""
+        return int(self._db.execute("SELECT seq FROM floor").fetchone()[0]) if self._has_tables_of(3) else 0
+
+    @contextmanager
+    def _at_one_moment(self) -> Iterator[None]:
+        """Let what is read belong together, whatever others write meanwhile."""
+        if self._db.in_transaction:
+            yield
+            return
+        self._db.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._db.execute("COMMIT")
 
     def _folded(self, until: int | None = None) -> tuple[int, ClusterState]:
         """Number of the last change, or of the one asked for, and the state after it."""
         end = 2**62 if until is None else until
         row = self._db.execute("SELECT seq FROM snapshot WHERE seq <= ? ORDER BY seq DESC LIMIT 1", (end,)).fetchone()
-        newest = 0 if row is None else int(row[0])
+        floor = self._floor_seq()
+        newest = max(0 if row is None else int(row[0]), floor)
         if self._known is not None and newest <= self._known[0] <= end:
             last, state = self._known
-        elif row is None:
+        elif newest == 0:
             last, state = 0, ClusterState()
         else:
-            asked = "SELECT seq, body FROM snapshot WHERE seq <= ? ORDER BY seq DESC LIMIT 1"  # it may be another one by now
-            last, body = self._db.execute(asked, (end,)).fetchone()
-            state = self._read(ClusterState.model_validate_json, body)
+            asked = "SELECT body FROM floor" if newest == floor else f"SELECT body FROM snapshot WHERE seq = {newest}"  # noqa: S608
+            (body,) = self._db.execute(asked).fetchone()
+            last, state = newest, self._read(ClusterState.model_validate_json, body)
         for seq, body in self._db.execute("SELECT seq, body FROM change WHERE seq > ? AND seq <= ? ORDER BY seq", (last, end)):
             change = self._read(CHANGE.validate_json, body)
             try:
@@ -278,62 +314,3 @@ class Ledger:
             yield
         except sqlite3.Error as error:
             raise told(error, self.path) from None
-
-
-class _LedgerTurn:
-    """See `store.Turn`."""
-
-    def __init__(self, ledger: Ledger, database: sqlite3.Connection, seq: int, state: ClusterState) -> None:
-        self._ledger, self._db = ledger, database
-        self.seq, self.state = seq, state
-
-    def change(self, change: Change) -> ClusterState:
-        before = self.state
-        after = changed(before, change)
-        if after == before:
-            return after
-        at, last = self._ledger.now(), self.seq
-        seq = self._db.execute("INSERT INTO change (body, at) VALUES (?, ?)", (change.model_dump_json(), at)).lastrowid
-        assert seq is not None, "a row that was inserted has a number"
-        rows = [(name, seq, at, *status_after(name, change, before, after)) for name in mentioned(before, after)]
-        self._db.executemany("INSERT INTO mention VALUES (?, ?, ?, ?, ?)", rows)
-        if seq // SNAPSHOT_EVERY > last // SNAPSHOT_EVERY:
-            kept = last // SNAPSHOT_STAYS * SNAPSHOT_STAYS + SNAPSHOT_EVERY
-            self._db.execute("DELETE FROM snapshot WHERE seq >= ? AND seq <= ?", (kept, last))
-            self._db.execute("INSERT INTO snapshot (seq, body) VALUES (?, ?)", (seq, after.model_dump_json()))
-        self.seq, self.state = seq, after
-        return after
-
-    def next_id(self) -> str:
-        (name,) = self._db.execute("SELECT name FROM name").fetchone()
-        row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'decision'").fetchone()
-        return f"{name}-{1 if row is None else int(row[0]) + 1}"
-
-    def keep(self, decision: JobDecision, key: str | None = None) -> KeptDecision:
-        (body, documents), old, at = packed(decision), self._ledger.decision(decision.id), self._ledger.now()
-        for digest, text in documents.items():
-            self.keep_document(digest, text)
-        if old is not None:
-            check_undecided(old.decision)
-            self._db.execute("UPDATE decision SET outcome = ?, body = ? WHERE id = ?", (decision.outcome, body, decision.id))
-            kept = old._replace(decision=decision)
-            self._ledger._remember(kept)
-            return kept
-        columns = "INSERT INTO decision (id, key, outcome, body, at) VALUES (?, ?, ?, ?, ?)"
-        try:
-            number = self._db.execute(columns, (decision.id, key, decision.outcome, body, at)).lastrowid
-        except sqlite3.IntegrityError:
-            raise key_taken(str(key)) from None
-        assert number is not None, "a row that was inserted has a number"
-        kept = KeptDecision(number, key, at, decision)
-        self._ledger._remember(kept)
-        return kept
-
-    def keep_document(self, digest: str, body: str) -> None:
-        self._db.execute("INSERT OR IGNORE INTO document VALUES (?, ?)", (digest, body))
-
-    def observe(self, decision: str, observed: Sequence[Observation]) -> int:
-        before = self._db.total_changes
-        rows = [(decision, one.step, one.rank, one.step_s) for one in observed]
-        self._db.executemany("INSERT OR IGNORE INTO observation VALUES (?, ?, ?, ?)", rows)
-        return self._db.total_changes - before

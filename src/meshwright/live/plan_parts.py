@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Protocol
 
 from .. import files
@@ -24,6 +25,9 @@ class KeepsDocuments(Protocol):
     def keep_document(self, digest: str, body: str) -> None:
         """Keep a text under its digest, once."""
 
+    def has_documents(self, digests: Iterable[str]) -> bool:
+        """Whether all these texts are kept."""
+
 
 class PlanParts:
     """Puts plans into decisions, and remembers which parts a store has."""
@@ -43,7 +47,7 @@ class PlanParts:
         assert decision.inputs is not None, "it was decided from something"
         key = decision.inputs.digest, "" if plan.partition is None else plan.partition.model_dump_json()
         documents, self._new = self._kept.get(key), {}
-        if documents is None:
+        if documents is None or not turn.has_documents(documents.values()):  # they may have been given up meanwhile
             whole = plan.model_dump(mode="json", exclude_none=True, include={"job": OF_JOB, "cluster": True})
             documents = {}
             for part, value in {**whole.get("job", {}), "cluster": whole.get("cluster")}.items():

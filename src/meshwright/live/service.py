@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import multiprocessing
 import secrets
 import threading
 import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,12 +23,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..clusters.cluster import Cluster
-from ..errors import InputFileError, MeshwrightError, StateError
+from ..errors import InputFileError, MeshwrightError
 from .controller import Controller
-from .deciding import Planners
 from .decisions import JobDecision, JobRequest, KeptDecision
 from .feedback.calibration import ObservedLayer
 from .ledger import Ledger
+from .pricing import LIMIT_S, JobPricing
+from .records.retention import KEEP_DAYS, Retention
 from .sources.source import Source
 from .state import ClusterState, devices_by_state
 from .store import Store
@@ -40,6 +40,11 @@ MAX_AGE_S = 120.0
 EXPIRE_EVERY_S = 1.0
 RETRY_S = 1.0
 LEARN_S = 300.0
+RETAIN_AFTER_S = 60.0
+RETAIN_EVERY_S = 3600.0
+STEP_EVERY_S = 0.05
+"""Between two steps of a giving up of what is too old, in which others are answered."""
+
 NUM_READERS = 2
 
 LOG = logging.getLogger("meshwright.serve")
@@ -80,6 +85,7 @@ class Service:
 
     Attributes:
         began: a word of this start, by which answers of another one are told.
+        problems: what goes wrong beside decisions and sources now, a sentence by its name.
         path: of the ledger; None where there is none.
 
     Args:
@@ -89,6 +95,8 @@ class Service:
         resync_s: seconds between two listings.
         max_age_s: age of a listing beyond which nothing is decided.
         layer: what the controller's factors are, which learns every `LEARN_S` seconds; None where it has none.
+        keep_days: of the past; what is older is given up, see `records.retention`. None: all is kept.
+        pricing_limit_s: longest that the pricing of a new job may take.
     """
 
     def __init__(
@@ -100,6 +108,8 @@ class Service:
         resync_s: float = RESYNC_S,
         max_age_s: float = MAX_AGE_S,
         layer: ObservedLayer | None = None,
+        keep_days: float | None = KEEP_DAYS,
+        pricing_limit_s: float = LIMIT_S,
     ) -> None:
         self.controller = controller
         self.cluster: Cluster = controller.cluster
@@ -108,14 +118,15 @@ class Service:
         self.statuses = tuple(SourceStatus(one.name) for one in sources)
         self.counts: Counter[str] = Counter()
         self.path = path
+        self.keep_days = keep_days
+        self.problems: dict[str, str] = {}
+        self.pricer = JobPricing(controller.planners, limit_s=pricing_limit_s)
         self._sources = tuple(sources)
         self._resync_s = resync_s
         self._writer = Writer(controller.store, controller.forget)
         self._readers = ThreadPoolExecutor(NUM_READERS, "reader")
-        self._preparing = ThreadPoolExecutor(1, "preparing")
         self._own = threading.local()
         self._opened: list[Ledger] = []
-        self._pool: ProcessPoolExecutor | None = None
         self._pools: weakref.WeakSet[ProcessPoolExecutor] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -135,6 +146,8 @@ class Service:
         self._begin(self._keep_expiring())
         if self.layer is not None:
             self._begin(self._keep_learning(self.layer))
+        if self.keep_days is not None:
+            self._begin(self._keep_less(self.keep_days))
         for work in self._beside:
             self._begin(work())
 
@@ -161,12 +174,12 @@ class Service:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for pool in (*self._pools, *([] if self._pool is None else [self._pool])):
+        await self.pricer.stop()
+        for pool in self._pools:
             for process in (pool._processes or {}).values():
                 process.terminate()
             await asyncio.to_thread(pool.shutdown, wait=True, cancel_futures=True)
-        for executor in (self._preparing, self._readers):
-            await asyncio.to_thread(executor.shutdown, wait=True, cancel_futures=True)
+        await asyncio.to_thread(self._readers.shutdown, wait=True, cancel_futures=True)
         await asyncio.to_thread(self._writer.stop)
         for ledger in self._opened:
             ledger.close()
@@ -198,7 +211,7 @@ class Service:
         Raises:
             MeshwrightError: the job is missing or wrong.
         """
-        await self._make_ready(request)
+        await self.pricer.make_ready(request)
         inputs, found = await self.write(self.controller.try_plan, request)
         plan = None if found.plan is None else found.plan.model_dump(mode="json", exclude_none=True)
         predicted = {} if found.plan is None else {figure.name: figure.value for figure in found.plan.predicted}
@@ -218,7 +231,7 @@ class Service:
 
         async def made() -> None:
             with suppress(MeshwrightError):  # whoever asks for it next is told
-                await self._make_ready(request)
+                await self.pricer.make_ready(request)
 
         self._begin(made(), name=f"prepare {request.digest}")
 
@@ -263,7 +276,7 @@ class Service:
         request = (await self.write(self.controller.kept, name)).decision.request
         why, field = "", None
         try:
-            await self._make_ready(request)
+            await self.pricer.make_ready(request)
         except MeshwrightError as error:
             why, field = str(error), error.field
         except Exception:
@@ -289,24 +302,6 @@ class Service:
                 LOG.exception("decision %s", name)
                 why = "something is wrong in the service, not in the request"
         await self.notify()
-
-    async def _make_ready(self, request: JobRequest) -> None:
-        """Price a job in a process of its own, unless it is ready; then read what was found.
-
-        Raises:
-            MeshwrightError: the job is missing or wrong.
-        """
-        loop, planners = asyncio.get_running_loop(), self.controller.planners
-        if planners.is_ready(request):
-            return
-        if self._pool is None:
-            self._pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        try:
-            await loop.run_in_executor(self._pool, price, planners.recipe, request)
-        except BrokenExecutor:
-            self._pool = None
-            raise StateError("the process that priced the job was ended; did it take too much memory?") from None
-        await loop.run_in_executor(self._preparing, planners.make_ready, request)
 
     async def _resync(self, number: int) -> None:
         """Ask a source once; what it lists is the truth."""
@@ -352,6 +347,23 @@ class Service:
             if expired:
                 await self.notify()
 
+    async def _keep_less(self, keep_days: float) -> None:
+        """Give up what is too old, a little at a time, once those who wait at the start are answered."""
+        await asyncio.sleep(RETAIN_AFTER_S)
+        while True:
+            found = Retention(keep_days, datetime.now(UTC))
+            try:
+                await self.read(found.look)
+                while await self.write(found.step, self.controller.store):
+                    await asyncio.sleep(STEP_EVERY_S)
+            except MeshwrightError as error:  # the disk is full, say; the next time goes on
+                LOG.warning("what is older than %g days: %s", keep_days, error)
+            except Exception:
+                LOG.exception("what is older than %g days", keep_days)
+            self.counts["given up changes"] += found.num_changes
+            self.counts["given up decisions"] += found.num_decisions
+            await asyncio.sleep(RETAIN_EVERY_S)
+
     async def _keep_learning(self, layer: ObservedLayer) -> None:
         while True:
             try:
@@ -359,12 +371,3 @@ class Service:
             except Exception:
                 LOG.exception("what steps teach")
             await asyncio.sleep(LEARN_S)
-
-
-def price(recipe: dict[str, Any], request: JobRequest) -> None:
-    """Price a job, so that what was found lies on disk for the next to ask; runs in a process of its own.
-
-    Raises:
-        MeshwrightError: the job is missing or wrong.
-    """
-    Planners(**recipe).make_ready(request)

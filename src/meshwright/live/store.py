@@ -1,21 +1,19 @@
 """Where the service keeps what must not be lost: changes of the state, decisions, and what jobs measured.
 
-Two implementations: a `ledger.Ledger`, one SQLite file; and `MemoryStore`, which keeps nothing and says by its few lines what the
-other one has to do.
+Two implementations: a `ledger.Ledger`, one SQLite file; and a `records.memory_store.MemoryStore`, which ends with its process and
+says by its few lines what the other one has to do.
 """
 
 from __future__ import annotations
 
-import copy
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
 from ..errors import ConflictError
-from .changes import Change, changed
-from .decisions import JobDecision, KeptDecision, Mention, Observation, mentioned, status_after
+from .changes import Change
+from .decisions import JobDecision, KeptDecision, Mention, Observation
 from .state import ClusterState
 
 AT_ONCE = 1000
@@ -34,6 +32,32 @@ class KeptChange(NamedTuple):
     seq: int
     at: str
     change: Change
+
+
+class Floor(NamedTuple):
+    """Where begins what a store keeps of the past.
+
+    Attributes:
+        seq: number of the last change that was given up; 0 where all are kept.
+        at: all that is of this time (UTC) or later is kept; None where all is.
+    """
+
+    seq: int = 0
+    at: str | None = None
+
+
+class OldKey(NamedTuple):
+    """The key of a decision that was given up.
+
+    Attributes:
+        decision: its id.
+        request: the digest of its request.
+        at: when it was given up (UTC).
+    """
+
+    decision: str
+    request: str
+    at: str
 
 
 class Turn(Protocol):
@@ -70,6 +94,38 @@ class Turn(Protocol):
     def observe(self, decision: str, observed: Sequence[Observation]) -> int:
         """Keep measured step times; how many are new, as each step of each rank is kept once."""
 
+    def has_documents(self, digests: Iterable[str]) -> bool:
+        """Whether all these texts are kept, and named by a decision."""
+
+    def raise_floor(self, seq: int, before: str, state: ClusterState) -> None:
+        """Give up the changes up to a number; where a file has them, `sweep` takes them out.
+
+        Args:
+            seq: the last of them.
+            before: all that is of this time or later is kept.
+            state: after it.
+        """
+
+    def sweep(self, limit: int) -> int:
+        """Take out so many changes that were given up, with what they said of decisions that are not kept; how many were."""
+
+    def give_up(self, before: str, after: int, limit: int) -> tuple[int, int | None]:
+        """Give up decisions of which nothing was heard for long; those that hold devices or are being prepared stay.
+
+        Their keys stay as `OldKey`.
+
+        Args:
+            before: nothing of a decision may be of this time (UTC) or later.
+            after: number of the decision after which it is looked for.
+            limit: decisions that are looked at.
+
+        Returns:
+            How many were given up, and the number after which to go on; None where no older one is left.
+        """
+
+    def forget_keys(self, before: str, limit: int) -> int:
+        """Forget so many keys of decisions that were given up before a time (UTC); how many were."""
+
 
 class Store(Protocol):
     """See the module; every method may raise `InputFileError` where a file cannot be read or written."""
@@ -84,10 +140,20 @@ class Store(Protocol):
         """Number of the last change, and the state after it."""
 
     def state_at(self, seq: int) -> ClusterState:
-        """The state after a change."""
+        """The state after a change.
+
+        Raises:
+            StateError: it is kept no more.
+        """
+
+    def floor(self) -> Floor:
+        """Where begins what is kept."""
 
     def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
-        """Changes after a number, the first one first."""
+        """Changes after a number, the first one first; those that were given up are left out."""
+
+    def old_key(self, key: str) -> OldKey | None:
+        """What is known of the key of a decision that was given up; None where it was none."""
 
     def decision(self, name: str) -> KeptDecision | None:
         """A decision by its id."""
@@ -117,140 +183,16 @@ class Store(Protocol):
         """Let go of what is open."""
 
 
-class MemoryStore:
-    """A store that ends with its process.
-
-    Args:
-        now: the time, for people and for replays; by default the clock's.
-    """
-
-    def __init__(self, now: Callable[[], str] | None = None) -> None:
-        self.now = now or utc_now
-        self._lock = threading.RLock()
-        self._changes: list[KeptChange] = []
-        self._states: list[ClusterState] = [ClusterState()]
-        self._decisions: dict[str, KeptDecision] = {}
-        self._mentions: dict[str, list[Mention]] = {}
-        self._documents: dict[str, str] = {}
-        self._observations: dict[str, dict[tuple[int, int], Observation]] = {}
-
-    @contextmanager
-    def group(self) -> Iterator[None]:
-        """See `Store.group`."""
-        with self._undoing():
-            yield
-
-    @contextmanager
-    def turn(self) -> Iterator[_MemoryTurn]:
-        """See `Store.turn`."""
-        with self._undoing():
-            yield _MemoryTurn(self)
-
-    @contextmanager
-    def _undoing(self) -> Iterator[None]:
-        with self._lock:
-            kept = {name: copy.copy(value) for name, value in self.__dict__.items() if name != "_lock"}
-            kept["_mentions"] = {name: list(value) for name, value in self._mentions.items()}
-            kept["_observations"] = {name: dict(value) for name, value in self._observations.items()}
-            try:
-                yield
-            except BaseException:
-                self.__dict__.update(kept)
-                raise
-
-    def last(self) -> tuple[int, ClusterState]:
-        """See `Store.last`."""
-        return len(self._changes), self._states[-1]
-
-    def state_at(self, seq: int) -> ClusterState:
-        """See `Store.state_at`."""
-        return self._states[seq]
-
-    def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
-        """See `Store.changes_after`."""
-        return self._changes[seq : seq + limit]
-
-    def decision(self, name: str) -> KeptDecision | None:
-        """See `Store.decision`."""
-        return self._decisions.get(name)
-
-    def decision_of_key(self, key: str) -> KeptDecision | None:
-        """See `Store.decision_of_key`."""
-        return next((kept for kept in self._decisions.values() if kept.key == key), None)
-
-    def decisions(self, before: int | None, limit: int) -> list[KeptDecision]:
-        """See `Store.decisions`."""
-        found = [kept for kept in self._decisions.values() if before is None or kept.number < before]
-        return found[::-1][:limit]
-
-    def preparing(self) -> list[str]:
-        """See `Store.preparing`."""
-        return [name for name, kept in self._decisions.items() if kept.decision.outcome == "preparing"]
-
-    def mentions(self, decision: str) -> list[Mention]:
-        """See `Store.mentions`."""
-        return list(self._mentions.get(decision, ()))
-
-    def document(self, digest: str) -> str | None:
-        """See `Store.document`."""
-        return self._documents.get(digest)
-
-    def observations(self, decision: str) -> list[Observation]:
-        """See `Store.observations`."""
-        return [one for _, one in sorted(self._observations.get(decision, {}).items())]
-
-    def observed(self) -> list[str]:
-        """See `Store.observed`."""
-        return sorted(self._observations)
-
-    def close(self) -> None:
-        """See `Store.close`."""
-
-
-class _MemoryTurn:
-    """See `Turn`."""
-
-    def __init__(self, store: MemoryStore) -> None:
-        self._store = store
-        self.seq, self.state = store.last()
-
-    def change(self, change: Change) -> ClusterState:
-        store, before = self._store, self.state
-        after = changed(before, change)
-        if after != before:
-            kept = KeptChange(self.seq + 1, store.now(), change)
-            store._changes.append(kept)
-            store._states.append(after)
-            for name in mentioned(before, after):
-                mention = Mention(kept.seq, kept.at, *status_after(name, change, before, after))
-                store._mentions.setdefault(name, []).append(mention)
-            self.seq, self.state = kept.seq, after
-        return after
-
-    def next_id(self) -> str:
-        return f"memory-{len(self._store._decisions) + 1}"
-
-    def keep(self, decision: JobDecision, key: str | None = None) -> KeptDecision:
-        store, old = self._store, self._store._decisions.get(decision.id)
-        if old is not None:
-            check_undecided(old.decision)
-            kept = old._replace(decision=decision)
-        elif key is not None and store.decision_of_key(key) is not None:
-            raise key_taken(key)
+def last_before(store: Store, at: datetime) -> int:
+    """The number of the last change that was kept before an instant, by halves; at least that of the floor."""
+    low, high = store.floor().seq, store.last()[0]
+    while low < high:
+        middle = (low + high + 1) // 2
+        if datetime.fromisoformat(store.changes_after(middle - 1, 1)[0].at) < at:
+            low = middle
         else:
-            kept = KeptDecision(len(store._decisions) + 1, key, store.now(), decision)
-        store._decisions[decision.id] = kept
-        return kept
-
-    def keep_document(self, digest: str, body: str) -> None:
-        self._store._documents.setdefault(digest, body)
-
-    def observe(self, decision: str, observed: Sequence[Observation]) -> int:
-        held = self._store._observations.setdefault(decision, {})
-        before = len(held)
-        for one in observed:
-            held.setdefault((one.step, one.rank), one)
-        return len(held) - before
+            high = middle - 1
+    return low
 
 
 def every_change(store: Store, after: int) -> Iterator[KeptChange]:

@@ -5,6 +5,8 @@ import json
 import pytest
 
 from meshwright.cli import run_command_line
+from meshwright.live.changes import drained
+from meshwright.live.ledger import Ledger
 from meshwright.plans import load_plan
 
 CLUSTER = "preset:clos-64-4to1"
@@ -105,9 +107,26 @@ def test_the_log_of_a_ledger_and_its_json(tmp_path, capsys):
     assert found["state"]["hosts"]["l0-h1"]["condition"] == "up"
 
 
+def test_a_ledger_is_pruned_and_its_state_stays(tmp_path, capsys):
+    state = tmp_path / "now.db"
+    with Ledger(state, now=lambda: "2020-01-01T00:00:00+00:00") as ledger:
+        for host, reason in (("l0-h1", None), ("l0-h1", "a fan"), ("l0-h2", None)):
+            ledger.append(lambda before, host=host, reason=reason: drained(host, reason))
+    before = said(capsys, "state", "show", "--state", state)
+    told = said(capsys, "state", "prune", "--state", state, "--keep-days", "30")
+    assert "now.db: given up: 3 changes, 0 decisions, 0 old keys; kept is what came since 20" in told
+    assert said(capsys, "state", "show", "--state", state) == before
+    assert "given up: 0 changes" in said(capsys, "state", "prune", "--state", state)
+    said(capsys, "state", "show", "--state", state, "--log", "--json", tmp_path / "log.json")
+    assert json.loads((tmp_path / "log.json").read_text())["changes"] == []
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
+        (["state", "prune", "--state", "now.json"], "decisions are kept in a ledger, which ends in .db"),
+        (["state", "prune", "--state", "absent.db"], "--state: no such file (got 'absent.db')"),
+        (["state", "prune", "--state", "absent.db", "--keep-days", "0"], "--keep-days"),
         (["state", "show", "--state", "absent.db"], "--state: no such file (got 'absent.db')"),
         (["state", "show", "--state", "x.txt"], "a state is a .json file, or a ledger, which ends in .db"),
         (["state", "show", "--state", "plan.json"], "plan.json: is a plan, which `meshwright export` takes"),

@@ -7,8 +7,8 @@ from pydantic import ValidationError
 
 from meshwright.errors import ConflictError, StateError
 from meshwright.live.actuators.kubernetes_binding import ExtenderBindingArgs, PodToBind, confirmed, refusal
+from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.state import HostState
-from meshwright.live.store import MemoryStore
 
 from ..controller_samples import JOB, all_up, controller, running
 from ..web.web_samples import client

@@ -19,7 +19,7 @@ from meshwright.live.actuators.slurm_hook_files import hook_files
 from meshwright.live.actuators.slurm_hooks import EpilogBody, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
 from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
-from meshwright.live.store import MemoryStore
+from meshwright.live.records.memory_store import MemoryStore
 
 from ...draws import draws
 from ..live_samples import CLUSTER

@@ -12,9 +12,9 @@ from meshwright.live.actuators import slurm, submission
 from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest
+from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState, HeldJob, HostState
-from meshwright.live.store import MemoryStore
 
 from ..live_samples import CLUSTER, HOSTS
 

@@ -5,8 +5,8 @@ import pytest
 from meshwright.live.decisions import Observation, ObservedFactor
 from meshwright.live.feedback.calibration import ObservedLayer
 from meshwright.live.ledger import Ledger
+from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.replay.exact import replay_decisions
-from meshwright.live.store import MemoryStore
 
 from .past import Past, planners, request, week
 

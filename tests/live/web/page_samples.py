@@ -9,10 +9,10 @@ from meshwright.live.changes import listed
 from meshwright.live.controller import Controller
 from meshwright.live.deciding import Decided
 from meshwright.live.decisions import JobRequest, Observation, free_at_s
+from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.service import Service
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState, HeldJob, HostState
-from meshwright.live.store import MemoryStore
 from meshwright.live.web.access import Access
 from meshwright.live.web.app import build_app
 from meshwright.plans.document import PlacementPlan

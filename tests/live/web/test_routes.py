@@ -11,10 +11,13 @@ import time
 import pytest
 
 from meshwright.errors import InputFileError
+from meshwright.live import service as services
+from meshwright.live.decisions import JobRequest
+from meshwright.live.ledger import Ledger
 from meshwright.live.state import HostState
 from meshwright.live.web.access import Access, Token
 
-from ..controller_samples import all_up, running
+from ..controller_samples import all_up, controller, running
 from .web_samples import Told, client, wait_for
 
 JOB = {"job": "zoo:alexnet", "steps": 100, "max_devices": 4}
@@ -232,6 +235,34 @@ def test_the_counters_are_prometheus_text(tmp_path, planners):
     assert 'meshwright_decision_seconds_count{phase="commit"} 1.0' in lines
     assert any(line.startswith('meshwright_state_age_seconds{source="slurm"}') for line in lines)
     assert "meshwright_reservations_expired_total 0.0" in lines
+
+
+def test_a_service_gives_up_what_is_too_old_by_itself_and_goes_on_meanwhile(tmp_path, planners, monkeypatch):
+    monkeypatch.setattr(services, "RETAIN_AFTER_S", 0.0)
+    path = tmp_path / "s.db"
+    with Ledger(path, now=lambda: "2020-01-01T00:00:00+00:00") as store:
+        made = controller(store, planners)
+        held, gone = (made.decide(JobRequest(**JOB), key) for key in ("held", "gone"))
+        made.confirm(held.decision.id, "1")
+        made.release(gone.decision.id)
+    with client(path, planners, keep_days=30) as asked:
+        while asked.get("/v1/events").json()["floor"] < 4:
+            pass
+        while asked.get(f"/v1/decisions/{gone.decision.id}").status_code != 404:
+            pass
+        assert asked.get("/v1/events?after=0").json() == {"events": [], "last": 4, "floor": 4}
+        assert asked.get(f"/v1/decisions/{held.decision.id}").json()["status"] == "confirmed"
+        page = asked.get(f"/decisions/{held.decision.id}", headers={"accept": "text/html"})
+        assert page.status_code == 200
+        assert "the state after change 0 is kept no more, only what came after change 4" in page.text
+        again = asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "gone"})
+        assert (again.status_code, again.json()["field"]) == (409, "Idempotency-Key")
+        assert asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "new"}).json()["outcome"] == "placed"
+        while 'meshwright_given_up_total{kind="decisions"} 1.0' not in (text := asked.get("/metrics").text):
+            pass
+        assert 'meshwright_given_up_total{kind="changes"} 4.0' in text
+        (size,) = (line.split()[1] for line in text.splitlines() if line.startswith("meshwright_ledger_bytes "))
+        assert float(size) >= 4096
 
 
 def test_a_store_that_cannot_be_written_is_told_and_serves_again_without_a_restart(tmp_path, planners):

@@ -17,7 +17,7 @@ from meshwright.live.actuators import slurm_hooks
 from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest
-from meshwright.live.store import MemoryStore
+from meshwright.live.records.memory_store import MemoryStore
 
 from ..conftest import EIGHT
 from ..processes import wait_for

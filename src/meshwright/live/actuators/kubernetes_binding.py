@@ -20,7 +20,7 @@ from ..controller import Controller
 from ..sources.kubernetes import JOB_LABELS
 from ..sources.listings import plain
 from . import kubernetes_api
-from .kubernetes_extender import NodeName, decision_named
+from .kubernetes_extender import NodeName, decision_named, hosts_of
 
 Name = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 """Of an object of Kubernetes, which becomes a part of a path: RFC 1123."""
@@ -120,7 +120,7 @@ class PodToBind:
 def refusal(controller: Controller, decision: str | None, node: str) -> str | None:
     """Why a pod of a decision may not be bound to a node; None where it may.
 
-    A decision that holds nothing binds nobody any more, nor does one whose hosts all take no jobs: its pods go where they can.
+    As of `kubernetes_extender.hosts_of`, so that no pod is refused where the filter let it go.
 
     Args:
         controller: who decided.
@@ -128,13 +128,8 @@ def refusal(controller: Controller, decision: str | None, node: str) -> str | No
         node: that was chosen for it.
     """
     kept = None if decision is None else controller.store.decision(decision)
-    if kept is None or kept.decision.plan is None:
-        return None
-    _, state = controller.store.last()
-    hosts = sorted({str(rank["host"]) for rank in kept.decision.plan["ranks"]})
-    if node in hosts or all(job.of_decision != decision for job in state.jobs):
-        return None
-    if all(state.is_closed(host) for host in hosts):
+    hosts = hosts_of(None if kept is None else kept.decision, controller.store.last()[1])
+    if not hosts or node in hosts:
         return None
     some = ", ".join(hosts[:3]) + (f" and {len(hosts) - 3} more" if len(hosts) > 3 else "")
     return f"decision {decision} is planned on {some}, not on {node}"

@@ -1,7 +1,8 @@
 """What kube-scheduler asks of an extender, and its answers: the pods of a decision go to its hosts, all others where they like.
 
 An answer comes from a decision that is kept, never from a new one, and a pod of no decision passes at once. Where none of the
-planned hosts can have the pod it passes too: without the extender it would have been placed as well.
+planned hosts can have the pod it passes too: without the extender it would have been placed as well. A decision that holds
+nothing any more, or whose hosts are all closed, pins no pod (`hosts_of`).
 
 Source:
     ``k8s.io/kube-scheduler/extender/v1``: ExtenderArgs, ExtenderFilterResult, HostPriorityList. Kubernetes 1.20.2 was seen to
@@ -11,13 +12,14 @@ Source:
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ...export.kubernetes.pods import DECISION_LABEL
 from ..decisions import JobDecision
+from ..state import ClusterState
 
 BEST = 10
 """Score of a planned host."""
@@ -76,15 +78,27 @@ def decision_named(pod: dict[str, Any]) -> str | None:
     return found if isinstance(found, str) and _ID.fullmatch(found) else None
 
 
-def filtered(asked: ExtenderArgs, decision: JobDecision | None) -> FilterResult:
+def hosts_of(decision: JobDecision | None, state: ClusterState) -> tuple[str, ...]:
+    """The hosts to which the pods of a decision belong; none where it holds nothing any more, or all of them are closed.
+
+    Args:
+        decision: that a pod names; None where it names none that is kept.
+        state: of the cluster.
+    """
+    if decision is None or decision.plan is None or all(job.of_decision != decision.id for job in state.jobs):
+        return ()
+    hosts = tuple(sorted({str(rank["host"]) for rank in decision.plan["ranks"]}))
+    return () if all(state.is_closed(host) for host in hosts) else hosts
+
+
+def filtered(asked: ExtenderArgs, planned: Collection[str]) -> FilterResult:
     """The nodes that may have a pod.
 
     Args:
         asked: the pod and the nodes.
-        decision: that the pod names; None where it names none that holds devices.
+        planned: the hosts to which it belongs, see `hosts_of`; none where it may go anywhere.
     """
     names = asked.node_names
-    planned = _hosts(decision)
     kept = None if names is None else [name for name in names if name in planned]
     if not kept:
         return FilterResult(node_names=names, nodes=asked.nodes)
@@ -92,13 +106,6 @@ def filtered(asked: ExtenderArgs, decision: JobDecision | None) -> FilterResult:
     return FilterResult(node_names=kept, failed_nodes=failed)
 
 
-def prioritized(asked: ExtenderArgs, decision: JobDecision | None) -> list[HostPriority]:
+def prioritized(asked: ExtenderArgs, planned: Collection[str]) -> list[HostPriority]:
     """How well each node suits a pod; arguments as of `filtered`."""
-    planned = _hosts(decision)
     return [HostPriority(host=name, score=BEST if name in planned else 0) for name in asked.node_names or ()]
-
-
-def _hosts(decision: JobDecision | None) -> Sequence[str] | set[str]:
-    if decision is None or decision.plan is None:
-        return ()
-    return {str(rank["host"]) for rank in decision.plan["ranks"]}

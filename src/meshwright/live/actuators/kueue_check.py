@@ -78,9 +78,18 @@ class KueueCheck:
                 LOG.exception("admission check %s", self._name)
                 self.problem = f"{type(error).__name__} while it was answered"
             self._service.counts["kueue failures"] += self.problem is not None
+            await self._say(self.problem)
             if self.problem not in (None, before):
                 LOG.warning("admission check %s: %s", self._name, self.problem)
             await asyncio.sleep(min(every_s, MOST_EVERY_S))
+
+    async def _say(self, problem: str | None) -> None:
+        """Let the service's page and health say what is wrong, or that nothing is any more."""
+        name, problems = f"admission check {self._name}", self._service.problems
+        if problems.get(name) != problem:
+            problems.pop(name, None)
+            problems |= {} if problem is None else {name: problem}
+            await self._service.notify()
 
     async def turn(self) -> None:
         """Answer for every Workload once.
@@ -244,7 +253,7 @@ def _version() -> str:
 def _last_attempt(controller: Controller, key: str) -> tuple[KeptDecision | None, str]:
     """The last decision for a Workload, None where there is none, and the key of the next one."""
     last, wanted, number = None, key, 1
-    while (found := controller.store.decision_of_key(wanted)) is not None:
+    while (found := controller.store.decision_of_key(wanted)) is not None or controller.store.old_key(wanted) is not None:
         number += 1
         last, wanted = found, f"{key}:{number}"
     return last, wanted

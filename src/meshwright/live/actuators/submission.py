@@ -16,8 +16,9 @@ from ...errors import ConflictError, MeshwrightError
 from ...export import ExportOptions, export, write
 from ...export.launchers.slurm import FILE_NAME
 from ...plans import PlacementPlan
-from ..controller import LISTINGS_TO_END, Controller
+from ..controller import Controller
 from ..decisions import JobDecision, JobRequest, KeptDecision, Mention
+from ..follower import LISTINGS_TO_END
 from ..sources import slurm as listing_source
 from . import slurm
 

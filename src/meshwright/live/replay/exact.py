@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ...errors import MeshwrightError
@@ -108,6 +108,10 @@ class _NothingKept:
 
     def keep_document(self, digest: str, body: str) -> None:
         """See `store.Turn.keep_document`."""
+
+    def has_documents(self, digests: Iterable[str]) -> bool:
+        """See `store.Turn.has_documents`."""
+        return False
 
 
 def _body(decision: JobDecision) -> str:

@@ -17,7 +17,7 @@ from ..changes import Listed, changed
 from ..decisions import JobRequest, KeptDecision
 from ..feedback.runs import JobRun, run_of
 from ..state import ClusterState, HeldJob
-from ..store import Store, every_change, every_decision
+from ..store import Store, every_change, every_decision, last_before
 
 
 class Arrival(NamedTuple):
@@ -102,8 +102,15 @@ def read_span(store: Store, cluster: Cluster, since: datetime, until: datetime) 
         until: the end of arrivals; what became of them is read to the end of the store.
 
     Raises:
-        StateError: no job came in the span, or the state is not of the cluster.
+        StateError: no job came in the span, the store keeps nothing of it any more, or the state is not of the cluster.
     """
+    floor = store.floor()
+    kept_since = None if floor.at is None else datetime.fromisoformat(floor.at)
+    if kept_since is not None and until <= kept_since:
+        problem = f"what was before {kept_since:%Y-%m-%d %H:%M} is kept no more, and the span ends at {until:%Y-%m-%d %H:%M}"
+        raise StateError(problem, field="--until")
+    is_cut = kept_since is not None and since < kept_since
+    since = kept_since if is_cut and kept_since is not None else since
     every = every_decision(store)
     within = [kept for kept in every if since <= _at(kept) < until]
     if not within:
@@ -125,6 +132,10 @@ def read_span(store: Store, cluster: Cluster, since: datetime, until: datetime) 
     ordered = tuple(sorted(arrivals, key=lambda one: one.asked_s))
     if not ordered:
         raise StateError("no job of the span was decided on and started; " + "; ".join(left_out), field="--since")
+    if store.floor() != floor:
+        raise StateError("the span was given up while it was read; begin later", field="--since")
+    if is_cut:
+        left_out = [f"what was before {since:%Y-%m-%d %H:%M} is kept no more: the span begins then", *left_out]
     whole = any(kept.decision.inputs is not None and kept.decision.inputs.whole_hosts for kept in within)
     return PastSpan(begin, until, known, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
 
@@ -185,7 +196,7 @@ class _Fold:
 
     def marks(self) -> Iterator[Mark]:
         """The instants at which something changes, the begin first."""
-        seq = _last_before(self._store, self._begin)
+        seq = last_before(self._store, self._begin)
         state = self._store.state_at(seq)
         closed, is_down = self._hosts(state)
         known = Mark(0.0, self._withheld(state), closed, is_down)
@@ -253,18 +264,6 @@ class _Fold:
                     )
             known = self._known[job.id] = job, np.array(found, np.int64)
         return known[1]
-
-
-def _last_before(store: Store, at: datetime) -> int:
-    """The number of the last change before an instant, by halves."""
-    low, high = 0, store.last()[0]
-    while low < high:
-        middle = (low + high + 1) // 2
-        if datetime.fromisoformat(store.changes_after(middle - 1, 1)[0].at) < at:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _at(kept: KeptDecision) -> datetime:

@@ -36,7 +36,7 @@ def cluster_routes(context: Context) -> APIRouter:
         """Who holds which devices, which hosts take no jobs, and how old that is."""
         seq, state = await service.read(lambda store: store.last())
         listings = [(one.num_listings, one.num_failures, one.problem) for one in service.statuses]
-        tag = digest_of(service.began, seq, listings, service.is_stale())
+        tag = digest_of(service.began, seq, listings, service.is_stale(), service.problems)
         return tagged(tag, match, body(cluster_view(service, seq, state)))
 
     @routes.get(
@@ -54,9 +54,11 @@ def cluster_routes(context: Context) -> APIRouter:
         """What changed, the first one first; as server-sent events where the client accepts them."""
         if accept is not None and "text/event-stream" in accept:
             return StreamingResponse(_stream(service, after), media_type="text/event-stream")
-        last, found = await service.read(lambda store: (store.last()[0], store.changes_after(after, limit)))
-        listed = EventList(events=[_view(one) for one in found], last=last)
-        return tagged(f"{last}-{after}-{limit}", match, body(listed))
+        last, floor, found = await service.read(
+            lambda store: (store.last()[0], store.floor().seq, store.changes_after(after, limit))
+        )
+        listed = EventList(events=[_view(one) for one in found], last=last, floor=floor)
+        return tagged(f"{last}-{floor}-{after}-{limit}", match, body(listed))
 
     @routes.post(
         "/v1/hosts/{host}/drain",
@@ -125,6 +127,7 @@ def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView
         hosts=host_views(cluster, state, taken),
         jobs=jobs,
         remarks=list(taken.remarks),
+        problems=[f"{name}: {problem}" for name, problem in service.problems.items()],
     )
 
 

@@ -22,7 +22,7 @@ def health_routes(context: Context) -> APIRouter:
 
     @routes.get("/readyz", response_model=Health, responses={503: {"model": Health}})
     async def ready() -> Response:
-        """The state is folded, and what is known of the cluster is fresh."""
+        """The state is folded, and what is known of the cluster is fresh; degraded where something beside decisions fails."""
         try:
             await service.read(lambda store: store.last())
         except MeshwrightError:
@@ -30,6 +30,8 @@ def health_routes(context: Context) -> APIRouter:
         late = [one.name for one in service.statuses if one.age_s > service.max_age_s]
         if late:
             return Response(body(Health(status="stale", detail=f"too old: {', '.join(late)}")), 503, media_type=JSON)
+        if service.problems:
+            return Response(body(Health(status="degraded", detail=f"fails: {', '.join(service.problems)}")), media_type=JSON)
         return Response(body(Health(status="ok")), media_type=JSON)
 
     @routes.get("/metrics", responses=problems(), dependencies=[needs(context, "read")], response_class=Response)

@@ -11,11 +11,11 @@ from fastapi import APIRouter, Response
 
 from ...errors import MeshwrightError, StateError
 from ..actuators.kubernetes_binding import ExtenderBindingArgs, ExtenderBindingResult, PodToBind, confirmed, refusal
-from ..actuators.kubernetes_extender import ExtenderArgs, FilterResult, HostPriority, filtered, prioritized
+from ..actuators.kubernetes_extender import ExtenderArgs, FilterResult, HostPriority, filtered, hosts_of, prioritized
 from ..actuators.slurm_hooks import EpilogBody, HookAnswer, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
 from ..controller import Controller
-from ..decisions import JobDecision
 from ..sources.source import KUBERNETES
+from ..store import Store
 from .context import JSON, Context, needs, problems
 
 Body = TypeVar("Body")
@@ -26,19 +26,24 @@ def hook_routes(context: Context) -> APIRouter:
     service = context.service
     routes = APIRouter(tags=["hooks"])
 
-    async def decision_of(asked: ExtenderArgs) -> JobDecision | None:
+    async def planned(asked: ExtenderArgs) -> tuple[str, ...]:
+        """The hosts to which a pod belongs; none where it names no decision, of which nothing is read."""
         name = asked.decision
         if name is None:
-            return None
-        kept = await service.read(lambda store: store.decision(name))
-        return None if kept is None else kept.decision
+            return ()
+
+        def read(store: Store) -> tuple[str, ...]:
+            kept = store.decision(name)
+            return hosts_of(None if kept is None else kept.decision, store.last()[1])
+
+        return await service.read(read)
 
     @routes.post(
         "/v1/extender/filter", response_model=FilterResult, responses=problems(413), dependencies=[needs(context, "read")]
     )
     async def only_planned(asked: ExtenderArgs) -> Response:
         """Of kube-scheduler: the planned hosts for the pods of a decision, all nodes for others."""
-        found = filtered(asked, await decision_of(asked))
+        found = filtered(asked, await planned(asked))
         return Response(found.model_dump_json(by_alias=True), media_type=JSON)
 
     @routes.post(
@@ -49,7 +54,7 @@ def hook_routes(context: Context) -> APIRouter:
     )
     async def planned_first(asked: ExtenderArgs) -> Response:
         """Of kube-scheduler: planned hosts before others."""
-        found = prioritized(asked, await decision_of(asked))
+        found = prioritized(asked, await planned(asked))
         return Response(f"[{','.join(one.model_dump_json(by_alias=True) for one in found)}]", media_type=JSON)
 
     @routes.post(

@@ -95,5 +95,14 @@ class _Live(Collector):
         yield answered
         failed = self._service.counts["kueue failures"]
         yield CounterMetricFamily("meshwright_admission_check_failures", "Turns that could not be done.", value=failed)
+        late = self._service.pricer.num_timeouts
+        yield CounterMetricFamily("meshwright_pricing_timeouts", "Jobs whose pricing took too long.", value=late)
+        given_up = CounterMetricFamily("meshwright_given_up", "What was too old to be kept.", labels=["kind"])
+        for kind in ("changes", "decisions"):
+            given_up.add_metric([kind], self._service.counts[f"given up {kind}"])
+        yield given_up
+        if self._service.path is not None:
+            size = self._service.path.stat().st_size
+            yield GaugeMetricFamily("meshwright_ledger_bytes", "Of the ledger's file.", value=size)
         expired = self._service.counts["expired"]
         yield CounterMetricFamily("meshwright_reservations_expired", "Not handed over in time.", value=expired)

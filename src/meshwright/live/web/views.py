@@ -132,7 +132,7 @@ class JobView(BaseModel):
 
 
 class ClusterView(BaseModel):
-    """The state of the cluster after a change."""
+    """The state of the cluster after a change; ``problems`` are what goes wrong beside decisions and sources."""
 
     name: str
     seq: int
@@ -143,6 +143,7 @@ class ClusterView(BaseModel):
     hosts: list[HostView]
     jobs: list[JobView]
     remarks: list[str] = []
+    problems: list[str] = []
 
 
 class EventView(BaseModel):
@@ -154,10 +155,11 @@ class EventView(BaseModel):
 
 
 class EventList(BaseModel):
-    """Changes, the first one first; ``last`` is the number of the last one that there is."""
+    """Changes, the first one first; ``last`` is the number of the last one that there is, and after ``floor`` they are kept."""
 
     events: list[EventView]
     last: int
+    floor: int
 
 
 class Confirmation(BaseModel):
@@ -189,7 +191,7 @@ class Counted(BaseModel):
 class Health(BaseModel):
     """Whether the service is alive, or ready."""
 
-    status: Literal["ok", "stale", "starting"]
+    status: Literal["ok", "degraded", "stale", "starting"]
     detail: str | None = None
 
 
@@ -215,6 +217,8 @@ def answer_of(decision: JobDecision) -> DecisionAnswer:
 def view_of(store: Store, kept: KeptDecision) -> DecisionView:
     """A decision and what became of it."""
     mentions, observations = store.mentions(kept.decision.id), store.observations(kept.decision.id)
+    if mentions and kept.decision.outcome == "preparing":  # it was decided since it was read
+        kept = store.decision(kept.decision.id) or kept
     status, detail = kept.decision.status(mentions)
     predicted_s, median_s, observed = kept.decision.predicted.get("step_s"), median_step_s(observations), None
     if median_s is not None:

@@ -72,6 +72,14 @@ def serve_cluster(
     feedback: Annotated[
         bool, typer.Option("--feedback/--no-feedback", help="Hold deadlines by what earlier runs took, where that is better.")
     ] = True,
+    keep_days: Annotated[
+        int,
+        typer.Option("--keep-days", metavar="N", min=0, help="Days of the past that are kept; 0: all. Jobs that run always are."),
+    ] = 90,
+    pricing_limit_s: Annotated[
+        float,
+        typer.Option("--pricing-limit-s", metavar="SECONDS", min=1, help="Longest that the pricing of a new job may take."),
+    ] = 600.0,
 ) -> None:
     """Decide for the jobs of a live cluster, over HTTP, until it is told to stop."""
     from ....errors import ConfigError, InputFileError
@@ -108,7 +116,20 @@ def serve_cluster(
     with tempfile.TemporaryDirectory(prefix="meshwright-serve-") as scratch:
         hosts_whole = sharing == "hosts"
         service = _service(
-            cluster, policy, state, asked, Path(scratch), graphs, hosts_whole, lease_s, resync_s, max_age_s, seed, feedback
+            cluster,
+            policy,
+            state,
+            asked,
+            Path(scratch),
+            graphs,
+            hosts_whole,
+            lease_s,
+            resync_s,
+            max_age_s,
+            seed,
+            feedback,
+            keep_days or None,
+            pricing_limit_s,
         )
         if kueue_check is not None:
             from ....live.actuators.kueue_check import KueueCheck
@@ -175,6 +196,8 @@ def _service(
     max_age_s: float,
     seed: int,
     feedback: bool,
+    keep_days: float | None,
+    pricing_limit_s: float,
 ) -> Service:
     from ....clusters import load_cluster
     from ....live.controller import Controller
@@ -187,7 +210,16 @@ def _service(
     layer = ObservedLayer(is_on=feedback)
     controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
     _hold(state)
-    return Service(controller, state, asked, resync_s=resync_s, max_age_s=max_age_s, layer=layer)
+    return Service(
+        controller,
+        state,
+        asked,
+        resync_s=resync_s,
+        max_age_s=max_age_s,
+        layer=layer,
+        keep_days=keep_days,
+        pricing_limit_s=pricing_limit_s,
+    )
 
 
 def _hold(state: Path) -> None:

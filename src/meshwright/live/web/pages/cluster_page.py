@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -73,7 +73,8 @@ def cluster_page(service: Service, store: Store, *, has_session: bool = False, n
     """
     sources = tuple(source_line(status, service.max_age_s) for status in service.statuses)
     policy = service.controller.planners.policy
-    return _page(service.cluster, *store.last(), store, now, sources=sources, policy=policy, has_session=has_session)
+    last, alarms = store.last(), service.problems
+    return _page(service.cluster, *last, store, now, sources=sources, policy=policy, has_session=has_session, problems=alarms)
 
 
 def state_page(path: Path, cluster: Cluster, now: datetime | None = None) -> str:
@@ -120,6 +121,7 @@ def _page(
     policy: str | None = None,
     has_session: bool = False,
     written_from: tuple[str, str | None] | None = None,
+    problems: Mapping[str, str] | None = None,
 ) -> str:
     now = datetime.now(UTC) if now is None else now
     marked = marks(state.jobs)
@@ -141,6 +143,7 @@ def _page(
         now=instant(now),
         policy=policy,
         sources=sources,
+        problems={} if problems is None else problems,
         devices=devices_by_state(state, cluster),
         num_devices=cluster.num_devices,
         num_hosts=cluster.num_hosts,

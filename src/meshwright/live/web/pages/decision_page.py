@@ -125,14 +125,14 @@ def _as_it_was(store: Store, cluster: Cluster, decision: JobDecision, answer: De
     """The cluster of the time, with the devices that the decision took."""
     if decision.inputs is None:
         return None
-    state = store.state_at(decision.inputs.seq)
-    if answer.places:
-        devices = {place.host: tuple(place.devices) for place in answer.places}
-        job = HeldJob(id=decision.id, devices=devices, source="plan", whole_hosts=decision.inputs.whole_hosts)
-        state = state.model_copy(update={"jobs": (*state.jobs, job)})
     try:
+        state = store.state_at(decision.inputs.seq)
+        if answer.places:
+            devices = {place.host: tuple(place.devices) for place in answer.places}
+            job = HeldJob(id=decision.id, devices=devices, source="plan", whole_hosts=decision.inputs.whole_hosts)
+            state = state.model_copy(update={"jobs": (*state.jobs, job)})
         return ClusterAsItWas(host_groups(cluster, state, marks(state.jobs), decision.id), "")
-    except StateError as error:  # the cluster was described in another way then
+    except StateError as error:  # the cluster was described in another way then, or the time is kept no more
         return ClusterAsItWas((), str(error))
 
 

@@ -12,10 +12,10 @@ import sqlite3
 import time
 from pathlib import Path
 
-from .. import inputs
-from ..errors import InputFileError
+from ... import inputs
+from ...errors import InputFileError
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 APPLICATION_ID = 0x6D657368
 """In the file's header, by which a ledger is told from other databases: ``mesh``."""
 
@@ -40,8 +40,24 @@ CREATE TABLE document (digest TEXT PRIMARY KEY, body TEXT NOT NULL) WITHOUT ROWI
 CREATE TABLE observation (decision TEXT NOT NULL, step INTEGER NOT NULL, rank INTEGER NOT NULL, step_s REAL NOT NULL,
                           PRIMARY KEY (decision, step, rank)) WITHOUT ROWID;
 """,
+    3: """
+CREATE TABLE floor (seq INTEGER NOT NULL, at TEXT, body TEXT);
+INSERT INTO floor VALUES (0, NULL, NULL);
+CREATE TABLE old_key (key TEXT PRIMARY KEY, decision TEXT NOT NULL, request TEXT NOT NULL, at TEXT NOT NULL) WITHOUT ROWID;
+CREATE INDEX old_key_at ON old_key (at);
+CREATE INDEX mention_seq ON mention (seq);
+CREATE TABLE document_use (digest TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
+INSERT INTO document_use SELECT digest, count(*) FROM (
+    SELECT part.value AS digest FROM decision, json_each(decision.body, '$.documents') AS part
+    UNION ALL SELECT json_extract(body, '$.request.job.document') FROM decision WHERE json_type(body, '$.request.job') = 'object'
+) WHERE digest IS NOT NULL GROUP BY digest;
+""",
 }
-"""What makes each version out of the one before."""
+"""What makes each version out of the one before. From version 3 on a ledger may give up its past, see `retention`.
+
+``floor`` is the state after the last change that was given up; ``old_key`` has the keys of decisions that were; ``document_use``
+counts the decisions that name each document.
+"""
 
 _NAME_BYTES = 3
 
@@ -84,6 +100,11 @@ def open_ledger(path: Path, *, is_read: bool = False) -> tuple[sqlite3.Connectio
         if isinstance(error, sqlite3.Error):
             raise told(error, path) from None
         raise
+
+
+def version_of(database: sqlite3.Connection) -> int:
+    """The version of a ledger that is open, which another process may have brought forward."""
+    return _pragma(database, "user_version")
 
 
 def told(error: sqlite3.Error, path: Path) -> InputFileError:

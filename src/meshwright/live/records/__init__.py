@@ -1,0 +1,1 @@
+"""What a ledger writes into its file, and what it gives up of it."""

@@ -1,0 +1,153 @@
+"""A writer's turn of a ledger: what it keeps, and what it gives up, in one transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..changes import Change, changed
+from ..decisions import JobDecision, KeptDecision, Observation, mentioned, status_after
+from ..state import ClusterState
+from ..store import check_undecided, key_taken
+from .decision_bodies import named_documents, packed, request_of
+
+if TYPE_CHECKING:
+    from ..ledger import Ledger
+
+SNAPSHOT_EVERY = 256
+"""Changes between two snapshots."""
+
+SNAPSHOT_STAYS = 16 * SNAPSHOT_EVERY
+"""Changes between two snapshots that are kept, from which a state of the past is folded."""
+
+
+class LedgerTurn:
+    """See `store.Turn`."""
+
+    def __init__(self, ledger: Ledger, database: sqlite3.Connection, seq: int, state: ClusterState) -> None:
+        self._ledger, self._db = ledger, database
+        self.seq, self.state = seq, state
+
+    def change(self, change: Change) -> ClusterState:
+        """See `Turn.change`."""
+        before = self.state
+        after = changed(before, change)
+        if after == before:
+            return after
+        at, last = self._ledger.now(), self.seq
+        seq = self._db.execute("INSERT INTO change (body, at) VALUES (?, ?)", (change.model_dump_json(), at)).lastrowid
+        assert seq is not None, "a row that was inserted has a number"
+        rows = [(name, seq, at, *status_after(name, change, before, after)) for name in mentioned(before, after)]
+        self._db.executemany("INSERT INTO mention VALUES (?, ?, ?, ?, ?)", rows)
+        if seq // SNAPSHOT_EVERY > last // SNAPSHOT_EVERY:
+            kept = last // SNAPSHOT_STAYS * SNAPSHOT_STAYS + SNAPSHOT_EVERY
+            self._db.execute("DELETE FROM snapshot WHERE seq >= ? AND seq <= ?", (kept, last))
+            self._db.execute("INSERT INTO snapshot (seq, body) VALUES (?, ?)", (seq, after.model_dump_json()))
+        self.seq, self.state = seq, after
+        return after
+
+    def next_id(self) -> str:
+        """See `Turn.next_id`."""
+        (name,) = self._db.execute("SELECT name FROM name").fetchone()
+        row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'decision'").fetchone()
+        return f"{name}-{1 if row is None else int(row[0]) + 1}"
+
+    def keep(self, decision: JobDecision, key: str | None = None) -> KeptDecision:
+        """See `Turn.keep`."""
+        (body, documents), old, at = packed(decision), self._ledger.decision(decision.id), self._ledger.now()
+        for digest, text in documents.items():
+            self.keep_document(digest, text)
+        if old is not None:
+            check_undecided(old.decision)
+            self._count([*decision.documents.values(), *documents], 1)
+            self._count(named_documents(packed(old.decision)[0]), -1)
+            self._db.execute("UPDATE decision SET outcome = ?, body = ? WHERE id = ?", (decision.outcome, body, decision.id))
+            kept = old._replace(decision=decision)
+            self._ledger.remember(kept)
+            return kept
+        columns = "INSERT INTO decision (id, key, outcome, body, at) VALUES (?, ?, ?, ?, ?)"
+        try:
+            number = self._db.execute(columns, (decision.id, key, decision.outcome, body, at)).lastrowid
+        except sqlite3.IntegrityError:
+            raise key_taken(str(key)) from None
+        assert number is not None, "a row that was inserted has a number"
+        self._count([*decision.documents.values(), *documents], 1)
+        kept = KeptDecision(number, key, at, decision)
+        self._ledger.remember(kept)
+        return kept
+
+    def keep_document(self, digest: str, body: str) -> None:
+        """See `Turn.keep_document`."""
+        self._db.execute("INSERT OR IGNORE INTO document VALUES (?, ?)", (digest, body))
+
+    def observe(self, decision: str, observed: Sequence[Observation]) -> int:
+        """See `Turn.observe`."""
+        before = self._db.total_changes
+        rows = [(decision, one.step, one.rank, one.step_s) for one in observed]
+        self._db.executemany("INSERT OR IGNORE INTO observation VALUES (?, ?, ?, ?)", rows)
+        return self._db.total_changes - before
+
+    def has_documents(self, digests: Iterable[str]) -> bool:
+        """See `Turn.has_documents`."""
+        asked = "SELECT 1 FROM document_use WHERE digest = ?"
+        return all(self._db.execute(asked, (digest,)).fetchone() is not None for digest in digests)
+
+    def raise_floor(self, seq: int, before: str, state: ClusterState) -> None:
+        """See `Turn.raise_floor`."""
+        self._db.execute("UPDATE floor SET seq = ?, body = ? WHERE seq < ?", (seq, state.model_dump_json(), seq))
+        self._db.execute("DELETE FROM snapshot WHERE seq < ?", (seq,))
+        self._begin_at(before)
+
+    def sweep(self, limit: int) -> int:
+        """See `Turn.sweep`."""
+        asked = "SELECT max(seq) FROM (SELECT seq FROM change WHERE seq <= (SELECT seq FROM floor) ORDER BY seq LIMIT ?)"
+        (last,) = self._db.execute(asked, (limit,)).fetchone()
+        if last is None:
+            return 0
+        unknown = "NOT EXISTS (SELECT 1 FROM decision WHERE id = mention.decision)"
+        self._db.execute(f"DELETE FROM mention WHERE seq <= ? AND {unknown}", (last,))  # noqa: S608 - a text of ours
+        return self._db.execute("DELETE FROM change WHERE seq <= ?", (last,)).rowcount
+
+    def give_up(self, before: str, after: int, limit: int) -> tuple[int, int | None]:
+        """See `Turn.give_up`."""
+        asked = "SELECT number, id, key, outcome, at, body FROM decision WHERE number > ? ORDER BY number LIMIT ?"
+        rows = self._db.execute(asked, (after, limit)).fetchall()
+        holding = {job.of_decision for job in self.state.jobs}
+        given_up = 0
+        for _, name, key, outcome, at, body in rows:
+            if at >= before:
+                rows = []
+                break
+            late = self._db.execute("SELECT 1 FROM mention WHERE decision = ? AND at >= ? LIMIT 1", (name, before)).fetchone()
+            if outcome == "preparing" or name in holding or late is not None:
+                continue
+            if key is not None:
+                digest = request_of(body, self._ledger.document).digest
+                self._db.execute("INSERT INTO old_key VALUES (?, ?, ?, ?)", (key, name, digest, self._ledger.now()))
+            for table in ("observation", "mention"):
+                self._db.execute(f"DELETE FROM {table} WHERE decision = ?", (name,))  # noqa: S608 - names of ours
+            self._db.execute("DELETE FROM decision WHERE id = ?", (name,))
+            self._count(named_documents(body), -1)
+            self._ledger.forget(name)
+            given_up += 1
+        if given_up:
+            self._begin_at(before)
+        return given_up, int(rows[-1][0]) if len(rows) == limit else None
+
+    def forget_keys(self, before: str, limit: int) -> int:
+        """See `Turn.forget_keys`."""
+        old = "SELECT key FROM old_key WHERE at < ? LIMIT ?"
+        return self._db.execute(f"DELETE FROM old_key WHERE key IN ({old})", (before, limit)).rowcount  # noqa: S608
+
+    def _begin_at(self, before: str) -> None:
+        """All that is of a time or later is kept, and no more is said of what was before."""
+        self._db.execute("UPDATE floor SET at = ? WHERE at IS NULL OR at < ?", (before, before))
+
+    def _count(self, digests: Sequence[str], by: int) -> None:
+        """Count the decisions that name documents; those that none names are given up."""
+        add = "INSERT INTO document_use VALUES (?, ?) ON CONFLICT (digest) DO UPDATE SET count = count + excluded.count"
+        self._db.executemany(add, [(digest, by) for digest in digests])
+        for digest in digests if by < 0 else ():
+            if self._db.execute("DELETE FROM document_use WHERE digest = ? AND count <= 0", (digest,)).rowcount:
+                self._db.execute("DELETE FROM document WHERE digest = ?", (digest,))

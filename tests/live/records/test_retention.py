@@ -1,0 +1,287 @@
+"""What is too old is given up, and what is kept means what it meant: the same state, answers, plans and past from then on."""
+
+from __future__ import annotations
+
+import lzma
+import os
+import shutil
+import sqlite3
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshwright.errors import ConflictError, StateError
+from meshwright.live.decisions import JobRequest, Observation
+from meshwright.live.ledger import Ledger
+from meshwright.live.plan_parts import whole_plan
+from meshwright.live.records import retention
+from meshwright.live.records.ledger_file import SCHEMA_VERSION
+from meshwright.live.records.retention import Retention, give_up
+from meshwright.live.replay.exact import replay_decisions
+from meshwright.live.replay.span import read_span
+from meshwright.live.store import every_decision
+
+from ...draws import FACTOR
+from ..controller_samples import JOB, Clock, controller
+from ..test_kills import KilledAt
+
+NUM_KILLS = 12 if FACTOR <= 1 else 200
+LAST = datetime(2026, 1, 9, 6, tzinfo=UTC)
+"""The time of the last change of the old ledger; its first one is eight days before."""
+
+
+@pytest.fixture(scope="module")
+def written_by_2(tmp_path_factory) -> Path:
+    """A ledger of 297 changes and 101 decisions that was written by version 2: one job runs from the first day on."""
+    path = tmp_path_factory.mktemp("old") / "old.db"
+    packed = Path(__file__).parent / "data" / "ledger-2.db.xz"
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    return path
+
+
+@pytest.fixture
+def old(written_by_2, tmp_path) -> Path:
+    return Path(shutil.copy(written_by_2, tmp_path / "s.db"))
+
+
+def contents(store):
+    """All that a store says."""
+    every = every_decision(store)
+    names = [kept.decision.id for kept in every]
+    return {
+        "last": store.last(),
+        "changes": store.changes_after(0, 10**6),
+        "decisions": every,
+        "plans": [whole_plan(store, kept.decision) for kept in every],
+        "mentions": [store.mentions(name) for name in names],
+        "observations": [store.observations(name) for name in names],
+        "observed": store.observed(),
+        "preparing": store.preparing(),
+    }
+
+
+def rows(path, table):
+    with sqlite3.connect(path) as database:
+        return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+
+
+def test_a_ledger_of_version_2_says_the_same_once_it_is_brought_forward(old):
+    with Ledger(old, is_read=True) as ledger:
+        before = contents(ledger)
+        assert ledger.floor() == (0, None)
+        Ledger(old).close()  # another process brings it forward meanwhile
+        assert ledger.floor() == (0, None)
+        assert contents(ledger) == before
+    with Ledger(old) as ledger:
+        assert contents(ledger) == before
+        (version,) = ledger._db.execute("PRAGMA user_version").fetchone()
+        assert version == SCHEMA_VERSION
+        named = [digest for kept in before["decisions"] for digest in kept.decision.documents.values()]
+        uses = dict(ledger._db.execute("SELECT digest, count FROM document_use"))
+        brought = sum(isinstance(kept.decision.request.job, dict) for kept in before["decisions"])
+        assert sum(uses.values()) == len(named) + brought
+        assert brought == 10
+
+
+@pytest.mark.parametrize("keep_days", [0.5, 3, 7.9, 30])
+def test_what_is_kept_means_what_it_meant(old, keep_days):
+    with Ledger(old) as ledger:
+        before = contents(ledger)
+        states = {seq: ledger.state_at(seq) for seq in range(before["last"][0] + 1)}
+        found = give_up(ledger, keep_days, LAST)
+        after, floor = contents(ledger), ledger.floor()
+        assert found.num_changes == floor.seq == sum(one.at < found.before for one in before["changes"])
+        assert after["last"] == before["last"]
+        assert after["changes"] == before["changes"][floor.seq :]
+        ledger._db.execute("DELETE FROM snapshot")
+        ledger._known = None
+        for seq, state in states.items():
+            if seq >= floor.seq:
+                assert ledger.state_at(seq) == state
+            else:
+                with pytest.raises(StateError, match=f"after change {seq} is kept no more"):
+                    ledger.state_at(seq)
+        is_kept = [ledger.decision(kept.decision.id) is not None for kept in before["decisions"]]
+        for part in ("decisions", "plans", "mentions", "observations"):
+            assert after[part] == [one for one, stays in zip(before[part], is_kept, strict=True) if stays]
+        holding = {job.of_decision for job in before["last"][1].jobs} | set(before["preparing"])
+        for kept, mentions, stays in zip(before["decisions"], before["mentions"], is_kept, strict=True):
+            heard_at = max([kept.at, *(one.at for one in mentions)])
+            assert stays == (heard_at >= found.before or kept.decision.id in holding)
+        assert "1004" in [job.id for job in after["last"][1].jobs]  # it runs since the first day
+        assert give_up(ledger, keep_days, LAST).num_decisions == 0
+        assert (found.num_decisions > 0) == (keep_days < 8)
+        assert (floor.at is None) == (keep_days > 8)
+    assert rows(old, "change") == len(after["changes"])
+    assert rows(old, "mention") == sum(map(len, after["mentions"]))
+    with Ledger(old) as again:
+        assert contents(again) == after
+
+
+def test_keys_are_answered_then_refused_then_free_again(old, planners):
+    clock = Clock()
+    made = controller(old, planners, clock)
+    planners.make_ready(JobRequest(job="zoo:alexnet", max_devices=1))
+    decisions = {kept.key: kept.decision for kept in every_decision(made.store) if kept.key}
+    first, last = decisions["key-8"], decisions["key-98"]
+    assert made.decide(first.request, "key-8").decision == first
+    made.store.now = lambda: LAST.isoformat()
+    give_up(made.store, 3, LAST)
+    assert made.decide(last.request, "key-98").decision == last
+    with pytest.raises(ConflictError, match=f"decision of this key, {first.id}, is kept no more; ask under another key"):
+        made.decide(first.request, "key-8")
+    with pytest.raises(ConflictError, match="of another request with this key"):
+        made.decide(JOB, "key-8")
+    with pytest.raises(ConflictError):
+        made.decide_or_prepare(JOB, "key-8")
+    assert give_up(made.store, 3, LAST + timedelta(days=2)).num_keys == 0
+    later = give_up(made.store, 3, LAST + timedelta(days=4))
+    assert later.num_keys > 0
+    assert made.decide(first.request, "key-8").decision.id != first.id
+    made.close()
+
+
+def test_what_comes_after_goes_on_where_it_was(old, planners):
+    made = controller(old, planners)
+    seq, _ = made.store.last()
+    number = made.store.decisions(None, 1)[0].number
+    give_up(made.store, 1, LAST + timedelta(days=10))
+    assert made.store.floor().seq == seq
+    assert made.store.changes_after(0, 10) == []
+    kept = made.decide(JOB, "new")
+    assert (kept.number, made.store.last()[0]) == (number + 1, seq + 1)
+    assert made.store.mentions(kept.decision.id)[-1].seq == seq + 1
+    made.close()
+    with Ledger(old, is_read=True) as ledger:
+        assert ledger.last()[0] == seq + 1
+
+
+def test_texts_that_no_decision_names_go_and_come_back_with_the_next_that_does(tmp_path, planners):
+    made = controller(tmp_path / "s.db", planners)
+    one = made.decide(JOB).decision
+    assert made.store.document(one.documents["graph"]) is not None
+    twin = controller(tmp_path / "s.db", planners)
+    made.release(one.id)
+    later = datetime.now(UTC) + timedelta(days=2)
+    assert give_up(twin.store, 1, later).num_decisions == 1  # by another process
+    assert made.store.document(one.documents["graph"]) is None
+    assert rows(tmp_path / "s.db", "document") == rows(tmp_path / "s.db", "document_use") == 0
+    again = made.decide(JOB).decision
+    assert again.documents == one.documents
+    assert made.whole_plan(again) is not None
+    made.close()
+    twin.close()
+
+
+def test_killed_anywhere_a_ledger_is_whole_and_the_next_time_goes_on(old, tmp_path):
+    Ledger(old).close()
+    with Ledger(old) as ledger:
+        before = contents(ledger)
+    done = Path(shutil.copy(old, tmp_path / "done.db"))
+    now = LAST.isoformat()
+    with Ledger(done, now=lambda: now) as ledger:
+        give_up(ledger, 2, LAST)
+        wanted, floor = contents(ledger), ledger.floor()
+        keys = {kept.key: ledger.old_key(kept.key) for kept in before["decisions"] if kept.key}
+    was = {kept.decision.id: n for n, kept in enumerate(before["decisions"])}
+    rng, num_killed, num_partly = np.random.default_rng(0), 0, 0
+    for turn in range(NUM_KILLS):
+        path = Path(shutil.copy(old, tmp_path / f"{turn}.db"))
+        child = os.fork()
+        if child == 0:
+            ledger = Ledger(path, now=lambda: now)
+            ledger._db = KilledAt(ledger._db, int(rng.integers(1, 1500)))
+            give_up(ledger, 2, LAST)
+            os._exit(0)
+        rng.integers(1, 1500)
+        _, status = os.waitpid(child, 0)
+        num_killed += os.WIFSIGNALED(status)
+        with Ledger(path, now=lambda: now) as ledger:
+            found = contents(ledger)
+            assert found["last"] == before["last"]
+            assert found["changes"] == before["changes"][ledger.floor().seq :]
+            num_partly += len(wanted["decisions"]) < len(found["decisions"]) < len(before["decisions"])
+            for n, kept in enumerate(found["decisions"]):
+                place = was[kept.decision.id]
+                for part in ("decisions", "plans", "mentions", "observations"):
+                    assert found[part][n] == before[part][place]
+            for kept in before["decisions"]:
+                is_there = ledger.decision(kept.decision.id) is not None
+                assert kept.key is None or (ledger.old_key(kept.key) is None) == is_there
+            give_up(ledger, 2, LAST)
+            assert contents(ledger) == wanted
+            assert ledger.floor() == floor
+            assert {key: ledger.old_key(key) for key in keys} == keys
+        assert rows(path, "change") == rows(done, "change")
+        assert rows(path, "mention") == rows(done, "mention")
+    assert num_killed >= NUM_KILLS // 2
+    assert num_partly > 0
+
+
+def test_a_ledger_that_is_used_for_long_stays_as_large_as_what_it_keeps(tmp_path, planners):
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    ledger = Ledger(tmp_path / "s.db", now=lambda: at.isoformat(timespec="seconds"))
+    made = controller(ledger, planners)
+    forever = made.decide(JOB.model_copy(update={"devices": 4})).decision.id
+    pages = []
+    for number in range(240):
+        at += timedelta(hours=1)
+        decision = made.decide(JobRequest(job="zoo:alexnet", steps=1 + number, max_devices=4), f"k{number}").decision
+        made.observe(decision.id, [Observation(step=step, step_s=0.1) for step in range(40)])
+        made.release(decision.id)
+        if number % 12 == 0:
+            give_up(ledger, 2, at)
+            pages.append(ledger._db.execute("PRAGMA page_count").fetchone()[0])
+    assert max(pages) <= 1.3 * pages[len(pages) // 2]
+    counts = {table: rows(tmp_path / "s.db", table) for table in ("change", "decision", "mention", "observation", "old_key")}
+    assert counts["decision"] <= 62  # two days, what came since, and the one that holds devices
+    assert counts["observation"] == 40 * (counts["decision"] - 1)
+    assert counts["old_key"] <= 62
+    assert counts["change"] <= 124
+    assert made.store.decision(forever) is not None
+    made.close()
+
+
+def test_a_past_that_is_kept_no_more_is_told_in_a_line(old, cluster):
+    with Ledger(old) as ledger:
+        first = datetime(2026, 1, 1, tzinfo=UTC)
+        whole = read_span(ledger, cluster, first, LAST)
+        give_up(ledger, 3, LAST)
+        with pytest.raises(StateError, match="what was before 2026-01-06 06:00 is kept no more") as error:
+            read_span(ledger, cluster, first, first + timedelta(days=2))
+        assert "\n" not in str(error.value)
+        cut = read_span(ledger, cluster, first, LAST)
+        assert cut.remarks[0] == "what was before 2026-01-06 06:00 is kept no more: the span begins then"
+        assert cut.begin == LAST - timedelta(days=3)
+        assert [one.decision for one in cut.arrivals] == [
+            one.decision for one in whole.arrivals if whole.begin + timedelta(seconds=one.asked_s) >= cut.begin
+        ]
+        later = LAST - timedelta(days=2)
+        assert not any("kept no more" in one for one in read_span(ledger, cluster, later, LAST).remarks)
+
+
+def test_decisions_that_are_kept_are_decided_the_same_again(old, planners):
+    with Ledger(old) as ledger:
+        give_up(ledger, 3, LAST)
+        found = replay_decisions(ledger, planners)
+        assert found.num_identical == found.num_decided > 20
+
+
+def test_steps_are_short_and_others_have_their_turns_between_them(old, planners, monkeypatch):
+    monkeypatch.setattr(retention, "CHANGES_AT_ONCE", 50)
+    monkeypatch.setattr(retention, "DECISIONS_AT_ONCE", 5)
+    made = controller(old, planners)
+    found, num_steps = Retention(2, LAST), 0
+    found.look(made.store)
+    while found.step(made.store):
+        num_steps += 1
+        if num_steps % 7 == 0:
+            made.release(made.decide(JobRequest(job="zoo:alexnet", max_devices=1)).decision.id)
+    assert num_steps >= 5 + 15
+    state = made.store.last()
+    made.store._db.execute("DELETE FROM snapshot")
+    made.store._known = None
+    assert made.store.last() == state
+    made.close()
