@@ -47,6 +47,10 @@ class PlacementBatch:
         """Most devices of an instance, ``m``."""
         return int(self.stacked.times_s.shape[2])
 
+    def begin_with(self, e: int, at: int) -> None:
+        """Start one episode on an instance, by number; the others go on."""
+        _begin_one(self.stacked, self.state, e, at, self.lead, self.is_live, self.is_dead)
+
     def begin(self, of: NDArray[np.int64]) -> None:
         """Start every episode on an instance, by number; those beyond ``of`` rest."""
         _begin_all(self.stacked, self.state, of.astype(np.int64), self.lead, self.is_live, self.is_dead)
@@ -100,6 +104,12 @@ def _begin_all(stacked, state, of, lead, is_live, is_dead):  # type: ignore[no-u
     for e in range(len(of)):
         begin(stacked, state, e, of[e])
         _note(stacked, state, e, lead, is_live, is_dead)
+
+
+@njit
+def _begin_one(stacked, state, e, at, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
+    begin(stacked, state, e, at)
+    _note(stacked, state, e, lead, is_live, is_dead)
 
 
 @njit
