@@ -107,5 +107,9 @@ class JobPartitioningVectorEnv(BatchVectorEnv):
             note(infos, "num_expired", episodes.num_expired.copy(), which)
         over = np.flatnonzero(self._batch.is_over & which).tolist()
         if over:
-            note(infos, "episode_counts", *counted({e: self._batch.record(e).counts(settings.counted) for e in over}, self.num_envs))
+            note(
+                infos,
+                "episode_counts",
+                *counted({e: self._batch.record(e).counts(settings.counted) for e in over}, self.num_envs),
+            )
         return infos

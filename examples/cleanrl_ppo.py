@@ -1,6 +1,6 @@
 """PPO in one file, in the manner of CleanRL: the loop, the network and the loss, and nothing of meshwright but the environment.
 
-    python examples/cleanrl_ppo.py --seconds 45 --seed 1
+python examples/cleanrl_ppo.py --seconds 45 --seed 1
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def main() -> None:
                 nn.utils.clip_grad_norm_(agent.parameters(), 0.5)
                 optimizer.step()
     told = {"decisions": num_decisions, "random": blocked(None, chosen.benchmark), "untrained": untrained}
-    print(json.dumps({**told, "trained": blocked(agent, chosen.benchmark)}))  # noqa: T201
+    print(json.dumps({**told, "trained": blocked(agent, chosen.benchmark)}))
 
 
 def tensors(seen: dict[str, np.ndarray]) -> dict[str, torch.Tensor]:

@@ -1,6 +1,6 @@
 """PPO by RLlib on many episodes at once, with masks.
 
-    python examples/rllib_ppo.py --seconds 45 --seed 1
+python examples/rllib_ppo.py --seconds 45 --seed 1
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main() -> None:
         num_decisions += 4096
     told = {"decisions": num_decisions, "random": float(blocking_rates(None, chosen.benchmark, seeds).mean())}
     trained = float(blocking_rates(algorithm.get_module().scorer, chosen.benchmark, seeds).mean())
-    print(json.dumps({**told, "untrained": untrained, "trained": trained}))  # noqa: T201
+    print(json.dumps({**told, "untrained": untrained, "trained": trained}))
     algorithm.stop()
     ray.shutdown()
 

@@ -1,6 +1,6 @@
 """PPO by Tianshou on many episodes at once, with masks.
 
-    python examples/tianshou_ppo.py --seconds 45 --seed 1
+python examples/tianshou_ppo.py --seconds 45 --seed 1
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
         buffer.reset(keep_statistics=True)
     told = {"decisions": num_decisions, "random": float(blocking_rates(None, chosen.benchmark, seeds).mean())}
     trained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
-    print(json.dumps({**told, "untrained": untrained, "trained": trained}))  # noqa: T201
+    print(json.dumps({**told, "untrained": untrained, "trained": trained}))
 
 
 if __name__ == "__main__":

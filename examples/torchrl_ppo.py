@@ -1,6 +1,6 @@
 """PPO by TorchRL on many episodes at once, with masks.
 
-    python examples/torchrl_ppo.py --seconds 45 --seed 1
+python examples/torchrl_ppo.py --seconds 45 --seed 1
 """
 
 from __future__ import annotations
@@ -44,15 +44,13 @@ def main() -> None:
         scores, values = scorer(dict(zip(scorer.keys, columns, strict=True)))
         return scores, values.unsqueeze(-1)
 
-    both = TensorDictModule(read, in_keys=scorer.keys, out_keys=["logits", "state_value"])
-    both.scorer = scorer  # its weights are those of the module
     actor = ProbabilisticActor(
         TensorDictModule(lambda *columns: read(*columns)[0], in_keys=scorer.keys, out_keys=["logits"]),
         in_keys={"logits": "logits", "mask": "action_mask"},
         distribution_class=MaskedCategorical,
         return_log_prob=True,
     )
-    actor.scorer = scorer
+    actor.scorer = scorer  # so that its weights are the module's
     critic = TensorDictModule(lambda *columns: read(*columns)[1], in_keys=scorer.keys, out_keys=["state_value"])
     critic.scorer = scorer
     advantage = GAE(gamma=0.98, lmbda=0.95, value_network=critic, average_gae=False)
@@ -78,7 +76,7 @@ def main() -> None:
     collector.shutdown()
     told = {"decisions": num_decisions, "random": float(blocking_rates(None, chosen.benchmark, seeds).mean())}
     trained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
-    print(json.dumps({**told, "untrained": untrained, "trained": trained}))  # noqa: T201
+    print(json.dumps({**told, "untrained": untrained, "trained": trained}))
 
 
 if __name__ == "__main__":

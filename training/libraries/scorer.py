@@ -1,4 +1,4 @@
-"""`CandidateScorer`: a small network for any environment here whose observation describes each action; and what it is measured by.
+"""`CandidateScorer`: a small network for every environment here, whose observations describe each action; and its measure.
 
 Legend: ``b`` decisions, ``a`` actions, ``f`` features of an action, ``g`` features of everything else.
 """

@@ -30,9 +30,7 @@ def small(objective: str = "latency") -> PlacementBenchmark:
 def test_it_shows_what_gymnasium_shows_of_single_environments(objective, mode, num_instances) -> None:
     benchmark = small(objective)
     ours = gymnasium.make_vec(ID, num_envs=3, benchmark=benchmark, num_instances=num_instances, autoreset_mode=mode)
-    theirs = SyncVectorEnv(
-        [lambda: OperatorPlacementEnv(benchmark, num_instances=num_instances)] * 3, autoreset_mode=mode
-    )
+    theirs = SyncVectorEnv([lambda: OperatorPlacementEnv(benchmark, num_instances=num_instances)] * 3, autoreset_mode=mode)
     assert play_both(ours, theirs, num_steps=40) >= 9
 
 
