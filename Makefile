@@ -1,7 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
-#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-libraries, test-schedulers, test-kubernetes,
-#                               validate-network, validate-sharing, stress, mutants, fuzz, monotone, bench, demo, results, results-quick)
+#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-libraries, test-schedulers,
+#                               test-kubernetes, validate-network, validate-sharing, stress, mutants, fuzz, monotone, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #

@@ -23,7 +23,7 @@ _WORDS = np.array([OUTCOME_WORDS[outcome] for outcome in sorted(Outcome)], objec
 
 
 class JobPartitioningVectorEnv(BatchVectorEnv):
-    """What ``gymnasium.make_vec("meshwright/JobPartitioning-v0", num_envs=e)`` gives; see `JobPartitioningEnv` for all but the number.
+    """What ``gymnasium.make_vec("meshwright/JobPartitioning-v0", num_envs=e)`` gives; see `JobPartitioningEnv` for the rest.
 
     Args:
         num_envs: ``e``.

@@ -130,7 +130,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def _advance(
         self, actions: NDArray[np.int64], is_stepped: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
-        """Carry out actions ``(e,)`` in some environments: rewards, whether terminated, whether truncated; 0 and False elsewhere."""
+        """Carry out actions ``(e,)`` in some environments: rewards, terminated, truncated; 0 and False elsewhere."""
 
     @abstractmethod
     def _current(self) -> Observations:

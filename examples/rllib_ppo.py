@@ -1,6 +1,6 @@
 """PPO by RLlib on many episodes at once, with masks.
 
-python examples/rllib_ppo.py --seconds 45 --seed 1
+python examples/rllib_ppo.py --decisions 12288 --seed 1
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import time
 
 import gymnasium
 import ray
@@ -20,10 +19,10 @@ from meshwright.training.libraries.scorer import blocking_rates
 
 
 def main() -> None:
-    """Train for some seconds, then play fixed seeds and print what was blocked, as JSON."""
+    """Train for some decisions, then play fixed seeds and print what was blocked, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--benchmark", default="preset:quickstart")
-    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--decisions", type=int, default=12_288)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
@@ -58,8 +57,8 @@ def main() -> None:
     algorithm = config.build_algo()
     seeds, scorer = range(20), algorithm.get_module().scorer
     untrained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
-    began, num_decisions = time.monotonic(), 0
-    while time.monotonic() - began < chosen.seconds:
+    num_decisions = 0
+    while num_decisions < chosen.decisions:
         algorithm.train()
         num_decisions += 4096
     told = {"decisions": num_decisions, "random": float(blocking_rates(None, chosen.benchmark, seeds).mean())}

@@ -1,13 +1,12 @@
 """PPO by Tianshou on many episodes at once, with masks.
 
-python examples/tianshou_ppo.py --seconds 45 --seed 1
+python examples/tianshou_ppo.py --decisions 40960 --seed 1
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 
 import gymnasium
 import torch
@@ -22,10 +21,10 @@ from meshwright.training.libraries.tianshou import TianshouActor, TianshouBatch,
 
 
 def main() -> None:
-    """Train for some seconds, then play fixed seeds and print what was blocked, as JSON."""
+    """Train for some decisions, then play fixed seeds and print what was blocked, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--benchmark", default="preset:quickstart")
-    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--decisions", type=int, default=40_960)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     torch.manual_seed(chosen.seed)
@@ -60,8 +59,8 @@ def main() -> None:
     buffer = VectorReplayBuffer(num_envs * num_steps, num_envs)
     collector = Collector(policy, envs, buffer)
     collector.reset()
-    began, num_decisions = time.monotonic(), 0
-    while time.monotonic() - began < chosen.seconds:
+    num_decisions = 0
+    while num_decisions < chosen.decisions:
         policy.is_within_training_step = True
         num_decisions += collector.collect(n_step=num_envs * num_steps).n_collected_steps
         ppo.update(buffer=buffer, batch_size=512, repeat=4)

@@ -1,13 +1,12 @@
 """PPO by TorchRL on many episodes at once, with masks.
 
-python examples/torchrl_ppo.py --seconds 45 --seed 1
+python examples/torchrl_ppo.py --decisions 20480 --seed 1
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
 
 import gymnasium
 import torch
@@ -22,10 +21,10 @@ from meshwright.training.libraries.torchrl import TorchRLBatch
 
 
 def main() -> None:
-    """Train for some seconds, then play fixed seeds and print what was blocked, as JSON."""
+    """Train for some decisions, then play fixed seeds and print what was blocked, as JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--benchmark", default="preset:quickstart")
-    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--decisions", type=int, default=20_480)
     parser.add_argument("--seed", type=int, default=1)
     chosen = parser.parse_args()
     torch.manual_seed(chosen.seed)
@@ -57,7 +56,7 @@ def main() -> None:
     loss = ClipPPOLoss(actor, critic, clip_epsilon=0.2, entropy_coeff=0.005, critic_coeff=0.05, normalize_advantage=True)
     optimizer = torch.optim.Adam(scorer.parameters(), lr=1e-3, eps=1e-5)
     collector = Collector(env, actor, frames_per_batch=4096, total_frames=-1)
-    began, num_decisions = time.monotonic(), 0
+    num_decisions = 0
     for frames in collector:
         with torch.no_grad():
             advantage(frames)
@@ -71,7 +70,7 @@ def main() -> None:
                 total.backward()
                 torch.nn.utils.clip_grad_norm_(scorer.parameters(), 0.5)
                 optimizer.step()
-        if time.monotonic() - began > chosen.seconds:
+        if num_decisions >= chosen.decisions:
             break
     collector.shutdown()
     told = {"decisions": num_decisions, "random": float(blocking_rates(None, chosen.benchmark, seeds).mean())}

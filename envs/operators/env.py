@@ -23,8 +23,9 @@ PlacementObservation = dict[str, Any]
 class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     """Give each op of a job graph a device.
 
-    **Id.** ``meshwright/OperatorPlacement-v0``; ``gymnasium.make_vec`` gives `PlacementVectorEnv`. One episode places one instance; one step gives the next group of ops a
-    device. Groups come by the upward rank of their first op: ops that most depends on first, producers before their readers.
+    **Id.** ``meshwright/OperatorPlacement-v0``; ``gymnasium.make_vec`` gives `PlacementVectorEnv`. One episode places
+    one instance; one step gives the next group of ops a device. Groups come by the upward rank of their first op: ops that most
+    depends on first, producers before their readers.
 
     **Action.** ``Discrete(m)``: a device; ``m`` is the most devices that the benchmark draws. `action_masks` and the key
     ``action_mask`` tell which may be chosen: those that run the ops, hold them in memory, and leave room for what is still

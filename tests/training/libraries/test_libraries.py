@@ -1,6 +1,6 @@
 """Each library learns on the environments: its example, as the documentation prints it, blocks fewer jobs than without training.
 
-The measure is the mean share of blocked jobs on quickstart's episodes 0 to 19. Taking offered candidates at random blocks 26 %, the
+The measure is the mean share of blocked jobs on quickstart's episodes 0 to 19. Offered candidates at random block 26 %, the
 greedy choice of an untrained network 19 %.
 """
 
@@ -45,22 +45,24 @@ def command(name):
 
 @pytest.mark.library
 @pytest.mark.parametrize(
-    ("name", "module"), [("cleanrl_ppo", "torch"), ("torchrl_ppo", "torchrl"), ("tianshou_ppo", "tianshou"), ("rllib_ppo", "dm-tree")]
+    ("name", "module"),
+    [("cleanrl_ppo", "torch"), ("torchrl_ppo", "torchrl"), ("tianshou_ppo", "tianshou"), ("rllib_ppo", "dm-tree")],
 )
-def test_a_minute_of_training_blocks_fewer_jobs(name, module):
+def test_less_than_a_minute_of_training_blocks_fewer_jobs(name, module):
     imported = {"dm-tree": "tree"}.get(module, module)
     if importlib.util.find_spec(imported) is None:
         pytest.skip(f"{module} is not installed; `bash .ci/libraries` installs it")
     told = printed(command(name))
     assert told["random"] == pytest.approx(0.2616, abs=1e-3)
-    assert told["decisions"] > 0
+    assert told["decisions"] >= 12_288
     assert told["trained"] < min(told["random"], told["untrained"]) - MARGIN, told
 
 
 @pytest.mark.library
 def test_a_network_with_messages_foresees_more_than_one_without():
     told = printed(command("own_network"))
-    assert told["with messages"] < 0.75 * told["without messages"] < 0.75 * told["mean of all"], told
+    assert told["with messages"] < 0.85 * told["without messages"], told
+    assert told["without messages"] < 0.75 * told["mean of all"], told
 
 
 # --- what needs no library ---
