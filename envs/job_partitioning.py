@@ -26,7 +26,8 @@ Observation = dict[str, NDArray[Any]]
 class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     """Decide, job by job, how each arriving training job is cut and where it runs, or turn it away.
 
-    **Id.** ``meshwright/JobPartitioning-v0``; ``gymnasium.make_vec`` gives `JobPartitioningVectorEnv`. One step is one decision; time jumps to the next one in between.
+    **Id.** ``meshwright/JobPartitioning-v0``; ``gymnasium.make_vec`` gives
+    `JobPartitioningVectorEnv`. One step is one decision; time jumps to the next one in between.
 
     **Action.** ``Discrete(a)``, a candidate. Number 0 rejects the job. Then, for each degree (number of ranks) in
     ascending order, one candidate per placement rule: the block of devices that the rule takes among those that
