@@ -34,11 +34,11 @@ def test_with_a_queue_and_with_failures_too(small_benchmark, change):
     assert play_both(JobPartitioningVectorEnv(3, benchmark, scenario=scenario), theirs, num_steps=130) >= 3
 
 
-def test_the_seeds_of_environments_are_their_own(toy_benchmark, toy):
-    vector = JobPartitioningVectorEnv(3, toy_benchmark, scenario=toy)
+def test_the_seeds_of_environments_are_their_own(small_benchmark, small):
+    vector = JobPartitioningVectorEnv(3, small_benchmark, scenario=small)
     seen, _ = vector.reset(seed=[5, None, 9])
     for e, seed in ((0, 5), (2, 9)):
-        alone, _ = JobPartitioningEnv(toy_benchmark, scenario=toy).reset(seed=seed)
+        alone, _ = JobPartitioningEnv(small_benchmark, scenario=small).reset(seed=seed)
         assert seen["job"][e].tobytes() == alone["job"].tobytes()
     numbered, _ = vector.reset(seed=5)
     assert numbered["job"][0].tobytes() == seen["job"][0].tobytes()
