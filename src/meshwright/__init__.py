@@ -113,7 +113,7 @@ class _WhenGymnasiumComes:
     def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
         if name != "gymnasium":
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
+        sys.meta_path.remove(self)
         found = import_module("importlib.util").find_spec(name)
         if found is not None and found.loader is not None:
             execute = found.loader.exec_module
@@ -130,4 +130,4 @@ class _WhenGymnasiumComes:
 if "gymnasium" in sys.modules:
     import_module(".envs", __name__)
 else:
-    sys.meta_path.insert(0, _WhenGymnasiumComes())  # type: ignore[arg-type]
+    sys.meta_path.insert(0, _WhenGymnasiumComes())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gymnasium import spaces
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
@@ -21,7 +22,9 @@ class ScorerRLModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
 
     def setup(self) -> None:
         """See RLlib."""
-        self.scorer = CandidateScorer(self.observation_space, int((self.model_config or {}).get("width", 64)))
+        space, chosen = self.observation_space, self.model_config
+        assert isinstance(space, spaces.Dict)
+        self.scorer = CandidateScorer(space, chosen.get("width", 64) if isinstance(chosen, dict) else 64)
 
     def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Tensor]:
         return {Columns.ACTION_DIST_INPUTS: self.scorer(batch[Columns.OBS])[0]}

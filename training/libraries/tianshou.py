@@ -50,7 +50,7 @@ class TianshouBatch(BaseVectorEnv):  # type: ignore[misc]
     def seed(self, seed: int | list[int] | None = None) -> list[list[int] | None]:
         """What the next `reset` of all begins with: ``seed``, ``seed + 1``, ..., or those of a list."""
         count = self.env_num
-        self._seeds = [seed + i for i in range(count)] if isinstance(seed, int) else list(seed or [None] * count)
+        self._seeds = [seed + i for i in range(count)] if isinstance(seed, int) else ([None] * count if seed is None else [*seed])
         return [None if each is None else [each] for each in self._seeds]
 
     def reset(self, env_id: Any = None, **kwargs: Any) -> tuple[Any, NDArray[Any]]:

@@ -135,9 +135,10 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], objective: OperatorO
 
 def has_room(made: StackedInstances, instance: OperatorInstance) -> bool:
     """Whether `fill` may be called with an instance."""
-    n, m, g = made.times_s.shape[1] >= instance.num_ops, made.times_s.shape[2] >= instance.num_devices, made.decided.shape[1]
-    e, k = made.producer.shape[1] >= len(instance.edges), made.port_s.shape[1] >= len(instance.tensor_bytes)
-    return n and m and g >= instance.num_groups and e and k
+    n, m = made.times_s.shape[1:]
+    needed = instance.num_ops, instance.num_devices, instance.num_groups, len(instance.edges), len(instance.tensor_bytes)
+    there = n, m, made.decided.shape[1], made.producer.shape[1], made.port_s.shape[1]
+    return all(size <= room for size, room in zip(needed, there, strict=True))
 
 
 def fill(made: StackedInstances, at: int, instance: OperatorInstance, objective: OperatorObjective) -> None:
