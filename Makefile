@@ -1,7 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
-#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-schedulers, test-kubernetes,
-#                               validate-network, validate-sharing, stress, mutants, fuzz, monotone, bench, demo, results, results-quick)
+#   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-libraries, test-schedulers,
+#                               test-kubernetes, validate-network, validate-sharing, stress, mutants, fuzz, monotone, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -23,7 +23,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test laws test-schedulers test-kubernetes validate-network validate-sharing stress mutants fuzz monotone docs bench demo results results-quick clean
+.PHONY: help format lint type test laws test-libraries test-schedulers test-kubernetes validate-network validate-sharing stress mutants fuzz monotone docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,10 +42,14 @@ type: $(STAMP) ## Check types
 	@$(BIN)/mypy
 
 test: $(STAMP) ## Run the tests, all but the long ones and those that start real schedulers
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler and not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler and not slow and not library" $(ARGS)
 
 laws: $(STAMP) ## The same laws at length: thirteen times the cases, and what takes long; half an hour
-	@MESHWRIGHT_DRAWS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -o timeout=3000 -m "not scheduler" $(ARGS)
+	@MESHWRIGHT_DRAWS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -o timeout=3000 -m "not scheduler and not library" $(ARGS)
+
+test-libraries: $(STAMP) ## Install RLlib, TorchRL and Tianshou apart and let each of them, and two examples, learn; five minutes
+	@bash .ci/libraries
+	@PYTHONPATH=$(CURDIR)/$(VENV)/libraries $(BIN)/python -m pytest -m library tests/training/libraries $(ARGS)
 
 test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back; look at the pages in a browser
 	@bash .ci/schedulers

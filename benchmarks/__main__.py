@@ -94,6 +94,13 @@ def environment() -> list[BenchmarkFigure]:
     ]
 
 
+def vector() -> list[BenchmarkFigure]:
+    """Environments by ``gymnasium.make_vec`` beside Gymnasium's own vectorisation."""
+    from .speed.environments.vector import vector_figures
+
+    return list(vector_figures())
+
+
 def policy() -> list[BenchmarkFigure]:
     """Latency of one decision of the shipped network; PPO's speed end to end, and where its time goes."""
     from .speed.policy import policy_figures
@@ -213,6 +220,7 @@ SECTIONS = {
     "placements": placements,
     "fair-sharing": fair_sharing,
     "environment": environment,
+    "vector": vector,
     "policy": policy,
     "latency": latency,
     "fleet": fleet,

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ..errors import ConfigError
+from ..jobs.graph import JobGraph
 from ..simulation.cluster.decision import Decision, decision
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
@@ -25,7 +26,8 @@ Observation = dict[str, NDArray[Any]]
 class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     """Decide, job by job, how each arriving training job is cut and where it runs, or turn it away.
 
-    **Id.** ``meshwright/JobPartitioning-v0``. One step is one decision; time jumps to the next one in between.
+    **Id.** ``meshwright/JobPartitioning-v0``; ``gymnasium.make_vec`` gives
+    `JobPartitioningVectorEnv`. One step is one decision; time jumps to the next one in between.
 
     **Action.** ``Discrete(a)``, a candidate. Number 0 rejects the job. Then, for each degree (number of ranks) in
     ascending order, one candidate per placement rule: the block of devices that the rule takes among those that
@@ -52,7 +54,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
     ===================  ============  =======================================================================
     key                  shape         meaning
     ===================  ============  =======================================================================
-    ``graph_id``         (1,)          which of the workload's job graphs arrived
+    ``graph_id``         ()            which of `graphs` arrived, a ``Discrete``
     ``job``              (4,)          allowed against sequential time, duration, whether any candidate is
                                        offered, fastest possible against allowed time
     ``cluster``          (2,)          share of free devices, mean time left
@@ -157,6 +159,10 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         """Which candidates are offered, ``(a,)``; the name under which sb3-contrib asks for it."""
         offered: NDArray[np.bool_] = self._batch.observations.action_mask[0] > 0
         return offered
+
+    def graphs(self) -> tuple[JobGraph, ...]:
+        """The job graphs that ``graph_id`` numbers; `scenario.cluster` is where they run."""
+        return self.scenario.workload.graphs
 
     def decision(self) -> Decision:
         """The current decision in plain figures."""

@@ -118,15 +118,14 @@ class Observer:
         held = self._sizes(1)
         if self.scenario.settings.shape_slots:
             held |= {key: (1, *shape) for key, shape in self._availability.items()}
-        boxes: dict[str, spaces.Space[NDArray[np.float32]]] = {
+        boxes: dict[str, spaces.Space[Any]] = {
             key: spaces.Box(0.0, 1.0, shape[1:], np.float32)
             for key, shape in held.items()
             if key not in ("graph_id", "action_mask")
         }
-        last_graph = max(len(self.scenario.workload.graphs) - 1, 1)
         return spaces.Dict(
             {
-                "graph_id": spaces.Box(0, last_graph, (1,), np.int64),
+                "graph_id": spaces.Discrete(len(self.scenario.workload.graphs)),
                 **boxes,
                 "action_mask": spaces.Box(0, 1, held["action_mask"][1:], np.int8),
             }
@@ -149,7 +148,7 @@ class Observer:
         slots = (len(self.scenario.space.degrees), 2 * len(SLOTS))
         a = self.scenario.problem.num_candidates
         return {
-            "graph_id": (e, 1),
+            "graph_id": (e,),
             "job": (e, len(JOB_FEATURES)),
             "cluster": (e, len(CLUSTER_FEATURES)),
             "cluster_slots": (e, *slots),
@@ -181,7 +180,7 @@ def observe(problem: Problem, episodes: Episodes, e: int, layout: FeatureParamet
     num_candidates = out.candidates.shape[1]
 
     fastest_s = class_durations_s(problem, episodes, e, k).min()
-    out.graph_id[e, 0] = graph
+    out.graph_id[e] = graph
     out.job[e, 0] = _ratio(allowed_s, sequential_s)
     out.job[e, 1] = sequential_s / (sequential_s + layout.scale_s)
     out.job[e, 2] = 1.0 if episodes.can_place[e, 1:].any() else 0.0

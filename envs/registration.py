@@ -1,7 +1,8 @@
 """Registers the environments with Gymnasium.
 
-Called when `meshwright.envs` is imported, when `meshwright` is imported after Gymnasium, and by the
-``gymnasium.envs`` entry point where a loader of plugins reads it (Gymnasium itself stopped to with version 1.0).
+Called when `meshwright.envs` is imported. Importing `meshwright` does that as soon as Gymnasium is imported too, in either
+order; so does the ``gymnasium.envs`` entry point where a loader of plugins reads it (Gymnasium itself stopped to with version
+1.0). Without any import ``gymnasium.make("meshwright:meshwright/JobPartitioning-v0")`` names the module to be imported.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ IDS = ("meshwright/JobPartitioning-v0", "meshwright/JobPartitioning-v1", "meshwr
 def register() -> None:
     """Register every environment of the project that is not registered yet."""
     if IDS[0] not in registry:
-        register_env(id=IDS[0], entry_point="meshwright.envs.job_partitioning:JobPartitioningEnv")
+        register_env(
+            id=IDS[0],
+            entry_point="meshwright.envs.job_partitioning:JobPartitioningEnv",
+            vector_entry_point="meshwright.envs.job_partitioning_vector:JobPartitioningVectorEnv",
+        )
     if IDS[1] not in registry:
         register_env(
             id=IDS[1],
@@ -23,4 +28,8 @@ def register() -> None:
             vector_entry_point="meshwright.envs.fleet.vector_env:FleetVectorEnv",
         )
     if IDS[2] not in registry:
-        register_env(id=IDS[2], entry_point="meshwright.envs.operators.env:OperatorPlacementEnv")
+        register_env(
+            id=IDS[2],
+            entry_point="meshwright.envs.operators.env:OperatorPlacementEnv",
+            vector_entry_point="meshwright.envs.operators.vector_env:PlacementVectorEnv",
+        )

@@ -195,6 +195,21 @@ def test_the_examples_of_the_quickstart_run_in_one_session_as_printed(tmp_path, 
     exec("\n".join(examples), {})
 
 
+def test_the_examples_of_the_environments_run_in_one_session_as_printed(tmp_path, monkeypatch, capsys):
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "environments.md").read_text(), re.DOTALL)
+    assert len(examples) == 2
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(examples), {})
+    assert "candidates\n(256, 13, 14)" in capsys.readouterr().out
+
+
+def test_the_versions_of_libraries_are_within_what_the_extras_accept():
+    pinned = dict(re.findall(r"([\w-]+)==([\w.]+)", (ROOT / ".ci" / "libraries").read_text()))
+    extras = PROJECT["project"]["optional-dependencies"]
+    for requirement in (Requirement(each) for extra in ("rllib", "tianshou", "torchrl") for each in extras[extra]):
+        assert pinned[requirement.name] in requirement.specifier, requirement
+
+
 # --- files ---
 
 
@@ -233,6 +248,10 @@ MODULES = {
 }
 DOCUMENTED = {
     "meshwright.simulation.contention.interleaving": "predictions.md",
+    "meshwright.training.libraries.rllib": "environments.md",
+    "meshwright.training.libraries.scorer": "environments.md",
+    "meshwright.training.libraries.tianshou": "environments.md",
+    "meshwright.training.libraries.torchrl": "environments.md",
 }
 """Modules that no command and no public name reaches, each with the page that says what they are for."""
 

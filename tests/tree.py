@@ -17,6 +17,7 @@ WORDS = [
     "type",
     "test",
     "laws",
+    "test-libraries",
     "test-schedulers",
     "test-kubernetes",
     "validate-network",

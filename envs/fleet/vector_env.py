@@ -7,31 +7,37 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
-from gymnasium.vector.utils import batch_space
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from ...errors import ConfigError
+from ..vector_env import BatchVectorEnv, Infos, Observations, counted, note
 from .batch import FleetBatch
 from .benchmark import FleetBenchmark
-from .env import FleetObservation, possible_actions, the_fleet
+from .env import possible_actions, the_fleet
 from .fleet import Fleet
 from .record import FleetRecord
 from .spaces import observation_space
+from .viewer import fleet_text
 
 
-class FleetVectorEnv(VectorEnv[FleetObservation, NDArray[np.int64], NDArray[Any]]):
+class FleetVectorEnv(BatchVectorEnv):
     """What ``gymnasium.make_vec("meshwright/JobPartitioning-v1", num_envs=e)`` gives; see `FleetEnv` for all but the number.
-
-    An episode that is over begins anew in the next step, whose action is passed over (``AutoresetMode.NEXT_STEP``).
 
     Args:
         num_envs: ``e``.
-        benchmark, fleet, cache: as of `FleetEnv`.
-        render_mode: none is known.
+        benchmark: as of `FleetEnv`.
+        fleet: as of `FleetEnv`.
+        cache: as of `FleetEnv`.
+        autoreset_mode: see `BatchVectorEnv`.
+        render_mode: ``ansi``: `render` gives a text for each environment.
     """
 
-    metadata: dict[str, Any] = {"render_modes": [], "autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012 - as in the base
+    metadata: dict[str, Any] = {  # noqa: RUF012 - as in the base
+        "render_modes": ["ansi"],
+        "render_fps": 4,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
 
     def __init__(
         self,
@@ -40,70 +46,52 @@ class FleetVectorEnv(VectorEnv[FleetObservation, NDArray[np.int64], NDArray[Any]
         *,
         fleet: Fleet | None = None,
         cache: str | Path | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
     ) -> None:
         if num_envs < 1:
             raise ConfigError("must be at least 1", field="num_envs", value=num_envs)
-        if render_mode is not None:
-            raise ConfigError("unknown render mode", field="render_mode", value=render_mode, choices=[])
         self.fleet = the_fleet(benchmark, fleet, cache)
-        self.num_envs = num_envs
-        self.render_mode = None
-        self.single_observation_space = observation_space(self.fleet)
-        self.single_action_space = spaces.Discrete(self.fleet.problem.num_actions)
-        self.observation_space = batch_space(self.single_observation_space, num_envs)
-        self.action_space = batch_space(self.single_action_space, num_envs)
         self._batch = FleetBatch(self.fleet, num_envs)
-        self._rngs = [np.random.default_rng() for _ in range(num_envs)]
-
-    def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[FleetObservation, dict[str, Any]]:
-        """Begin every episode anew; with a seed, episode ``i`` has the jobs of ``seed + i``.
-
-        Raises:
-            ConfigError: any option is given, or not one seed for each episode.
-        """
-        if options:
-            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
-        seeds = [seed + i for i in range(self.num_envs)] if isinstance(seed, int) else seed or [None] * self.num_envs
-        if len(seeds) != self.num_envs:
-            raise ConfigError(f"one for each of {self.num_envs} episodes is wanted", field="seed", value=len(seeds))
-        for e, one in enumerate(seeds):
-            if one is not None:
-                self._rngs[e] = np.random.default_rng(one)
-            self._batch.reset(e, self._rngs[e])
-        return self._observation(), self._info()
-
-    def step(
-        self, actions: NDArray[np.int64]
-    ) -> tuple[FleetObservation, NDArray[Any], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]:
-        """Carry out an action in every episode; those that were over begin anew instead, with a reward of 0.
-
-        Raises:
-            PolicyError: not a whole number for each episode, or one that no action has.
-        """
-        was_over = self._batch.state.is_over.copy()
-        taken, was_possible = possible_actions(self._batch, np.asarray(actions))
-        rewards, is_over = self._batch.step(taken)
-        for e in np.flatnonzero(was_over).tolist():
-            self._batch.reset(e, self._rngs[e])
-        info = self._info() | {"was_possible": was_possible}
-        return self._observation(), rewards, is_over & ~was_over, np.zeros(self.num_envs, np.bool_), info
+        self._was_possible = np.ones(num_envs, np.bool_)
+        actions = spaces.Discrete(self.fleet.problem.num_actions)
+        super().__init__(num_envs, observation_space(self.fleet), actions, autoreset_mode, render_mode)
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Which actions are possible, ``(e, a)``."""
         possible: NDArray[np.bool_] = self._batch.state.can_act.copy()
         return possible
 
-    def _observation(self) -> FleetObservation:
-        return {name: values.copy() for name, values in self._batch.observations._asdict().items()}
+    def render(self) -> tuple[Any, ...] | None:
+        """The cluster and queue of each environment as text; None without a mode."""
+        if self.render_mode is None:
+            return None
+        return tuple(fleet_text(self.fleet, self._batch.state, e) for e in range(self.num_envs))
 
-    def _info(self) -> dict[str, Any]:
-        state = self._batch.state
-        info: dict[str, Any] = {name: getattr(state, name).copy() for name in ("now_s", "num_waiting", "num_running")}
-        if state.is_over.any():
-            counted = self.fleet.settings.counted
-            over = [FleetRecord.of(state, e).counts(counted) if state.is_over[e] else None for e in range(self.num_envs)]
-            info["episode_counts"], info["_episode_counts"] = np.array(over, object), state.is_over.copy()
-        return info
+    def _begin(self, e: int, rng: np.random.Generator, seed: int | None) -> None:
+        self._batch.reset(e, rng)
+
+    def _advance(
+        self, actions: NDArray[np.int64], is_stepped: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
+        taken, self._was_possible = possible_actions(self._batch, actions)
+        rewards, is_over = self._batch.step(taken)
+        return rewards.astype(np.float64), is_over & is_stepped, np.zeros(self.num_envs, np.bool_)
+
+    def _current(self) -> Observations:
+        return dict(self._batch.observations._asdict())
+
+    def _begun_infos(self, which: NDArray[np.bool_]) -> Infos:
+        infos = Infos()
+        for name in ("now_s", "num_waiting", "num_running"):
+            note(infos, name, getattr(self._batch.state, name), which)
+        return infos
+
+    def _stepped_infos(self, which: NDArray[np.bool_]) -> Infos:
+        infos, state = self._begun_infos(which), self._batch.state
+        note(infos, "was_possible", self._was_possible, which)
+        over = np.flatnonzero(state.is_over & which).tolist()
+        if over:
+            jobs = self.fleet.settings.counted
+            note(infos, "episode_counts", *counted({e: FleetRecord.of(state, e).counts(jobs) for e in over}, self.num_envs))
+        return infos

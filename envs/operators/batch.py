@@ -12,14 +12,14 @@ from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
 from ...simulation.operators.placing import PlacingState, begin, is_over, new_state, place_next
-from ...simulation.operators.stacked import StackedInstances, stack
+from ...simulation.operators.stacked import StackedInstances, fill, has_room, room_for, stack
 
 
 class PlacementBatch:
     """Episodes of many instances; each decision gives the next group of ops a device.
 
     Attributes:
-        instances: that may be placed, ``i`` of them.
+        instances: that may be placed, ``i`` of them; None in a place that is still empty.
         objective: what counts.
         stacked: the same as padded arrays.
         state: of ``E`` episodes; ``state.candidates`` ``(E, m, 13)`` and ``state.can_place`` ``(E, m)`` change in place.
@@ -29,13 +29,56 @@ class PlacementBatch:
     """
 
     def __init__(self, instances: Sequence[OperatorInstance], objective: OperatorObjective, num_episodes: int) -> None:
-        self.instances = tuple(instances)
+        self.instances = list(instances)
+        self._make(stack(self.instances, objective), objective, num_episodes)
+
+    def _make(self, stacked: StackedInstances, objective: OperatorObjective, num_episodes: int) -> None:
         self.objective = objective
-        self.stacked: StackedInstances = stack(self.instances, objective)
+        self.stacked: StackedInstances = stacked
         self.state: PlacingState = new_state(self.stacked, num_episodes)
         self.lead = np.zeros(num_episodes, np.int64)
         self.is_live = np.zeros(num_episodes, np.bool_)
         self.is_dead = np.zeros(num_episodes, np.bool_)
+
+    @classmethod
+    def with_room(cls, num_places: int, objective: OperatorObjective, num_episodes: int, most: tuple[int, int]) -> PlacementBatch:
+        """A batch without instances; `put` fills its places.
+
+        Args:
+            num_places: of instances.
+            objective: what counts.
+            num_episodes: ``E``.
+            most: ops and devices that an instance has at most.
+        """
+        batch = cls.__new__(cls)
+        n, m = most
+        batch.instances = [None] * num_places  # type: ignore[list-item]
+        batch._make(room_for(num_places, (n, m, n, 4 * n, n), objective), objective, num_episodes)
+        return batch
+
+    def put(self, at: int, instance: OperatorInstance) -> None:
+        """Fill a place with an instance that no episode under way has there."""
+        self.instances[at] = instance
+        if not has_room(self.stacked, instance):
+            self._widen(instance)
+        fill(self.stacked, at, instance, self.objective)
+
+    def is_filled(self, at: int) -> bool:
+        """Whether a place has an instance."""
+        return self.instances[at] is not None
+
+    def _widen(self, instance: OperatorInstance) -> None:
+        """Make room for more edges and tensors; episodes go on as they are."""
+        old, state = self.stacked, self.state
+        e, k = max(2 * old.producer.shape[1], len(instance.edges)), max(2 * old.port_s.shape[1], len(instance.tensor_bytes))
+        n, m = old.times_s.shape[1:]
+        self.stacked = room_for(len(self.instances), (n, m, old.decided.shape[1], e, k), self.objective)
+        for at, each in enumerate(self.instances):
+            if each is not None:
+                fill(self.stacked, at, each, self.objective)
+        self.state = new_state(self.stacked, self.num_episodes)
+        for name, values in state._asdict().items():
+            getattr(self.state, name)[tuple(slice(size) for size in values.shape)] = values
 
     @property
     def num_episodes(self) -> int:
@@ -46,6 +89,10 @@ class PlacementBatch:
     def num_devices(self) -> int:
         """Most devices of an instance, ``m``."""
         return int(self.stacked.times_s.shape[2])
+
+    def begin_with(self, e: int, at: int) -> None:
+        """Start one episode on an instance, by number; the others go on."""
+        _begin_one(self.stacked, self.state, e, at, self.lead, self.is_live, self.is_dead)
 
     def begin(self, of: NDArray[np.int64]) -> None:
         """Start every episode on an instance, by number; those beyond ``of`` rest."""
@@ -100,6 +147,12 @@ def _begin_all(stacked, state, of, lead, is_live, is_dead):  # type: ignore[no-u
     for e in range(len(of)):
         begin(stacked, state, e, of[e])
         _note(stacked, state, e, lead, is_live, is_dead)
+
+
+@njit
+def _begin_one(stacked, state, e, at, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
+    begin(stacked, state, e, at)
+    _note(stacked, state, e, lead, is_live, is_dead)
 
 
 @njit

@@ -11,11 +11,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...errors import ConfigError, PolicyError
-from ...simulation.operators.candidates import NUM_CANDIDATE_FEATURES
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import lower_bound
 from .batch import PlacementBatch
 from .benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
+from .observation import new_placement_observations, observe_placements, placement_space
 
 PlacementObservation = dict[str, Any]
 
@@ -23,8 +23,9 @@ PlacementObservation = dict[str, Any]
 class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     """Give each op of a job graph a device.
 
-    **Id.** ``meshwright/OperatorPlacement-v0``. One episode places one instance; one step gives the next group of ops a
-    device. Groups come by the upward rank of their first op: ops that most depends on first, producers before their readers.
+    **Id.** ``meshwright/OperatorPlacement-v0``; ``gymnasium.make_vec`` gives `PlacementVectorEnv`. One episode places
+    one instance; one step gives the next group of ops a device. Groups come by the upward rank of their first op: ops that most
+    depends on first, producers before their readers.
 
     **Action.** ``Discrete(m)``: a device; ``m`` is the most devices that the benchmark draws. `action_masks` and the key
     ``action_mask`` tell which may be chosen: those that run the ops, hold them in memory, and leave room for what is still
@@ -58,7 +59,8 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     at a dead end.
 
     **Arguments.** ``benchmark`` (name, path or settings), ``instance`` (always this one instead), ``split`` of the seeds
-    (``training``), ``render_mode`` (``ansi``).
+    (``training``), ``num_instances`` (how many are drawn from without a seed, each drawn once; by default without end),
+    ``render_mode`` (``ansi``).
 
     **Seeds.** ``reset(seed=N)`` places instance ``N`` of the split; without a seed the next one is drawn.
 
@@ -73,32 +75,20 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         *,
         instance: OperatorInstance | None = None,
         split: str = "training",
+        num_instances: int | None = None,
         render_mode: str | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             raise ConfigError(
                 "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
             )
-        if split not in ("test", "validation", "training"):
-            raise ConfigError("unknown split", field="split", value=split, choices=["test", "validation", "training"])
-        chosen = benchmark if isinstance(benchmark, PlacementBenchmark) else load_placement_benchmark(str(benchmark))
+        self._source = InstanceSource.of(benchmark, instance, split, num_instances)
         self.render_mode = render_mode
-        self._settings: PlacementSettings = chosen.placement
-        self._split: Any = split
-        self._given = instance
-        n, m = (instance.num_ops, instance.num_devices) if instance is not None else self._settings.most()
+        n, m = self._source.most
         self._batch: PlacementBatch | None = None
+        self._seen = new_placement_observations(1, n, m)
         self.action_space = spaces.Discrete(m)
-        self.observation_space: spaces.Space[Any] = spaces.Dict(
-            {
-                "placed": spaces.Box(0, m, (n,), np.int64),
-                "op_dynamic": spaces.Box(0.0, 1.0, (n, 3), np.float32),
-                "device_dynamic": spaces.Box(0.0, 1.0, (m, 3), np.float32),
-                "candidate": spaces.Box(0.0, 1.0, (m, NUM_CANDIDATE_FEATURES), np.float32),
-                "current": spaces.Discrete(n),
-                "action_mask": spaces.Box(0, 1, (m,), np.int8),
-            }
-        )
+        self.observation_space: spaces.Space[Any] = placement_space(n, m)
 
     @property
     def instance(self) -> OperatorInstance:
@@ -120,9 +110,8 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         super().reset(seed=seed)
         if options:
             raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
-        chosen = seed if seed is not None else int(self.np_random.integers(2**31))
-        instance = self._given if self._given is not None else self._settings.instance(self._split, chosen)
-        self._batch = PlacementBatch([instance], self._settings.objective, 1)
+        instance = self._source.instance(self._source.number(self.np_random, seed))
+        self._batch = PlacementBatch([instance], self._source.objective, 1)
         self._batch.begin(np.zeros(1, np.int64))
         return self._observation(), self._info()
 
@@ -183,36 +172,58 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
 
     def _observation(self) -> PlacementObservation:
         batch = self._playing()
-        instance, state = batch.instances[0], batch.state
-        n, m = instance.num_ops, instance.num_devices
-        most_ops = self.observation_space["placed"].shape[0]  # type: ignore[index]
-        most_devices = int(self.action_space.n)  # type: ignore[attr-defined]
-        scale = batch.stacked.scale_s[0]
-        of_op = state.device_of[0][instance.group]
-        placed = np.zeros(most_ops, np.int64)
-        placed[:n] = of_op + 1
-        share = np.zeros(n)
-        total = np.zeros(n)
-        np.add.at(total, instance.edges[:, 1], instance.edge_bytes)
-        np.add.at(share, instance.edges[:, 1], instance.edge_bytes * (of_op[instance.edges[:, 0]] >= 0))
-        op_dynamic = np.zeros((most_ops, 3), np.float32)
-        op_dynamic[:n, 0] = state.start_s[0, :n] / (state.start_s[0, :n] + scale) * (of_op >= 0)
-        op_dynamic[:n, 1] = state.end_s[0, :n] / (state.end_s[0, :n] + scale) * (of_op >= 0)
-        op_dynamic[:n, 2] = np.divide(share, total, out=np.zeros(n), where=total > 0)
-        free = np.array([state.busy_end_s[0, j, state.num_busy[0, j] - 1] if state.num_busy[0, j] else 0.0 for j in range(m)])
-        device_dynamic = np.zeros((most_devices, 3), np.float32)
-        device_dynamic[:m, 0] = free / (free + scale)
-        held = state.held_bytes[0, :m] + state.workspace_bytes[0, :m]
-        is_limited = np.isfinite(instance.memory_bytes) & (instance.memory_bytes > 0)
-        device_dynamic[:m, 1] = np.where(is_limited, 1.0 - held / np.where(is_limited, instance.memory_bytes, 1.0), 1.0)
-        device_dynamic[:m, 2] = state.work_s[0, :m] / (state.work_s[0, :m] + scale)
-        candidate = np.zeros((most_devices, NUM_CANDIDATE_FEATURES), np.float32)
-        candidate[:m] = state.candidates[0]
-        return {
-            "placed": placed,
-            "op_dynamic": op_dynamic,
-            "device_dynamic": device_dynamic,
-            "candidate": candidate,
-            "current": np.int64(batch.lead[0]),
-            "action_mask": self.action_masks().astype(np.int8),
-        }
+        observe_placements(batch.stacked, batch.state, batch.lead, np.ones(1, np.bool_), self._seen)
+        return {key: values[0].copy() for key, values in self._seen._asdict().items()}
+
+
+class InstanceSource:
+    """Which instance an episode places.
+
+    Attributes:
+        objective: what counts.
+        most: ops and devices that an instance has at most.
+
+    Raises:
+        ConfigError: an unknown split, or less than one instance.
+    """
+
+    def __init__(
+        self, settings: PlacementSettings, instance: OperatorInstance | None, split: str, num_instances: int | None
+    ) -> None:
+        if split not in ("test", "validation", "training"):
+            raise ConfigError("unknown split", field="split", value=split, choices=["test", "validation", "training"])
+        if num_instances is not None and num_instances < 1:
+            raise ConfigError("must be at least 1", field="num_instances", value=num_instances)
+        self.objective = settings.objective
+        self.most = (instance.num_ops, instance.num_devices) if instance is not None else settings.most()
+        self._settings, self._given, self._num = settings, instance, num_instances
+        self._split: Any = split
+        self._drawn: dict[int, OperatorInstance] = {}
+
+    @classmethod
+    def of(
+        cls,
+        benchmark: str | Path | PlacementBenchmark,
+        instance: OperatorInstance | None,
+        split: str,
+        num_instances: int | None,
+    ) -> InstanceSource:
+        """From the arguments of an environment."""
+        chosen = benchmark if isinstance(benchmark, PlacementBenchmark) else load_placement_benchmark(str(benchmark))
+        return cls(chosen.placement, instance, split, num_instances)
+
+    def number(self, rng: np.random.Generator, seed: int | None) -> int:
+        """Of the next instance: the seed where one is given, else drawn."""
+        drawn = seed if seed is not None else int(rng.integers(2**31 if self._num is None else self._num))
+        return 0 if self._given is not None else drawn
+
+    def instance(self, number: int) -> OperatorInstance:
+        """The instance of a number; those of less than ``num_instances`` are drawn once."""
+        if self._given is not None:
+            return self._given
+        if number in self._drawn:
+            return self._drawn[number]
+        found = self._settings.instance(self._split, number)
+        if self._num is not None and number < self._num:
+            self._drawn[number] = found
+        return found

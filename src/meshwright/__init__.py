@@ -104,5 +104,30 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
 
 
-if "gymnasium" in sys.modules:  # its users expect the ids to be known; nobody else pays for the import
-    import_module(".envs.registration", __name__).register()
+class _WhenGymnasiumComes:
+    """Finds Gymnasium as it is found without this, and registers the environments once it has been imported.
+
+    Its users expect the ids to be known whichever they import first; nobody else pays for the import of Gymnasium.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        if name != "gymnasium":
+            return None
+        sys.meta_path.remove(self)
+        found = import_module("importlib.util").find_spec(name)
+        if found is not None and found.loader is not None:
+            execute = found.loader.exec_module
+
+            def execute_and_register(module: object) -> None:
+                del found.loader.exec_module
+                execute(module)
+                import_module(".envs", __name__)
+
+            found.loader.exec_module = execute_and_register
+        return found
+
+
+if "gymnasium" in sys.modules:
+    import_module(".envs", __name__)
+else:
+    sys.meta_path.insert(0, _WhenGymnasiumComes())

@@ -100,9 +100,29 @@ def test_a_plain_loop_sees_as_many_decisions_as_there_are_jobs(make):
     assert info["episode_counts"]["accepted"] == 0
 
 
-def test_gymnasium_knows_it_once_meshwright_is_imported():
-    result = python(f"import gymnasium, meshwright\nprint(gymnasium.spec({ID!r}).entry_point)")
-    assert result.stdout.strip() == "meshwright.envs.job_partitioning:JobPartitioningEnv", result.stderr
+@pytest.mark.parametrize(
+    ("imports", "name"),
+    [
+        ("import gymnasium, meshwright", ID),
+        ("import meshwright, gymnasium", ID),
+        ("import meshwright.errors; from gymnasium.wrappers import FlattenObservation; import gymnasium", ID),
+        ("import meshwright.envs.registration; import gymnasium", ID),
+        ("import gymnasium", f"meshwright:{ID}"),
+    ],
+)
+def test_gymnasium_knows_it_whichever_is_imported_first(imports, name):
+    shown = "print(type(gymnasium.make(NAME, benchmark='preset:toy').unwrapped).__name__, type(gymnasium.__loader__).__name__)"
+    result = python(f"{imports}\n{shown.replace('NAME', repr(name))}")
+    assert result.stdout.split() == ["JobPartitioningEnv", "SourceFileLoader"], result.stderr
+
+
+def test_the_job_graphs_are_those_that_observations_number(make):
+    env = make()
+    graphs = env.graphs()
+    assert [graph.name for graph in graphs] == ["squeezenet", "alexnet"]
+    seen = {int(observation["graph_id"]) for observation, _, _ in play(env, 0)}
+    assert seen == set(range(len(graphs))) == set(range(int(env.observation_space["graph_id"].n)))
+    assert gymnasium.make(ID, scenario=env.scenario).get_wrapper_attr("graphs")() is graphs
 
 
 def test_the_default_benchmark_is_the_quickstart():

@@ -91,7 +91,7 @@ class Plain:
         candidates = [self.candidate(a) for a in range(self.scenario.problem.num_candidates)]
         time_left = [squashed(left, self.scale_s) for left in self.left_s]
         return {
-            "graph_id": [graph_id],
+            "graph_id": graph_id,
             "job": [
                 squashed(allowed_s, sequential_s),
                 squashed(sequential_s, self.scale_s),

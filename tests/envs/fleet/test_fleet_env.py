@@ -6,6 +6,7 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
@@ -17,6 +18,7 @@ from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import choose_all
 
 from ...fleet_samples import DEADLINES, ELASTIC, FAILURES
+from ..side_by_side import play_both
 
 ID = "meshwright/JobPartitioning-v1"
 
@@ -47,10 +49,8 @@ def assert_same(one, other):
             np.testing.assert_array_equal(values, seen_too[name], err_msg=name)
 
 
-def test_gymnasium_makes_it_and_finds_nothing_to_complain_of(small_fleet, recwarn):
-    made = gymnasium.make(ID, fleet=small_fleet, disable_env_checker=True)
-    check_env(made.unwrapped, skip_render_check=True)
-    assert not [one for one in recwarn if "action" in str(one.message)]
+def test_gymnasium_makes_it_and_finds_nothing_to_complain_of(small_fleet):
+    check_env(gymnasium.make(ID, fleet=small_fleet, render_mode="ansi").unwrapped)
 
 
 def test_the_same_seed_gives_the_same_episode_and_another_one_another(env):
@@ -167,26 +167,11 @@ def test_no_number_of_an_action_is_refused_and_so_is_a_step_after_the_end(env):
         env.reset(options={"speed": 2})
 
 
-def test_many_episodes_side_by_side_are_what_each_is_alone(env, small_fleet):
-    num = 3
-    made = gymnasium.make_vec(ID, num_envs=num, fleet=small_fleet)
-    alone = [play(env, seed) for seed in range(num)]
-    rngs = [np.random.default_rng(seed) for seed in range(num)]
-    observation, _ = made.reset(seed=0)
-    for step in range(1, max(map(len, alone))):
-        actions = [
-            int(rng.choice(np.flatnonzero(mask))) if mask.any() and step < len(seen) else 0
-            for rng, mask, seen in zip(rngs, observation["action_mask"], alone, strict=True)
-        ]
-        observation, rewards, over, _, _ = made.step(np.array(actions))
-        for e, seen in enumerate(alone):
-            if step < len(seen):
-                assert (rewards[e], over[e]) == (np.float32(seen[step][1]), seen[step][2])
-                for name, values in seen[step][0].items():
-                    np.testing.assert_array_equal(observation[name][e], values)
-            elif step == len(seen):  # it begins anew
-                assert (rewards[e], over[e]) == (0.0, False)
-                assert observation["action_mask"][e].any()
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+def test_many_episodes_side_by_side_are_what_gymnasium_shows_of_single_environments(small_fleet, mode):
+    made = gymnasium.make_vec(ID, num_envs=3, fleet=small_fleet, autoreset_mode=mode)
+    theirs = SyncVectorEnv([lambda: FleetEnv(fleet=small_fleet)] * 3, autoreset_mode=mode)
+    assert play_both(made, theirs, num_steps=70) >= 3
 
 
 def test_the_menu_tells_what_each_number_of_an_action_means(env, small_fleet):

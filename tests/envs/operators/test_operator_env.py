@@ -22,8 +22,8 @@ def small(objective: str = "latency", **changes: object) -> PlacementBenchmark:
 @pytest.mark.parametrize("objective", ["latency", "throughput"])
 @pytest.mark.parametrize("kind", ["layered", "series-parallel", "transformer"])
 def test_gymnasium_accepts_it(objective: str, kind: str) -> None:
-    env = OperatorPlacementEnv(small(objective, instances=GraphDraw(kind=kind, num_ops=(8, 12), width=2)))
-    check_env(env, skip_render_check=True)
+    benchmark = small(objective, instances=GraphDraw(kind=kind, num_ops=(8, 12), width=2))
+    check_env(gymnasium.make("meshwright/OperatorPlacement-v0", benchmark=benchmark, render_mode="ansi").unwrapped)
 
 
 def test_it_is_registered() -> None:

@@ -87,15 +87,23 @@ class StackedInstances(NamedTuple):
 
 def stack(instances: Sequence[OperatorInstance], objective: OperatorObjective) -> StackedInstances:
     """Pad instances to the largest of them."""
-    i = len(instances)
     n, m = max(each.num_ops for each in instances), max(each.num_devices for each in instances)
     g, e = max(each.num_groups for each in instances), max(1, *(len(each.edges) for each in instances))
     k = max(1, *(len(each.tensor_bytes) for each in instances))
+    made = room_for(len(instances), (n, m, g, e, k), objective)
+    for at, instance in enumerate(instances):
+        fill(made, at, instance, objective)
+    return made
+
+
+def room_for(i: int, sizes: tuple[int, int, int, int, int], objective: OperatorObjective) -> StackedInstances:
+    """Empty places for ``i`` instances of at most ``(n, m, g, e, k)``, for `fill`."""
+    n, m, g, e, k = sizes
     whole, real = np.int64, np.float64
-    made = StackedInstances(
-        num_ops=np.array([each.num_ops for each in instances], whole),
-        num_devices=np.array([each.num_devices for each in instances], whole),
-        num_groups=np.array([each.num_groups for each in instances], whole),
+    return StackedInstances(
+        num_ops=np.zeros(i, whole),
+        num_devices=np.zeros(i, whole),
+        num_groups=np.zeros(i, whole),
         times_s=np.full((i, n, m), np.inf),
         order=np.zeros((i, n), whole),
         position=np.zeros((i, n), whole),
@@ -116,19 +124,30 @@ def stack(instances: Sequence[OperatorInstance], objective: OperatorObjective) -
         workspace_bytes=np.zeros((i, g), real),
         by_size=np.zeros((i, g), whole),
         can_run=np.zeros((i, g, m), np.bool_),
-        runs_anywhere=np.array([bool(each.can_run.all()) for each in instances]),
-        all_bytes=np.array([each.resident_bytes.sum() for each in instances], real),
-        most_workspace_bytes=np.array([each.workspace_bytes.max() for each in instances], real),
+        runs_anywhere=np.zeros(i, np.bool_),
+        all_bytes=np.zeros(i, real),
+        most_workspace_bytes=np.zeros(i, real),
         memory_bytes=np.zeros((i, m), real),
-        scale_s=np.array([max(lower_bound(each, objective), 1e-30) for each in instances], real),
+        scale_s=np.zeros(i, real),
         is_throughput=objective == "throughput",
     )
-    for at, instance in enumerate(instances):
-        _fill(made, at, instance)
-    return made
 
 
-def _fill(made: StackedInstances, at: int, instance: OperatorInstance) -> None:
+def has_room(made: StackedInstances, instance: OperatorInstance) -> bool:
+    """Whether `fill` may be called with an instance."""
+    n, m = made.times_s.shape[1:]
+    needed = instance.num_ops, instance.num_devices, instance.num_groups, len(instance.edges), len(instance.tensor_bytes)
+    there = n, m, made.decided.shape[1], made.producer.shape[1], made.port_s.shape[1]
+    return all(size <= room for size, room in zip(needed, there, strict=True))
+
+
+def fill(made: StackedInstances, at: int, instance: OperatorInstance, objective: OperatorObjective) -> None:
+    """Put an instance in a place; what was there before counts no more."""
+    made.num_ops[at], made.num_devices[at], made.num_groups[at] = instance.num_ops, instance.num_devices, instance.num_groups
+    made.runs_anywhere[at] = bool(instance.can_run.all())
+    made.all_bytes[at] = instance.resident_bytes.sum()
+    made.most_workspace_bytes[at] = instance.workspace_bytes.max()
+    made.scale_s[at] = max(lower_bound(instance, objective), 1e-30)
     n, m, g = instance.num_ops, instance.num_devices, instance.num_groups
     e, k = len(instance.edges), len(instance.tensor_bytes)
     order = upward_order(instance)

@@ -1,0 +1,1 @@
+"""Environments as other libraries step them, timed."""

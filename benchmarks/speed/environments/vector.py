@@ -1,0 +1,70 @@
+"""Gymnasium's own vectorisation of single environments beside ours, and one environment by itself, in one run on one core."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from meshwright.envs.benchmark import load_benchmark
+
+from ..measure import REPEATS, BenchmarkFigure
+
+NUM_ENVS = 256
+SECONDS = 2.0
+
+
+def vector_figures() -> Iterator[BenchmarkFigure]:
+    """Steps per second of every id that is made of the named benchmark; random possible actions, episodes that begin anew."""
+    benchmark = load_benchmark("quickstart")
+    scenario = benchmark.build()
+    cases: list[tuple[str, str, dict[str, Any]]] = [
+        ("JobPartitioning-v0", "quickstart", {"benchmark": benchmark, "scenario": scenario}),
+        ("OperatorPlacement-v0", "latency-tight, 1,000 instances", {"num_instances": 1000}),
+        ("OperatorPlacement-v0", "latency-tight, always new instances", {}),
+    ]
+    for name, on, options in cases:
+        identity = f"meshwright/{name}"
+        theirs = gymnasium.make_vec(identity, num_envs=NUM_ENVS, vectorization_mode="sync", **options)
+        ours = gymnasium.make_vec(identity, num_envs=NUM_ENVS, **options)
+        rates = [_single(gymnasium.make(identity, **options).unwrapped), *(_steps_per_s(envs) for envs in (theirs, ours))]
+        titles = ("one environment", f"Gymnasium's vectorisation of {NUM_ENVS}", f"gymnasium.make_vec, {NUM_ENVS} environments")
+        for title, rate in zip(titles, rates, strict=True):
+            yield BenchmarkFigure(f"{name}: {title}", rate, "steps/s", on)
+        yield BenchmarkFigure(f"{name}: make_vec against Gymnasium's vectorisation", rates[2] / rates[1], "x", on)
+
+
+def _steps_per_s(envs: Any) -> float:
+    """The median over `REPEATS` spans, each as long as episodes take to spread over all their steps."""
+    rng = np.random.default_rng(0)
+    seen, _ = envs.reset(seed=0)
+    rates = []
+    for repeat in range(REPEATS + 1):
+        began, num_steps = time.perf_counter(), 0
+        while time.perf_counter() - began < SECONDS:
+            actions = (rng.random(seen["action_mask"].shape) * seen["action_mask"]).argmax(axis=1)
+            seen = envs.step(actions)[0]
+            num_steps += envs.num_envs
+        if repeat:
+            rates.append(num_steps / (time.perf_counter() - began))
+    return float(np.median(rates))
+
+
+def _single(env: Any) -> float:
+    rng = np.random.default_rng(0)
+    seen, _ = env.reset(seed=0)
+    rates = []
+    for repeat in range(REPEATS + 1):
+        began, num_steps = time.perf_counter(), 0
+        while time.perf_counter() - began < SECONDS:
+            scores = rng.random(seen["action_mask"].shape) * seen["action_mask"]
+            seen, _, ended, cut, _ = env.step(int(scores.argmax()))
+            num_steps += 1
+            if ended or cut:
+                seen, _ = env.reset()
+        if repeat:
+            rates.append(num_steps / (time.perf_counter() - began))
+    return float(np.median(rates))
