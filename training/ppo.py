@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
 from stable_baselines3.common.buffers import RolloutBuffer
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
 
 from ..models.masked_policy import ScorePolicy
@@ -15,6 +16,8 @@ from .settings import PPOSettings
 
 # Stable-Baselines3's choice for PPO; torch's own is 1e-8.
 ADAM_EPSILON = 1e-5
+
+SCALARS = (int, float, np.floating, np.integer)
 
 
 def make_ppo(
@@ -69,6 +72,12 @@ def make_ppo(
     )
     begun.append(True)
     return model
+
+
+def figures_of(logger: Logger) -> dict[str, float]:
+    """The numbers of the latest update that PPO has logged and not yet written, but for times."""
+    told = logger.name_to_value.items()
+    return {key: float(value) for key, value in told if not key.startswith("time/") and isinstance(value, SCALARS)}
 
 
 def model_state(model: MaskablePPO) -> dict[str, Any]:
