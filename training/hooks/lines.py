@@ -9,7 +9,7 @@ from .callback import RunEnd, RunStart, TrainingCallback, ValidationRecord
 
 
 class LineWriter(TrainingCallback):
-    """Prints a line for each validation, at most 79 columns wide, and one where a run goes on or does not reach its end.
+    """Prints a line for each validation, at most 80 columns wide, and one where a run goes on or does not reach its end.
 
     Args:
         out: where; standard output as it is then by default.

@@ -57,7 +57,7 @@ class RunReporter:
     """
 
     def __init__(
-        self, chosen: Settings, folder: Path, reported: ReportedMeasure, total_steps: int, callbacks: Sequence[TrainingCallback]
+        self, chosen: Settings, folder: Path, reported: ReportedMeasure, total_steps: int, callbacks: Sequence[Any]
     ) -> None:
         for callback in callbacks:
             if not isinstance(callback, TrainingCallback):
@@ -66,7 +66,7 @@ class RunReporter:
         log: tuple[str, ...] = chosen.log  # type: ignore[attr-defined]
         check_installed(log)
         self._chosen, self._folder, self._of, self._total = chosen, folder, reported, total_steps
-        self._log, self._given, self._told = log, list(callbacks), list[TrainingCallback]()
+        self._log, self._given, self._told = log, list[TrainingCallback](callbacks), list[TrainingCallback]()
         self._step, self._number = 0, 0
         self._best: tuple[float, ...] = ()
         self.is_stopping = False

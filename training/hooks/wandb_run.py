@@ -7,6 +7,7 @@ validations were logged, so that a run that goes on after it was killed logs eac
 from __future__ import annotations
 
 import os
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ class WandbWriter(TrainingCallback):
 
         self._path = start.folder / FILE
         known = files.read_json(self._path) if start.is_resumed and self._path.is_file() else {}
-        self._id, self._num_logged = str(known.get("id") or wandb.util.generate_id()), int(known.get("logged", 0))
+        self._id, self._num_logged = str(known.get("id") or secrets.token_hex(4)), int(known.get("logged", 0))
         mode: Any = os.environ.get("WANDB_MODE", "offline")
         is_quiet = wandb.Settings(silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True)
         self._run = wandb.init(
