@@ -26,8 +26,8 @@ def history_svg(trials: Sequence[tuple[int, str, float]], best: Sequence[tuple[i
         best: the best so far after each trial that was trained to its end.
         measure: what the values are.
     """
-    with canvas(WIDTH, 300) as sheet:
-        axes = sheet.axes(80, 16, WIDTH - 120, 230)
+    with canvas(WIDTH, 320) as sheet:
+        axes = sheet.axes(80, 36, WIDTH - 120, 230)
         axes.grid()
         axes.set(xlabel="trial", ylabel=printable(measure))
         for state, colour in _COLOURS.items():
@@ -36,7 +36,7 @@ def history_svg(trials: Sequence[tuple[int, str, float]], best: Sequence[tuple[i
                 axes.plot(*zip(*of, strict=True), _MARKERS[state], color=colour, markersize=5, label=state)
         if best:
             axes.step(*zip(*best, strict=True), where="post", color=INK, linewidth=1.4, label="best so far")
-        axes.legend(loc="upper right", frameon=False, fontsize=8)
+        axes.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncol=4, frameon=False, fontsize=8)
         return sheet.svg("sweep-history", "Values of the trials, in their order")
 
 
@@ -76,7 +76,7 @@ def parallel_svg(keys: Sequence[str], rows: Sequence[tuple[Mapping[str, Any], fl
 def importance_svg(shares: Mapping[str, float]) -> str:
     """How much each key mattered, the most important first."""
     names = sorted(shares, key=lambda key: -shares[key])
-    with canvas(PANEL * 1.5, 40 + 26 * len(names)) as sheet:
+    with canvas(PANEL * 1.5, 64 + 26 * len(names)) as sheet:
         axes = sheet.axes(180, 10, PANEL * 1.5 - 240, 26 * len(names))
         at = np.arange(len(names))
         axes.barh(at, [100 * shares[name] for name in names], color=BLUE, height=0.6)

@@ -14,6 +14,8 @@ from ... import settings
 from ...errors import ConfigError, MeshwrightError, nearest
 from ..methods import SeedSettings, load_config
 
+PRESET = "preset:"
+
 
 class SweepRange(settings.Settings):
     """What a key may be.
@@ -102,8 +104,8 @@ def load_sweep(path: str | Path, changes: tuple[str, ...] = ()) -> SweepSettings
         ConfigError: bad YAML, an unknown key, here or of the training config, or an impossible value.
     """
     chosen = settings.load(SweepSettings, path, changes=changes)
-    chosen = chosen.model_copy(update={"config": _config_path(chosen.config, Path(path))})
-    load_config(chosen.config, chosen.changes)
+    chosen = chosen.model_copy(update={"config": _named(chosen.config, Path(path))})
+    load_config(config_path(chosen), chosen.changes)
     for key, values in chosen.parameters.items():
         if key in ("name", "log", "method"):
             raise ConfigError("is no key that a sweep may change", file=path, field=f"parameters.{key}")
@@ -111,7 +113,7 @@ def load_sweep(path: str | Path, changes: tuple[str, ...] = ()) -> SweepSettings
         problems = []
         for value in values.ends():
             try:
-                load_config(chosen.config, [*chosen.changes, *as_changes({key: value})])
+                load_config(config_path(chosen), [*chosen.changes, *as_changes({key: value})])
             except MeshwrightError as error:
                 problems.append(error)
         if problems and (not values.choices or len(problems) == len(values.choices)):
@@ -132,13 +134,13 @@ def config_of(chosen: SweepSettings, values: Mapping[str, Any], name: str, *, lo
     Raises:
         ConfigError: these values do not go together.
     """
-    made = load_config(chosen.config, [*chosen.changes, *as_changes(values)])
+    made = load_config(config_path(chosen), [*chosen.changes, *as_changes(values)])
     return made.model_copy(update={"name": name} if logs else {"name": name, "log": ()})
 
 
 def _check_key(chosen: SweepSettings, key: str, path: str | Path) -> None:
     """Refuse a key that the training config has not, with the nearest that it has."""
-    known = _keys(load_config(chosen.config, chosen.changes).model_dump(mode="json"))
+    known = _keys(load_config(config_path(chosen), chosen.changes).model_dump(mode="json"))
     if key not in known and not any(key.startswith(f"{one}.") for one in known):
         near = nearest(key, known)
         raise ConfigError(
@@ -155,12 +157,23 @@ def _keys(data: Mapping[str, Any], before: str = "") -> list[str]:
     return found
 
 
-def _config_path(spec: str, sweep: Path) -> str:
-    presets = Path(str(resources("meshwright.configs"))) / "train"
-    if spec.startswith("preset:"):
-        names = sorted(f"preset:{path.stem}" for path in presets.glob("*.yaml"))
+def config_path(chosen: SweepSettings) -> Path:
+    """The YAML of the training config."""
+    if not chosen.config.startswith(PRESET):
+        return Path(chosen.config)
+    return _presets() / f"{chosen.config.removeprefix(PRESET)}.yaml"
+
+
+def _named(spec: str, sweep: Path) -> str:
+    """A preset as it is spelled, or an absolute path, so that the sweep goes on from anywhere."""
+    if spec.startswith(PRESET):
+        names = sorted(f"{PRESET}{path.stem}" for path in _presets().glob("*.yaml"))
         if spec not in names:
             raise ConfigError("no such training config", file=sweep, field="config", value=spec, choices=names)
-        return str(presets / f"{spec.removeprefix('preset:')}.yaml")
+        return spec
     beside = sweep.parent / spec
     return str((beside if beside.exists() else Path(spec)).resolve())
+
+
+def _presets() -> Path:
+    return Path(str(resources("meshwright.configs"))) / "train"

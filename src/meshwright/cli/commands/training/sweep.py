@@ -44,7 +44,7 @@ def sweep_config(
         raise ConfigError("name the YAML of a sweep, or a folder with --resume", field="CONFIG")
     output.check_file("--json", json_file)
     output.check_folder("--out", out)
-    from ....training.sweeps.settings import SweepSettings, load_sweep
+    from ....training.sweeps.settings import SweepSettings, config_path, load_sweep
     from ....training.sweeps.study import SWEEP, check_optuna
 
     if resume is not None:
@@ -55,7 +55,7 @@ def sweep_config(
     else:
         assert config is not None
         chosen = load_sweep(config, tuple(changes or ()))
-        inputs.note(Path(chosen.config))
+        inputs.note(config_path(chosen))
     check_optuna()
     if trials is not None:
         chosen = SweepSettings.model_validate({**chosen.model_dump(), "trials": trials})
