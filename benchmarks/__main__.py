@@ -101,6 +101,13 @@ def policy() -> list[BenchmarkFigure]:
     return policy_figures()
 
 
+def learning() -> list[BenchmarkFigure]:
+    """PPO end to end on three benchmarks, before and after what makes it fast, and where its time goes."""
+    from .speed.learning import learning_figures
+
+    return list(learning_figures())
+
+
 def latency() -> list[BenchmarkFigure]:
     """One decision of a network on 256 devices, from the arrival to the choice."""
     from .speed.latency import latency_figures
@@ -214,6 +221,7 @@ SECTIONS = {
     "fair-sharing": fair_sharing,
     "environment": environment,
     "policy": policy,
+    "learning": learning,
     "latency": latency,
     "fleet": fleet,
     "live": live,

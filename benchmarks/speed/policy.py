@@ -75,7 +75,7 @@ def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
 
     on = f"quickstart, {NUM_STEPS:,} decisions, one thread"
     yield BenchmarkFigure("PPO end to end", NUM_STEPS / median_s(run), "decisions/s", on)
-    with _timed() as spent_s:
+    with timed() as spent_s:
         began = time.perf_counter()
         run()
         whole_s = time.perf_counter() - began
@@ -92,20 +92,20 @@ def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
 
 
 @contextmanager
-def _timed() -> Iterator[dict[str, float]]:
+def timed() -> Iterator[dict[str, float]]:
     """Seconds spent within each of the `TIMED` calls."""
     spent_s = dict.fromkeys(TIMED, 0.0)
     kept = {name: getattr(owner, call) for name, (owner, call) in TIMED.items()}
 
     def timing(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def timed(*args: Any, **options: Any) -> Any:
+        def measured(*args: Any, **options: Any) -> Any:
             began = time.perf_counter()
             try:
                 return call(*args, **options)
             finally:
                 spent_s[name] += time.perf_counter() - began
 
-        return timed
+        return measured
 
     for name, (owner, call) in TIMED.items():
         setattr(owner, call, timing(name, kept[name]))
