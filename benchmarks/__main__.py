@@ -103,7 +103,7 @@ def policy() -> list[BenchmarkFigure]:
 
 def learning() -> list[BenchmarkFigure]:
     """PPO end to end on three benchmarks, before and after what makes it fast, and where its time goes."""
-    from .speed.learning import learning_figures
+    from .speed.policy import learning_figures
 
     return list(learning_figures())
 
