@@ -43,7 +43,7 @@ class TensorRolloutBuffer(MaskableDictRolloutBuffer):
             ]
             self._taken = self.to_torch(self.actions)
             self.generator_ready = True
-        for rows in order.split(batch_size or total):
+        for rows in torch.split(order, batch_size or total):
             values, log_probs, advantages, returns = (each.index_select(0, rows) for each in self._figures)
             yield MaskableDictRolloutBufferSamples(
                 observations={key: each.index_select(0, rows) for key, each in self._seen.items()},
