@@ -108,6 +108,13 @@ def policy() -> list[BenchmarkFigure]:
     return policy_figures()
 
 
+def learning() -> list[BenchmarkFigure]:
+    """PPO end to end on three benchmarks, before and after what makes it fast, and where its time goes."""
+    from .speed.policy import learning_figures
+
+    return list(learning_figures())
+
+
 def latency() -> list[BenchmarkFigure]:
     """One decision of a network on 256 devices, from the arrival to the choice."""
     from .speed.latency import latency_figures
@@ -222,6 +229,7 @@ SECTIONS = {
     "environment": environment,
     "vector": vector,
     "policy": policy,
+    "learning": learning,
     "latency": latency,
     "fleet": fleet,
     "live": live,

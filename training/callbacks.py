@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 
 from .. import files
 from ..envs.ground import KEY, Ground
-from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork, scenario_metadata
 from . import checkpoint
+from .averaging import WeightAverage
 from .curriculum import TrainingPhase
+from .hooks.reporter import RunReporter
+from .hooks.tensorboard import TensorBoardWriter
+from .ppo import figures_of
 from .run_folder import RunFolder
 from .settings import TrainSettings
-from .tensorboard import TensorBoardWriter
 from .validation import blocking_rate
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
@@ -48,65 +47,6 @@ class TrainProgress:
     tuned: float = 1.0
 
 
-def network_of(model: BaseAlgorithm) -> CandidateNetwork:
-    """The network that a model trains."""
-    network = model.policy.get_submodule("network")
-    assert isinstance(network, CandidateNetwork)
-    return network
-
-
-class WeightAverage(BaseCallback):
-    """A running average of the network's weights, which is validated and kept in place of the newest ones.
-
-    Args:
-        share: weight of the newest weights in the average, per update; 1: the newest alone.
-    """
-
-    def __init__(self, share: float) -> None:
-        super().__init__()
-        self._share = share
-        self._average: CandidateNetwork | None = None
-        self._updated_at = 0
-        self._restored: dict[str, torch.Tensor] | None = None
-
-    @property
-    def network(self) -> CandidateNetwork:
-        """The average; before PPO, and without averaging, the network itself."""
-        return self._average or network_of(self.model)
-
-    def update(self) -> None:
-        """Take the newest weights into the average, once per update."""
-        if self._average is None or self.model.num_timesteps <= self._updated_at:
-            return
-        self._updated_at = self.model.num_timesteps
-        with torch.no_grad():
-            newest = [weight.detach() for weight in network_of(self.model).parameters()]
-            torch._foreach_lerp_([*self._average.parameters()], newest, self._share)
-
-    def state(self) -> dict[str, Any]:
-        """What `restore` continues from."""
-        return {
-            "averaged_at": self._updated_at,
-            "averaged": self._restored if self._average is None else self._average.state_dict(),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Continue from a state."""
-        self._updated_at, self._restored = state["averaged_at"], state["averaged"]
-
-    def _on_training_start(self) -> None:
-        if self._average is None and self._share < 1.0:
-            self._average = copy.deepcopy(network_of(self.model))
-            if self._restored is not None:
-                self._average.load_state_dict(self._restored)
-
-    def _on_rollout_start(self) -> None:
-        self.update()
-
-    def _on_step(self) -> bool:
-        return True
-
-
 class ValidationCallback(BaseCallback):
     """Plays the validation episodes, writes the learning curve and keeps the best policy.
 
@@ -115,6 +55,7 @@ class ValidationCallback(BaseCallback):
         run: where the learning curve goes.
         played: the phases of the run; the last one is validated on.
         average: the weights that are validated.
+        reporter: is told of each validation.
 
     Attributes:
         curve: a row per validation.
@@ -123,8 +64,16 @@ class ValidationCallback(BaseCallback):
         next_steps: decisions, of this stage of the run, from which the next validation is due.
     """
 
-    def __init__(self, chosen: TrainSettings, run: RunFolder, played: Sequence[TrainingPhase], average: WeightAverage) -> None:
+    def __init__(
+        self,
+        chosen: TrainSettings,
+        run: RunFolder,
+        played: Sequence[TrainingPhase],
+        average: WeightAverage,
+        reporter: RunReporter,
+    ) -> None:
         super().__init__()
+        self._reporter = reporter
         self.curve: list[dict[str, Any]] = []
         self.best: SavedNetwork | None = None
         self.best_centre = np.zeros(1)
@@ -189,6 +138,7 @@ class ValidationCallback(BaseCallback):
             }
             self.best = SavedNetwork.of(network, trained, prior)
             self.best_centre = wrapper_of(self.model, CentredReward).reward_centre.copy()
+        self._reporter.validated(row, phase, figures_of(self.logger))
         return row
 
     def write_curve(self) -> None:
@@ -247,6 +197,7 @@ class CheckpointCallback(BaseCallback):
     Attributes:
         centres: mean rewards that the pretraining found, for the phases to come (see `CentredReward.centres`).
         next_steps: decisions, of this stage of the run, from which the next checkpoint is due.
+        figures: of PPO, of the latest update.
     """
 
     def __init__(
@@ -260,6 +211,7 @@ class CheckpointCallback(BaseCallback):
     ) -> None:
         super().__init__()
         self.centres: dict[str, float] = {}
+        self.figures: dict[str, float] = {}
         self.next_steps = chosen.checkpoint_every_steps
         self._chosen, self._run, self._key, self._board = chosen, run, key, board
         self._validation, self._average = validation, average
@@ -295,6 +247,7 @@ class CheckpointCallback(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         # PPO's figures of the update that has just ended would be lost with a process that dies before the next one.
+        self.figures = figures_of(self.logger)
         self.logger.dump(self.model.num_timesteps)
         if self.is_due(self.model.num_timesteps):
             self.save()
@@ -310,10 +263,20 @@ class ProgressCallback(BaseCallback):
         chosen: the config.
         validation: its figures are shown.
         display: what is called; None: nothing.
+        reporter: is told of each update.
+        checkpoints: written where a callback stops the run.
     """
 
-    def __init__(self, chosen: TrainSettings, validation: ValidationCallback, display: Progress | None) -> None:
+    def __init__(
+        self,
+        chosen: TrainSettings,
+        validation: ValidationCallback,
+        display: Progress | None,
+        reporter: RunReporter,
+        checkpoints: CheckpointCallback,
+    ) -> None:
         super().__init__()
+        self._reporter, self._checkpoints = reporter, checkpoints
         self._chosen, self._validation, self._display = chosen, validation, display
 
     def show(self, steps: int) -> None:
@@ -327,9 +290,15 @@ class ProgressCallback(BaseCallback):
         if self._display is not None:
             total = self._chosen.steps_before_ppo + self._chosen.total_steps
             self._display(TrainProgress(steps, total, latest, best, tuned))
+        self._reporter.updated(
+            "ppo" if steps > self._chosen.steps_before_ppo else "pretraining", steps, self._checkpoints.figures
+        )
 
     def _on_rollout_start(self) -> None:
         self.show(self._validation.steps)
+        if self._reporter.is_stopping:
+            self._checkpoints.save()
+            self._reporter.stop_if_asked()
 
     def _on_step(self) -> bool:
         return True
@@ -346,12 +315,20 @@ class TrainingCallbacks(CallbackList):
         key: str,
         board: TensorBoardWriter,
         display: Progress | None,
+        reporter: RunReporter,
     ) -> None:
+        self.reporter = reporter
         self.average = WeightAverage(chosen.ppo.averaging)
-        self.validation = ValidationCallback(chosen, run, played, self.average)
+        self.validation = ValidationCallback(chosen, run, played, self.average, reporter)
         self.checkpoints = CheckpointCallback(chosen, run, key, board, self.validation, self.average)
-        self.progress = ProgressCallback(chosen, self.validation, display)
+        self.progress = ProgressCallback(chosen, self.validation, display, reporter, self.checkpoints)
         super().__init__([self.average, self.validation, self.checkpoints, self.progress])
+
+    @property
+    def steps(self) -> int:
+        """Decisions so far, those before PPO among them, also within the pretraining."""
+        curve = self.validation.curve
+        return self.validation.steps if self.model.num_timesteps else curve[-1]["steps"] if curve else 0
 
     def restore(self, restored: checkpoint.Restored) -> None:
         """Continue from a checkpoint."""

@@ -10,6 +10,7 @@
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per validation
     tuning_curve.json     the same while a linear scorer was tuned, for networks that have one
+    log.csv               a row per validation, where the config's ``log`` has ``csv``; others have files of theirs
     tensorboard/          the same and PPO's own figures, for TensorBoard; those of the pretraining in a folder within
 """
 
@@ -133,7 +134,7 @@ class AnyRunFolder(Generic[Chosen]):
 
     @classmethod
     def matching(cls, path: Path, chosen: Chosen) -> Self:
-        """An existing run folder that was begun with a config.
+        """An existing run folder that was begun with a config; its writers may be others now.
 
         Raises:
             CheckpointError: there is none, or it was begun with another one.
@@ -141,7 +142,7 @@ class AnyRunFolder(Generic[Chosen]):
         run = cls.open(path)
         begun = run.settings().model_dump()
         for field, value in chosen.model_dump().items():
-            if begun[field] != value:
+            if begun[field] != value and field != "log":
                 raise CheckpointError("differs from the config that the run was begun with", file=path, field=field)
         return run
 
@@ -175,6 +176,7 @@ class RunFolder(AnyRunFolder[TrainSettings]):
 def resumed_files(path: Path) -> list[Path]:
     """What a resumed run of any method reads or writes anew in its folder, whether it is there yet or not."""
     names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
+    names += ["log.csv", "wandb.json", "mlflow.json", "mlflow.db"]
     names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
     events = sorted(event for event in (path / "tensorboard").rglob("*") if event.is_file())
     return [*(path / name for name in names), *events]

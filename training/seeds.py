@@ -17,17 +17,10 @@ from typing import Any
 
 from .. import files
 from ..errors import ConfigError
-from .elastic.settings import ElasticTrainSettings
-from .fleet.settings import FleetTrainSettings
-from .linear.settings import LinearSettings
-from .operators.settings import OperatorTrainSettings
+from .methods import SeedSettings, train
 from .run_folder import AnyRunFolder
-from .settings import TrainSettings
 
 MOST_SEEDS = 1000
-
-SeedSettings = TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings
-"""Configs of all methods."""
 
 
 @dataclass(frozen=True)
@@ -103,34 +96,9 @@ def train_seed(run: SeedRun, progress: Callable[[Any], None] | None = None) -> l
         MeshwrightError: as the method says.
     """
     with _alone(run.folder), chdir(run.work_dir):
-        trained = _trained(run, progress or (lambda now: None))
+        trained = train(run.chosen, run.folder, resume=True, graphs_dir=run.graphs_dir, progress=progress)
         rows: list[dict[str, Any]] = files.read_json(trained.learning_curve)
         return rows
-
-
-def _trained(run: SeedRun, progress: Callable[[Any], None]) -> AnyRunFolder[Any]:
-    chosen, folder = run.chosen, run.folder
-    if isinstance(chosen, TrainSettings):
-        from .train import train
-
-        return train(chosen, folder, resume=True, graphs_dir=run.graphs_dir, progress=progress)
-    if isinstance(chosen, LinearSettings):
-        from .linear.tune import tune
-
-        return tune(chosen, folder, resume=True, graphs_dir=run.graphs_dir, progress=progress)
-    if isinstance(chosen, FleetTrainSettings):
-        from ..envs.fleet.benchmark import load_fleet_benchmark
-        from .fleet.train import train_fleet
-
-        fleet = load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).build()
-        return train_fleet(chosen, folder, fleet, resume=True, progress=progress)
-    if isinstance(chosen, OperatorTrainSettings):
-        from .operators.train import train_operators
-
-        return train_operators(chosen, folder, resume=True, progress=progress)
-    from .elastic.train import train_elastic
-
-    return train_elastic(chosen, folder, resume=True, progress=progress)
 
 
 def _folder_of(chosen: SeedSettings) -> type[AnyRunFolder[Any]]:

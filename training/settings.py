@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from .. import settings
 from ..models.settings import NetworkSettings
+from .hooks.names import LogName
 from .pretraining.settings import RulePretraining, ValuePretraining
 
 Pretraining = Annotated[ValuePretraining | RulePretraining, Field(discriminator="kind")]
@@ -97,6 +98,7 @@ class TrainSettings(settings.Settings):
         staggered: whether the environments' first episodes begin at different places.
         num_threads: threads of torch; one is fastest while another core steps something else.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
+        log: writers of the validations (see `training.hooks.names`); ``tensorboard`` writes PPO's own figures too.
         pretraining: how the network is prepared before PPO; null: not at all.
         ppo: constants of PPO.
         network: widths of the network.
@@ -116,6 +118,7 @@ class TrainSettings(settings.Settings):
     staggered: bool = False
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
+    log: tuple[LogName, ...] = ("tensorboard",)
     pretraining: Pretraining | None = None
     ppo: PPOSettings = PPOSettings()
     network: NetworkSettings = NetworkSettings()

@@ -18,18 +18,23 @@ from ..jobs.seeds import validation_seeds
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
 from . import checkpoint
-from .callbacks import Progress, TrainingCallbacks, TrainProgress, network_of
+from .averaging import network_of
+from .callbacks import Progress, TrainingCallbacks, TrainProgress
 from .curriculum import TrainingPhase, phases
 from .device import in_fixed_order, pick_device
+from .hooks.callback import TrainingCallback
+from .hooks.reporter import ReportedMeasure, RunReporter
+from .hooks.tensorboard import TensorBoardWriter
 from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
 from .run_folder import RunFolder
 from .settings import TrainSettings
-from .tensorboard import TensorBoardWriter
 from .ties import check_something_to_learn
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 __all__ = ["Progress", "TrainProgress", "train"]
+
+REPORTED = ReportedMeasure("ppo", "blocking_rate", "validation_blocking_rate", "steps", "decisions")
 
 
 def train(
@@ -42,6 +47,7 @@ def train(
     graphs_dir: Path | None = None,
     scenario: Scenario | None = None,
     progress: Progress | None = None,
+    callbacks: Sequence[TrainingCallback] = (),
 ) -> RunFolder:
     """Train a policy and leave a run folder.
 
@@ -55,12 +61,14 @@ def train(
         graphs_dir: profiles by folder name (see `jobs.load_graph`).
         scenario: already built, to save its set-up.
         progress: called after every update.
+        callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`).
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
     run = RunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
+    reporter = RunReporter(chosen, folder, REPORTED, chosen.steps_before_ppo + chosen.total_steps, callbacks)
     played = phases(chosen, graphs_dir=graphs_dir, scenario=scenario)
     check_pretraining(chosen, played[0].scenarios)
     validated = {benchmark.name: scenario for benchmark, scenario in played[-1].pairs()}
@@ -76,19 +84,20 @@ def train(
         RunFolder.create(folder, chosen, command, overwrite=overwrite)
     is_before_ppo = restored is None or restored.pretraining is not None
     first_step = None if not resume else 0 if is_before_ppo else model.num_timesteps + 1
-    board = TensorBoardWriter(run.tensorboard, first_step)
+    board = TensorBoardWriter(run.tensorboard if "tensorboard" in chosen.log else None, first_step)
     model.set_logger(Logger(None, [board]))
-    callbacks = TrainingCallbacks(chosen, run, played, key, board, progress)
-    callbacks.init_callback(model)
+    between = TrainingCallbacks(chosen, run, played, key, board, progress, reporter)
+    between.init_callback(model)
     try:
-        with in_fixed_order(model.device):
-            if restored is not None:
-                callbacks.restore(restored)
+        if restored is not None:
+            between.restore(restored)
+        begun_at = between.steps if restored is not None else 0
+        with in_fixed_order(model.device), reporter.running(between.validation.curve, begun_at, is_resumed=resume):
             if chosen.pretraining is not None and is_before_ppo:
                 rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
-                pretrain(model, chosen, rewards, run, callbacks, begun, is_resumed=resume)
-            _learn_by_ppo(model, chosen, played, callbacks)
-            callbacks.finish()
+                pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
+            _learn_by_ppo(model, chosen, played, between)
+            between.finish()
     finally:
         board.close()
     return run
@@ -98,7 +107,7 @@ def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
     """A hash of all that a run's numbers depend on."""
     scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
     rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
-    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device"}), rewards, scenarios)
+    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log"}), rewards, scenarios)
 
 
 def _learn_by_ppo(

@@ -12,6 +12,7 @@ The public names, each imported from its floor when it is first used::
     plan                                  one job, one cluster, the chosen plan
     place                                 the ops of one job on devices
     train, evaluate, export               learn a policy, compare policies, hand plans to schedulers
+    TrainingCallback                      is told of a training run, and may stop it
     verify                                hold what a launched job printed against its plan
     MeshwrightError                       everything that a user can cause
 """
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from .planning.search import search_layouts
     from .plans import Layout, PlacementPlan, load_plan
     from .simulation.step.timeline import JobStep, simulate, simulate_together
-    from .training.train import train
+    from .training.hooks.callback import TrainingCallback
+    from .training.methods import train
 
 __version__ = "0.1.0"
 
@@ -52,6 +54,7 @@ _HOMES = {
     "Layout": "plans",
     "MeshwrightError": "errors",
     "PlacementPlan": "plans",
+    "TrainingCallback": "training.hooks.callback",
     "estimate": "planning.estimate",
     "evaluate": "evaluation.evaluate",
     "export": "export",
@@ -64,7 +67,7 @@ _HOMES = {
     "search_layouts": "planning.search",
     "simulate": "simulation.step.timeline",
     "simulate_together": "simulation.step.timeline",
-    "train": "training.train",
+    "train": "training.methods",
     "verify": "export.verify",
 }
 
@@ -87,6 +90,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table above
     "plan",
     "place",
     "train",
+    "TrainingCallback",
     "evaluate",
     "export",
     "verify",

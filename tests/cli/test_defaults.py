@@ -62,6 +62,7 @@ OPTIONS = {
         "--set": "BUILT BEFORE",
         "--graphs": "graphs_dir",
         **dict.fromkeys(("--seeds", "--jobs", "--ray"), "SEVERAL RUNS"),
+        "--log": "CONFIG",
         **{"--out": "folder", "--json": "writes"},
     },
     "export": {"--format": "target", "--set": "options", "--cluster": "CHECK", "--list": "LIST", **WRITES},
@@ -84,7 +85,7 @@ FIRST = {
     "train": ["preset:toy"],
     "export": ["plan.json", "--format", "torchrun", "--out", "deploy"],
 }
-SHOWN = {"progress", "on_best", "scenario", "command", "folder", "out"}
+SHOWN = {"progress", "callbacks", "on_best", "scenario", "command", "folder", "out"}
 """What a command adds: what it shows while it runs, what it has built already, and the record of its own words."""
 
 

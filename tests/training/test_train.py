@@ -15,7 +15,8 @@ from meshwright.envs.ground import Ground
 from meshwright.errors import CheckpointError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors, save_tensors
-from meshwright.training import checkpoint, tensorboard
+from meshwright.training import checkpoint
+from meshwright.training.hooks import tensorboard
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 from meshwright.training.validation import blocking_rate

@@ -22,12 +22,15 @@ from ...jobs.readers.elastic import ElasticWorkload
 from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 from ...planners.elastic.saved_shares import WEIGHTS
 from ...simulation.elastic.workload_draws import WorkloadDraws
+from ..hooks.callback import TrainingCallback
+from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..linear.tune import restore, write_checkpoint
 from ..run_folder import AnyRunFolder
 from .search import ElasticSearch
 from .settings import ElasticTrainSettings
 
 TRACE = "traces/philly.csv"
+REPORTED = ReportedMeasure("elastic", "mean_completion_s", "validation_mean_completion_s", "generation", "generations")
 
 
 class ElasticRun(AnyRunFolder[ElasticTrainSettings]):
@@ -45,6 +48,7 @@ def train_elastic(
     overwrite: bool = False,
     command: Sequence[str] = (),
     progress: Callable[[ElasticSearch], None] | None = None,
+    callbacks: Sequence[TrainingCallback] = (),
 ) -> ElasticRun:
     """Search for weights and leave a run folder.
 
@@ -55,15 +59,17 @@ def train_elastic(
         overwrite: replace an existing run folder.
         command: the command line, for the record.
         progress: called after every generation.
+        callbacks: called at the start, after every generation and validation, and at the end.
 
     Raises:
         MeshwrightError: the config, benchmark, data, trace or checkpoint is wrong; the folder exists already. Nothing is written
             then.
     """
     run = ElasticRun.of(folder, chosen, resume=resume, overwrite=overwrite)
+    reporter = RunReporter(chosen, folder, REPORTED, chosen.generations, callbacks)
     benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
     search = _search(chosen, benchmark)
-    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace"})
+    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace", "log"})
     key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), WEIGHTS)
     if resume and run.checkpoint.exists():
         restore(search, run.checkpoint, key)
@@ -76,8 +82,13 @@ def train_elastic(
         write_checkpoint(search, run.checkpoint, key)
         if progress is not None:
             progress(search)
+        if search.curve[-1]["generation"] == search.generation:
+            reporter.validated(search.curve[-1], "search")
+        reporter.updated("search", search.generation)
+        reporter.stop_if_asked()
 
-    search.run(after)
+    with reporter.running(search.curve, search.generation, is_resumed=resume):
+        search.run(after)
     return run
 
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from ... import settings
 from ...models.settings import FleetNetworkSettings
+from ..hooks.names import LogName
 from ..settings import PPOSettings
 
 
@@ -47,6 +48,7 @@ class FleetTrainSettings(settings.Settings):
         validate_every_steps: decisions between two validations.
         num_validation_seeds: episodes of one.
         num_threads: threads of torch.
+        log: writers of the validations (see `training.hooks.names`).
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
         imitation: the first stage; null: none.
@@ -66,6 +68,7 @@ class FleetTrainSettings(settings.Settings):
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=20, ge=1, le=100)
     num_threads: int = Field(default=1, ge=1, le=256)
+    log: tuple[LogName, ...] = ()
     reward_scale: float = Field(default=0.02, gt=0)
     reward_most: float = Field(default=3.0, gt=0)
     imitation: ImitationSettings | None = ImitationSettings()

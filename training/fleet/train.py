@@ -28,7 +28,9 @@ from ...models.fleet_network import FleetActor
 from ...models.fleet_policy import FleetPolicy
 from ...models.fleet_saved import SavedFleetNetwork, player
 from ...planners.fleet.rules import fleet_rule
-from ..ppo import make_ppo
+from ..hooks.callback import TrainingCallback
+from ..hooks.reporter import ReportedMeasure, RunReporter
+from ..ppo import figures_of, make_ppo
 from . import fleet_checkpoint
 from .imitation import choose_all, imitate
 from .run_folder import FleetRunFolder
@@ -65,6 +67,7 @@ def train_fleet(
     overwrite: bool = False,
     command: Sequence[str] = (),
     progress: Callable[[FleetProgress], None] = lambda now: None,
+    callbacks: Sequence[TrainingCallback] = (),
 ) -> FleetRunFolder:
     """Train a policy and leave a run folder.
 
@@ -76,12 +79,16 @@ def train_fleet(
         overwrite: replace an existing run folder.
         command: the command line, for the record.
         progress: called now and then.
+        callbacks: called at the start, after every update and validation, and at the end.
 
     Raises:
         NothingToLearnError: all rules do equally well on the validation episodes.
         MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
     """
     run = FleetRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
+    less = is_better(fleet.settings, 0.0, 1.0)
+    reported = ReportedMeasure("fleet", fleet.settings.objective, "validation", "steps", "decisions", less)
+    reporter = RunReporter(chosen, folder, reported, chosen.total_steps, callbacks)
     torch.set_num_threads(chosen.num_threads)
     torch.manual_seed(chosen.seed)
     _check_something_to_learn(chosen, fleet)
@@ -95,29 +102,37 @@ def train_fleet(
         spreads=chosen.spread_starts,
     )
     model = _model(chosen, env, fleet)
-    key = files.digest(chosen.model_dump(exclude={"name", "num_threads"}), fleet.digest)
+    key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "log"}), fleet.digest)
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
     if not resume:
         FleetRunFolder.create(folder, chosen, command, overwrite=overwrite)
-    callback = _Validation(chosen, run, fleet, key, progress)
+    callback = _Validation(chosen, run, fleet, key, progress, reporter)
     if restored is not None:
         callback.restore(fleet_checkpoint.restore(restored, model, env))
-    elif chosen.imitation is not None:
-        callback.begin(model)
-        found = imitate(
-            _network(model), env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share)
-        )
-        callback.look(model, found)
-        SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.imitated)
-    else:
-        callback.begin(model)
-        callback.look(model, {})
-    left = chosen.total_steps - model.num_timesteps
-    if left > 0:
-        model.learn(left, callback=callback, reset_num_timesteps=False, use_masking=False)
-        if callback.looked_at != model.num_timesteps:
-            callback.look(model, {})
+    with reporter.running(callback.curve, model.num_timesteps, is_resumed=resume):
+        if restored is None:
+            _before_ppo(model, env, chosen, callback, run)
+        left = chosen.total_steps - model.num_timesteps
+        if left > 0:
+            model.learn(left, callback=callback, reset_num_timesteps=False, use_masking=False)
+            if callback.looked_at != model.num_timesteps:
+                callback.look(model, {})
     return run
+
+
+def _before_ppo(
+    model: MaskablePPO, env: FleetVecEnv, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
+) -> None:
+    """Imitate a rule, where the config has that stage, and validate."""
+    callback.begin(model)
+    if chosen.imitation is None:
+        callback.look(model, {})
+        return
+    found = imitate(
+        _network(model), env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share)
+    )
+    callback.look(model, found, "imitation")
+    SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.imitated)
 
 
 def _network(model: MaskablePPO) -> FleetActor:
@@ -189,9 +204,11 @@ class _Validation(BaseCallback):
         fleet: Fleet,
         key: str,
         progress: Callable[[FleetProgress], None],
+        reporter: RunReporter,
     ) -> None:
         super().__init__()
         self._chosen, self._run, self._fleet, self._key, self._progress = chosen, run, fleet, key, progress
+        self._reporter = reporter
         self.curve: list[dict[str, Any]] = []
         self.best: float | None = None
         self.looked_at = -1
@@ -228,7 +245,7 @@ class _Validation(BaseCallback):
             "validation": self.curve[-1]["validation"] if self.curve else None,
         }
 
-    def look(self, model: MaskablePPO, more: dict[str, float]) -> None:
+    def look(self, model: MaskablePPO, more: dict[str, float], stage: str = "ppo") -> None:
         """One validation."""
         batch = play_all(self._fleet, player(_network(model)), _validation_seeds(self._chosen))
         value = _mean(self._fleet, batch)
@@ -245,12 +262,21 @@ class _Validation(BaseCallback):
             self.best = value
             SavedFleetNetwork.of(_network(model), self.about(model)).save(self._run.policy)
         files.write_json(self._run.learning_curve, self.curve)
+        self._reporter.validated(row, stage)
+
+    def _save(self) -> None:
+        assert isinstance(self.model, MaskablePPO)
+        fleet_checkpoint.save(self._run.checkpoint, self.model, self.training_env_of(), self.curve, self._key)
 
     def _on_rollout_start(self) -> None:
         if self.num_timesteps - self.looked_at >= self._chosen.validate_every_steps:
             assert isinstance(self.model, MaskablePPO)
             self.look(self.model, {})
-            fleet_checkpoint.save(self._run.checkpoint, self.model, self.training_env_of(), self.curve, self._key)
+            self._save()
+        self._reporter.updated("ppo", self.num_timesteps, figures_of(self.logger))
+        if self._reporter.is_stopping:
+            self._save()
+            self._reporter.stop_if_asked()
         self.report("PPO", self.num_timesteps / max(1, self._chosen.total_steps))
 
     def training_env_of(self) -> FleetVecEnv:

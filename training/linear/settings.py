@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ... import settings
+from ..hooks.names import LogName
 
 
 class SearchSettings(settings.Settings):
@@ -60,6 +61,7 @@ class LinearSettings(SearchSettings):
         changes: ``key=value`` texts applied to the benchmark, for example ``scenario.shape_slots=20``.
         placement_rules: rules among whose candidates the scorer chooses; null: ``all-blocks`` where the scenario has it, else
             all of its rules by which a job holds one block.
+        log: writers of the validations (see `training.hooks.names`).
         seed: of the weights that are tried and of the training episodes (which are numbered from 1,000).
     """
 
@@ -68,6 +70,7 @@ class LinearSettings(SearchSettings):
     benchmark: str
     changes: tuple[str, ...] = ()
     placement_rules: tuple[str, ...] | None = Field(default=None, min_length=1)
+    log: tuple[LogName, ...] = ()
     seed: int = Field(default=0, ge=0, le=1_000_000)
 
 

@@ -27,6 +27,8 @@ from ...jobs.seeds import validation_seeds
 from ...planners.episode_player import LinearTrial
 from ...planners.linear import DIGEST
 from ...simulation.cluster.scenario import Scenario
+from ..hooks.callback import TrainingCallback
+from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..run_folder import AnyRunFolder
 from ..ties import check_something_to_learn
 from .search import LinearSearch
@@ -35,6 +37,7 @@ from .settings import LinearSettings
 Progress = Callable[["TuneProgress"], None]
 
 FORMAT_VERSION = 2
+REPORTED = ReportedMeasure("linear", "blocking_rate", "validation_blocking_rate", "generation", "generations")
 WITHOUT_DIGEST = 1
 """The version before, which is read too."""
 
@@ -73,6 +76,7 @@ def tune(
     graphs_dir: Path | None = None,
     scenario: Scenario | None = None,
     progress: Progress | None = None,
+    callbacks: Sequence[TrainingCallback] = (),
 ) -> LinearRun:
     """Tune a linear scorer and leave a run folder.
 
@@ -85,12 +89,14 @@ def tune(
         graphs_dir: profiles by folder name (see `jobs.load_graph`).
         scenario: already built, to save its set-up.
         progress: called after every generation.
+        callbacks: called at the start, after every generation and validation, and at the end.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
     run = LinearRun.of(folder, chosen, resume=resume, overwrite=overwrite)
+    reporter = RunReporter(chosen, folder, REPORTED, chosen.generations, callbacks)
     benchmark = load_benchmark(chosen.benchmark, changes=chosen.changes)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
     trial = LinearTrial.only(scenario, chosen.placement_rules)
@@ -108,13 +114,18 @@ def tune(
         if progress is not None and search.generation:
             latest = search.curve[-1]["validation_blocking_rate"]
             progress(TuneProgress(search.generation, chosen.generations, latest, search.best["validation_blocking_rate"]))
+        if search.curve[-1]["generation"] == search.generation:
+            reporter.validated(search.curve[-1], "search")
+        reporter.updated("search", search.generation)
+        reporter.stop_if_asked()
 
-    search.run(after)
+    with reporter.running(search.curve, search.generation, is_resumed=resume):
+        search.run(after)
     return run
 
 
 def _key(chosen: LinearSettings, scenario: Scenario) -> str:
-    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes"})
+    kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "log"})
     return files.digest(kept, scenario.digest, DIGEST)
 
 

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.operators.network import OperatorNetworkSettings
+from ..hooks.names import LogName
 
 
 class OperatorPPOSettings(settings.Settings):
@@ -65,6 +66,7 @@ class OperatorTrainSettings(settings.Settings):
         num_training_instances: drawn once, from the seeds of training.
         validate_every_updates: updates between two validations.
         num_threads: threads of torch.
+        log: writers of the validations (see `training.hooks.names`).
         imitation: the first stage, for one-shot policies; null: none.
         network: kind and widths.
         ppo: constants.
@@ -79,6 +81,7 @@ class OperatorTrainSettings(settings.Settings):
     num_training_instances: int = Field(default=3000, ge=16, le=1_000_000)
     validate_every_updates: int = Field(default=50, ge=1)
     num_threads: int = Field(default=1, ge=1, le=256)
+    log: tuple[LogName, ...] = ()
     imitation: ImitatedSearchSettings | None = None
     network: OperatorNetworkSettings = OperatorNetworkSettings()
     ppo: OperatorPPOSettings = OperatorPPOSettings()

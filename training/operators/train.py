@@ -30,11 +30,14 @@ from ...planners.operators.place import place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
 from ..checkpoint import DIGEST, digest_of
+from ..hooks.callback import TrainingCallback
+from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..run_folder import AnyRunFolder
 from .imitation import imitate_search, searched
 from .settings import OperatorTrainSettings
 
 FORMAT_VERSION = 1
+REPORTED = ReportedMeasure("operators", f"over_{RULE}", "validation", "update", "updates")
 _WINDOW = 4
 """Instances of an update are drawn from so many times as many that are next to each other in size."""
 
@@ -70,6 +73,7 @@ def train_operators(
     command: Sequence[str] = (),
     progress: Callable[[OperatorProgress], None] = lambda now: None,
     drawn: Callable[[int, int], None] = lambda done, total: None,
+    callbacks: Sequence[TrainingCallback] = (),
 ) -> OperatorRunFolder:
     """Train a policy and leave a run folder.
 
@@ -81,18 +85,20 @@ def train_operators(
         command: the command line, for the record.
         progress: called after each update.
         drawn: called while instances are drawn, with how many of how many.
+        callbacks: called at the start, after every update and validation, and at the end.
 
     Raises:
         NothingToLearnError: planners and random placements come to the same on all validation instances.
         MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
     """
     run = OperatorRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
+    reporter = RunReporter(chosen, folder, REPORTED, chosen.updates, callbacks)
     torch.set_num_threads(chosen.num_threads)
     benchmark = load_placement_benchmark(chosen.benchmark, changes=chosen.changes)
     if benchmark.placement.most_instances < chosen.num_training_instances:
         problem = "instances of files are those of the test; train on drawn ones"
         raise ConfigError(problem, field="benchmark", value=chosen.benchmark)
-    key = files.digest(chosen.model_dump(exclude={"name", "num_threads"}), benchmark.model_dump())
+    key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "log"}), benchmark.model_dump())
     restored = _load_checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
     trainer = _Trainer(chosen, benchmark, drawn)
     if not resume:
@@ -100,16 +106,24 @@ def train_operators(
         run = OperatorRunFolder(folder)
     if restored is not None:
         trainer.restore(restored)
-    else:
-        trainer.imitate(drawn)
-    while True:
-        is_due = trainer.update % chosen.validate_every_updates == 0 or trainer.update == chosen.updates
-        if is_due and (not trainer.curve or trainer.curve[-1]["update"] != trainer.update):
-            trainer.look(run, key)
-        progress(OperatorProgress(trainer.update, trainer.curve[-1]["validation"], trainer.best))
-        if trainer.update >= chosen.updates:
-            return run
-        trainer.learn()
+    with reporter.running(trainer.curve, trainer.update, is_resumed=resume):
+        if restored is None:
+            trainer.imitate(drawn)
+        while True:
+            is_due = trainer.update % chosen.validate_every_updates == 0 or trainer.update == chosen.updates
+            if is_due and (not trainer.curve or trainer.curve[-1]["update"] != trainer.update):
+                trainer.look(run)
+                trainer.save(run, key)
+                reporter.validated(trainer.curve[-1], "ppo")
+            progress(OperatorProgress(trainer.update, trainer.curve[-1]["validation"], trainer.best))
+            reporter.updated("ppo", trainer.update, trainer.told)
+            if reporter.is_stopping:
+                trainer.save(run, key)
+                reporter.stop_if_asked()
+            if trainer.update >= chosen.updates:
+                break
+            trainer.learn()
+    return run
 
 
 class _Trainer:
@@ -188,8 +202,8 @@ class _Trainer:
         self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach()[played.is_live].mean())}
         self.update += 1
 
-    def look(self, run: OperatorRunFolder, key: str) -> None:
-        """Place the validation instances greedily, keep the best policy, write learning curve and checkpoint."""
+    def look(self, run: OperatorRunFolder) -> None:
+        """Place the validation instances greedily, keep the best policy, write the learning curve."""
         graphs = batch(self.validation_features)
         played = play(self.policy, graphs, self.validation, np.arange(len(self.looked_at)))
         value = float(np.mean(np.minimum(played.values, 1e3) / self.rule))
@@ -208,6 +222,9 @@ class _Trainer:
             }
             SavedOperatorPolicy.of(self.policy, self.benchmark.placement.objective, trained).save(run.policy)
         files.write_json(run.learning_curve, self.curve)
+
+    def save(self, run: OperatorRunFolder, key: str) -> None:
+        """Write a checkpoint."""
         data = {
             "format_version": FORMAT_VERSION,
             "key": key,

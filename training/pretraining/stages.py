@@ -19,11 +19,12 @@ from ...models.network import CandidateNetwork
 from ...models.saved import SavedNetwork
 from ...planners.linear import LinearWeights
 from ...simulation.cluster.scenario import Scenario
-from ..callbacks import TrainingCallbacks, network_of
+from ..averaging import network_of
+from ..callbacks import TrainingCallbacks
+from ..hooks.tensorboard import TensorBoardWriter
 from ..linear.search import LinearSearch
 from ..run_folder import RunFolder
 from ..settings import TrainSettings
-from ..tensorboard import TensorBoardWriter
 from ..vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 from .cloning import clone, teacher
 from .settings import RulePretraining, ValuePretraining
@@ -69,7 +70,7 @@ def pretrain(
     """
     shown_steps = 0 if begun is None else begun["shown"]
     first_step = (0 if begun is None else shown_steps + 1) if is_resumed else None
-    board = TensorBoardWriter(run.tensorboard / "pretraining", first_step)
+    board = TensorBoardWriter(run.tensorboard / "pretraining" if "tensorboard" in chosen.log else None, first_step)
     stages = _Stages(model, chosen, run, callbacks, board, shown_steps)
     learned, searched = (None, None) if begun is None else (begun["values"], begun["linear"])
     try:
@@ -145,6 +146,7 @@ class _Stages:
         self.shown_steps = shown_steps
         self._chosen, self._run, self._board = chosen, run, board
         self._validation, self._checkpoints, self._progress = callbacks.validation, callbacks.checkpoints, callbacks.progress
+        self._reporter = callbacks.reporter
 
     def prepare_network(self, learned: dict[str, Any] | None) -> None:
         """Learn values or imitate a baseline, and keep the best network by itself.
@@ -211,6 +213,15 @@ class _Stages:
             if steps < before_ppo and self._checkpoints.is_due(steps):
                 self._save(learning.state(), None)
         self._progress.show(steps)
+        self._stop_if_asked(steps, learning)
+
+    def _stop_if_asked(self, steps: int, learning: ValueLearning | None) -> None:
+        """Leave the run where a callback has stopped it; a baseline's imitation is not saved and begins anew."""
+        if self._reporter.is_stopping and learning is not None and steps < self._chosen.steps_before_ppo:
+            self._save(learning.state(), None)
+            self._reporter.stop_if_asked()
+        if learning is None:
+            self._reporter.stop_if_asked()
 
     def _after_generation(self, search: LinearSearch) -> None:
         files.write_json(self._run.tuning_curve, search.curve)
@@ -223,3 +234,5 @@ class _Stages:
             self._save(None, json.dumps(search.state()))
         best = search.best["validation_blocking_rate"]
         self._progress.show_rates(before_ppo, latest["validation_blocking_rate"], best, search.generation / generations)
+        if search.generation < generations:
+            self._reporter.stop_if_asked()

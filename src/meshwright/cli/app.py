@@ -10,7 +10,7 @@ from .commands import estimate, evaluate, export, place, plan, summarise, verify
 from .commands.calibrate.app import calibrate
 from .commands.live import decisions, feedback, replay, serve, slurm_hooks, submit
 from .commands.state.app import state
-from .commands.training import train
+from .commands.training import sweep, train
 from .commands.validate.app import validate
 
 app = typer.Typer(
@@ -42,6 +42,7 @@ def front_page(
 
 
 app.command("train", short_help="Train a policy from a config into a run folder.")(train.train_policy)
+app.command("sweep", short_help="Train with other values of some keys, and keep the best config.")(sweep.sweep_config)
 app.command("evaluate", short_help="Compare policies on a benchmark, with 95 % intervals.")(evaluate.evaluate_policies)
 app.command("summarise", short_help="Put several evaluations and training runs on one page.")(summarise.summarise_results)
 app.command("plan", short_help="Choose a plan for one job on an empty cluster, and say why.")(plan.plan_job)

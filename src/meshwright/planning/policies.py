@@ -142,6 +142,8 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
         raise PolicyError("names one policy; several are told apart by blanks", value=spec)
     if re.split("[:+@]", spec)[0] in BASES:
         raise PolicyError("is a rule of fleets, as preset:llm-256, which decide on a queue of jobs", value=spec)
+    if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", spec):
+        raise PolicyError(f"a policy of your own is spelled {OWN}MODULE:NAME", value=spec, choices=[OWN + spec])
     degree = re.fullmatch(r"fixed[ _-]?([0-9]{1,9})", spec)
     choices = [*baselines, *(SHIPPED + name for name in shipped_names()), *([f"fixed-{degree[1]}"] if degree else [])]
     raise PolicyError("no such policy, run folder or file", value=spec, choices=choices)

@@ -15,6 +15,7 @@ TOLD = "would replace what the command reads; name another place"
 # Words of each command, its inputs, of which some are named in others, and its options that name a file to write.
 COMMANDS = {
     "train": (("train.yaml", "--out", "new"), ("train.yaml", "benchmark.yaml", "cluster.yaml", "workload.yaml"), ("--json",)),
+    "sweep": (("sweep.yaml", "--out", "new"), ("sweep.yaml",), ("--json",)),
     "evaluate": (
         ("policy.json", "rollout(base.json)", "--benchmark", "benchmark.yaml"),
         ("policy.json", "base.json", "benchmark.yaml", "cluster.yaml", "workload.yaml"),

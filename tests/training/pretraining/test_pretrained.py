@@ -11,7 +11,7 @@ from meshwright import cli, settings
 from meshwright.errors import ConfigError
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors
-from meshwright.training import callbacks
+from meshwright.training import averaging, callbacks
 from meshwright.training.pretraining import temporal_difference
 from meshwright.training.pretraining.settings import RulePretraining
 from meshwright.training.settings import CurriculumPhase, TrainSettings
@@ -172,7 +172,7 @@ def test_the_weights_that_are_looked_at_are_a_running_average_of_those_that_lear
 
     class Watched(callbacks.WeightAverage):
         def _on_rollout_start(self):
-            newest.append(callbacks.network_of(self.model).graph_encoder.read.weight.detach().clone())
+            newest.append(averaging.network_of(self.model).graph_encoder.read.weight.detach().clone())
             super()._on_rollout_start()
             with torch.no_grad():
                 assert torch.equal(self.network.graph_embeddings(), self.network._encode())

@@ -14,6 +14,7 @@ from ... import output
 
 if TYPE_CHECKING:
     from ....settings import AnySettings
+    from ....training.hooks.callback import TrainingCallback
     from ....training.run_folder import AnyRunFolder
 
 
@@ -29,6 +30,7 @@ class TrainRequest:
         overwrite: whether an existing one is replaced.
         graphs: folder of profiles.
         json_file: where the learning curve is written.
+        log: writers in place of the config's, as ``csv,wandb``; None for the config's.
     """
 
     config: Path | None
@@ -38,6 +40,7 @@ class TrainRequest:
     overwrite: bool
     graphs: Path | None
     json_file: str | None
+    log: str | None = None
 
     @property
     def command(self) -> list[str]:
@@ -74,7 +77,29 @@ class TrainRequest:
             raise CheckpointError("a run is resumed as it was begun; leave out --set", file=self.resume, value=self.changes[0])
         path = self.resume / "config.yaml" if self.config is None and self.resume is not None else self.config
         assert path is not None, "one of the two was given"
-        return settings.load(kind, path, changes=self.changes)
+        return self.logged(settings.load(kind, path, changes=self.changes))
+
+    def callbacks(self) -> list[TrainingCallback]:
+        """A line for each validation where no terminal shows the progress; to standard error beside JSON on standard output."""
+        to_stderr = self.json_file == "-"
+        stream = sys.stderr if to_stderr else sys.stdout
+        if sys.stderr.isatty() and (to_stderr or sys.stdout.isatty()):
+            return []
+        from ....training.hooks.lines import LineWriter
+
+        return [LineWriter(stream)]
+
+    def logged(self, chosen: AnySettings) -> AnySettings:
+        """A config with the writers of the command line, where it names some.
+
+        Raises:
+            ConfigError: one of them is unknown.
+        """
+        if self.log is None:
+            return chosen
+        from ....training.hooks.names import log_names
+
+        return chosen.model_copy(update={"log": log_names(self.log)})
 
     def curve(self, made: AnyRunFolder[Any]) -> list[dict[str, Any]]:
         """Rows of the learning curve of a run that ended, which are written as JSON where that was asked for."""

@@ -47,6 +47,10 @@ def train_policy(
         str | None,
         typer.Option(metavar="CLUSTER", help="Train --seeds on a Ray cluster, HOST:PORT or local:N; it shares the run folders."),
     ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,...", help="Writers of validations: stdout, csv, tensorboard, wandb, mlflow; none for none."),
+    ] = None,
     graphs: GraphsDir = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -71,12 +75,12 @@ def train_policy(
     if seeds is not None:
         from .train_seeds import train_seeds
 
-        train_seeds(seeds, config_file, chosen_method, changes or [], resume, out, overwrite, graphs, jobs, ray, json_file)
+        train_seeds(seeds, config_file, chosen_method, changes or [], log, resume, out, overwrite, graphs, jobs, ray, json_file)
         return
     if jobs != 1 or ray is not None:
         option, value = ("--jobs", str(jobs)) if ray is None else ("--ray", ray)
         raise ConfigError("goes with --seeds: one run is trained in one process", field=option, value=value)
-    asked = _ScenarioRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file)
+    asked = _ScenarioRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file, log)
     _METHODS[chosen_method](asked)
 
 
@@ -95,7 +99,7 @@ class _ScenarioRequest(TrainRequest):
                 )
             chosen = chosen or begun
         assert chosen is not None
-        return chosen
+        return self.logged(chosen)
 
     def run(
         self, chosen: Chosen, train: Callable[..., Any], shown: str, total: int, update: Callable[[Any], dict[str, Any]]
@@ -133,6 +137,7 @@ class _ScenarioRequest(TrainRequest):
                 graphs_dir=self.graphs,
                 scenario=scenario,
                 progress=report,
+                callbacks=self.callbacks(),
             )
 
     def show_blocking(self, made: AnyRunFolder[Any], title: str, rows_of: Callable[[list[Any], Any], list[list[str]]]) -> None:

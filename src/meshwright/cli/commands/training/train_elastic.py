@@ -39,6 +39,7 @@ def train_elastic_policy(asked: TrainRequest) -> None:
             overwrite=asked.overwrite,
             command=asked.command,
             progress=report,
+            callbacks=asked.callbacks(),
         )
     curve = asked.curve(made)
     best = min(curve, key=lambda row: row["validation_mean_completion_s"])

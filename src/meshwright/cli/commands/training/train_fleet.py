@@ -44,6 +44,7 @@ def train_fleet_policy(asked: TrainRequest) -> None:
             overwrite=asked.overwrite,
             command=asked.command,
             progress=report,
+            callbacks=asked.callbacks(),
         )
     curve = asked.curve(made)
     rows = [

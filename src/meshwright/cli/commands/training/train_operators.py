@@ -46,6 +46,7 @@ def train_operator_policy(asked: TrainRequest) -> None:
             command=asked.command,
             progress=report,
             drawn=drawn,
+            callbacks=asked.callbacks(),
         )
     curve = asked.curve(made)
     best = min(curve, key=lambda row: row["validation"])

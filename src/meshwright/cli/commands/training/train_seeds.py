@@ -7,12 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .... import inputs, settings
+from .... import inputs
 from ....errors import CheckpointError, ConfigError
 from ... import interrupts, output
 
 if TYPE_CHECKING:
-    from ....training.seeds import SeedRun, SeedSettings
+    from ....training.methods import SeedSettings
+    from ....training.seeds import SeedRun
 
 VALIDATED = {"validation_blocking_rate": "blocking %", "validation_mean_completion_s": "completion s", "validation": "objective"}
 """What a learning curve may show of the validation episodes, and what a table calls it."""
@@ -23,6 +24,7 @@ def train_seeds(
     config: Path | None,
     method: str | None,
     changes: Sequence[str],
+    log: str | None,
     resume: Path | None,
     out: Path | None,
     overwrite: bool,
@@ -38,13 +40,14 @@ def train_seeds(
         config: of the runs; None where they are resumed.
         method: how policies are found.
         resume, out: what the names of the run folders begin with; of runs that go on, or new ones.
-        changes, overwrite, graphs, json_file: of the command.
+        changes, log, overwrite, graphs, json_file: of the command.
         jobs, ray: who trains, see `evaluation.workers.choice.chosen_workers`.
 
     Raises:
         MeshwrightError: something of it is wrong; no run is begun then.
     """
     from ....evaluation.workers.choice import chosen_workers
+    from ....training.hooks.names import log_names
     from ....training.run_folder import resumed_files
     from ....training.seeds import SeedRun, begin, seed_folder, seeds_of, train_seed
 
@@ -55,6 +58,8 @@ def train_seeds(
     runs = []
     for seed in wanted:
         chosen = _chosen(method, config, changes, graphs, None if resume is None else seed_folder(resume, seed), seed)
+        if log is not None:
+            chosen = chosen.model_copy(update={"log": log_names(log)})
         prefix = resume or out or Path("runs") / chosen.name
         folder = seed_folder(prefix, seed).absolute()
         runs.append(SeedRun(chosen, folder, None if graphs is None else graphs.absolute(), Path.cwd()))
@@ -72,6 +77,10 @@ def train_seeds(
             check_interrupt()
             curves[run.folder] = curve
             bars.update(bar, completed=len(curves), note=f"seed {run.chosen.seed} is done")
+            if bars.disable:
+                out = sys.stderr if json_file == "-" else sys.stdout
+                out.write(f"seed {run.chosen.seed} is done, {len(curves)} of {len(runs)}\n")
+                out.flush()
 
         those.do(train_seed, runs, keep)
     shown = [(run, _relative(run.folder), curves[run.folder]) for run in runs]
@@ -101,11 +110,7 @@ def _chosen(
         ConfigError: it is wrong, or profiles are given, which it does not take.
         CheckpointError: a run that is resumed is to be changed.
     """
-    from ....training.elastic.settings import ElasticTrainSettings
-    from ....training.fleet.settings import FleetTrainSettings
-    from ....training.linear.settings import load_linear_settings
-    from ....training.operators.settings import OperatorTrainSettings
-    from ....training.settings import load_train_settings
+    from ....training.methods import load_config
 
     if config is None:
         assert resume is not None, "one of the two was given"
@@ -116,15 +121,9 @@ def _chosen(
     path = resume / "config.yaml" if config is None and resume is not None else config
     assert path is not None
     changed = [*changes, f"seed={seed}"]
-    if method in ("fleet", "elastic", "operators"):
-        if graphs is not None:
-            raise ConfigError("does not go with a benchmark of this method", field="--graphs", value=str(graphs))
-        if method == "fleet":
-            return settings.load(FleetTrainSettings, path, changes=changed)
-        if method == "operators":
-            return settings.load(OperatorTrainSettings, path, changes=changed)
-        return settings.load(ElasticTrainSettings, path, changes=changed)
-    return load_linear_settings(path, changed) if method == "linear" else load_train_settings(path, changed)
+    if method in ("fleet", "elastic", "operators") and graphs is not None:
+        raise ConfigError("does not go with a benchmark of this method", field="--graphs", value=str(graphs))
+    return load_config(path, changed)
 
 
 def _best(chosen: SeedSettings) -> Callable[..., Any]:

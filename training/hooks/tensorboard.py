@@ -14,11 +14,14 @@ class TensorBoardWriter(KVWriter):
     """Scalars for TensorBoard.
 
     Args:
-        folder: of the event files.
+        folder: of the event files; None: nothing is written.
         first_step: of a resumed run; what a killed one wrote from this step on is dropped from the display.
     """
 
-    def __init__(self, folder: Path, first_step: int | None) -> None:
+    def __init__(self, folder: Path | None, first_step: int | None) -> None:
+        self._writer: Any = None
+        if folder is None:
+            return
         from torch.utils.tensorboard.writer import SummaryWriter
 
         if first_step is not None:
@@ -27,17 +30,19 @@ class TensorBoardWriter(KVWriter):
 
     def write(self, key_values: dict[str, Any], key_excluded: dict[str, tuple[str, ...]], step: int = 0) -> None:
         """Add numbers under their names."""
-        for key, value in sorted(key_values.items()):
+        for key, value in () if self._writer is None else sorted(key_values.items()):
             if isinstance(value, int | float | np.floating | np.integer):
                 self._writer.add_scalar(key, float(value), step)
 
     def flush(self) -> None:
         """Put on disk what was added."""
-        self._writer.flush()
+        if self._writer is not None:
+            self._writer.flush()
 
     def close(self) -> None:
         """Write no more."""
-        self._writer.close()
+        if self._writer is not None:
+            self._writer.close()
 
 
 def _await_next_second(folder: Path) -> None:

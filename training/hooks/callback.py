@@ -1,0 +1,132 @@
+"""What a training run tells its callbacks, whatever its method: its start, updates, validations and its end.
+
+A callback is any object of a class derived from `TrainingCallback`; it overrides what it wants to know of. One that returns
+False from `on_update` or `on_validation` stops the run at its next checkpoint, which is written at once: resumed, the run goes on
+to the same numbers that it would have reached without the stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+Ending = Literal["done", "stopped", "failed"]
+
+
+class TrainingStopped(Exception):  # noqa: N818 - no error: a callback has asked for it
+    """A callback has stopped the run; raised where the run is saved, and caught by the method's own function."""
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run that begins or goes on.
+
+    Attributes:
+        name: of the config.
+        method: ``ppo``, ``linear``, ``fleet``, ``elastic`` or ``operators``.
+        folder: the run folder.
+        config: the resolved config as plain data.
+        measure: what the validation measures, as ``blocking_rate``.
+        is_less_better: whether less of it is better.
+        unit: what steps count: ``decisions``, ``generations`` or ``updates``.
+        total_steps: steps in all.
+        step: steps that were done before.
+        num_validations: validations that were done before; records from this number on follow.
+        is_resumed: whether the run was begun before.
+    """
+
+    name: str
+    method: str
+    folder: Path
+    config: Mapping[str, Any]
+    measure: str
+    is_less_better: bool
+    unit: str
+    total_steps: int
+    step: int
+    num_validations: int
+    is_resumed: bool
+
+
+@dataclass(frozen=True)
+class UpdateRecord:
+    """What is known after an update.
+
+    Attributes:
+        stage: of the run, as ``pretraining`` or ``ppo``.
+        step: steps so far.
+        total_steps: steps in all.
+        figures: of the method, by name, as ``train/loss``; may be empty.
+    """
+
+    stage: str
+    step: int
+    total_steps: int
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ValidationRecord:
+    """A validation: one row of the learning curve.
+
+    Attributes:
+        number: of the validation in the run, counted from 0, interruptions left out.
+        stage: of the run.
+        step: steps so far.
+        total_steps: steps in all.
+        unit: what steps count.
+        measure: what was measured.
+        value: of the measure.
+        best: the best value so far, this one among them.
+        is_best: whether this is the first of that value.
+        elapsed_s: since the run began, interruptions left out.
+        figures: all other numbers of the row and of the latest update, by name.
+    """
+
+    number: int
+    stage: str
+    step: int
+    total_steps: int
+    unit: str
+    measure: str
+    value: float
+    best: float
+    is_best: bool
+    elapsed_s: float
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RunEnd:
+    """A run that ends.
+
+    Attributes:
+        ending: ``done``, ``stopped`` by a callback, or ``failed`` by an error or an interruption.
+        step: steps so far.
+        best: the best value; None where nothing was validated.
+    """
+
+    ending: Ending
+    step: int
+    best: float | None
+
+
+class TrainingCallback:
+    """Is called while a policy is trained; each method does nothing here.
+
+    What a callback raises ends the run and is passed on as it is.
+    """
+
+    def on_start(self, start: RunStart) -> None:
+        """The run folder is there, and training begins or goes on."""
+
+    def on_update(self, record: UpdateRecord) -> bool | None:
+        """An update has ended; False stops the run."""
+
+    def on_validation(self, record: ValidationRecord) -> bool | None:
+        """The validation episodes were played; False stops the run."""
+
+    def on_end(self, end: RunEnd) -> None:
+        """The run ends; called also after an error and on Ctrl-C."""
