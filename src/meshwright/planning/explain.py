@@ -120,7 +120,7 @@ def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     for name, applies, why in (
         ("overlap_tp", layout.tp > 1, "tp is 1"),
         ("overlap_pp", layout.pp > 1, "pp is 1"),
-        ("overlap_dp", layout.dp * layout.cp > 1, "dp x cp is 1"),
+        ("overlap_dp", layout.copies > 1, "dp x cp is 1"),
         ("async_gradients", layout.tp > 1, "tp is 1"),
         ("sequence_parallel", layout.tp > 1, "tp is 1"),
     ):
