@@ -51,6 +51,8 @@ class CostSettings(settings.Settings):
             they hold so many bytes (PyTorch's DDP: 25 MiB); none given: each op's, or layer's, by itself.
         message_chunk_bytes: larger messages are cut into equal chunks of at most so many bytes, so that an urgent one need
             not wait for the end of a long one; none given: not cut.
+        file_system_gbytes_per_s: what each rank reads of its samples' volumes from the file system, before its first layer; none
+            given: reading is not counted. Read for networks on volumes.
         gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.
         pipeline_skips: how an output gets past stages of a pipeline of any job graph that do not read it: ``relayed`` from stage
             to stage, as Megatron-LM and PipeDream pass it on, or ``direct``, once out of its stage and once into each stage that
@@ -87,6 +89,7 @@ class CostSettings(settings.Settings):
     priority: Literal["fifo", "shortest-first", "first-consumer"] = "fifo"
     gradient_bucket_bytes: float | None = Field(default=None, gt=0)
     message_chunk_bytes: float | None = Field(default=None, ge=65_536)
+    file_system_gbytes_per_s: float | None = Field(default=None, gt=0, le=1e6, exclude_if=lambda rate: rate is None)
     gradient_bytes_per_parameter_byte: float = Field(default=1.0, gt=0)
     pipeline_skips: Literal["relayed", "direct"] = Field(default="relayed", exclude_if=lambda skips: skips == "relayed")
 

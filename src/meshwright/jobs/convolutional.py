@@ -261,4 +261,5 @@ def _layer(data: Any, number: int) -> ConvLayer:
     inputs = data["inputs"]
     if not isinstance(inputs, list) or not all(one == 0 or _is_count(one) for one in inputs) or any(i >= number for i in inputs):
         raise GraphError("wants numbers of earlier layers", field=f"{field}.inputs", value=str(inputs))
-    return ConvLayer(**{key: tuple(value) if isinstance(value, list) else value for key, value in data.items()})
+    plain: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in data.items()}
+    return ConvLayer(**plain)

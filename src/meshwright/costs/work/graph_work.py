@@ -208,6 +208,11 @@ def op_times_s(
         launch_s = np.where(parts > 1, device.kernel_launch_s, 0.0)
         forward_s = np.maximum(forward_s, np.minimum(whole_s[0], launch_s))
         backward_s = np.maximum(backward_s, np.minimum(whole_s[1], launch_s))
+    rate = costs.file_system_gbytes_per_s
+    if graph.volumes is not None and rate is not None:
+        sources = np.bincount(graph.edges[:, 1], minlength=graph.num_ops) == 0
+        read_s = layout.micro_batch * graph.volumes.sample_bytes / (rate * 1e9)
+        forward_s = forward_s + np.where(sources, read_s / parts, 0.0)
     return forward_s, backward_s + (forward_s if layout.recompute == "full" else 0.0)
 
 
