@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..published_figures import Figures, Progress, PublishedFigures, collect
-from . import uneven_networks
+from . import spatial_parallelism, uneven_networks
 
 FAMILIES: dict[str, Figures] = {
+    "spatial parallelism": (spatial_parallelism.NUM_FIGURES, spatial_parallelism.figures),
     "uneven networks": (uneven_networks.NUM_FIGURES, uneven_networks.figures),
 }
 """By name: how many figures there are, and what computes them."""
