@@ -77,6 +77,7 @@ def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]
     return [
         *_layout_switches(priced, chosen),
         *_task_switches(simulator, chosen),
+        *_flow_switches(simulator, chosen),
         *_routing_switches(priced, simulator, chosen),
         *_collective_switches(priced, chosen),
         _horizontal(priced),
@@ -194,12 +195,22 @@ class _Simulator:
 def _task_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
     """The task layer, and how messages that meet share a rank or a link."""
     changes: list[tuple[str, Any]] = [
-        ("priority", name) for name in ("fifo", "first-consumer", "shortest-first") if name != costs.priority
+        ("priority", name) for name in ("fifo", "first-consumer", "shortest-first", "deadline") if name != costs.priority
     ]
     changes.append(("gradient_bucket_bytes", BUCKET_BYTES if costs.gradient_bucket_bytes is None else None))
     changes.append(("message_chunk_bytes", CHUNK_BYTES if costs.message_chunk_bytes is None else None))
     changes += [("contention", name) for name in ("independent", "serialised", "fair") if name != costs.contention]
     return simulator.switches("vertical", costs, changes)
+
+
+def _flow_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
+    """Which flows go first on links that are shared."""
+    changes = [("flows_priority", name) for name in ("fair", "priority", "edf") if name != costs.flows_priority]
+    try:
+        fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
+    except MeshwrightError as problem:
+        return [Switch("flows", f"{name}={value}", "simulated", None, None, str(problem)) for name, value in changes]
+    return simulator.switches("flows", fair, changes, f"base: contention=fair, flows_priority={fair.flows_priority}")
 
 
 def _routing_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
