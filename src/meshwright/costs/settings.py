@@ -22,10 +22,10 @@ class CostSettings(settings.Settings):
         compute: ``auto``, ``profiled`` or ``roofline`` (see `costs.compute`).
         collectives: ``auto`` (fastest per size and group of ``ring``, ``tree``, ``halving-doubling``, ``hierarchical``
             and ``ramp``, each a latency and the links' nominal bandwidth), one of these, ``rail``, ``joint``,
-            ``in-network``, ``nccl`` (the library's own choice by its tuner's constants), ``measured`` (tables where
-            there are some, ``nccl`` elsewhere) or ``calibrated`` (lines fitted to measurements inside hosts of switched
-            links, and a measured share of what cards carry between them; ``auto`` on other clusters); see
-            `costs.collectives`.
+            ``in-network``, ``synthesised`` (trees that fill the links of devices that are joined pair by pair), ``nccl`` (the
+            library's own choice by its tuner's constants), ``measured`` (tables where there are some, ``nccl`` elsewhere) or
+            ``calibrated`` (lines fitted to measurements inside hosts of switched links, and a measured share of what cards
+            carry between them; ``auto`` on other clusters); see `costs.collectives`.
         collectives_table: a system with measured collectives, by name or file, for ``measured``; none given: that of the
             cluster's device type.
         kernels: what kernels of a transformer's layouts reach of the devices' peaks, by name (``a100``, ``h100``, ``v100``,
@@ -75,6 +75,7 @@ class CostSettings(settings.Settings):
         "rail",
         "joint",
         "in-network",
+        "synthesised",
         "ramp",
         "nccl",
         "measured",

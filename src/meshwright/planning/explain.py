@@ -37,7 +37,8 @@ class Switch:
     """What one co-design changes.
 
     Attributes:
-        kind: the co-design, ``vertical``, ``horizontal``, ``intra-inter`` or ``host-net``; or ``flows``, the layer of routes.
+        kind: the co-design, ``vertical``, ``horizontal``, ``collectives``, ``intra-inter`` or ``host-net``; or ``flows``, the
+            layer of flows and routes.
         name: the switch, as the layout or the cost settings spell it.
         provenance: ``estimated`` by the analytic path or ``simulated`` by the event path.
         base_s: step time that it is compared with, by the same path; None where it does not apply.
@@ -230,7 +231,8 @@ def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     """Algorithms are told against a ring, both at the links' nominal figures; ``calibrated`` takes measured ones."""
     layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
     ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
-    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter", "in-network": "host-net"}
+    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter"}
+    kinds |= {"in-network": "host-net", "synthesised": "collectives"}
     return [
         _estimated(
             kind,
