@@ -5,12 +5,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.collectives.direct import RING
 from meshwright.costs.collectives.synthesised import Synthesised, tree_packing
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import fullest_s
 from meshwright.costs.settings import CostSettings
+from meshwright.errors import ConfigError
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain
 
@@ -107,3 +109,9 @@ def test_an_all_to_all_takes_two_steps_by_hosts_and_many_ranks_a_ring():
     mesh = network_of(np.full((33, 33), 10.0) + np.eye(33), 1.0)
     for operation in ("all_reduce", "all_to_all"):
         assert Synthesised().time_s(mesh, np.arange(33), 1e8, operation) == RING.time_s(mesh, np.arange(33), 1e8, operation)
+
+
+def test_links_that_pairs_share_are_refused():
+    network = RankNetwork(load_cluster("preset:host-8"), np.arange(8))
+    with pytest.raises(ConfigError, match="collectives: wants devices that are joined pair by pair"):
+        Synthesised().time_s(network, np.arange(8), 1e6)

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.topologies.matrix import MatrixTopology
+from ...errors import ConfigError
 from ..network import RankNetwork
 from ..phases import Flow, Phase, Phases, lasting
 from .algorithm import Algorithm, Pricer, Ranks
@@ -59,7 +60,11 @@ class TreePacking:
 
 
 class Synthesised(Algorithm):
-    """Trees that fill the links; an all-to-all goes by hosts in two steps, and large groups take a ring."""
+    """Trees that fill the links; an all-to-all goes by hosts in two steps, and large groups take a ring.
+
+    Raises, wherever it is asked for a price:
+        ConfigError: pairs of devices share links.
+    """
 
     name = "synthesised"
 
@@ -98,6 +103,9 @@ class Synthesised(Algorithm):
         return (lasting(network, Phase(0.0, tuple(flows)), self.time_s(network, ranks, payload_bytes, operation)),)
 
     def _packing(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> TreePacking | None:
+        if not self.runs_on(network):
+            problem = f"wants devices that are joined pair by pair (topology matrix), as {network.cluster.name} does not"
+            raise ConfigError(problem, field="collectives", value=self.name)
         if len(ranks) > MOST_RANKS or operation in ("all_to_all", "send_recv"):
             return None
         speed = network.bandwidth_bytes_per_s[np.ix_(ranks, ranks)]
@@ -138,10 +146,11 @@ def _packing(capacities: bytes, k: int) -> TreePacking:
         if price[shortest].sum() >= 1 - ENOUGH or len(held) >= MOST_TREES:
             break
         held.append(shortest)
-    used = np.flatnonzero(solved.x > 1e-12)
-    rate = float(solved.x[used].sum())
+    carried = np.asarray(solved.x, np.float64)
+    used = np.flatnonzero(carried > 1e-12)
+    rate = float(carried[used].sum())
     trees = [_from_centre([(int(rows[e]), int(columns[e])) for e in held[tree]], k) for tree in used.tolist()]
-    share = tuple(float(solved.x[tree]) / rate for tree in used.tolist())
+    share = tuple(float(carried[tree]) / rate for tree in used.tolist())
     return TreePacking(tuple(tree for tree, _ in trees), share, rate * float(speed.max()), max(far for _, far in trees))
 
 
