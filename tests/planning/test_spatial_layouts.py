@@ -1,5 +1,6 @@
 """Layouts that cut volumes: both paths agree, uncut is data parallelism, the search cuts what does not fit, exports."""
 
+import numpy as np
 import pytest
 
 from meshwright.clusters import load_cluster
@@ -7,6 +8,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.devices import device_type
 from meshwright.errors import ExportError, PlanError
 from meshwright.export import ExportOptions, export
+from meshwright.export.chakra.traces import traces_of
 from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
@@ -76,9 +78,18 @@ def test_the_search_cuts_samples_that_do_not_fit(found):
 def test_exports_say_parts_or_refuse(found):
     rendered = export(found.plan, "torchrun", ExportOptions(script="train.py"))
     assert 'DIM_NAMES = ("pp", "dp", "cp", "sp_d", "sp_h", "sp_w", "tp")' in rendered["mesh.py"]
+    mesh: dict[str, object] = {}
+    exec(rendered["mesh.py"], mesh)
+    assert np.array(mesh["GRID"]).shape == tuple(getattr(found.plan.layout(), axis) for axis in mesh["DIM_NAMES"])
+    assert [mesh["coordinates"](rank)["sp"] for rank in range(4)] == [at.coordinates.sp for at in found.plan.ranks]
     for name in ("megatron", "deepspeed"):
         with pytest.raises(ExportError, match=r"partition\.layout\.sp_d: .* no spatial parallelism; the nearest plan is dp="):
             export(found.plan, name, ExportOptions(script="train.py"))
+
+
+def test_traces_hold_the_halos(found):
+    traces, _ = traces_of(found.plan)
+    assert all(any("halo" in node.name for node in trace.nodes) for trace in traces)
 
 
 def test_volumes_are_kept_for_networks_on_volumes_only(cluster):
