@@ -22,8 +22,10 @@ OTHER_CHOICES = {
     "contention": "independent",
     "overlap_slowdown": 1.126,
     "priority": "shortest-first",
+    "flows_priority": "edf",
     "gradient_bucket_bytes": 25e6,
     "message_chunk_bytes": 4e6,
+    "file_system_gbytes_per_s": 2.0,
     "gradient_bytes_per_parameter_byte": 2.0,
     "pipeline_skips": "direct",
 }
@@ -35,7 +37,8 @@ def test_every_layer_has_another_choice_here():
 
 @pytest.mark.parametrize("field", OTHER_CHOICES)
 def test_the_digest_tells_every_choice_apart(field):
-    settings_of_it = {"collectives": "measured"} if field == "collectives_table" else {}
+    wanted = {"collectives_table": {"collectives": "measured"}, "flows_priority": {"contention": "fair"}}
+    settings_of_it = wanted.get(field, {})
     assert CostSettings(**settings_of_it, **{field: OTHER_CHOICES[field]}).digest != CostSettings(**settings_of_it).digest
 
 

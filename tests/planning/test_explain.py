@@ -46,7 +46,8 @@ def test_each_switch_is_told_with_its_change_or_why_it_changes_nothing(cut):
     assert found["overlap_pp=true"].change is None
     assert "pp is 1" in found["overlap_pp=true"].remark
     assert found["jobs interleaved"].change < 0
-    assert {one.kind for one in found.values()} == KINDS
+    assert {one.kind for one in found.values()} == {*KINDS, "collectives"}
+    assert "joined pair by pair" in found["collectives=synthesised"].remark
 
 
 def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sides(small, told):
@@ -54,10 +55,13 @@ def test_switches_that_the_analytic_path_does_not_read_are_simulated_on_both_sid
     assert list(found) == [
         "priority=first-consumer",
         "priority=shortest-first",
+        "priority=deadline",
         "gradient_bucket_bytes=26214400",
         "message_chunk_bytes=33554432",
         "contention=independent",
         "contention=fair",
+        "flows_priority=priority",
+        "flows_priority=edf",
         "routing=ecmp",
         "routing=spread",
     ]
@@ -106,7 +110,7 @@ def test_what_is_too_large_with_any_number_of_micro_batches_says_so_with_its_siz
     tasks = num_tasks(layout_step(cut.work, cut.cluster), RankNetwork(cut.cluster, np.arange(16)))
     monkeypatch.setattr(explaining, "MOST_TASKS", 1000)
     left_out = [one for one in explain(cut) if one.provenance == "simulated"]
-    assert len(left_out) == 8
+    assert len(left_out) == 11
     why = f"not simulated: about {tasks:,} tasks, 1,000 at most, and no micro-batches to leave out"
     assert {one.remark for one in left_out} == {why}
     assert {one.change for one in left_out} == {None}

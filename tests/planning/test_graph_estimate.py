@@ -108,14 +108,14 @@ def test_other_paths_are_told_where_links_are_shared_fairly():
     # two leaves and two spines, uplinks a quarter of what the hosts below a leaf send: stages that stand below different leaves
     narrow = load_cluster("preset:clos-64-4to1")
     found = estimate("zoo:vgg16", narrow, "dp=32,micro_batch=2,global_batch=64", costs=CostSettings(collectives="ring"))
-    rows = {one.name: one for one in explain(found, CostSettings(collectives="ring")) if one.kind == "flows"}
+    rows = {one.name: one for one in explain(found, CostSettings(collectives="ring")) if one.name.startswith("routing")}
     assert set(rows) == {"routing=ecmp", "routing=spread"}
     assert all(one.remark == "base: contention=fair, shortest-path" for one in rows.values())
     fair = CostSettings(collectives="ring", contention="fair")
     assert rows["routing=spread"].base_s == found.simulated_s(fair)
     assert rows["routing=spread"].step_s == found.simulated_s(fair.model_copy(update={"routing": "spread"}))
     one_path = estimate("zoo:vgg16", "preset:host-8", "dp=8,micro_batch=8,global_batch=64")
-    told = [one for one in explain(one_path) if one.kind == "flows"]
+    told = [one for one in explain(one_path) if one.name.startswith("routing")]
     assert {one.remark for one in told} == {"changes nothing: one path joins any two devices"}
 
 

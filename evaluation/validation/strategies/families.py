@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..published_figures import Figures, Progress, PublishedFigures, collect
-from . import uneven_networks
+from . import five_layers, spatial_parallelism, uneven_networks
 
 FAMILIES: dict[str, Figures] = {
+    "five layers": (five_layers.NUM_FIGURES, five_layers.figures),
+    "spatial parallelism": (spatial_parallelism.NUM_FIGURES, spatial_parallelism.figures),
     "uneven networks": (uneven_networks.NUM_FIGURES, uneven_networks.figures),
 }
 """By name: how many figures there are, and what computes them."""

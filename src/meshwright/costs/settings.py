@@ -22,10 +22,10 @@ class CostSettings(settings.Settings):
         compute: ``auto``, ``profiled`` or ``roofline`` (see `costs.compute`).
         collectives: ``auto`` (fastest per size and group of ``ring``, ``tree``, ``halving-doubling``, ``hierarchical``
             and ``ramp``, each a latency and the links' nominal bandwidth), one of these, ``rail``, ``joint``,
-            ``in-network``, ``nccl`` (the library's own choice by its tuner's constants), ``measured`` (tables where
-            there are some, ``nccl`` elsewhere) or ``calibrated`` (lines fitted to measurements inside hosts of switched
-            links, and a measured share of what cards carry between them; ``auto`` on other clusters); see
-            `costs.collectives`.
+            ``in-network``, ``synthesised`` (trees that fill the links of devices that are joined pair by pair), ``nccl`` (the
+            library's own choice by its tuner's constants), ``measured`` (tables where there are some, ``nccl`` elsewhere) or
+            ``calibrated`` (lines fitted to measurements inside hosts of switched links, and a measured share of what cards
+            carry between them; ``auto`` on other clusters); see `costs.collectives`.
         collectives_table: a system with measured collectives, by name or file, for ``measured``; none given: that of the
             cluster's device type.
         kernels: what kernels of a transformer's layouts reach of the devices' peaks, by name (``a100``, ``h100``, ``v100``,
@@ -46,11 +46,17 @@ class CostSettings(settings.Settings):
             slowdown.
         priority: order of ready tasks that want the same stream: ``fifo`` (as the model defines them), ``shortest-first`` or
             ``first-consumer`` (the message whose result is wanted first; gradients that the next step wants go last, those
-            of its first ops before the others).
+            of its first ops before the others) or ``deadline`` (the message whose consumer would start first in a run without
+            contention, see `simulation.step.deadlines`).
+        flows_priority: under ``contention: fair``, which flows get the links first: ``fair`` (max-min among all), ``priority``
+            (those of the more urgent messages by ``priority``, max-min among equally urgent ones, what is left for the others)
+            or ``edf`` (the same by deadlines).
         gradient_bucket_bytes: gradients are merged, in the order in which they are there, into buckets that are reduced once
             they hold so many bytes (PyTorch's DDP: 25 MiB); none given: each op's, or layer's, by itself.
         message_chunk_bytes: larger messages are cut into equal chunks of at most so many bytes, so that an urgent one need
             not wait for the end of a long one; none given: not cut.
+        file_system_gbytes_per_s: what each rank reads of its samples' volumes from the file system, before its first layer; none
+            given: reading is not counted. Read for networks on volumes.
         gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.
         pipeline_skips: how an output gets past stages of a pipeline of any job graph that do not read it: ``relayed`` from stage
             to stage, as Megatron-LM and PipeDream pass it on, or ``direct``, once out of its stage and once into each stage that
@@ -69,6 +75,7 @@ class CostSettings(settings.Settings):
         "rail",
         "joint",
         "in-network",
+        "synthesised",
         "ramp",
         "nccl",
         "measured",
@@ -84,9 +91,11 @@ class CostSettings(settings.Settings):
     routing_seed: int = Field(default=0, ge=0, lt=2**63)
     contention: Literal["independent", "serialised", "fair"] = "serialised"
     overlap_slowdown: float = Field(default=1.0, ge=1, le=1000)
-    priority: Literal["fifo", "shortest-first", "first-consumer"] = "fifo"
+    priority: Literal["fifo", "shortest-first", "first-consumer", "deadline"] = "fifo"
+    flows_priority: Literal["fair", "priority", "edf"] = Field(default="fair", exclude_if=lambda chosen: chosen == "fair")
     gradient_bucket_bytes: float | None = Field(default=None, gt=0)
     message_chunk_bytes: float | None = Field(default=None, ge=65_536)
+    file_system_gbytes_per_s: float | None = Field(default=None, gt=0, le=1e6, exclude_if=lambda rate: rate is None)
     gradient_bytes_per_parameter_byte: float = Field(default=1.0, gt=0)
     pipeline_skips: Literal["relayed", "direct"] = Field(default="relayed", exclude_if=lambda skips: skips == "relayed")
 
@@ -94,6 +103,14 @@ class CostSettings(settings.Settings):
     def _fluids_cut_through(self) -> CostSettings:
         if self.contention == "fair" and self.flows == "store-and-forward":
             raise ValueError("flows that share links fairly do not store and forward: contention fair wants flows cut-through")
+        return self
+
+    @model_validator(mode="after")
+    def _flows_share(self) -> CostSettings:
+        if self.flows_priority != "fair" and self.contention != "fair":
+            raise ValueError(
+                f"flows that share no links have no order: flows_priority {self.flows_priority} wants contention fair"
+            )
         return self
 
     @model_validator(mode="after")

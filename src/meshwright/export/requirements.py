@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from ..errors import ExportError
 from ..plans.document import PlacementPlan, is_host_name
+from ..plans.partition import Layout
 
 
 def hosts_of(plan: PlacementPlan) -> dict[str, list[int]]:
@@ -24,6 +25,19 @@ def hosts_of(plan: PlacementPlan) -> dict[str, list[int]]:
             raise ExportError("not a host name by RFC 1123", field=f"rank {rank.rank}", value=rank.host)
         devices[rank.host].append(rank.local_rank)
     return dict(devices)
+
+
+def refuse_volumes(layout: Layout, framework: str) -> None:
+    """Refuse a layout that cuts volumes.
+
+    Raises:
+        ExportError: it does; the nearest layout that the framework can say is named.
+    """
+    for key in ("sp_d", "sp_h", "sp_w") if layout.sp > 1 else ():
+        if (parts := getattr(layout, key)) > 1:
+            nearest = f"the nearest plan is dp={layout.dp * layout.sp} with the same pp, where a sample fits a device"
+            problem = f"{framework} has no spatial parallelism; {nearest}"
+            raise ExportError(problem, field=f"partition.layout.{key}", value=parts)
 
 
 def ranks_per_host(plan: PlacementPlan, scheduler: str) -> int:

@@ -20,10 +20,12 @@ class GraphBuilder:
     Args:
         name: of the graph.
         samples_per_step: images or sequences of one step.
+        element_bytes: of a weight or an activation.
     """
 
-    def __init__(self, name: str, samples_per_step: int) -> None:
+    def __init__(self, name: str, samples_per_step: int, element_bytes: int = ELEMENT_BYTES) -> None:
         self.name = name
+        self._element_bytes = element_bytes
         self.samples_per_step = samples_per_step
         self._names: list[str] = []
         self._kinds: list[str] = []
@@ -59,7 +61,7 @@ class GraphBuilder:
         self._names.append(name)
         self._kinds.append(kind)
         flops = 2.0 * multiply_adds
-        sizes = (float(ELEMENT_BYTES * output), float(ELEMENT_BYTES * parameters), float(workspace_bytes))
+        sizes = (float(self._element_bytes * output), float(self._element_bytes * parameters), float(workspace_bytes))
         self._costs.append((flops, flops * (2 if trains_inputs else 1), *sizes))
         self._edges += [(source, op) for source in inputs]
         return op

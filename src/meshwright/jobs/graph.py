@@ -21,6 +21,8 @@ from ..errors import GraphError
 if TYPE_CHECKING:
     import networkx
 
+    from .convolutional import ConvNetShape
+
 FORMAT_VERSION = 1
 PROVENANCES = ("measured", "interpolated", "estimated")
 
@@ -54,6 +56,8 @@ class JobGraph:
         reference_device: name of the device type on which the times hold; None where the source does not say.
         samples_per_step: samples of one step; None where the source does not say.
         source: where the figures come from: ``measured`` (a profile) or ``estimated`` (a roofline).
+        volumes: what each op reads and writes, layer by layer, where the job is a network on volumes that can be cut; None
+            elsewhere.
 
     Raises:
         GraphError: no op, arrays of unequal length, a negative or non-finite cost, an edge to an absent op, an
@@ -74,6 +78,7 @@ class JobGraph:
     reference_device: str | None = None
     samples_per_step: int | None = None
     source: str = "estimated"
+    volumes: ConvNetShape | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "op_names", tuple(self.op_names))
@@ -174,6 +179,7 @@ class JobGraph:
             "reference_device": self.reference_device,
             "samples_per_step": self.samples_per_step,
             "source": self.source,
+            **({} if self.volumes is None else {"volumes": self.volumes.to_data()}),
         }
 
     @classmethod
@@ -190,14 +196,14 @@ class JobGraph:
             if key not in fields:
                 raise GraphError("unknown key", file=file, field=str(key), value=str(key), choices=fields)
         for key in fields:
-            if key not in data:
+            if key not in data and key != "volumes":
                 raise GraphError("the key is missing", file=file, field=key)
         if data["format_version"] != FORMAT_VERSION:
             raise GraphError(
                 f"only version {FORMAT_VERSION} is known", file=file, field="format_version", value=data["format_version"]
             )
         try:
-            return cls(**{key: data[key] for key in cls.__dataclass_fields__})
+            return cls(**{key: data[key] for key in cls.__dataclass_fields__ if key != "volumes"} | _volumes(data))
         except GraphError as error:
             raise GraphError(error.problem, file=file, field=error.field, value=error.value, choices=error.choices) from None
         except (TypeError, ValueError, OverflowError):  # of names or edges
@@ -242,6 +248,8 @@ class JobGraph:
         if len(set(self.op_names)) != n:
             twice = next(name for name in self.op_names if self.op_names.count(name) > 1)
             raise GraphError("the op name stands twice", field="op_names", value=twice)
+        if self.volumes is not None and tuple(layer.name for layer in self.volumes.layers) != self.op_names:
+            raise GraphError("the layers are not the ops", field="volumes")
         if len(self.op_kinds) != n:
             raise GraphError(f"has {len(self.op_kinds)} entries for {n} ops", field="op_kinds")
         for field in _COSTS:
@@ -293,6 +301,13 @@ def topological_order(num_ops: int, edges: NDArray[np.int64]) -> NDArray[np.int6
             if waiting[target] == 0:
                 order.append(target)
     return np.array(order, np.int64)
+
+
+def _volumes(data: dict[str, Any]) -> dict[str, Any]:
+    """The volumes of a saved graph, where it has any."""
+    from .convolutional import ConvNetShape  # which makes graphs
+
+    return {} if data.get("volumes") is None else {"volumes": ConvNetShape.from_data(data["volumes"])}
 
 
 def _frozen(values: Any, dtype: Any) -> NDArray[Any]:

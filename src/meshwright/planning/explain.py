@@ -37,7 +37,8 @@ class Switch:
     """What one co-design changes.
 
     Attributes:
-        kind: the co-design, ``vertical``, ``horizontal``, ``intra-inter`` or ``host-net``; or ``flows``, the layer of routes.
+        kind: the co-design, ``vertical``, ``horizontal``, ``collectives``, ``intra-inter`` or ``host-net``; or ``flows``, the
+            layer of flows and routes.
         name: the switch, as the layout or the cost settings spell it.
         provenance: ``estimated`` by the analytic path or ``simulated`` by the event path.
         base_s: step time that it is compared with, by the same path; None where it does not apply.
@@ -77,6 +78,7 @@ def explain(priced: Estimate, costs: CostSettings | None = None) -> list[Switch]
     return [
         *_layout_switches(priced, chosen),
         *_task_switches(simulator, chosen),
+        *_flow_switches(simulator, chosen),
         *_routing_switches(priced, simulator, chosen),
         *_collective_switches(priced, chosen),
         _horizontal(priced),
@@ -120,7 +122,7 @@ def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     for name, applies, why in (
         ("overlap_tp", layout.tp > 1, "tp is 1"),
         ("overlap_pp", layout.pp > 1, "pp is 1"),
-        ("overlap_dp", layout.dp * layout.cp > 1, "dp x cp is 1"),
+        ("overlap_dp", layout.copies > 1, "dp x cp is 1"),
         ("async_gradients", layout.tp > 1, "tp is 1"),
         ("sequence_parallel", layout.tp > 1, "tp is 1"),
     ):
@@ -194,12 +196,22 @@ class _Simulator:
 def _task_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
     """The task layer, and how messages that meet share a rank or a link."""
     changes: list[tuple[str, Any]] = [
-        ("priority", name) for name in ("fifo", "first-consumer", "shortest-first") if name != costs.priority
+        ("priority", name) for name in ("fifo", "first-consumer", "shortest-first", "deadline") if name != costs.priority
     ]
     changes.append(("gradient_bucket_bytes", BUCKET_BYTES if costs.gradient_bucket_bytes is None else None))
     changes.append(("message_chunk_bytes", CHUNK_BYTES if costs.message_chunk_bytes is None else None))
     changes += [("contention", name) for name in ("independent", "serialised", "fair") if name != costs.contention]
     return simulator.switches("vertical", costs, changes)
+
+
+def _flow_switches(simulator: _Simulator, costs: CostSettings) -> list[Switch]:
+    """Which flows go first on links that are shared."""
+    changes = [("flows_priority", name) for name in ("fair", "priority", "edf") if name != costs.flows_priority]
+    try:
+        fair = settings.build_settings(CostSettings, costs.model_dump() | {"contention": "fair"})
+    except MeshwrightError as problem:
+        return [Switch("flows", f"{name}={value}", "simulated", None, None, str(problem)) for name, value in changes]
+    return simulator.switches("flows", fair, changes, f"base: contention=fair, flows_priority={fair.flows_priority}")
 
 
 def _routing_switches(priced: Estimate, simulator: _Simulator, costs: CostSettings) -> list[Switch]:
@@ -219,7 +231,8 @@ def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     """Algorithms are told against a ring, both at the links' nominal figures; ``calibrated`` takes measured ones."""
     layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
     ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
-    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter", "in-network": "host-net"}
+    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter"}
+    kinds |= {"in-network": "host-net", "synthesised": "collectives"}
     return [
         _estimated(
             kind,

@@ -18,7 +18,7 @@ from .document import PlacementPlan, Rank
 from .op_placement import OpPlacementPartition, check_op_placement
 from .partition import Layout
 
-_AXES = ("pp", "dp", "cp", "ep", "tp")
+_AXES = ("pp", "dp", "cp", "ep", "tp", "sp")
 
 _Malformed = TypeVar("_Malformed", bound=GraphError | ClusterError | ConfigError)
 
@@ -163,7 +163,7 @@ def _check_partition(plan: PlacementPlan, graph: JobGraph | None) -> None:
     if layout is not None:
         if layout.world != plan.num_ranks:
             told = "is one too many" if plan.num_ranks > layout.world else "is missing"
-            problem = f"{told}: tp x cp x pp x dp = {layout.world} ranks are wanted"
+            problem = f"{told}: tp x cp x pp x dp{' x sp' * (layout.sp > 1)} = {layout.world} ranks are wanted"
             raise PlanError(problem, field=f"rank {min(layout.world, plan.num_ranks)}", value=plan.num_ranks)
         if plan.micro_batches not in (None, layout.num_micro_batches):
             raise PlanError(f"the layout has {layout.num_micro_batches}", field="micro_batches", value=plan.micro_batches)
@@ -184,25 +184,27 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
     sizes = given.max(axis=0) + 1 if layout is None else np.array([getattr(layout, axis) for axis in _AXES])
     for rank, axis in np.argwhere(given >= sizes)[:1].tolist():
         raise PlanError(f"{_AXES[axis]} counts from 0 to {sizes[axis] - 1}", field=f"rank {rank}", value=int(given[rank, axis]))
-    pp, dp, cp, ep, tp = sizes.tolist()
+    pp, dp, cp, ep, tp, sp = sizes.tolist()
     if (dp * cp) % ep:
         problem = f"ep counts to {ep - 1}, and {ep} does not divide dp x cp = {dp * cp}"
         raise PlanError(problem, field=f"rank {int(given[:, _AXES.index('ep')].argmax())}")
     seen: dict[tuple[int, ...], int] = {}
     experts: dict[tuple[int, int, int], int] = {}
-    for number, (stage, replica, part, expert, slice_) in enumerate(given.tolist()):
-        first = seen.setdefault((stage, replica, part, slice_), number)
+    for number, (stage, replica, part, expert, slice_, piece) in enumerate(given.tolist()):
+        first = seen.setdefault((stage, replica, part, slice_, piece), number)
         if first != number:
             raise PlanError(f"rank {first} has the same coordinates", field=f"rank {number}")
         group = (stage, expert, slice_)
         experts[group] = experts.get(group, 0) + 1
-        if experts[group] > dp * cp // ep:
-            problem = f"more than {dp * cp // ep} ranks of stage {stage} and tp {slice_} hold these experts"
+        if experts[group] > dp * cp * sp // ep:
+            problem = f"more than {dp * cp * sp // ep} ranks of stage {stage} and tp {slice_} hold these experts"
             raise PlanError(problem, field=f"rank {number}", value=expert)
-    for place in np.ndindex(pp, dp, cp, tp):
+    axes = ("pp", "dp", "cp", "tp", "sp")
+    for place in np.ndindex(pp, dp, cp, tp, sp):
         if place not in seen:
-            absent = " ".join(f"{axis}={at}" for axis, at in zip(("pp", "dp", "cp", "tp"), place, strict=True))
-            problem = f"is missing, none stands at {absent}: tp x cp x pp x dp = {pp * dp * cp * tp} ranks are wanted"
+            absent = " ".join(f"{axis}={at}" for axis, at in zip(axes, place, strict=True) if axis != "sp" or sp > 1)
+            counted = "tp x cp x pp x dp" + " x sp" * (sp > 1)
+            problem = f"is missing, none stands at {absent}: {counted} = {pp * dp * cp * tp * sp} ranks are wanted"
             raise PlanError(problem, field=f"rank {len(given)}", value=len(given))
 
 

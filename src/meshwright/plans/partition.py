@@ -22,7 +22,7 @@ from ..settings import Count, Index, Switch
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
 """A key and its value without the sign between them."""
 
-Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp"]
+Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp", "sp", "sp_d", "sp_h", "sp_w"]
 
 ZERO_BUBBLE = ("zb-h1", "zb-2p")
 """Schedules in which the gradients of weights are a pass of their own."""
@@ -113,6 +113,11 @@ class Coordinates(settings.Settings):
     cp: Index = Field(description="context-parallel slice of the sequence")
     ep: Index = Field(description="expert-parallel slice of the experts")
     tp: Index = Field(description="tensor-parallel slice of each layer")
+    sp: Index = Field(
+        default=0,
+        description="spatial part of the sample's volume: (d sp_h + h) sp_w + w; absent where volumes are not cut",
+        exclude_if=lambda sp: sp == 0,
+    )
 
 
 class ParallelDegrees(settings.Settings):
@@ -123,18 +128,38 @@ class ParallelDegrees(settings.Settings):
     dp: Count = Field(default=1, description="data-parallel replicas")
     cp: Count = Field(default=1, description="context-parallel degree")
     ep: Count = Field(default=1, description="expert-parallel degree; divides dp * cp")
+    sp_d: Count = Field(default=1, description="parts of the depth of each sample's volume", exclude_if=lambda sp: sp == 1)
+    sp_h: Count = Field(default=1, description="parts of the height of each sample's volume", exclude_if=lambda sp: sp == 1)
+    sp_w: Count = Field(default=1, description="parts of the width of each sample's volume", exclude_if=lambda sp: sp == 1)
+
+    @property
+    def sp(self) -> int:
+        """Ranks that share the volume of a sample."""
+        return self.sp_d * self.sp_h * self.sp_w
+
+    @property
+    def slices(self) -> int:
+        """Ranks of a stage among which the positions of a sample are divided: tokens by ``cp``, a volume by ``sp``."""
+        return self.cp * self.sp
+
+    @property
+    def copies(self) -> int:
+        """Ranks that hold the same dense weights, whose gradients are summed."""
+        return self.dp * self.slices
 
     @property
     def world(self) -> int:
         """Number of ranks."""
-        return self.tp * self.cp * self.pp * self.dp
+        return self.tp * self.slices * self.pp * self.dp
 
 
 class Layout(ParallelDegrees):
     """A parallel layout of a layered model.
 
-    World size is ``tp * cp * pp * dp``. Ranks are numbered as Megatron's order ``tp-cp-ep-dp-pp`` does: ``tp`` fastest,
-    then ``cp``, ``dp``, ``pp``; expert groups are runs of ``ep`` ranks among the ``dp * cp`` ranks of a stage.
+    World size is ``tp * cp * pp * dp * sp``, with ``sp = sp_d * sp_h * sp_w``. Ranks are numbered as Megatron's order
+    ``tp-cp-ep-dp-pp`` does: ``tp`` fastest, then ``cp``, ``dp``, ``pp``; expert groups are runs of ``ep`` ranks among the
+    ``dp * cp`` ranks of a stage. Parts of a volume stand where slices of a sequence do, ``sp_w`` fastest, then ``sp_h`` and
+    ``sp_d``: a sample has one or the other.
     """
 
     virtual_stages: Count = Field(default=1, description="model chunks on each pipeline rank (interleaved schedule)")
@@ -170,6 +195,8 @@ class Layout(ParallelDegrees):
 
     @model_validator(mode="after")
     def _check(self) -> Layout:
+        if self.sp > 1 and self.tp * self.cp * self.ep > 1:
+            raise ValueError("sp_d, sp_h and sp_w cut volumes; tp, cp and ep cut the layers of a transformer")
         if (self.dp * self.cp) % self.ep:
             raise ValueError(f"ep={self.ep} does not divide dp x cp = {self.dp * self.cp}")
         if self.virtual_stages > 1 and self.schedule != "interleaved":
@@ -180,8 +207,9 @@ class Layout(ParallelDegrees):
             raise ValueError(f"schedule=none leaves a pipeline of pp={self.pp} without an order")
         if self.shard_group is not None and not self.shards_optimizer:
             raise ValueError(f"shard_group={self.shard_group} needs zero of at least 1 or the distributed optimizer")
-        if self.shard_group is not None and (self.dp * self.cp) % self.shard_group:
-            raise ValueError(f"shard_group={self.shard_group} does not divide dp x cp = {self.dp * self.cp}")
+        if self.shard_group is not None and self.copies % self.shard_group:
+            what = "dp x sp" if self.sp > 1 else "dp x cp"
+            raise ValueError(f"shard_group={self.shard_group} does not divide {what} = {self.copies}")
         if self.global_batch % (self.micro_batch * self.dp):
             raise ValueError(
                 f"global_batch={self.global_batch} is not a multiple of micro_batch x dp = {self.micro_batch * self.dp}"
@@ -230,7 +258,7 @@ class Layout(ParallelDegrees):
     @property
     def num_shards(self) -> int:
         """Ranks that share one copy of what is sharded; 1 where nothing is."""
-        return (self.shard_group or self.dp * self.cp) if self.shards_optimizer else 1
+        return (self.shard_group or self.copies) if self.shards_optimizer else 1
 
     @property
     def num_micro_batches(self) -> int:
@@ -266,9 +294,10 @@ class Layout(ParallelDegrees):
         if not 0 <= rank < self.world:
             raise PlanError(f"the layout has ranks 0..{self.world - 1}", field="rank", value=rank)
         rest, tp = divmod(rank, self.tp)
-        pp, inner = divmod(rest, self.cp * self.dp)
-        dp, cp = divmod(inner, self.cp)
-        return Coordinates(pp=pp, dp=dp, cp=cp, ep=inner % self.ep, tp=tp)
+        pp, inner = divmod(rest, self.copies)
+        dp, part = divmod(inner, self.slices)
+        cp, sp = divmod(part, self.sp)
+        return Coordinates(pp=pp, dp=dp, cp=cp, ep=inner % self.ep, tp=tp, sp=sp)
 
     def groups(self, axis: Axis) -> NDArray[np.int64]:
         """The ranks that communicate along an axis, ``(num_groups, group_size)``, each group in ascending order.
@@ -278,11 +307,14 @@ class Layout(ParallelDegrees):
         """
         ranks = np.arange(self.world)
         if axis in ("ep", "dp_cp"):
-            size = self.ep if axis == "ep" else self.dp * self.cp
+            size = self.ep if axis == "ep" else self.copies
             return np.moveaxis(ranks.reshape(-1, size, self.tp), 1, 2).reshape(-1, size)
-        grid = ranks.reshape(self.pp, self.dp, self.cp, self.tp)
-        place = ("pp", "dp", "cp", "tp").index(axis)
-        return np.moveaxis(grid, place, 3).reshape(-1, grid.shape[place])
+        if axis == "sp":
+            return np.moveaxis(ranks.reshape(-1, self.sp, self.tp), 1, 2).reshape(-1, self.sp)
+        axes = ("pp", "dp", "cp", "sp_d", "sp_h", "sp_w", "tp")
+        grid = ranks.reshape([getattr(self, name) for name in axes])
+        place = axes.index(axis)
+        return np.moveaxis(grid, place, -1).reshape(-1, grid.shape[place])
 
 
 def hidden_unasked(virtual_stages: int) -> dict[str, bool]:

@@ -33,12 +33,17 @@ def check_order(order: str) -> str:
     return order
 
 
+def axis_size(layout: Layout, axis: str) -> int:
+    """Ranks along an axis of an order; parts of a volume stand where slices of a sequence do, at ``cp``."""
+    return layout.slices if axis == "cp" else int(getattr(layout, axis))
+
+
 def strides(layout: Layout, order: str = DEFAULT_ORDER) -> dict[str, int]:
     """By how much the number of a rank grows from one place along an axis to the next."""
     found, stride = {}, 1
     for axis in order.split("-"):
         found[axis] = stride
-        stride *= getattr(layout, axis)
+        stride *= axis_size(layout, axis)
     return found
 
 
@@ -51,7 +56,7 @@ def numbers(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
     steps, own = strides(layout, check_order(order)), np.arange(layout.world)
     found = np.zeros(layout.world, np.int64)
     for axis, step in strides(layout).items():
-        found += own // step % getattr(layout, axis) * steps[axis]
+        found += own // step % axis_size(layout, axis) * steps[axis]
     return found
 
 
@@ -59,7 +64,7 @@ def distinct_orders(layout: Layout, orders: Sequence[str]) -> tuple[str, ...]:
     """The first of the orders that number the ranks of a layout alike: they differ in axes of one rank alone."""
     found: dict[tuple[str, ...], str] = {}
     for order in orders:
-        found.setdefault(tuple(axis for axis in order.split("-") if getattr(layout, axis) > 1), order)
+        found.setdefault(tuple(axis for axis in order.split("-") if axis_size(layout, axis) > 1), order)
     return tuple(found.values())
 
 
@@ -70,8 +75,8 @@ def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates
         PlanError: no such order.
     """
     steps, ranks = strides(layout, check_order(order)), np.arange(layout.world)
-    place = {axis: (ranks // step % getattr(layout, axis)).tolist() for axis, step in steps.items()}
+    place = {axis: (ranks // step % axis_size(layout, axis)).tolist() for axis, step in steps.items()}
     return tuple(
-        Coordinates(pp=pp, dp=dp, cp=cp, ep=(dp * layout.cp + cp) % layout.ep, tp=tp)
-        for pp, dp, cp, tp in zip(place["pp"], place["dp"], place["cp"], place["tp"], strict=True)
+        Coordinates(pp=pp, dp=dp, cp=part // layout.sp, ep=(dp * layout.slices + part) % layout.ep, tp=tp, sp=part % layout.sp)
+        for pp, dp, part, tp in zip(place["pp"], place["dp"], place["cp"], place["tp"], strict=True)
     )

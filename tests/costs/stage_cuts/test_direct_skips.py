@@ -72,7 +72,7 @@ def test_runs_send_and_get_what_a_plain_count_says(graph):
             into = sum(size[op] for at, op in enumerate(order) if at < first and any(first <= r < last for r in readers[op]))
             assert sent[first, last] == pytest.approx(out, abs=1e-9)
             assert given[first, last] == pytest.approx(into, abs=1e-9)
-    assert [each.shape for each in run_bytes(graph, chain.starts, 1.0)] == [(n + 1, n + 1)] * 2
+    assert [each.shape for each in run_bytes(graph, chain.starts, graph.activation_bytes)] == [(n + 1, n + 1)] * 2
 
 
 @draws(15, suppress_health_check=[HealthCheck.too_slow])

@@ -21,7 +21,10 @@ def test_one_family_can_be_asked_for(capsys):
     assert run_command_line(["validate", "strategies", "--only", "uneven networks", "--json", "-"]) == 0
     assert {row["family"] for row in json.loads(capsys.readouterr().out)["figures"]} == {"uneven networks"}
     assert run_command_line(["validate", "strategies", "--only", "even networks"]) == 2
-    assert "--only: no such family (got 'even networks'); valid: uneven networks" in capsys.readouterr().err
+    assert (
+        "--only: no such family (got 'even networks'); valid: five layers, spatial parallelism, uneven networks"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

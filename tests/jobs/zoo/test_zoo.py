@@ -19,6 +19,7 @@ PARAMETERS = {
     "gpt2-xl": 1_557_611_200,
     "llama-7b": 6_738_415_616,
 }
+VOLUMES = {"cosmoflow-128", "cosmoflow-256", "cosmoflow-512", "unet3d"}  # in single precision, see test_convolutional
 # Billions of multiply-adds for one image, as torchvision's model pages print them (there called GFLOPS).
 MULTIPLY_ADDS = {"alexnet": 0.71, "vgg16": 15.47, "resnet18": 1.81, "resnet50": 4.09, "squeezenet": 0.82}
 
@@ -28,7 +29,7 @@ def parameters(graph):
 
 
 def test_the_zoo_holds_the_promised_models():
-    assert set(zoo_names()) == {*PARAMETERS, "gnmt"}
+    assert set(zoo_names()) == {*PARAMETERS, *VOLUMES, "gnmt"}
 
 
 @pytest.mark.parametrize("name", PARAMETERS)

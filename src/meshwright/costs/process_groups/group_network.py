@@ -240,7 +240,7 @@ class PlacedNetwork:
 
     def layout(self, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES) -> PlacedLayout:
         """The groups of a layout whose ranks are numbered in an order; see `PlacedLayout` for ``pass_axes``."""
-        key = (layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, pass_axes, order)
+        key = (*_degrees(layout), pass_axes, order)
         if key not in self._layouts:
             places = numbers(layout, order)
             devices = places if self.devices is None else self.devices[places]
@@ -249,7 +249,7 @@ class PlacedNetwork:
 
     def stands(self, layout: Layout, axis: str) -> list[Stand]:
         """All placements of groups along an axis in any rank order: by lane where messages are in passes, else by group."""
-        key = (layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, axis)
+        key = (*_degrees(layout), axis)
         if key not in self._stands:
             every = [self.layout(layout, order) for order in distinct_orders(layout, ORDERS)]
             stages = range(layout.pp)
@@ -303,6 +303,12 @@ class PlacedNetwork:
         table = np.stack([row[:fewest] for row in rows], axis=1)
         turned = np.stack([np.roll(table, -place, axis=0) for place in range(fewest)])
         return tuple(placed(cluster, turned, self.fabric.routing))
+
+
+def _degrees(layout: Layout) -> tuple[int, ...]:
+    """What tells the groups of a layout."""
+    spatial = layout.sp_d, layout.sp_h, layout.sp_w
+    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, *spatial, layout.num_shards
 
 
 def group_network(cluster: Cluster, costs: CostSettings | None = None, devices: NDArray[np.int64] | None = None) -> GroupNetwork:

@@ -12,16 +12,19 @@ from numpy.typing import NDArray
 
 from ...plans.partition import Layout
 
-IN_PASSES = frozenset(("tp", "cp", "ep"))
+SPATIAL = frozenset(("sp", "sp_d", "sp_h", "sp_w"))
+"""Axes of the parts of a volume."""
+
+IN_PASSES = frozenset(("tp", "cp", "ep")) | SPATIAL
 """Axes whose messages belong to passes, where passes send neither weights nor their gradients."""
 
-NEAR = frozenset(("tp", "cp", "ep", "shard"))
+NEAR = frozenset(("tp", "cp", "ep", "shard")) | SPATIAL
 """Axes whose groups are runs of neighbours among the ranks of dp and cp that hold the same slices of layers."""
 
 
 def group_size(layout: Layout, axis: str) -> int:
     """Ranks of a group, ``k``; see `operations.Axis`."""
-    same = layout.dp * layout.cp
+    same = layout.copies
     return {
         "tp": layout.tp,
         "cp": layout.cp,
@@ -32,6 +35,10 @@ def group_size(layout: Layout, axis: str) -> int:
         "replica": same // layout.num_shards,
         "pp": min(2, layout.pp),
         "ends": min(2, layout.pp),
+        "sp": layout.sp,
+        "sp_d": layout.sp_d,
+        "sp_h": layout.sp_h,
+        "sp_w": layout.sp_w,
     }[axis]
 
 
@@ -42,13 +49,17 @@ def stage_width(layout: Layout) -> int:
 
 def stage_groups(layout: Layout, axis: str) -> NDArray[np.int64]:
     """The groups of the first stage along an axis, but not ``pp`` or ``ends``, ``(g, k)``; see `stage_pairs` for these."""
-    same = layout.dp * layout.cp
+    same = layout.copies
     ranks = np.arange(stage_width(layout))
     if axis == "tp":
         return ranks.reshape(-1, layout.tp)
     if axis == "dp_cp":
         return ranks.reshape(same, layout.tp).T
-    near = {"cp": layout.cp, "ep": layout.ep, "shard": layout.num_shards}
+    if axis in ("sp_d", "sp_h", "sp_w"):  # the groups of one volume follow each other
+        grid = ranks.reshape(-1, layout.sp_d, layout.sp_h, layout.sp_w)
+        place = ("sp_d", "sp_h", "sp_w").index(axis) + 1
+        return np.moveaxis(grid, place, -1).reshape(-1, grid.shape[place])
+    near = {"cp": layout.cp, "ep": layout.ep, "shard": layout.num_shards, "sp": layout.sp}
     if axis in near:  # runs of neighbours
         return np.swapaxes(ranks.reshape(-1, near[axis], layout.tp), 1, 2).reshape(-1, near[axis])
     step = {"expert_dp": layout.ep, "replica": layout.num_shards}[axis]  # ranks at this distance

@@ -37,30 +37,41 @@ def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFA
 
 def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> dict[str, Group]:
     """The groups of a rank along every axis."""
-    return _groups(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, devices_per_host, order)[0]
+    return _groups(*_degrees(layout), layout.num_shards, devices_per_host, order)[0]
 
 
 def is_regular(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> bool:
     """Whether each group has equally many ranks on each of its hosts, at equal distances; prices of other groups are rough."""
-    return _groups(layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards, devices_per_host, order)[1]
+    return _groups(*_degrees(layout), layout.num_shards, devices_per_host, order)[1]
+
+
+Volume = tuple[int, int, int]
+
+
+def _degrees(layout: Layout) -> tuple[int, int, int, int, int, Volume]:
+    """What tells the groups of a layout, beside what it shards."""
+    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, (layout.sp_d, layout.sp_h, layout.sp_w)
 
 
 @lru_cache(maxsize=65_536)
 def _groups(
-    tp: int, cp: int, dp: int, pp: int, ep: int, shards: int, devices_per_host: int, order: str
+    tp: int, cp: int, dp: int, pp: int, ep: int, volume: Volume, shards: int, devices_per_host: int, order: str
 ) -> tuple[dict[str, Group], bool]:
     """Groups by axis, and whether all of them are regular.
 
     The ranks of dp and cp that hold the same weights count along cp first. Stages next to each other are on one host if
-    all stages are; else the transfer between hosts decides, and it shares the cards with the ranks of one stage.
+    all stages are; else the transfer between hosts decides, and it shares the cards with the ranks of one stage. Parts of a
+    volume stand where slices of a sequence do, of which there is then one.
     """
-    size, stride, step = {"tp": tp, "cp": cp, "dp": dp, "pp": pp}, {}, 1
+    sp = math.prod(volume)
+    slices = cp * sp
+    size, stride, step = {"tp": tp, "cp": slices, "dp": dp, "pp": pp}, {}, 1
     for axis in order.split("-"):
         stride[axis], step = step, step * size[axis]
     used = min(step, devices_per_host)
-    same = [(cp, stride["cp"]), (dp, stride["dp"])]
-    if stride["dp"] == cp * stride["cp"] or 1 in (cp, dp):
-        same = [(cp * dp, stride["dp"] if cp == 1 else stride["cp"])]
+    same = [(slices, stride["cp"]), (dp, stride["dp"])]
+    if stride["dp"] == slices * stride["cp"] or 1 in (slices, dp):
+        same = [(slices * dp, stride["dp"] if slices == 1 else stride["cp"])]
     experts, expert_copies = _cut(same, ep)
     sharing, copies = _cut(same, shards)
     found, regular = {}, step % used == 0
@@ -72,6 +83,10 @@ def _groups(
         ("expert_dp", expert_copies),
         ("shard", sharing),
         ("replica", copies),
+        ("sp", [(sp, stride["cp"])]),
+        ("sp_d", [(volume[0], stride["cp"] * volume[1] * volume[2])]),
+        ("sp_h", [(volume[1], stride["cp"] * volume[2])]),
+        ("sp_w", [(volume[2], stride["cp"])]),
     ):
         per_host, apart, parts_inside = 1, axes[0][1], 0
         for ranks, distance in axes:

@@ -125,7 +125,7 @@ class CutPricer:
         for place in np.argsort(spans_s, kind="stable").tolist():
             if spans_s[place] >= best_s:
                 break
-            seconds = float(spans_s[place]) if self.layout.dp == 1 else self.step_s(cuts[place])
+            seconds = float(spans_s[place]) if self.layout.copies == 1 else self.step_s(cuts[place])
             if seconds < best_s:
                 best_s, best = seconds, cuts[place]
         return best
@@ -211,14 +211,14 @@ class CutPricer:
         bounds_s = self._bounds_s(cuts)
         passes = chain.forward_s, chain.backward_s, self.transfer_s
         spans_s: NDArray[np.float64] = _spans_s(
-            orders(layout.schedule, p, v, m), v, m, cuts, *passes, layout.overlap_pp, layout.dp == 1, bounds_s
+            orders(layout.schedule, p, v, m), v, m, cuts, *passes, layout.overlap_pp, layout.copies == 1, bounds_s
         )
         return spans_s
 
     def step_s(self, cuts: NDArray[np.int64]) -> float:
         """Seconds of a step, as `GraphPricer.step_s` says."""
         layout, pricing = self.layout, (self.layout, self.wires, self.order, self.slowdown)
-        if layout.dp == 1:  # nothing follows the passes
+        if layout.copies == 1:  # nothing follows the passes
             return step_s(self._played(cuts), dict.fromkeys(range(layout.pp), 0.0))[0]
         stages = [self._pieces(cuts, stage) for stage in range(layout.pp)]
         if hide_between_chunks(layout):

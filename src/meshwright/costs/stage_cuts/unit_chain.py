@@ -14,7 +14,7 @@ from ...plans.partition import Layout
 from ...plans.stages import layer_starts
 from .. import compute
 from ..settings import CostSettings
-from ..work.graph_work import op_times_s, share_of
+from ..work.graph_work import kept_activation_bytes, op_times_s, rank_activation_bytes, share_of
 from .cut_family import CutFamily, least_busy
 
 NOTHING = np.zeros((0, 0))
@@ -69,6 +69,7 @@ class Chain:
         """
         forward_s, backward_s = op_times_s(graph, layout, device, costs)
         order, share, n = graph.order, share_of(graph, layout), graph.num_ops
+        made_bytes = rank_activation_bytes(graph, layout)
         starts = np.append(layer_starts(graph), n)
         place = np.empty(n, np.int64)
         place[order] = np.arange(n)
@@ -76,8 +77,8 @@ class Chain:
         np.maximum.at(last_use, graph.edges[:, 0], place[graph.edges[:, 1]])
         # An op's output crosses every place behind it up to the last op that needs it.
         change = np.zeros(n + 1)
-        np.add.at(change, place + 1, share * graph.activation_bytes)
-        np.add.at(change, last_use + 1, -share * graph.activation_bytes)
+        np.add.at(change, place + 1, made_bytes)
+        np.add.at(change, last_use + 1, -made_bytes)
         crosses = np.zeros(n + 1, np.int64)
         np.add.at(crosses, place + 1, 1)
         np.add.at(crosses, last_use + 1, -1)
@@ -96,10 +97,10 @@ class Chain:
             forward_ops=(forward_s[order], graph.parameter_bytes[order]),
             family=family or CutFamily(graph, starts, crossing[starts], compute.chosen(costs.compute, graph).name == "roofline"),
             weight_bytes=before(graph.parameter_bytes),
-            activation_bytes=before(share * graph.activation_bytes),
+            activation_bytes=before(kept_activation_bytes(graph, layout)),
             workspace_bytes=np.maximum.reduceat(share * graph.workspace_bytes[order], starts[:-1]),
             crossing_bytes=crossing[starts],
-            skips=run_bytes(graph, starts, share) if costs.pipeline_skips == "direct" else (NOTHING, NOTHING),
+            skips=run_bytes(graph, starts, made_bytes) if costs.pipeline_skips == "direct" else (NOTHING, NOTHING),
         )
 
     @property
@@ -136,13 +137,15 @@ class Chain:
         return float(own_s.max(axis=1).min())
 
 
-def run_bytes(graph: JobGraph, starts: NDArray[np.int64], share: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def run_bytes(
+    graph: JobGraph, starts: NDArray[np.int64], made_bytes: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Bytes that each run of units sends to later units and gets from earlier ones, each output once, ``(u + 1, u + 1)`` each.
 
     Args:
         graph: the job.
         starts: first op of each unit by its place in the topological order and, last, the number of ops, ``(u + 1,)``.
-        share: of the graph's samples that a micro-batch has.
+        made_bytes: of the output of each op for a micro-batch, ``(n,)``.
 
     Returns:
         What is sent and what is given, by the first unit of the run and the unit behind its last.
@@ -154,7 +157,7 @@ def run_bytes(graph: JobGraph, starts: NDArray[np.int64], share: float) -> tuple
     reads = np.unique(np.stack([graph.edges[:, 0], unit[graph.edges[:, 1]]], axis=1), axis=0)
     reads = reads[unit[reads[:, 0]] != reads[:, 1]]
     op, reader = reads[:, 0], reads[:, 1]
-    own, size = unit[op], share * graph.activation_bytes[op]
+    own, size = unit[op], made_bytes[op]
     is_last = np.append(op[1:] != op[:-1], True) if len(op) else np.zeros(0, np.bool_)
     # A run up to a unit behind the op and not behind its last reader sends it.
     a, z = own[is_last], reader[is_last]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Self, TypeGuard
 
@@ -13,8 +13,9 @@ from ...plans.partition import Layout
 from ..pipelines.steady_steps import ChunkTails, PlayedPipeline, chunk_step_s, step_s
 from ..pipelines.waits import waits
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of
-from ..process_groups.lanes import Lane
+from ..process_groups.lanes import Lane, Stand
 from ..work.graph_work import GraphWork
+from ..work.halos import OpExchange
 from .graph_tails import Pieces, chunk_gaps_s, chunk_tails, hide_between_chunks, shown_s, stage_tail_s
 from .step_figures import StepTime
 from .step_pricer import PlacedMessage, StepPricer
@@ -60,6 +61,7 @@ class GraphPricer(StepPricer):
         breakdown = {
             "compute": m * (forward_s + backward_s - again * forward_s),
             "recompute": m * again * forward_s,
+            **self._halos_s(work, last, lane),
             **waiting_s,
             "gradient sync": sync_s,
             "parameter gather": gather_s,
@@ -97,7 +99,11 @@ class GraphPricer(StepPricer):
         for stage in range(work.layout.pp):
             for part, items in (("gradient sync", work.sync(stage)), ("parameter gather", work.gather(stage))):
                 yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
-        for chunk in range(len(work.chunks)):
+        for chunk, ops in enumerate(work.chunks):
+            groups = lane.at(chunk % work.layout.pp)
+            for exchange in () if work.volume is None else (work.volume.forward, work.volume.backward):
+                sent = [message for op in ops.tolist() for message in exchange[op].messages]
+                yield from (PlacedMessage("halo exchange", item, 1, groups[item.axis]) for item in sent)
             group = lane.boundary[chunk % work.layout.pp]
             yield from (PlacedMessage("pipeline transfers", item, 1, group) for item in work.boundary(chunk))
             if work.is_direct and chunk:
@@ -107,7 +113,7 @@ class GraphPricer(StepPricer):
     def _alike(self, work: GraphWork) -> UnevenStep:
         """The step of the stage that decides, where hosts are alike."""
         pipeline = self._played(work)
-        bare = PlayedPipeline.of(work.layout, _task_s(work), pipeline.send_s) if work.is_direct else pipeline
+        bare = PlayedPipeline.of(work.layout, self._task_s(work), pipeline.send_s) if work.is_direct else pipeline
         unsent, played = bare.unsent, pipeline.played
         if hide_between_chunks(work.layout):
             hidden = self._chunk_tails(work)
@@ -123,15 +129,18 @@ class GraphPricer(StepPricer):
 
     def _placed(self, work: GraphWork, wires: PlacedNetwork) -> UnevenStep:
         """The same where hosts are not alike, of the lane that ends last."""
-        layout, placed, task_s = work.layout, wires.layout(work.layout, self.order), _task_s(work)
-        known = {id(lane): Passes(*self._kept_s(work, lane), task_s) for lane in placed.lanes}
+        layout, placed = work.layout, wires.layout(work.layout, self.order)
+        known = {id(lane): Passes(*self._kept_s(work, lane), self._task_s(work, lane)) for lane in placed.lanes}
+        whole = placed.whole
 
         def exposed_s(stage: int, lane: int, messages: list[tuple[str, float]], is_backward: bool) -> float:
-            whole_s, pieces = np.array([seconds for _, seconds in messages]), _pieces(work, stage)[0 if is_backward else 1]
+            whole_s = np.array([seconds for _, seconds in messages])
+            pieces = self._pieces(work, stage, placed.lanes[lane])[0 if is_backward else 1]
             return shown_s(pieces, whole_s, self.slowdown, has_ended=is_backward)
 
         def chunk_gaps(stage: int, messages_s: list[float], is_backward: bool) -> NDArray[np.float64]:
-            return chunk_gaps_s(_pieces(work, stage)[0 if is_backward else 1], np.array(messages_s), has_ended=is_backward)
+            pieces = self._pieces(work, stage, whole)[0 if is_backward else 1]
+            return chunk_gaps_s(pieces, np.array(messages_s), has_ended=is_backward)
 
         tails = Tails(
             work.sync,
@@ -153,7 +162,7 @@ class GraphPricer(StepPricer):
 
         What is sent directly is in the passes: a stage of one chunk goes on when all is sent.
         """
-        task_s, num_chunks = _task_s(work), len(work.chunks)
+        task_s, num_chunks = self._task_s(work, lane), len(work.chunks)
         if not work.is_direct:
             return task_s, self._sends_s(work, lane)
         for chunk in range(num_chunks):
@@ -173,12 +182,58 @@ class GraphPricer(StepPricer):
 
     def _chunk_tails(self, work: GraphWork) -> ChunkTails:
         """Gradients and parameters that hide between chunks."""
-        pieces = [_pieces(work, stage) for stage in range(work.layout.pp)]
+        pieces = [self._pieces(work, stage) for stage in range(work.layout.pp)]
         return chunk_tails(work.layout, self.wires, self.order, self.slowdown, pieces)
 
     def _tail_s(self, work: GraphWork, stage: int) -> tuple[float, float]:
         """Exposed seconds of gradients and of gathered parameters."""
-        return stage_tail_s(work.layout, self.wires, self.order, self.slowdown, *_pieces(work, stage))
+        return stage_tail_s(work.layout, self.wires, self.order, self.slowdown, *self._pieces(work, stage))
+
+    def _passes_s(self, work: GraphWork, lane: Lane | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Seconds of a micro-batch forward and backward through each op, with what its rank waits for others of its volume."""
+        volume, again = work.volume, work.layout.recompute == "full"
+        if volume is None:
+            return work.forward_s, work.backward_s
+        lane = lane or lanes_of(self.wires, work.layout, self.order)[0]
+        forward_s, backward_s = work.forward_s.copy(), work.backward_s.copy()
+        for chunk, ops in enumerate(work.chunks):
+            groups = lane.at(chunk % work.layout.pp)
+
+            def own_s(exchange: OpExchange, seconds: float, groups: Mapping[str, Stand] = groups) -> float:
+                sent_s = [self.message_s(message, work.layout, groups[message.axis]) for message in exchange.messages]
+                inner_s, halo_s = (1 - exchange.boundary) * seconds, sum(sent_s[: len(exchange.halos)])
+                beside_s = max(inner_s, halo_s) + (self.slowdown - 1) * min(inner_s, halo_s)
+                return beside_s + exchange.boundary * seconds + sum(sent_s[len(exchange.halos) :])
+
+            for op in ops.tolist():
+                computed_s = float(work.forward_s[op])
+                forward_s[op] = own_s(volume.forward[op], computed_s)
+                backward_s[op] = own_s(volume.backward[op], float(work.backward_s[op]) - again * computed_s)
+                backward_s[op] += again * forward_s[op]
+        return forward_s, backward_s
+
+    def _halos_s(self, work: GraphWork, stage: int, lane: Lane) -> dict[str, float]:
+        """Seconds of a step that a rank of a stage waits for others of its volume; nothing where none is cut."""
+        if work.volume is None:
+            return {}
+        ops, (forward_s, backward_s) = work.ops_of(stage), self._passes_s(work, lane)
+        waited_s = (forward_s + backward_s - work.forward_s - work.backward_s)[ops].sum()
+        return {"halo exchange": work.layout.num_micro_batches * float(waited_s)}
+
+    def _task_s(self, work: GraphWork, lane: Lane | None = None) -> NDArray[np.float64]:
+        """Seconds of the passes of each chunk, ``(p, v, 3)``."""
+        layout, (forward_s, backward_s) = work.layout, self._passes_s(work, lane)
+        task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
+        for chunk, ops in enumerate(work.chunks):
+            task_s[chunk % layout.pp, chunk // layout.pp, :2] = forward_s[ops].sum(), backward_s[ops].sum()
+        return task_s
+
+    def _pieces(self, work: GraphWork, stage: int, lane: Lane | None = None) -> tuple[Pieces, Pieces]:
+        """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""
+        chunks = [work.chunks[chunk] for chunk in work.chunks_of(stage)]
+        forward_s, backward_s = self._passes_s(work, lane)
+        backward = [(backward_s[ops], work.gradient_bytes[ops]) for ops in chunks]
+        return backward, [(forward_s[ops], work.graph.parameter_bytes[ops]) for ops in chunks]
 
     def _hidden_s(self, work: GraphWork, stage: int, lane: Lane, tail_s: float) -> float:
         """Seconds of communication in a step that a stage is taken to hide behind its ops."""
@@ -197,23 +252,7 @@ class GraphPricer(StepPricer):
 
 def is_uneven(wires: GroupNetwork, layout: Layout) -> TypeGuard[PlacedNetwork]:
     """Whether replicas differ and wait for each other; a single one goes at its own pace wherever its stages stand."""
-    return isinstance(wires, PlacedNetwork) and layout.dp > 1
-
-
-def _task_s(work: GraphWork) -> NDArray[np.float64]:
-    """Seconds of the passes of each chunk, ``(p, v, 3)``."""
-    layout = work.layout
-    task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
-    for chunk, ops in enumerate(work.chunks):
-        task_s[chunk % layout.pp, chunk // layout.pp, :2] = work.forward_s[ops].sum(), work.backward_s[ops].sum()
-    return task_s
-
-
-def _pieces(work: GraphWork, stage: int) -> tuple[Pieces, Pieces]:
-    """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""
-    chunks = [work.chunks[chunk] for chunk in work.chunks_of(stage)]
-    backward = [(work.backward_s[ops], work.gradient_bytes[ops]) for ops in chunks]
-    return backward, [(work.forward_s[ops], work.graph.parameter_bytes[ops]) for ops in chunks]
+    return isinstance(wires, PlacedNetwork) and layout.copies > 1
 
 
 def op_uncertainty(work: GraphWork) -> float:

@@ -44,13 +44,13 @@ Parts = Callable[[Layout], tuple[MessagePart, ...]]
 
 def sync_parts(layout: Layout) -> tuple[MessagePart, ...]:
     """Gradients of a stage, over the replicas."""
-    if layout.dp == 1:
+    if layout.copies == 1:
         return ()
     if not layout.shards_optimizer:
         return (MessagePart("gradients", "all_reduce", "dp_cp"),)
     shards = layout.num_shards
     scattered = (MessagePart("gradients", "reduce_scatter", "shard"),) if shards > 1 else ()
-    copies = (MessagePart("gradients of copies", "all_reduce", "replica", shards),) if shards < layout.dp else ()
+    copies = (MessagePart("gradients of copies", "all_reduce", "replica", shards),) if shards < layout.copies else ()
     return (*scattered, *copies)
 
 
@@ -118,7 +118,7 @@ def stage_tail_s(
 
 def hide_between_chunks(layout: Layout) -> bool:
     """Whether chunks of a stage hide gradients and parameters between each other."""
-    return layout.overlap_dp and layout.dp > 1 and layout.virtual_stages > 1
+    return layout.overlap_dp and layout.copies > 1 and layout.virtual_stages > 1
 
 
 def chunk_tails(
@@ -237,7 +237,7 @@ def run_tails_s(
         most_s: runs that are busy for so long are left out.
     """
     found = np.zeros((len(starts), len(starts)))
-    if layout.dp == 1:
+    if layout.copies == 1:
         return found
     for has_ended, parts, (seconds, sizes) in zip((True, False), (sync_parts, gather_parts), passes, strict=True):
         before = np.concatenate([np.zeros(1), np.cumsum(sizes)])[starts]

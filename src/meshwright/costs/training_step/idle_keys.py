@@ -27,7 +27,7 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
         layout: how a job is cut.
         has_layers: whether the job is a transformer; else it is a graph of ops.
     """
-    copies = layout.dp * layout.cp
+    copies, counted = layout.copies, "dp x sp" if layout.sp > 1 else "dp x cp"
     reasons = {
         "sequence_parallel": (layout.tp == 1, "tp is 1"),
         "overlap_tp": (layout.tp == 1, "tp is 1"),
@@ -37,12 +37,12 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
         ),
         "overlap_pp": (layout.pp == 1, "pp is 1"),
         "schedule": (layout.pp == 1, "pp is 1"),
-        "overlap_dp": (copies == 1, "dp x cp is 1"),
+        "overlap_dp": (copies == 1, f"{counted} is 1"),
         "context_parallel": (layout.cp == 1, "cp is 1"),
-        "shard_group": (layout.shard_group == copies, "it is all of dp x cp"),
+        "shard_group": (layout.shard_group == copies, f"it is all of {counted}"),
         "distributed_optimizer": (
             layout.zero >= 1 or (copies == 1 and layout.shard_group is None),
-            "zero shards it" if layout.zero else "dp x cp is 1",
+            "zero shards it" if layout.zero else f"{counted} is 1",
         ),
         "recompute": (
             layout.recompute == "selective" and layout.attention == "fused",

@@ -29,7 +29,7 @@ def kept_bytes(work: GraphWork, chunk: int) -> float:
     """What a micro-batch keeps of a chunk for its backward pass."""
     if work.layout.recompute == "full":
         return work.given(chunk)
-    return work.share * float(work.graph.activation_bytes[work.chunks[chunk]].sum())
+    return float(work.kept_bytes[work.chunks[chunk]].sum())
 
 
 def most_kept_bytes(work: GraphWork, stage: int) -> float:
@@ -50,8 +50,10 @@ def graph_stage_memory(work: GraphWork, stage: int) -> StageMemory:
     chunks = work.chunks_of(stage)
     activations = most_kept_bytes(work, stage)
     if layout.recompute == "full":
-        activations += max(work.share * float(graph.activation_bytes[work.chunks[chunk]].sum()) for chunk in chunks)
+        activations += max(float(work.kept_bytes[work.chunks[chunk]].sum()) for chunk in chunks)
     buffers = work.share * float(graph.workspace_bytes[ops].max())
+    if work.volume is not None:  # the planes of both neighbours beside its own part
+        buffers += work.volume.halo_bytes
     if layout.pp > 1:  # one message each way
         buffers += max(work.given(chunk) for chunk in chunks)
         buffers += max(float(work.boundary_bytes[chunk]) for chunk in chunks)

@@ -26,6 +26,7 @@ from ...plans.stages import layout_stages
 from .. import compute
 from ..settings import CostSettings
 from ..training_step.graph_tails import gather_parts, messages_of, sync_parts
+from .halos import ERRORS_AND_OUTPUTS, VolumeCut, cut_volumes, parts_of
 from .operations import Message
 
 
@@ -45,6 +46,7 @@ class GraphWork:
             the last brings nothing.
         given_bytes: what each chunk gets of a micro-batch from all earlier ones, sent directly, ``(pp v,)``; None where it is
             relayed, and so what the chunk before brings.
+        volume: what the ranks of a volume exchange; None where no volume is cut. What they wait for is not in the seconds.
     """
 
     graph: JobGraph
@@ -57,6 +59,7 @@ class GraphWork:
     gradient_bytes: NDArray[np.float64]
     boundary_bytes: NDArray[np.float64]
     given_bytes: NDArray[np.float64] | None = None
+    volume: VolumeCut | None = None
 
     def chunks_of(self, stage: int) -> list[int]:
         """The chunks on a stage."""
@@ -76,6 +79,16 @@ class GraphWork:
         if self.given_bytes is not None:
             return float(self.given_bytes[chunk])
         return float(self.boundary_bytes[chunk - 1]) if chunk else 0.0
+
+    @property
+    def activation_bytes(self) -> NDArray[np.float64]:
+        """What a rank makes of the output of each op for a micro-batch, ``(n,)``."""
+        return rank_activation_bytes(self.graph, self.layout)
+
+    @property
+    def kept_bytes(self) -> NDArray[np.float64]:
+        """What a rank keeps of each op for its backward pass of a micro-batch, ``(n,)``."""
+        return kept_activation_bytes(self.graph, self.layout)
 
     def boundary(self, chunk: int) -> tuple[Message, ...]:
         """What goes from a chunk to the next one, or to later ones; relayed, its gradient goes back."""
@@ -131,7 +144,7 @@ def describe_graph(
     for source, target in graph.edges[back[:1]].tolist():
         problem = f"{graph.op_names[target]} stands in an earlier chunk than {graph.op_names[source]}, whose output it needs"
         raise PlanError(problem, field="stages")
-    share = share_of(graph, layout)
+    share, made_bytes = share_of(graph, layout), rank_activation_bytes(graph, layout)
     last_use = chunk_of.copy()
     np.maximum.at(last_use, graph.edges[:, 0], chunk_of[graph.edges[:, 1]])
     crossing = [(chunk_of <= chunk) & (last_use > chunk) for chunk in range(len(chunks))]
@@ -141,7 +154,7 @@ def describe_graph(
         given = np.zeros(len(chunks))
         reads = np.unique(np.stack([graph.edges[:, 0], chunk_of[graph.edges[:, 1]]], axis=1), axis=0)
         reads = reads[chunk_of[reads[:, 0]] != reads[:, 1]]
-        np.add.at(given, reads[:, 1], share * graph.activation_bytes[reads[:, 0]])
+        np.add.at(given, reads[:, 1], made_bytes[reads[:, 0]])
     return GraphWork(
         graph=graph,
         layout=layout,
@@ -151,14 +164,27 @@ def describe_graph(
         forward_s=forward_s,
         backward_s=backward_s,
         gradient_bytes=graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte,
-        boundary_bytes=np.array([share * float(graph.activation_bytes[cross].sum()) for cross in sent]),
+        boundary_bytes=np.array([float(made_bytes[cross].sum()) for cross in sent]),
         given_bytes=given,
+        volume=cut_volumes(graph, layout),
     )
 
 
 def share_of(graph: JobGraph, layout: Layout) -> float:
     """The part of the graph's samples that a micro-batch has."""
     return layout.micro_batch / (graph.samples_per_step or layout.global_batch)
+
+
+def rank_activation_bytes(graph: JobGraph, layout: Layout) -> NDArray[np.float64]:
+    """What a rank makes of the output of each op for a micro-batch: its share, or its part of a volume, ``(n,)``."""
+    made: NDArray[np.float64] = share_of(graph, layout) * graph.activation_bytes / parts_of(graph, layout)
+    return made
+
+
+def kept_activation_bytes(graph: JobGraph, layout: Layout) -> NDArray[np.float64]:
+    """What a rank keeps of each op until its backward pass; of volumes the gradient too, ``(n,)``."""
+    kept: NDArray[np.float64] = rank_activation_bytes(graph, layout) * (1.0 if graph.volumes is None else ERRORS_AND_OUTPUTS)
+    return kept
 
 
 def op_times_s(
@@ -174,8 +200,19 @@ def op_times_s(
     if costs.pipeline_skips == "direct" and layout.pp > 1 and (layout.virtual_stages > 1 or layout.overlap_pp):
         problem = "is for gpipe and 1f1b without overlap_pp, whose stages wait until all is sent"
         raise PlanError(problem, field="pipeline_skips", value="direct")
+    parts, model = parts_of(graph, layout), compute.chosen(costs.compute, graph)
     splits = np.full(graph.num_ops, samples // layout.micro_batch)
-    forward_s, backward_s = compute.chosen(costs.compute, graph).share_s(graph, splits, device)
+    forward_s, backward_s = model.share_s(graph, splits * parts, device)
+    if layout.sp > 1:  # no part of a kernel takes less than a launch
+        whole_s = model.share_s(graph, splits, device)
+        launch_s = np.where(parts > 1, device.kernel_launch_s, 0.0)
+        forward_s = np.maximum(forward_s, np.minimum(whole_s[0], launch_s))
+        backward_s = np.maximum(backward_s, np.minimum(whole_s[1], launch_s))
+    rate = costs.file_system_gbytes_per_s
+    if graph.volumes is not None and rate is not None:
+        sources = np.bincount(graph.edges[:, 1], minlength=graph.num_ops) == 0
+        read_s = layout.micro_batch * graph.volumes.sample_bytes / (rate * 1e9)
+        forward_s = forward_s + np.where(sources, read_s / parts, 0.0)
     return forward_s, backward_s + (forward_s if layout.recompute == "full" else 0.0)
 
 

@@ -12,10 +12,11 @@ from typing import Literal
 
 from ..collectives.prices import Operation
 
-Axis = Literal["tp", "cp", "ep", "pp", "dp_cp", "expert_dp", "shard", "replica", "ends"]
+Axis = Literal["tp", "cp", "ep", "pp", "dp_cp", "expert_dp", "shard", "replica", "ends", "sp", "sp_d", "sp_h", "sp_w"]
 """Along which ranks a message runs: an axis of the layout; the ranks that hold the same weights (``dp_cp`` the dense ones,
 ``expert_dp`` those of experts); those of ``dp_cp`` that share one copy under ZeRO (``shard``) and those that hold the same
-shard of different copies (``replica``); the first and the last pipeline stage (``ends``)."""
+shard of different copies (``replica``); the first and the last pipeline stage (``ends``); the parts of a sample's volume, all
+of them (``sp``) or those along one of its dimensions."""
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,9 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
     )
     uneven = layout.schedule == "interleaved" and v > 1
     name = shape.name
+    volume = next((key for key in ("sp_d", "sp_h", "sp_w") if getattr(layout, key) > 1), "sp_d")
     return [
+        (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
         (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
         (inner != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
         (

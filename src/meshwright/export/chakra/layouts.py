@@ -56,7 +56,7 @@ def _number(plan: PlacementPlan, layout: Layout, rank: int) -> int:
     at = plan.ranks[rank].coordinates
     if at is None:
         raise ExportError("has no coordinates", field=f"rank {rank}")
-    return ((at.pp * layout.dp + at.dp) * layout.cp + at.cp) * layout.tp + at.tp
+    return (((at.pp * layout.dp + at.dp) * layout.cp + at.cp) * layout.sp + at.sp) * layout.tp + at.tp
 
 
 def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> StepModel:

@@ -22,7 +22,7 @@ from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
-from ..requirements import comma_separated, hosts_of
+from ..requirements import comma_separated, hosts_of, refuse_volumes
 from ..target import ExportOptions, Files, Target, header
 
 HOSTFILE = "hostfile"
@@ -157,6 +157,7 @@ def _pipeline_batch(plan: PlacementPlan) -> Batch:
 
 
 def _layout_batch(layout: Layout) -> Batch:
+    refuse_volumes(layout, "DeepSpeed")
     if layout.pp > 1 and layout.schedule != "1f1b":
         raise ExportError("DeepSpeed's pipeline runs 1f1b", field="partition.layout.schedule", value=layout.schedule)
     if layout.pp > 1 and layout.zero > 1:

@@ -17,6 +17,7 @@ FILE_NAME = "mesh.py"
 NOT_GUARANTEED = (
     "Order in groups: DeviceMesh sorts the ranks inside a process group and may reuse the world's group for a dimension that "
     "spans it, so rings follow rank order whatever the mesh says. Only the numbering of the ranks places a job.",
+    "Parts of a volume: mesh.py says which rank has which; the script cuts samples and exchanges halos.",
     "Stage of a rank: torch.distributed.pipelining puts stage i on the pipeline group's rank i modulo its size; keep to "
     "schedules that do so.",
 )
@@ -43,12 +44,21 @@ def has_grid(plan: PlacementPlan) -> bool:
 
 
 def rank_grid(plan: PlacementPlan) -> NDArray[np.int64]:
-    """The rank at each place of the grid, ``(pp, dp, cp, tp)``."""
+    """The rank at each place of the grid, ``(pp, dp, cp, tp)``; parts of a volume stand along ``cp``."""
     places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
     at = np.array([[getattr(place, axis) for axis in _AXES] for place in places])
+    sp = np.array([place.sp for place in places])
+    at[:, _AXES.index("cp")] = at[:, _AXES.index("cp")] * (sp.max() + 1) + sp
     grid = np.empty(at.max(axis=0) + 1, np.int64)
     grid[tuple(at.T)] = np.arange(len(at))
     return grid
+
+
+def coordinates_of(plan: PlacementPlan) -> list[dict[str, int]]:
+    """The place of each rank by axis; ``sp`` stands there only where volumes are cut. Empty for ranks without a place."""
+    cuts_volumes = any(rank.coordinates is not None and rank.coordinates.sp for rank in plan.ranks)
+    dumped = [rank.coordinates.model_dump() if rank.coordinates else {} for rank in plan.ranks]
+    return [{"sp": 0} | one if cuts_volumes and one else one for one in dumped] if cuts_volumes else dumped
 
 
 def expert_grid(plan: PlacementPlan) -> NDArray[np.int64] | None:
@@ -94,16 +104,21 @@ def device_mesh_text(plan: PlacementPlan, head: str) -> str:
         plan: one with coordinates.
         head: comment lines to begin with.
     """
-    rows = "".join(
-        f"    ({rank.rank}, {rank.host!r}, {rank.coordinates.model_dump()!r}),\n" for rank in plan.ranks if rank.coordinates
-    )
+    places = zip(plan.ranks, coordinates_of(plan), strict=True)
+    rows = "".join(f"    ({rank.rank}, {rank.host!r}, {place!r}),\n" for rank, place in places if place)
+    grid, layout = rank_grid(plan), plan.layout()
+    dims: tuple[str, ...] = ("pp", "dp", "cp", "tp")
+    if layout is not None and layout.sp > 1:
+        dims = ("pp", "dp", "cp", "sp_d", "sp_h", "sp_w", "tp")
+        grid = grid.reshape([getattr(layout, axis) for axis in dims])
     experts, cut = expert_grid(plan), splits(plan)
     names = "".join(f"    {name!r},\n" for name in cut.first_ops)
     note = f"# No split points: {cut.why_not}.\n" if cut.why_not else ""
     return _MODULE.format(
         head=head,
         rows=rows,
-        grid=_nested(rank_grid(plan)),
+        dims=repr(dims).replace("'", '"'),
+        grid=_nested(grid),
         experts="None" if experts is None else _nested(experts),
         note=note,
         names=f"(\n{names})" if names else "()",
@@ -125,7 +140,7 @@ _MODULE = '''{head}"""The planned grid of ranks, for a program that torchrun or 
 RANKS = [
 {rows}]
 
-DIM_NAMES = ("pp", "dp", "cp", "tp")
+DIM_NAMES = {dims}
 
 # The rank at each place of DIM_NAMES.
 GRID = {grid}
@@ -141,7 +156,7 @@ FIRST_OPS = {names}
 
 
 def coordinates(rank):
-    """Place of a rank: a mapping of pp, dp, cp, ep and tp."""
+    """Place of a rank: a mapping of pp, dp, cp, ep and tp, and of sp where volumes are cut."""
     return dict(RANKS[rank][2])
 
 

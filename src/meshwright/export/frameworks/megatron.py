@@ -15,7 +15,7 @@ from ...plans.document import PlacementPlan
 from ...plans.partition import Layout, ParallelDegrees
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
-from ..requirements import comma_separated, hosts_of, ranks_per_host
+from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_volumes
 from ..target import ExportOptions, Files, Target, header
 from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, allows, rank_coordinates
 from .megatron_layers import pipeline_layout
@@ -173,6 +173,7 @@ def _degrees(plan: PlacementPlan) -> ParallelDegrees:
             problem = "has no coordinates, so Megatron's rank order cannot be held against the plan"
             raise ExportError(problem, field=f"rank {rank.rank}")
     if layout is not None:
+        refuse_volumes(layout, "Megatron-LM")
         return layout
     return ParallelDegrees(**{axis: 1 + max(getattr(rank.coordinates, axis) for rank in plan.ranks) for axis in _AXES})
 

@@ -44,7 +44,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
             problem = f"a label of a Ray node holds at most {MAX_LABEL} characters"
             raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
     head = header(options.job_name(plan), plan, "Ray", _NOT_GUARANTEED)
-    rows = [(rank.host, rank.local_rank, rank.coordinates.model_dump() if rank.coordinates else {}) for rank in plan.ranks]
+    rows = [(rank.host, rank.local_rank, place) for rank, place in zip(plan.ranks, device_mesh.coordinates_of(plan), strict=True)]
     values = {
         "JOB": options.job_name(plan),
         "GROUP": "" if options.decision is None else f"mw:{options.decision}",

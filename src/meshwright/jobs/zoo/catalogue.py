@@ -13,6 +13,7 @@ from typing import Any
 
 from ...devices import DeviceType, device_type
 from ...errors import GraphError
+from ..convolutional import ConvNetShape, cosmoflow, unet3d
 from ..graph import JobGraph
 from ..readers import huggingface
 from ..transformer import TransformerShape
@@ -94,6 +95,10 @@ def _images(build: Callable[[int], JobGraph], batch_size: int) -> _Model:
     return _Model(lambda batch, _: build(batch), batch_size)
 
 
+def _volumes(shape: ConvNetShape, batch_size: int) -> _Model:
+    return _Model(lambda batch, _: shape.graph(batch), batch_size)
+
+
 def _transformer(name: str, batch_size: int, sequence_length: int, **config: Any) -> _Model:
     shape = huggingface.shape_of(config, name=name)
     return _Model(shape.graph, batch_size, sequence_length, shape)
@@ -138,14 +143,18 @@ def _llama_7b() -> _Model:
     )
 
 
-# Batches: images for the convolutional networks; sequences of 512 (BERT), 1,024 (GPT-2), 2,048 (Llama) tokens;
-# sentence pairs of 48 tokens a side, the length in PipeDream's profile, for GNMT.
+# Batches: images for the convolutional networks; volumes for CosmoFlow and the 3-D U-Net (cubes of 128); sequences of 512
+# (BERT), 1,024 (GPT-2), 2,048 (Llama) tokens; sentence pairs of 48 tokens a side, the length in PipeDream's profile, for GNMT.
 _MODELS: dict[str, _Model] = {
     "alexnet": _images(convnets.alexnet, 256),
     "vgg16": _images(convnets.vgg16, 256),
     "resnet18": _images(convnets.resnet18, 256),
     "resnet50": _images(convnets.resnet50, 256),
     "squeezenet": _images(convnets.squeezenet, 256),
+    "cosmoflow-128": _volumes(cosmoflow(128), 64),
+    "cosmoflow-256": _volumes(cosmoflow(256), 16),
+    "cosmoflow-512": _volumes(cosmoflow(512), 2),
+    "unet3d": _volumes(unet3d(128), 4),
     "gnmt": _Model(gnmt, 128, 48),
     "bert-base": _bert("bert-base", 32, 768, 12, 12),
     "bert-large": _bert("bert-large", 32, 1024, 24, 16),

@@ -1,13 +1,13 @@
 """Every layout of any job graph on a number of devices: data parallelism beside a pipeline of its ops, the best first.
 
-A layout is ``dp`` x ``pp`` with a size of micro-batches, a schedule, recomputation and ZeRO-1 or not; its stages are cut
-where its step takes least (`costs.stage_cuts.graph_cuts`). Nothing is left out by a rule of thumb: a layout is passed by only
-where a stage of it does not fit a device, or where its busiest stage alone takes longer than the last layout of the wanted
-ranking *and* a layout that was found takes no more time, memory and devices than that bound, its memory and its devices (as
-in `search`). Where a cut is known to fit, these bounds are first those of any cut, so that many layouts are passed by
-before one is looked for. To find a cut of an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first,
-and more only where the layout cannot be passed by whatever its cut. Layouts for which
-`costs.stage_cuts.tight_cuts.MOST_STEPS` was too few are counted as unproven.
+A layout is ``dp`` x ``pp``, of a network on volumes also x ``sp``, with a size of micro-batches, a schedule, recomputation and
+ZeRO-1 or not; its stages are cut where its step takes least (`costs.stage_cuts.graph_cuts`), of cut volumes where their
+computation alone takes least. Nothing is left out by a rule of thumb: a layout is passed by only where a stage of it does not
+fit a device, or where its busiest stage alone takes longer than the last layout of the wanted ranking *and* a layout that was
+found takes no more time, memory and devices than that bound, its memory and its devices (as in `search`). Where a cut is known
+to fit, these bounds are first those of any cut, so that many layouts are passed by before one is looked for. To find a cut of
+an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first, and more only where the layout cannot be
+passed by whatever its cut. Layouts for which `costs.stage_cuts.tight_cuts.MOST_STEPS` was too few are counted as unproven.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import product
+from math import prod
 from typing import Any, NamedTuple
 
 from ...costs.process_groups.group_network import GroupNetwork
@@ -116,7 +117,11 @@ class GraphSearch:
             if self.keep.get(axis, (1,)) != (1,):
                 problem = "cuts layers, which a graph of ops does not tell; it is cut by dp and pp"
                 raise PlanError(problem, field=f"keep.{axis}", value="|".join(map(str, self.keep[axis])))
-        self._chains: dict[tuple[int, str], Chain] = {}
+        for key in ("sp_d", "sp_h", "sp_w"):
+            if self.graph.volumes is None and self.keep.get(key, (1,)) != (1,):
+                problem = f"cuts volumes, and {self.graph.name} does not tell any"
+                raise PlanError(problem, field=f"keep.{key}", value="|".join(map(str, self.keep[key])))
+        self._chains: dict[tuple[int, str, tuple[int, int, int]], Chain] = {}
         self._known_orders: KnownOrders = {}
         self._found = Findings(self.request, self.counts)
         self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
@@ -158,22 +163,26 @@ class GraphSearch:
         num_units = len(layer_starts(self.graph))
         kept = {key: values for key, values in self.keep.items() if key not in _SEARCHED}
         others = [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
-        for pp in self._kept("pp", divisors(world)):
-            dp = world // pp
+        for pp, volume in product(self._kept("pp", divisors(world)), self._volumes(world)):
+            dp = world // pp // prod(volume)
+            if dp * prod(volume) * pp != world:
+                continue
             if pp > num_units or batch % dp or dp not in self._kept("dp", [dp]):
                 self.counts.illegal += 1
                 continue
             sizes = [size for size in self._kept("micro_batch", divisors(batch // dp)) if samples % size == 0]
-            zeros = self._kept("zero", [0, 1] if dp > 1 else [0])
+            copies = dp * prod(volume)
+            zeros = self._kept("zero", [0, 1] if copies > 1 else [0])
             again = self._kept("recompute", list(RECOMPUTATIONS))
             for other, size, zero, recompute in product(others, sizes, zeros, again):
                 shards = other["shard_group"]
-                if shards is not None and (dp % shards or not (zero or other["distributed_optimizer"])):
+                if shards is not None and (copies % shards or not (zero or other["distributed_optimizer"])):
                     self.counts.illegal += 1
                     continue
                 for schedule, chunks in self._pipelines(pp, num_units):
                     keys = other | {"dp": dp, "pp": pp, "micro_batch": size, "global_batch": batch, "zero": zero}
                     keys |= {"schedule": schedule, "virtual_stages": chunks, "recompute": recompute}
+                    keys |= dict(zip(("sp_d", "sp_h", "sp_w"), volume, strict=True))
                     keys |= {key: value for key, value in hidden_unasked(chunks).items() if key not in self.keep}
                     yield Layout(**keys)
 
@@ -192,6 +201,19 @@ class GraphSearch:
     def pricer(self, order: str) -> GraphPricer:
         """What prices layouts in a rank order."""
         return GraphPricer(self.device, self.wires, self.costs.overlap_slowdown, order)
+
+    def _volumes(self, world: int) -> list[tuple[int, int, int]]:
+        """Cuts of depth, height and width of a volume that divide the ranks and the network's input.
+
+        Where the input is a cube, dimensions are alike, and the first ones are cut into most parts unless others are kept.
+        """
+        shape = self.graph.volumes
+        extent = (1, 1, 1) if shape is None else shape.extent
+        keys = ("sp_d", "sp_h", "sp_w")
+        tried = [[n for n in divisors(world) if length % n == 0] for length in extent]
+        cuts = product(*(self.keep.get(key, values) for key, values in zip(keys, tried, strict=True)))
+        is_cube = len(set(extent)) == 1 and not any(key in self.keep for key in keys)
+        return [(d, h, w) for d, h, w in cuts if world % (d * h * w) == 0 and (d >= h >= w or not is_cube)]
 
     def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
         """Schedules, each with numbers of chunks of a stage."""
@@ -255,9 +277,10 @@ class GraphSearch:
         return _Waiting(layout, orders, tuple(works), bound_s, memory_bytes)
 
     def _chain(self, layout: Layout) -> Chain:
-        key = layout.micro_batch, layout.recompute
+        volume = layout.sp_d, layout.sp_h, layout.sp_w
+        key = layout.micro_batch, layout.recompute, volume
         if key not in self._chains:
-            known = next(iter(self._chains.values()), None)
+            known = next((chain for (_, _, cut), chain in self._chains.items() if cut == volume), None)
             family = None if known is None else known.family
             self._chains[key] = Chain.of(self.graph, layout, self.device, self.costs, family)
         return self._chains[key]
@@ -302,12 +325,27 @@ class GraphSearch:
 
     def _refusal(self, worlds: Sequence[int]) -> PlanError:
         devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
-        problem = f"no layout of {self.graph.name} is legal on {devices} devices: dp x pp ranks, dp dividing the batch"
+        ranks = "dp x pp" if self.graph.volumes is None else "dp x pp x sp"
+        problem = f"no layout of {self.graph.name} is legal on {devices} devices: {ranks} ranks, dp dividing the batch"
         too_large = self._found.too_large(self.graph.name, devices, self.capacity_bytes)
         return too_large or PlanError(problem, field="batch", value=self.global_batch)
 
 
-_SEARCHED = ("tp", "cp", "ep", "pp", "dp", "micro_batch", "schedule", "virtual_stages", "recompute", "zero")
+_SEARCHED = (
+    "tp",
+    "cp",
+    "ep",
+    "pp",
+    "dp",
+    "micro_batch",
+    "schedule",
+    "virtual_stages",
+    "recompute",
+    "zero",
+    "sp_d",
+    "sp_h",
+    "sp_w",
+)
 
 
 def _bound_s(work: GraphWork) -> float:

@@ -12,6 +12,9 @@ from ...plans.partition import Layout, hidden_unasked
 from .request import SearchRequest
 from .space import DEFAULTS, SEARCHED
 
+SPATIAL = ("sp_d", "sp_h", "sp_w")
+"""Keys of how volumes are cut."""
+
 
 class RankedLayout(NamedTuple):
     """A layout as priced in its best rank order; in a list the best stands first.
@@ -175,7 +178,7 @@ class Findings:
 
 def layout_text(layout: Layout) -> str:
     """A layout in short, for tables: degrees, what of the rest differs from `space.DEFAULTS`, without the batch."""
-    words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep") if getattr(layout, axis) > 1]
+    words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep", *SPATIAL) if getattr(layout, axis) > 1]
     if layout.pp > 1:
         words.append(f"{layout.schedule}:{layout.virtual_stages}" if layout.virtual_stages > 1 else layout.schedule)
     words.append(f"mb={layout.micro_batch}")
@@ -183,6 +186,6 @@ def layout_text(layout: Layout) -> str:
     words += [f"recompute={layout.recompute}"] if layout.recompute != "none" else []
     words += [f"zero={layout.zero}"] if layout.zero else []
     usual = DEFAULTS | hidden_unasked(layout.virtual_stages) | {"global_batch": layout.global_batch}
-    others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED}
+    others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED and name not in SPATIAL}
     words += [f"{name}={str(value).lower()}" for name, value in others.items() if value != usual[name]]
     return " ".join(words)

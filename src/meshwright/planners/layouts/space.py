@@ -113,6 +113,12 @@ class LayoutSpace:
         """By key of the layout, the values that are tried; a key that is not searched takes each of its values too."""
         return self.request.kept
 
+    def __post_init__(self) -> None:
+        for key in ("sp_d", "sp_h", "sp_w"):
+            if self.keep.get(key, (1,)) != (1,):
+                problem = f"cuts volumes, and {self.shape.name} has none"
+                raise PlanError(problem, field=f"keep.{key}", value="|".join(map(str, self.keep[key])))
+
     @cached_property
     def fixed(self) -> tuple[dict[str, Any], ...]:
         """The combinations of values of the keys that are not searched."""
@@ -281,8 +287,9 @@ def regular_orders(
         known: what was told of other layouts with these arguments; added to.
     """
     # A layout that shards nothing has the groups of one that shards over all.
-    shards = layout.shard_group or layout.dp * layout.cp
-    degrees = layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, shards
+    shards = layout.shard_group or layout.copies
+    spatial = layout.sp_d, layout.sp_h, layout.sp_w
+    degrees = layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, *spatial, shards
     if degrees not in known:
         sharded = layout.model_copy(update={"zero": 1, "shard_group": shards})
         sees_strides = isinstance(wires, FabricNetwork)

@@ -57,9 +57,24 @@ def simplicity(found: RankedLayout) -> tuple[Any, ...]:
     Equal ones stand by their time.
     """
     layout = found.layout
-    degrees = (layout.tp, layout.cp, layout.pp, layout.ep)
+    degrees = (layout.tp, layout.cp, layout.pp, layout.ep, layout.sp_d, layout.sp_h, layout.sp_w)
     usual = DEFAULTS | hidden_unasked(layout.virtual_stages)
-    counted = ("tp", "cp", "pp", "dp", "ep", "recompute", "zero", "schedule", "virtual_stages", "micro_batch", "global_batch")
+    counted = (
+        "tp",
+        "cp",
+        "pp",
+        "dp",
+        "ep",
+        "sp_d",
+        "sp_h",
+        "sp_w",
+        "recompute",
+        "zero",
+        "schedule",
+        "virtual_stages",
+        "micro_batch",
+        "global_batch",
+    )
     switches = sum(getattr(layout, name) != usual[name] for name in Layout.model_fields if name not in counted)
     return (
         sum(degree > 1 for degree in (*degrees, layout.dp)),

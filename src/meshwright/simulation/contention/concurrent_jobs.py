@@ -6,6 +6,7 @@ contention is fair:
 - A message with flows sends them phase by phase (see `costs.phases`). Rates are max-min fair over every link that the
   flows of all jobs cross and change whenever a flow starts or has sent its last byte. The latency of a phase passes
   after its last byte. A message without flows takes its duration.
+- Where a job gives its flows classes, those of a more urgent class share the links first, and the others what is left.
 - While a rank's compute and communication streams are both busy, what runs on them takes ``overlap_slowdown`` times as
   long: a computation makes that much less headway; a message, if one of its ranks computes, makes that much less use of
   the shares of the links that its flows have. What is left of a latency stretches in the same way.
@@ -24,7 +25,7 @@ from ..step.messages import Messages
 from . import concurrent_kernel, fair_sharing
 from .concurrent_arrays import new_state, work_of
 from .flows import Flows
-from .placed_job import PlacedJob, Times, check_devices, check_times, offsets_s, routed
+from .placed_job import PlacedJob, Times, check_devices, check_times, flow_classes, offsets_s, routed
 
 
 def schedule(jobs: Sequence[PlacedJob], cluster: Cluster) -> list[Times]:
@@ -42,7 +43,9 @@ def schedule(jobs: Sequence[PlacedJob], cluster: Cluster) -> list[Times]:
     work = work_of(jobs, [messages for messages, _ in traffic])
     state = new_state(work)
     fair = [one for job, one in zip(jobs, traffic, strict=True) if job.is_fair]
-    concurrent_kernel.run_concurrent_jobs(work, state, fair_sharing.new_sharing(*_traffic(fair, cluster)))
+    sent = [(job, one[0]) for job, one in zip(jobs, traffic, strict=True) if job.is_fair]
+    classes = np.concatenate([np.zeros(0, np.int64), *(flow_classes(job, messages) for job, messages in sent)])
+    concurrent_kernel.run_concurrent_jobs(work, state, fair_sharing.new_sharing(*_traffic(fair, cluster), classes))
     found, first = [], 0
     for number, (job, offset) in enumerate(zip(jobs, offset_s, strict=True)):
         rows = slice(first, first + job.execution.num_tasks)

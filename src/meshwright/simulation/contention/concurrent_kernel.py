@@ -230,7 +230,7 @@ def _send(w, v, s, now_s):  # type: ignore[no-untyped-def]
             s.left_bytes[flow] = max(0.0, s.left_bytes[flow] - sent_bytes)
             s.since_s[flow] = now_s
             s.rate_bytes_per_s[flow] = rate
-            s.sent_s[flow] = now_s + s.left_bytes[flow] / rate
+            s.sent_s[flow] = now_s + s.left_bytes[flow] / rate if rate > 0.0 else np.inf
         next_sent_s = min(next_sent_s, s.sent_s[flow])
     return next_sent_s
 

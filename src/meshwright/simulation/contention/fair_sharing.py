@@ -52,6 +52,8 @@ class Sharing(NamedTuple):
         tally: working space of `fair_sharing_kernel.fill`, a row per link so that it is read at once, ``(L, 4)``:
             the link's bandwidth, what settled crossings use of it, what rounding lost of that sum, number of open
             crossings.
+        flow_class: of each flow, the most urgent 0; a class shares what those before it leave, ``(f,)``.
+        has_classes: whether there is more than one.
         heap, heap_level: links, the one that is full next on top, and the level at which each is, ``(L,)``.
     """
 
@@ -75,6 +77,8 @@ class Sharing(NamedTuple):
     ended: NDArray[np.int64]
     new_rate: NDArray[np.float64]
     tally: NDArray[np.float64]
+    flow_class: NDArray[np.int64]
+    has_classes: bool
     heap: NDArray[np.int64]
     heap_level: NDArray[np.float64]
 
@@ -105,22 +109,32 @@ def simulate(links: Links, flows: Flows, *, latency_first: bool = False) -> Flow
     return FlowTimes(sent_s, finish_s, num_events)
 
 
-def rates(links: Links, flows: Flows) -> NDArray[np.float64]:
+def rates(links: Links, flows: Flows, classes: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
     """Max-min fair rates in bytes per second if all flows were under way at once, ``(f,)``; infinite on an empty path.
 
     A flow of zero bytes has none.
 
+    Args:
+        links: what the paths name by number.
+        flows: what is sent.
+        classes: of each flow, see `Sharing`; by default all are alike.
+
     Raises:
         ClusterError: a link without positive bandwidth, or a path over an absent link.
     """
-    sharing = new_sharing(links, flows)
+    sharing = new_sharing(links, flows, classes)
     fair_sharing_kernel.begin_all(sharing)
     fair_sharing_kernel.fill(sharing)
     return np.where(np.diff(flows.path_start) > 0, sharing.new_rate, np.inf)
 
 
-def new_sharing(links: Links, flows: Flows) -> Sharing:
+def new_sharing(links: Links, flows: Flows, classes: NDArray[np.int64] | None = None) -> Sharing:
     """Arrays with no flow under way.
+
+    Args:
+        links: what the paths name by number.
+        flows: what is sent.
+        classes: of each flow, see `Sharing`; by default all are alike.
 
     Raises:
         ClusterError: a link without positive bandwidth, a negative latency, or a path over an absent link.
@@ -152,6 +166,8 @@ def new_sharing(links: Links, flows: Flows) -> Sharing:
         ended=np.zeros(f, np.int64),
         new_rate=np.zeros(f),
         tally=tally,
+        flow_class=np.zeros(f, np.int64) if classes is None else classes,
+        has_classes=classes is not None and bool((classes > 0).any()),
         heap=np.zeros(num_links, np.int64),
         heap_level=np.zeros(num_links),
     )

@@ -17,6 +17,9 @@ SAME_BYTES = 1e-13
 SAME_MOMENT = 8 * 2.0**-52
 
 
+# Of a link's bandwidth: less than this is what rounding leaves of a full link.
+FULL = 1e-12
+
 # Columns of `Sharing.tally`.
 BANDWIDTH, USED, CARRY, OPEN = range(4)
 
@@ -82,7 +85,7 @@ def share(s, now_s):  # type: ignore[no-untyped-def]
             s.left_bytes[flow] = max(0.0, s.left_bytes[flow] - sent_bytes)  # rounding may take a little too much
             s.since_s[flow] = now_s
             s.rate_bytes_per_s[flow] = s.new_rate[flow]
-            s.sent_s[flow] = now_s + s.left_bytes[flow] / s.new_rate[flow]
+            s.sent_s[flow] = now_s + s.left_bytes[flow] / s.new_rate[flow] if s.new_rate[flow] > 0.0 else np.inf
         next_end_s = min(next_end_s, s.sent_s[flow])
     return next_end_s
 
@@ -153,6 +156,9 @@ def fill(s):  # type: ignore[no-untyped-def]
     """Progressive filling: write the fair rate of every flow under way to ``new_rate``."""
     for i in range(s.sizes[0]):
         s.new_rate[s.active[i]] = -1.0
+    if s.has_classes:
+        _fill_by_class(s)
+        return
     tally, heap, heap_level, size = s.tally, s.heap, s.heap_level, s.sizes[1]
     for i in range(size):
         link = s.busy[i]
@@ -185,6 +191,62 @@ def fill(s):  # type: ignore[no-untyped-def]
                 num_settled += 1
                 for c in range(s.path_start[flow], s.path_start[flow + 1]):
                     _use(tally, s.path_links[c], level)
+
+
+@njit(error_model="numpy")
+def _fill_by_class(s):  # type: ignore[no-untyped-def]
+    """The same, class by class: each fills what the ones before it leave of the links; where nothing is left it waits."""
+    tally, heap, heap_level = s.tally, s.heap, s.heap_level
+    for i in range(s.sizes[1]):
+        tally[s.busy[i], USED] = 0.0
+        tally[s.busy[i], CARRY] = 0.0
+        tally[s.busy[i], OPEN] = 0.0
+    flows = s.active[: s.sizes[0]].copy()
+    flows = flows[np.argsort(s.flow_class[flows])]
+    first = 0
+    while first < len(flows):
+        own, last, size = s.flow_class[flows[first]], first, 0
+        while last < len(flows) and s.flow_class[flows[last]] == own:
+            for c in range(s.path_start[flows[last]], s.path_start[flows[last] + 1]):
+                link = s.path_links[c]
+                if tally[link, OPEN] == 0.0:
+                    heap[size] = link
+                    size += 1
+                tally[link, OPEN] += 1.0
+            last += 1
+        for i in range(size):
+            heap_level[i] = _level(tally, heap[i])
+        for i in range(size // 2 - 1, -1, -1):
+            _sift_down(heap, heap_level, i, size)
+        num_settled = 0
+        while num_settled < last - first:
+            link = heap[0]
+            if tally[link, OPEN] == 0.0:
+                size -= 1
+                heap[0] = heap[size]
+                heap_level[0] = heap_level[size]
+                _sift_down(heap, heap_level, 0, size)
+                continue
+            level = _level(tally, link)
+            if level > heap_level[0]:
+                heap_level[0] = level
+                _sift_down(heap, heap_level, 0, size)
+                continue
+            for k in range(s.room_start[link], s.room_start[link] + s.num_crossings[link]):
+                flow = s.room_flow[k]
+                if s.new_rate[flow] < 0.0 and s.flow_class[flow] == own:
+                    s.new_rate[flow] = level
+                    num_settled += 1
+                    for c in range(s.path_start[flow], s.path_start[flow + 1]):
+                        _use(tally, s.path_links[c], level)
+        first = last
+
+
+@njit(error_model="numpy")
+def _level(tally, link):  # type: ignore[no-untyped-def]
+    """What each open crossing of a link may have; rounding leaves nothing of a link that is full."""
+    left = tally[link, BANDWIDTH] - tally[link, USED] - tally[link, CARRY]
+    return left / tally[link, OPEN] if left > FULL * tally[link, BANDWIDTH] else 0.0
 
 
 @njit(error_model="numpy")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...costs.routing import SHORTEST_PATH, Routing
 from ...errors import GraphError, PlanError
+from ..step.deadlines import deadlines_s
 from ..step.execution import ExecutionGraph
 from ..step.messages import Messages
 from .fair_sharing import LATEST_S
@@ -31,6 +33,7 @@ class PlacedJob:
         is_fair: whether its messages share links; otherwise each one takes its duration and disturbs nobody.
         overlap_slowdown: factor on what a rank does while it sends and computes at once.
         routing: which paths its messages take.
+        flows_priority: which of its flows get the links first, see `costs.settings`.
 
     Raises:
         PlanError: fewer or more devices than ranks, a start that is not finite, a slowdown below 1.
@@ -42,6 +45,7 @@ class PlacedJob:
     is_fair: bool = True
     overlap_slowdown: float = 1.0
     routing: Routing = SHORTEST_PATH
+    flows_priority: Literal["fair", "priority", "edf"] = "fair"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "devices", np.array(self.devices, np.int64))
@@ -57,6 +61,19 @@ def offsets_s(jobs: Sequence[PlacedJob]) -> list[float]:
     """Start of each job after the first one."""
     origin_s = min((job.start_s for job in jobs), default=0.0)
     return [job.start_s - origin_s for job in jobs]
+
+
+def flow_classes(job: PlacedJob, messages: Messages) -> NDArray[np.int64]:
+    """The class of each flow, the most urgent 0: flows of a class share what those before it leave, ``(f,)``.
+
+    Args:
+        job: whose flows they are.
+        messages: as `routed` says.
+    """
+    if job.flows_priority == "fair":
+        return np.zeros(messages.num_flows, np.int64)
+    urgency = job.execution.priority if job.flows_priority == "priority" else deadlines_s(job.execution)
+    return np.unique(urgency[messages.flow_task], return_inverse=True)[1].astype(np.int64)
 
 
 def check_devices(jobs: Sequence[PlacedJob], cluster: Cluster) -> None:

@@ -12,6 +12,7 @@ from ...costs.phases import Phases
 from ...costs.process_groups.lanes import Stand
 from ...costs.settings import CostSettings
 from ...costs.work.operations import Message
+from ..step.deadlines import by_deadline
 from ..step.execution import ExecutionGraph, TaskKind
 from ..step.messages import Messages
 from . import stage_tasks
@@ -105,7 +106,7 @@ class Assembly:
         start = np.zeros(self.num_tasks + 1, np.int64)
         np.cumsum(np.concatenate([counts for counts, _ in uses]), out=start[1:])
         sizes = [made.num_tasks for made in placed]
-        return ExecutionGraph(
+        made = ExecutionGraph(
             num_ranks=width,
             kind=np.concatenate([made.kind for made in placed]),
             duration_s=np.concatenate([made.seconds for made in placed]),
@@ -119,6 +120,7 @@ class Assembly:
             payload_bytes=np.concatenate([made.payload_bytes for made in placed]),
             describe_messages=lambda: _messages(placed),
         )
+        return by_deadline(made) if self.costs.priority == "deadline" else made
 
     @property
     def op_names(self) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ layer by layer, the first or last micro-batch goes through a template that is *c
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...costs.work.operations import FusedAttention, Message, Pass, Product, Sweep
@@ -159,6 +159,24 @@ class Segments:
         self._open.seconds += seconds
         self._open.flops += flops
         self._open.moved_bytes += moved_bytes
+
+    def exchange(self, messages: Sequence[Message], name: str, seconds: float, flops: float, moved_bytes: float) -> None:
+        """Append kernels and messages, one after the other, that run beside them; what follows waits for both."""
+        self._close()
+        before = behind = self._frontier
+        for message in messages:
+            self._made.append(Entry(message.name, behind, 0.0, message))
+            behind = (len(self._made) - 1,)
+        self.run(name, seconds, flops, moved_bytes)
+        self._close()
+        if behind != before:
+            self._frontier = (*self._frontier, *behind)
+
+    def wait(self, message: Message) -> None:
+        """Append a message for which what follows waits."""
+        self._close()
+        self._made.append(Entry(message.name, self._frontier, 0.0, message))
+        self._frontier = (len(self._made) - 1,)
 
     def template(self) -> Template:
         """What has been put together."""

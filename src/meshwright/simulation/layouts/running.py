@@ -118,7 +118,9 @@ def run_layout(
     routing = Routing.of(costs)
     network = RankNetwork(cluster, placed, routing=routing)
     lowered = lower(step.on(placed), network, costs, num_steps=num_steps)
-    job = PlacedJob(lowered.execution, placed, 0.0, costs.contention == "fair", costs.overlap_slowdown, routing)
+    job = PlacedJob(
+        lowered.execution, placed, 0.0, costs.contention == "fair", costs.overlap_slowdown, routing, costs.flows_priority
+    )
     check_devices([job], cluster)
     is_plain = not job.is_fair and job.overlap_slowdown == 1
     times = kernel.schedule(job.execution) if is_plain else schedule_together([job], cluster)[0]

@@ -21,6 +21,7 @@ from ...costs.phases import Phases, alone_s
 from ...costs.settings import CostSettings
 from ...jobs.graph import JobGraph
 from ...plans.partition import OpSplits
+from .deadlines import by_deadline
 from .execution import ExecutionGraph, TaskKind
 from .messages import Messages
 
@@ -256,7 +257,7 @@ class _Lowering:
         def joined(computed: NDArray[Any], of_messages: Sequence[Any], dtype: type) -> NDArray[Any]:
             return np.concatenate([computed.astype(dtype), np.array(of_messages, dtype)])
 
-        return ExecutionGraph(
+        made = ExecutionGraph(
             num_ranks=self.num_ranks,
             kind=joined(np.full(self.num_compute, int(TaskKind.COMPUTE)), sent[0], np.int8),
             duration_s=joined(duration_s, sent[1], np.float64),
@@ -270,3 +271,4 @@ class _Lowering:
             payload_bytes=joined(np.zeros(self.num_compute), sent[6], np.float64),
             describe_messages=self._messages,
         )
+        return by_deadline(made) if self.costs.priority == "deadline" else made

@@ -243,7 +243,15 @@ def _placed_job(step: JobStep, cluster: Cluster, *, within_memory: bool) -> Plac
     routing = Routing.of(step.costs)
     network = RankNetwork(cluster, placed, routing=routing)
     execution = repeated(lower(graph, splits, network, step.costs), step.num_steps)
-    return PlacedJob(execution, placed, step.start_s, step.costs.contention == "fair", step.costs.overlap_slowdown, routing)
+    return PlacedJob(
+        execution,
+        placed,
+        step.start_s,
+        step.costs.contention == "fair",
+        step.costs.overlap_slowdown,
+        routing,
+        step.costs.flows_priority,
+    )
 
 
 def _union(start_s: NDArray[np.float64], finish_s: NDArray[np.float64]) -> float:

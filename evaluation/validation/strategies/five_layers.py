@@ -1,0 +1,150 @@
+"""Switches of the five layers in the case that each is made for: flows, deadlines, trees, jobs that take turns.
+
+Source of the figures: the co-designs of Wei et al., "Communication optimization for distributed training: architecture, advances,
+and opportunities", 2024; of two equal jobs that send half of the time: Rajasekaran et al., "CASSINI: network-aware job
+scheduling in machine learning clusters", 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ....clusters.cluster import Cluster
+from ....costs.collectives.direct import RING
+from ....costs.collectives.synthesised import Synthesised
+from ....costs.network import RankNetwork
+from ....costs.phases import Flow, Phase, Phases
+from ....simulation.contention.concurrent_jobs import schedule
+from ....simulation.contention.interleaving import Bursts, interleave
+from ....simulation.contention.placed_job import PlacedJob
+from ....simulation.fleet.sharing import CONSTANTS, step_times
+from ....simulation.fleet.state import SharingMode
+from ....simulation.step import kernel
+from ....simulation.step.deadlines import by_deadline
+from ....simulation.step.execution import ExecutionGraph, TaskKind
+from ....simulation.step.messages import Messages
+from ..published_figures import PublishedFigure
+
+STEPS = 40
+LINK_BYTES_PER_S = 4e9
+
+NUM_FIGURES = 8
+
+DOUBLE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (2, 6), (3, 7), (4, 7), (5, 6), (6, 7))
+SINGLE = ((0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7))
+"""Pairs of a DGX-1V with two NVLinks of 25 GB/s a direction, and with one; the others, over PCIe, take 1 GB/s here."""
+
+
+def figures() -> Iterator[PublishedFigure]:
+    """Each switch in its home case."""
+    yield from _turns()
+    yield from _orders()
+    yield from _trees()
+
+
+def _turns() -> Iterator[PublishedFigure]:
+    """Two jobs of 0.5 s of computation and 0.5 s on a link that they share, by flows and as a fleet sees them."""
+    case = "two jobs, half of the time on a link"
+    bursts = Bursts(1.0, ((0.5, 1.0, 1.0),))
+    shift_s = interleave([bursts, bursts]).shift_s[1]
+    cluster = _cluster({"kind": "single-host", "num_devices": 4, "fabric": "bus", **_LINK})
+    for name, second_s, meets in (("bursts meet", 0.0, True), ("in turns", shift_s, False)):
+        jobs = [PlacedJob(_half_sending(), np.array(devices), at) for devices, at in (([0, 1], 0.0), ([2, 3], second_s))]
+        ended_s = max(float(finish_s.max()) for _, finish_s in schedule(jobs, cluster))
+        yield _bound(case, f"{name}, by flows", STEPS / ended_s, meets)
+        step_s = np.zeros(2)
+        loads = np.array([0, 1, 2]), np.zeros(2, np.int64), np.full(2, 0.5), np.ones(2)
+        mode = SharingMode.FAIR if meets else SharingMode.INTERLEAVED
+        step_times(2, np.ones(2), np.zeros(2), *loads, CONSTANTS, int(mode), step_s)
+        yield _bound(case, f"{name}, in a fleet", 1.0 / float(step_s.max()), meets)
+
+
+def _bound(case: str, name: str, speed: float, meets: bool) -> PublishedFigure:
+    """Of the speed alone at most 80 % where bursts meet, at least 95 % where they do not."""
+    figure = f"{name}, of the speed alone"
+    if meets:
+        return PublishedFigure("", case, figure, speed, "0.80", 1e-9, is_limit=True)
+    return PublishedFigure("", case, figure, speed, "0.95", 1e-9, is_floor=True)
+
+
+def _orders() -> Iterator[PublishedFigure]:
+    """Gradients of 3 s that are ready first, and an expert all-to-all of 1 s that a pass of 4 s wants."""
+    for sharing, first, then in (("one message at a time", "fifo", "deadline"), ("flows", "fair", "edf")):
+        step_s = []
+        for chosen in (first, then):
+            execution = _experts(holds=sharing != "flows")
+            if sharing == "flows":
+                cluster = _cluster({"kind": "single-host", "num_devices": 2, "fabric": "switch", **_LINK})
+                priority: Literal["fair", "edf"] = "edf" if chosen == "edf" else "fair"
+                ((_, finish_s),) = schedule([PlacedJob(execution, np.arange(2), flows_priority=priority)], cluster)
+            else:
+                _, finish_s = kernel.schedule(by_deadline(execution) if chosen == "deadline" else execution)
+            step_s.append(float(finish_s.max()))
+        case = f"expert all-to-all and gradients, {sharing}"
+        yield PublishedFigure("", case, f"step by {then} over step by {first}", step_s[1] / step_s[0], "1.0", 1e-9, is_limit=True)
+
+
+def _trees() -> Iterator[PublishedFigure]:
+    """An all-reduce of 1 GB on the NVLink cube mesh of a DGX-1V, against a ring along its double links."""
+    speed = np.full((8, 8), 1.0)
+    for bandwidth, pairs in ((50.0, DOUBLE), (25.0, SINGLE)):
+        for a, b in pairs:
+            speed[a, b] = speed[b, a] = bandwidth
+    topology = {"kind": "matrix", "devices_per_host": 8, "bandwidth_gbytes_per_s": speed.tolist()}
+    network = RankNetwork(_cluster(topology | {"latency_us": np.zeros((8, 8)).tolist()}), np.arange(8))
+    along = np.array([0, 3, 2, 1, 5, 6, 7, 4])
+    trees, ring = (one.all_reduce_s(network, along, 1e9) for one in (Synthesised(), RING))
+    cut = float((speed.sum(axis=1) - 1.0).min())  # of one device from all others, GB/s
+    yield PublishedFigure("", "cube mesh", "rate of trees over a ring's", ring / trees, "1.0", 1e-9, is_floor=True)
+    yield PublishedFigure("", "cube mesh", "rate of trees over the least cut", 1.0 / trees / cut, "1.0", 1e-9, is_limit=True)
+
+
+_LINK = {"bandwidth_gbytes_per_s": LINK_BYTES_PER_S / 1e9, "latency_us": 0.0}
+
+
+def _cluster(topology: dict[str, object]) -> Cluster:
+    return Cluster.from_data({"name": "home-case", "device": "v100", "topology": topology})
+
+
+def _half_sending() -> ExecutionGraph:
+    """Steps of 0.5 s of computation and 0.5 s on the link."""
+    tasks = 2 * STEPS
+    is_message = np.arange(tasks) % 2 == 1
+    sent = (Phase(0.0, (Flow(0, 1, 0.5 * LINK_BYTES_PER_S),)),)
+    edges = np.stack([np.arange(tasks - 1), np.arange(1, tasks)], axis=1)
+    return _graph(np.full(tasks, 0.5), edges, is_message, [sent if sends else () for sends in is_message], False)
+
+
+def _experts(*, holds: bool) -> ExecutionGraph:
+    """A computation of 1 s; gradients and all-to-all behind it; a pass behind the all-to-all; the update behind all."""
+    seconds = np.array([1.0, 3.0, 1.0, 4.0, 0.0])
+    is_message = np.array([False, True, True, False, False])
+    sent = [(Phase(0.0, (Flow(0, 1, s * LINK_BYTES_PER_S),)),) if m else () for s, m in zip(seconds, is_message, strict=True)]
+    return _graph(seconds, np.array([(0, 1), (0, 2), (2, 3), (1, 4), (3, 4)]), is_message, sent, holds)
+
+
+def _graph(
+    seconds: NDArray[np.float64], edges: NDArray[np.int64], is_message: NDArray[np.bool_], sent: Sequence[Phases], holds: bool
+) -> ExecutionGraph:
+    """Tasks of rank 0 in their order; messages go to rank 1 and hold the communication stream or not."""
+    streams = [[2] if message and holds else [] if message else [0] for message in is_message]
+    messages = Messages.of([(0, 1) if message else () for message in is_message], sent)
+    t = len(seconds)
+    return ExecutionGraph(
+        num_ranks=2,
+        kind=np.where(is_message, int(TaskKind.COLLECTIVE), int(TaskKind.COMPUTE)).astype(np.int8),
+        duration_s=seconds,
+        priority=np.arange(t, dtype=np.float64),
+        stream_start=np.cumsum([0, *map(len, streams)]),
+        streams=np.array([stream for held in streams for stream in held], np.int64),
+        edges=edges.astype(np.int64),
+        op=np.zeros(t, np.int64),
+        rank=np.zeros(t, np.int64),
+        is_backward=np.zeros(t, np.bool_),
+        payload_bytes=np.zeros(t),
+        describe_messages=lambda: messages,
+    )

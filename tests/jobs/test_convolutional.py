@@ -1,0 +1,61 @@
+"""Networks on volumes: layers worked by hand, graphs that are saved and read, bad data."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from meshwright.errors import GraphError
+from meshwright.jobs.convolutional import ConvNetShape, cosmoflow, unet3d
+from meshwright.jobs.graph import JobGraph
+
+
+def test_the_first_convolution_of_cosmoflow_worked_by_hand():
+    # 27 x 4 x 16 weights and 16 biases; two operations for each of 27 x 4 x 16 x 128^3 products; 16 x 128^3 outputs
+    graph = cosmoflow(128).graph(2)
+    assert graph.parameter_bytes[0] == 4 * 1744
+    assert graph.forward_flops[0] == 2 * 2 * 27 * 4 * 16 * 128**3
+    assert graph.activation_bytes[0] == 2 * 4 * 16 * 128**3
+
+
+def test_unet_has_the_published_parameters():
+    # 19,069,955 with 3 channels in and 3 classes, which counts neither batch normalisation nor the biases of up-convolutions.
+    shape = unet3d(64, in_channels=3, classes=3)
+    uncounted = sum(layer.parameters for layer in shape.layers if layer.kind == "batch_norm")
+    uncounted += sum(layer.out_channels for layer in shape.layers if layer.kind == "up_conv")
+    assert shape.num_parameters - uncounted == 19_069_955
+
+
+@pytest.mark.parametrize("shape", [cosmoflow(64), unet3d(16)], ids=lambda shape: shape.name)
+def test_a_saved_graph_keeps_its_volumes(shape, tmp_path):
+    shape.graph(2).save(tmp_path / "graph.json")
+    read = JobGraph.load(tmp_path / "graph.json")
+    assert read.volumes == shape
+    assert np.array_equal(read.edges, shape.graph(2).edges)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        (lambda data: data.pop("name"), "volumes"),
+        (lambda data: data.update(element_bytes=0), "volumes"),
+        (lambda data: data["layers"][3].pop("reach"), "volumes.layers.3"),
+        (lambda data: data["layers"][0].update(in_extent=[1, 2]), "volumes.layers.0.in_extent"),
+        (lambda data: data["layers"][1].update(inputs=[1]), "volumes.layers.1.inputs"),
+        (lambda data: data["layers"][1].update(reach=-1), "volumes.layers.1.reach"),
+        (lambda data: data["layers"][1].update(out_channels=True), "volumes.layers.1.out_channels"),
+        (lambda data: data["layers"][1].update(kind=3), "volumes.layers.1.kind"),
+    ],
+)
+def test_bad_volumes_are_refused(change, field):
+    data = copy.deepcopy(cosmoflow(16).to_data())
+    change(data)
+    with pytest.raises(GraphError) as caught:
+        ConvNetShape.from_data(data)
+    assert caught.value.field == field
+
+
+def test_volumes_of_another_graph_are_refused():
+    data = cosmoflow(16).graph(1).to_data() | {"volumes": cosmoflow(32).to_data()}
+    with pytest.raises(GraphError, match="the layers are not the ops"):
+        JobGraph.from_data(data)
