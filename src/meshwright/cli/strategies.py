@@ -16,7 +16,7 @@ NOT_RANKED = "not ranked"
 
 
 def show_strategies(out: Console, title: str, priced: Sequence[tuple[TrainingPrice, str]], exact_s: float | None) -> None:
-    """Print strategies by their effective step; those without a multiplier stand below, in the order in which they were asked for.
+    """Print strategies by their effective step; those without a multiplier stand below, in the order of the question.
 
     Args:
         out: where.

@@ -1,7 +1,7 @@
 """Gradients that are coded before they are sent: the messages in place of one that sums them, and what coding takes.
 
-Legend: ``S`` bytes of a message, ``n`` ranks, ``M`` bytes a second of a device's memory, ``r`` coded bytes over ``S``, ``a x b`` a
-matrix, ``q`` a rank.
+Legend: ``S`` bytes of a message, ``n`` ranks, ``M`` bytes a second of a device's memory, ``r`` coded bytes over ``S``, ``a x b``
+a matrix, ``q`` a rank.
 
 Source:
     Tang et al., "Communication-efficient distributed deep learning: a comprehensive survey", 2024, arXiv 2404.06114.
@@ -30,12 +30,12 @@ class Matrix(NamedTuple):
 
     Attributes:
         rows, columns: numbers.
-        count: how many of them.
+        number: how many of them.
     """
 
     rows: float
     columns: float
-    count: float = 1.0
+    number: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def coded(
         passes = 2 * code.codec_passes
     half_s = passes / 2 * size / device.memory_bandwidth_bytes_per_s
     if isinstance(code, TopK):
-        messages = (replace(message, operation="all_gather", payload_bytes=num_ranks * sent),)
+        messages: tuple[Message, ...] = (replace(message, operation="all_gather", payload_bytes=num_ranks * sent),)
     elif isinstance(code, RandomK) or (isinstance(code, Quantise) and code.summable):
         messages = (replace(message, payload_bytes=sent),)
     else:
@@ -120,10 +120,10 @@ def _low_rank(
 ) -> Coded:
     """Two sums, of ``q a`` and ``q b`` numbers of each matrix, with the vectors; ``4 a b q + 2 a q^2`` operations."""
     rank = float(code.rank)
-    left = sum(one.count * one.rows for one in matrices) * rank * number_bytes
-    right = sum(one.count * one.columns for one in matrices) * rank * number_bytes
-    whole = max(0.0, message.payload_bytes - number_bytes * sum(one.count * one.rows * one.columns for one in matrices))
-    flops = sum(one.count * (4 * one.rows * one.columns * rank + 2 * one.rows * rank**2) for one in matrices)
+    left = sum(one.number * one.rows for one in matrices) * rank * number_bytes
+    right = sum(one.number * one.columns for one in matrices) * rank * number_bytes
+    whole = max(0.0, message.payload_bytes - number_bytes * sum(one.number * one.rows * one.columns for one in matrices))
+    flops = sum(one.number * (4 * one.rows * one.columns * rank + 2 * one.rows * rank**2) for one in matrices)
     half_s = flops / device.peak_flops_per_s / 2
     if code.codec_passes is not None:
         half_s = code.codec_passes * message.payload_bytes / device.memory_bandwidth_bytes_per_s
@@ -137,8 +137,8 @@ def coded_tail_s(
 ) -> float:
     """Seconds from the end of the last backward pass, without coding, until the last sum is decoded.
 
-    Blocks go backward one after the other; each is coded on the device behind its pass, which delays the next one; its part of the
-    messages goes over the line; and what has come is decoded when all passes are done.
+    Blocks go backward one after the other; each is coded on the device behind its pass, which delays the next one; its part of
+    the messages goes over the line; and what has come is decoded when all passes are done.
 
     Args:
         blocks: seconds and share of the gradients of each block, in the order of the backward pass.

@@ -1,4 +1,4 @@
-"""Training strategies of a job under a layout: what a step takes, in closed form and by the event path, and what may be said of it.
+"""Training strategies of a job under a layout: what a step takes, in closed form and by the event path.
 
 A strategy with a declared multiplier is compared by ``multiplier x step``. Of one without, only its break-even is told: how many
 times the steps of synchronous training it may want before it is no faster.
@@ -149,12 +149,10 @@ def strategies_of(training: str | None, compression: str | None) -> list[tuple[A
     """The strategies that two texts spell; a code goes with synchronous training, which need not be named.
 
     Raises:
-        PlanError: an unknown kind or key, an impossible value, or a code without synchronous training.
+        PlanError: an unknown kind or key, or an impossible value.
     """
     kinds: tuple[AnyTraining, ...] = parse_training(training) if training else ()
     codes = parse_compression(compression) if compression else ()
-    if codes and kinds and all(one.kind != "synchronous" for one in kinds):
-        raise PlanError("goes with kind=synchronous, whose gradients it codes", field="compression", value=compression)
     return [(one, None) for one in kinds] + [(Synchronous(), code) for code in codes]
 
 

@@ -213,8 +213,8 @@ class LocalUpdate(DeclaredSteps):
     """Blocks of a model on devices of their own are updated by local targets, so that no gradient of activations goes back.
 
     Source:
-        Synthetic intermediate labels: 2024, arXiv 2403.11204; recursive local representation alignment: Ororbia et al., "Large-scale
-        gradient-free deep learning with recursive local representation alignment", 2020, arXiv 2002.03911.
+        Synthetic intermediate labels: 2024, arXiv 2403.11204; recursive local representation alignment: Ororbia et al.,
+        "Large-scale gradient-free deep learning with recursive local representation alignment", 2020, arXiv 2002.03911.
     """
 
     kind: Literal["local-update"] = "local-update"
@@ -356,10 +356,10 @@ def _of_file(path: str, field: str) -> list[dict[str, Any]]:
     data, _ = settings.read_yaml(path)
     found = data.get(field) if isinstance(data, dict) else None
     strategies = found if isinstance(found, list) else [found]
-    for one in strategies:
-        if not isinstance(one, dict):
-            raise PlanError(f"must hold the keys of a strategy under {field}:", file=path, field=field)
-    return strategies
+    known = [one for one in strategies if isinstance(one, dict)]
+    if len(known) < len(strategies):
+        raise PlanError(f"must hold the keys of a strategy under {field}:", file=path, field=field)
+    return known
 
 
 def _read(key: str, text: str, field: str) -> Any:

@@ -77,7 +77,7 @@ def compression_bytes(replicas: Replicas, code: AnyCompression) -> float:
 
 
 def matrices(work: Any, stage: int, message: Message) -> tuple[Matrix, ...]:
-    """The matrices of a rank's weights: of a transformer's layers, cut by ``tp``; of any other op one square one, an assumption."""
+    """The matrices of a rank's weights: of a transformer's layers, cut by ``tp``; of any other op a square one, an assumption."""
     if isinstance(work, GraphWork):
         sizes = work.gradient_bytes[work.ops_of(stage)] / 4
         return tuple(Matrix(float(size) ** 0.5, float(size) ** 0.5) for size in sizes if size >= 1)

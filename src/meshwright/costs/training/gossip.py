@@ -44,8 +44,8 @@ def rounds(topology: str, num_replicas: int, per_host: int) -> list[Round]:
     """The rounds of a topology, which then repeat.
 
     Args:
-        topology: ``complete``; ``ring``, left and right neighbour in turn; ``one-peer-exp``, the peer at distance ``2^r``; ``aer``,
-            a round inside each host and one of two whole hosts that differ in bit ``r`` of their number, in turn.
+        topology: ``complete``; ``ring``, left and right neighbour in turn; ``one-peer-exp``, the peer at distance ``2^r``;
+            ``aer``, a round inside each host and one of two whole hosts that differ in bit ``r`` of their number, in turn.
         num_replicas: ``n``.
         per_host: ``L``.
 

@@ -1,7 +1,7 @@
 """Independent subnetwork training: hidden neurons are dealt, narrow networks are trained, slices are put together again.
 
-Legend: ``d, h, o`` widths of input, hidden layers and output, ``L`` layers of weights, ``n`` workers, ``H`` local steps, ``S`` bytes
-of a subnet, ``C`` seconds of its step.
+Legend: ``d, h, o`` widths of input, hidden layers and output, ``L`` layers of weights, ``n`` workers, ``H`` local steps, ``S``
+bytes of a subnet, ``C`` seconds of its step.
 
 Source:
     Yuan et al., "Distributed learning of fully connected neural networks using independent subnet training", 2022.
@@ -10,6 +10,7 @@ Source:
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,7 +35,7 @@ def subnet_parameters(widths: tuple[int, ...], num_workers: int) -> float:
     """
     last = len(widths) - 1
     own = [width / (1 if place in (0, last) else num_workers) for place, width in enumerate(widths)]
-    return sum(before * after for before, after in zip(own[:-1], own[1:], strict=True))
+    return sum(before * after for before, after in pairwise(own))
 
 
 def round_bytes(widths: tuple[int, ...], num_workers: int, number_bytes: float = 4.0) -> float:

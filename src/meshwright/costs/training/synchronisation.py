@@ -66,10 +66,9 @@ def bytes_of_period(training: LocalSgd | PostLocalSgd | DiLoCo, gradient_bytes: 
 
 def server_round_s(replicas: Replicas) -> float:
     """Seconds in which a worker sends its gradients to the server and gets parameters back, ``2 W beta``."""
-    stands = replicas.stand(0)
     if replicas.num_replicas == 1:
         return 0.0
-    group = stands._replace(size=2, per_host=1, side_by_side=1) if hasattr(stands, "_replace") else stands
+    group = replicas.regular()._replace(size=2, per_host=1, side_by_side=1)
     return 2 * replicas.group_s("send_recv", replicas.gradient_bytes, group)
 
 

@@ -84,8 +84,8 @@ class WorkerRounds:
 def gossip_rounds_s(times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0) -> float:
     """Mean seconds of a step of gossip, whose averaging of one step is hidden behind the next.
 
-    A group begins to average when all of its members begin a step, and a member begins its next one when its step and the averaging
-    are done. The second half of the steps counts.
+    A group begins to average when all of its members begin a step, and a member begins its next one when its step and the
+    averaging are done. The second half of the steps counts.
 
     Args:
         times_s: seconds of each step of each worker, ``(steps, n)``.

@@ -92,8 +92,8 @@ def periodic_step_s(
 ) -> float:
     """Mean seconds of a step by the event path: ``every`` steps in one execution graph, behind the last of them one average.
 
-    Two periods are run, and the second one counts. Of a period of more than `FEWEST_STEPS` steps so many are lowered, and the others
-    take what a step without sums takes among others.
+    Two periods are run, and the second one counts. Of a period of more than `FEWEST_STEPS` steps so many are lowered, and the
+    others take what a step without sums takes among others.
 
     Args:
         local: a step whose gradients nobody sums.
