@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..published_figures import Figures, Progress, PublishedFigures, collect
-from . import uneven_networks
+from . import compression, gossip, local_updates, synchronisation, uneven_networks
 
 FAMILIES: dict[str, Figures] = {
     "uneven networks": (uneven_networks.NUM_FIGURES, uneven_networks.figures),
+    "synchronisation": (synchronisation.NUM_FIGURES, synchronisation.figures),
+    "compression": (compression.NUM_FIGURES, compression.figures),
+    "gossip": (gossip.NUM_FIGURES, gossip.figures),
+    "local updates": (local_updates.NUM_FIGURES, local_updates.figures),
 }
 """By name: how many figures there are, and what computes them."""
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...costs.settings import CostSettings
+from ...costs.training.replicas import scaled
 from ...costs.work.operations import Message
 from ..layouts.pass_segments import Template
 from ..layouts.running import run_layout
@@ -80,6 +81,12 @@ class TrainedStep(StepModel):
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
         assert self.base is not None
         return self.base.template(chunk, kind, cut=cut)
+
+
+def local_period(step: StepModel, every: int) -> TrainedStep:
+    """Steps of which only every so many sums over the replicas."""
+    silent = type(step)(scaled(step.work, 0.0), step.pricer)
+    return TrainedStep.over(step, lambda stage, number: step.sync(stage) if (number + 1) % every == 0 else silent.sync(stage))
 
 
 def periodic_step_s(
