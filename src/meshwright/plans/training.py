@@ -324,8 +324,8 @@ def split_strategies(text: str, kinds: Any, *, field: str) -> list[dict[str, Any
     strategies: list[dict[str, list[str]]] = []
     last = ""
     for word in (word.strip() for word in text.split("|")):
-        begins = word in kinds or word.startswith("kind=")
         first, *others = [part.strip() for part in word.split(",")]
+        begins = first in kinds or first.startswith("kind=")
         if begins:
             strategies.append({})
         elif not strategies or not last or "=" in first:
