@@ -26,6 +26,7 @@ OTHER_CHOICES = {
     "message_chunk_bytes": 4e6,
     "gradient_bytes_per_parameter_byte": 2.0,
     "pipeline_skips": "direct",
+    "straggler_sigma": 0.1,
 }
 
 

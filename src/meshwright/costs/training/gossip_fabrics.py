@@ -28,7 +28,7 @@ NUM_BUCKETS = 10
 """Of ``S`` in buckets of 25 MiB: the last one hides behind nothing."""
 
 
-class Fabric(NamedTuple):
+class GossipFabric(NamedTuple):
     """A cluster as fitted.
 
     Attributes:
@@ -50,9 +50,9 @@ class Fabric(NamedTuple):
 
 
 FABRICS = {
-    "t4": Fabric(8, 39.812e-3, 4.228909, 5.309e9, 18.751e9, 11.077e9, 0.107),
-    "a100": Fabric(4, 27.961e-3, 0.264439, 16.005e9, 18.75e9, 98.7e9, 0.082),
-    "a40": Fabric(4, 50.247e-3, 0.594069, 3.434e9, 7.728e9, 41.978e9, 0.008),
+    "t4": GossipFabric(8, 39.812e-3, 4.228909, 5.309e9, 18.751e9, 11.077e9, 0.107),
+    "a100": GossipFabric(4, 27.961e-3, 0.264439, 16.005e9, 18.75e9, 98.7e9, 0.082),
+    "a40": GossipFabric(4, 50.247e-3, 0.594069, 3.434e9, 7.728e9, 41.978e9, 0.008),
 }
 """8 x T4 and 4 x A100 a host at 100 Gb/s, 4 x A40 a host on Ethernet of 25 Gb/s. The effective bandwidths take in what the model
 leaves out, such as numbers of two bytes on the wire, and so may be above a card's."""
