@@ -27,7 +27,10 @@ OPTIONS = {
         "--live": "OF A SERVICE",
         "--graphs": "graphs_dir",
         "--search": "OF SEARCH",
-        **dict.fromkeys(("--batch", "--sequence-length", "--devices", "--keep", "--order", "--top"), "OF SEARCH"),
+        **dict.fromkeys(
+            ("--batch", "--sequence-length", "--devices", "--keep", "--order", "--top", "--training", "--compression"),
+            "OF SEARCH",
+        ),
         **COSTS,
         **WRITES,
     },

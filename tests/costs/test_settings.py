@@ -28,6 +28,7 @@ OTHER_CHOICES = {
     "file_system_gbytes_per_s": 2.0,
     "gradient_bytes_per_parameter_byte": 2.0,
     "pipeline_skips": "direct",
+    "straggler_sigma": 0.1,
 }
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..published_figures import Figures, Progress, PublishedFigures, collect
-from . import five_layers, spatial_parallelism, uneven_networks
+from . import compression, five_layers, gossip, local_updates, spatial_parallelism, synchronisation, uneven_networks
 
 FAMILIES: dict[str, Figures] = {
     "five layers": (five_layers.NUM_FIGURES, five_layers.figures),
     "spatial parallelism": (spatial_parallelism.NUM_FIGURES, spatial_parallelism.figures),
     "uneven networks": (uneven_networks.NUM_FIGURES, uneven_networks.figures),
+    "synchronisation": (synchronisation.NUM_FIGURES, synchronisation.figures),
+    "compression": (compression.NUM_FIGURES, compression.figures),
+    "gossip": (gossip.NUM_FIGURES, gossip.figures),
+    "local updates": (local_updates.NUM_FIGURES, local_updates.figures),
 }
 """By name: how many figures there are, and what computes them."""
 

@@ -18,6 +18,16 @@ ProfileBatch = Annotated[
     int | None,
     typer.Option(metavar="N", help="Samples for which the times of a profile hold; by default the batch of a step."),
 ]
+TrainingStrategies = Annotated[
+    str | None,
+    typer.Option(
+        "--training", metavar="KEYS", help="Also price strategies, as 'kind=gossip,topology=aer', | between, or a YAML."
+    ),
+]
+GradientCodes = Annotated[
+    str | None,
+    typer.Option("--compression", metavar="KEYS", help="Also price coded gradients, as 'kind=top-k,fraction=0.01|0.1'."),
+]
 CollectivesTable = Annotated[
     str | None,
     typer.Option(metavar="TABLE", help="Measured collectives: a file of calibrate collectives, or a100, b200, h100, h200, v100."),

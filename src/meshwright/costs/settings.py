@@ -98,6 +98,7 @@ class CostSettings(settings.Settings):
     file_system_gbytes_per_s: float | None = Field(default=None, gt=0, le=1e6, exclude_if=lambda rate: rate is None)
     gradient_bytes_per_parameter_byte: float = Field(default=1.0, gt=0)
     pipeline_skips: Literal["relayed", "direct"] = Field(default="relayed", exclude_if=lambda skips: skips == "relayed")
+    straggler_sigma: float = Field(default=0.0, ge=0, le=3, exclude_if=lambda sigma: sigma == 0)
 
     @model_validator(mode="after")
     def _fluids_cut_through(self) -> CostSettings:

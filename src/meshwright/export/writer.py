@@ -15,6 +15,7 @@ from .. import files, settings
 from ..errors import ConfigError, ExportError, InputFileError
 from ..plans import legality
 from ..plans.document import PlacementPlan
+from . import training
 from .chakra import traces
 from .frameworks import deepspeed, megatron
 from .kubernetes import forms
@@ -91,7 +92,8 @@ def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[st
     chosen = target_of(target)
     given = _options(options)
     legality.check(plan)
-    rendered = chosen.render(plan, given)
+    training.check_said(plan, chosen.name)
+    rendered = {**chosen.render(plan, given), **training.said(plan, chosen.name)}
     return {**rendered, MANIFEST: _manifest(plan, chosen, given, rendered)}
 
 

@@ -35,6 +35,7 @@ from ..plans.partition import Layout
 from ..simulation.layouts.running import STEPS, num_tasks, run_layout
 from ..simulation.layouts.steady import with_micro_batches
 from .job_work import JobWork, work_of
+from .training import TrainingPrice, price_training, strategies_of
 
 MEMORY_UNCERTAINTY = 0.06
 """Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
@@ -68,6 +69,7 @@ class Estimate:
         step: the step.
         provenance: of the communications in the step's breakdown.
         remarks: what of the job or the layout does not count, and which figures are of other devices, for people.
+        trained: the same layout trained by other strategies, as they were asked for.
     """
 
     maker: JobWork
@@ -75,6 +77,7 @@ class Estimate:
     step: StepTime
     provenance: dict[str, Provenance]
     remarks: tuple[str, ...] = ()
+    trained: tuple[TrainingPrice, ...] = ()
 
     @property
     def job(self) -> str:
@@ -188,6 +191,7 @@ class Estimate:
             "uncertainty": dict(self.step.uncertainty_terms),
             "breakdown": [part._asdict() for part in self.parts()],
             "bubble_time_fraction": self.bubble_time_fraction,
+            **({"trained": [one.to_data() for one in self.trained]} if self.trained else {}),
             "memory": [
                 {"stage": stage, "total": one.total, "model_state": one.model_state}
                 | one.__dict__
@@ -211,6 +215,8 @@ def estimate(
     graphs_dir: str | Path | None = None,
     keep_input_ops: bool = False,
     profile_batch: int | None = None,
+    training: str | None = None,
+    compression: str | None = None,
 ) -> Estimate:
     """Price one layout.
 
@@ -229,6 +235,8 @@ def estimate(
         graphs_dir: where bare names are looked up.
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
         profile_batch: samples for which the figures of a profile hold; by default the global batch.
+        training: strategies by which it is trained too, as `plans.training.parse_training` reads them.
+        compression: codes of the gradients of synchronous training, as `plans.compression.parse_compression` reads them.
 
     Raises:
         PlanError: the job cannot be cut so, the cluster has too few devices or free ones, or it does not fit their memory.
@@ -244,7 +252,22 @@ def estimate(
     work, prices = maker.work(cut), maker.pricer
     check_fits(maker.peak_memory(work), maker.capacity_bytes)
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
-    return Estimate(maker, work, prices.price_work(work), prices.provenance(work), told)
+    trained = tuple(price_training(maker, work, *one) for one in strategies_of(training, compression))
+    for price in trained:
+        check_fits_too(maker, work, price)
+    return Estimate(maker, work, prices.price_work(work), prices.provenance(work), told, trained)
+
+
+def check_fits_too(maker: JobWork, work: Any, price: TrainingPrice) -> None:
+    """Refuse a strategy for whose own bytes a device has no room.
+
+    Raises:
+        PlanError: with what is held, and what a device has.
+    """
+    held = maker.peak_memory(work)[1].total + price.extra_bytes
+    if held > maker.capacity_bytes:
+        problem = f"{price.text} holds {price.extra_bytes / 1e9:.1f} GB in addition, {held / 1e9:.1f} GB in all"
+        raise PlanError(f"{problem}, a device has {maker.capacity_bytes / 1e9:.1f} GB", field="training")
 
 
 def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_], layout: Layout) -> Allocation:

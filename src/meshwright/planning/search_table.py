@@ -24,6 +24,7 @@ from ..planners.layouts.ties import FARTHEST, are_tied, simplicity, tie_width
 from ..plans import PlacementPlan
 from ..plans.document import Figure
 from .job_work import JobWork
+from .search_strategies import Strategies, price_strategies, with_strategy
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,7 @@ class RankedLayouts:
         searched: ranking, front and counts.
         request: what was asked.
         sizes: where each number of devices was searched by itself, what became of each, for people.
+        device_counts: numbers of devices that were searched.
     """
 
     maker: JobWork
@@ -101,6 +103,7 @@ class RankedLayouts:
     searched: Searched
     request: SearchRequest
     sizes: tuple[str, ...] = ()
+    device_counts: tuple[int, ...] = ()
 
     @classmethod
     def of(cls, maker: JobWork, request: SearchRequest, device_counts: Sequence[int]) -> RankedLayouts:
@@ -111,7 +114,7 @@ class RankedLayouts:
             MeshwrightError: the job cannot be priced on the cluster.
         """
         search = maker.search(request)
-        return cls(maker, search, search.run(device_counts), request)
+        return cls(maker, search, search.run(device_counts), request, device_counts=tuple(device_counts))
 
     @property
     def name(self) -> str:
@@ -158,9 +161,23 @@ class RankedLayouts:
     @cached_property
     def plan(self) -> PlacementPlan:
         """The plan of the best layout."""
-        found = self.best
+        winner = self.strategies.winner
+        found = self.best if winner is None else winner.found
         work = self.search.work(found.layout, found.order)
-        return self.maker.plan(work, found.order, self.request.num_steps, self.row(found).figures(), self.why)
+        why = self.why if winner is None else f"{winner.price.text}: {winner.price.told(self.strategies.exact_s)}"
+        plan = self.maker.plan(work, found.order, self.request.num_steps, self.row(found).figures(), why)
+        return plan if winner is None else with_strategy(plan, winner.price)
+
+    @cached_property
+    def strategies(self) -> Strategies:
+        """The strategies that were asked for, each with its best layout."""
+
+        def searched(request: SearchRequest) -> Searched:
+            return self.maker.search(request).run(self.device_counts)
+
+        return price_strategies(
+            self.maker, self.request, self.best, lambda one: self.search.work(one.layout, one.order), searched
+        )
 
     def with_batch(self, batch: int) -> LayoutRow:
         """The fastest layout with another batch, on as many devices as the fastest.
@@ -288,8 +305,17 @@ class RankedLayouts:
             ],
             **placed,
             "counts": counts.__dict__ | {"legal": counts.legal},
+            **self._strategy_data(),
             "layouts": self.table(),
         }
+
+    def _strategy_data(self) -> dict[str, Any]:
+        """The strategies, where any was asked for."""
+        exact_s, rows, refused = self.strategies
+        if not rows and not refused:
+            return {}
+        told = [row.price.to_data(exact_s) | {"layout": row.found.text, "order": row.found.order} for row in rows]
+        return {"exact_step_s": exact_s, "strategies": told, "strategies_refused": list(refused)}
 
     def to_csv(self) -> str:
         """The whole ranking as CSV."""

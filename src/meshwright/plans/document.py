@@ -18,9 +18,11 @@ from ..clusters.cluster import Cluster
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from ..settings import Count, Index
+from .compression import Compression
 from .op_placement import OpPlacementPartition
 from .partition import Coordinates, Layout, OpSplits
 from .placement import Placement
+from .training import Training
 from .transformer import PlannedTransformer
 from .versions import SCHEMA_VERSION, to_current
 
@@ -160,6 +162,8 @@ class PlacementPlan(settings.Settings):
     stages: tuple[Stage, ...] = ()
     micro_batches: Count | None = Field(default=None, description="micro-batches of a replica in one step")
     predicted: tuple[Figure, ...] = ()
+    training: Training | None = Field(default=None, description="how replicas agree on their parameters; absent: synchronous")
+    compression: Compression | None = Field(default=None, description="how gradients are coded; absent: they are not")
     why: str | None = Field(default=None, description="the reason for the choice, for people")
 
     @model_validator(mode="before")
@@ -247,6 +251,13 @@ class PlacementPlan(settings.Settings):
         if samples is not None:
             rows.append(("samples per step", f"{samples} over all ranks", ""))
         rows.append(("partition", self._partition_text(), ""))
+        rows += [("training", self.training.text, "")] if self.training else []
+        rows += [("compression", self.compression.text, "")] if self.compression else []
+        for declared in (self.training, self.compression):
+            if declared is not None and declared.multiplier is not None:
+                rows.append(
+                    ("steps", f"{declared.multiplier:g} times those of synchronous training", declared.multiplier_source or "")
+                )
         rows.append(("ranks", f"{self.num_ranks} on {len(self.host_order)} host{'s' * (len(self.host_order) > 1)}", ""))
         rows += [(_label(f), _text(f), f.provenance) for f in self.predicted]
         if self.why is not None:

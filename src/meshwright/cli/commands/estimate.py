@@ -10,7 +10,18 @@ from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
 from ..occupied import StateFile, read_state
-from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch
+from ..options import (
+    CollectivesTable,
+    CostChanges,
+    CostsFile,
+    GradientCodes,
+    GraphsDir,
+    JsonFile,
+    KeepInputOps,
+    ProfileBatch,
+    TrainingStrategies,
+)
+from ..strategies import show_strategies
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -53,6 +64,8 @@ def estimate_layout(
     collectives_table: CollectivesTable = None,
     costs: CostsFile = None,
     changes: CostChanges = None,
+    training: TrainingStrategies = None,
+    compression: GradientCodes = None,
     explain: Annotated[bool, typer.Option("--explain", help="Also tell what each co-design switch would change.")] = False,
     json_file: JsonFile = None,
 ) -> None:
@@ -70,11 +83,22 @@ def estimate_layout(
     read = JobOptions(graphs, keep_input_ops, profile_batch)
     occupied = read_state(state, cluster)
     is_free = None if occupied is None else occupied.is_free
-    found = estimate(job, cluster, layout, is_free=is_free, sequence_length=sequence_length, costs=chosen, **read.arguments())
+    found = estimate(
+        job,
+        cluster,
+        layout,
+        is_free=is_free,
+        sequence_length=sequence_length,
+        costs=chosen,
+        training=training,
+        compression=compression,
+        **read.arguments(),
+    )
     switches = switches_of(found) if explain else []
     named = untaken(found)
     out = output.console(json_file)
     _show(out, found)
+    show_strategies(out, "Trained otherwise", [(one, "") for one in found.trained], None)
     if named is not None:
         out.print(named, markup=False, soft_wrap=True)
     if chosen.kernels is not None:

@@ -13,7 +13,17 @@ from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
 from ..occupied import LiveService, Occupied, StateFile, read_state
-from ..options import CollectivesTable, CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch
+from ..options import (
+    CollectivesTable,
+    CostChanges,
+    CostsFile,
+    GradientCodes,
+    GraphsDir,
+    JsonFile,
+    KeepInputOps,
+    ProfileBatch,
+    TrainingStrategies,
+)
 from .search import search_plans
 
 if TYPE_CHECKING:
@@ -70,6 +80,8 @@ def plan_job(
     order: Annotated[
         str | None, typer.Option(metavar="AXES", help="The only rank order to try, as tp-cp-dp-pp; all by default.")
     ] = None,
+    training: TrainingStrategies = None,
+    compression: GradientCodes = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
@@ -89,6 +101,7 @@ def plan_job(
 
         others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
         others |= {"--search": search or None, "--keep": keep, "--order": order, "--top": top, "--all": whole, "--plot": plot}
+        others |= {"--training": training, "--compression": compression}
         others |= {"--costs": costs, "--set": changes, "--collectives": collectives, "--overlap-slowdown": overlap_slowdown}
         others |= {"--collectives-table": collectives_table, "--graphs": graphs, "--profile-batch": profile_batch}
         for option, value in others.items():
@@ -103,6 +116,7 @@ def plan_job(
 
         others = {"--max-degree": max_degree, "--trace": trace, "--keep": keep}
         others |= {"--order": order, "--top": top, "--all": whole, "--plot": plot, "--graphs": graphs, "--costs": costs}
+        others |= {"--training": training, "--compression": compression}
         others |= {"--set": changes, "--collectives": collectives, "--collectives-table": collectives_table}
         others |= {"--overlap-slowdown": overlap_slowdown, "--profile-batch": profile_batch}
         for option, value in others.items():
@@ -124,7 +138,7 @@ def plan_job(
         "--keep": keep,
         "--order": order,
     }
-    by_search |= {"--top": top, "--all": whole, "--plot": plot}
+    by_search |= {"--training": training, "--compression": compression, "--top": top, "--all": whole, "--plot": plot}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
@@ -133,7 +147,9 @@ def plan_job(
     if search:
         from ...planners.layouts.request import SearchRequest
 
-        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, 10 if top is None else top, steps)
+        asked = SearchRequest(
+            batch, sequence_length, devices, keep or "", order, 10 if top is None else top, steps, training, compression
+        )
         search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster))
         return
     output.check_file("--json", json_file)

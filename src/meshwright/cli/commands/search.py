@@ -15,6 +15,7 @@ from .. import output
 from ..cost_options import CostOptions
 from ..job_options import JobOptions
 from ..occupied import Occupied
+from ..strategies import show_strategies
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -146,6 +147,12 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
             markup=False,
             soft_wrap=True,
         )
+    exact_s, strategies, refused = found.strategies
+    title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"
+    show_strategies(out, title, [(row.price, row.found.text) for row in strategies], exact_s)
+    output.print_remarks(out, list(refused))
+    winner = found.strategies.winner
+    best = best if winner is None else winner.found
     summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
     output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
 

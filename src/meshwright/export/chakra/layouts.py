@@ -24,12 +24,17 @@ from ...jobs.transformer import TransformerShape
 from ...jobs.zoo.catalogue import zoo_shape
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
+from ...plans.training import LocalSgd
 from ...plans.transformer import gives
 
 if TYPE_CHECKING:
     from ...simulation.layouts.step_model import StepModel
     from ...simulation.step.timeline import Timeline
     from .nodes import TaskWork
+
+
+MOST_STEPS = 64
+"""Steps of a period that a trace holds."""
 
 
 def layout_step_of(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster) -> tuple[Timeline, TaskWork]:
@@ -46,9 +51,31 @@ def layout_step_of(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster
     place = {_number(plan, layout, rank): rank for rank in range(plan.num_ranks)}
     rank_of = tuple(place[number] for number in range(plan.num_ranks))
     devices = plan.placement().devices[list(rank_of)]
-    ran = run_layout(_step(plan, layout, graph, cluster, devices), cluster, devices, CostSettings(), num_steps=1)
+    step, num_steps = _trained(plan, _step(plan, layout, graph, cluster, devices))
+    ran = run_layout(step, cluster, devices, CostSettings(), num_steps=num_steps)
     lowered = ran.lowered
     return ran.timeline, TaskWork(lowered.op_names, lowered.operations, lowered.flops, lowered.moved_bytes, rank_of)
+
+
+def _trained(plan: PlacementPlan, step: StepModel) -> tuple[StepModel, int]:
+    """The step with coded gradients, or the steps of a period of local SGD, and how many steps that is.
+
+    Raises:
+        ExportError: a period of more steps than a trace should hold.
+    """
+    from ...costs.training.compressed import coded_messages
+    from ...costs.training.replicas import Replicas
+    from ...simulation.training.trained_step import TrainedStep, local_period
+
+    if plan.compression is not None:
+        sent, codecs = coded_messages(Replicas(step.work, step.pricer), plan.compression)
+        return TrainedStep.over(step, lambda stage, _: sent(stage), codecs), 1
+    if isinstance(plan.training, LocalSgd):
+        if plan.training.every > MOST_STEPS:
+            problem = f"a trace holds a whole period, of {MOST_STEPS} steps at most"
+            raise ExportError(problem, field="training.every", value=plan.training.every)
+        return local_period(step, plan.training.every), plan.training.every
+    return step, 1
 
 
 def _number(plan: PlacementPlan, layout: Layout, rank: int) -> int:

@@ -64,7 +64,10 @@ def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
     if cluster is None:
         raise ExportError("the plan embeds no cluster, so nothing tells how long messages take", field="cluster")
     layout, splits = plan.layout(), plan.op_splits()
-    if layout is not None and _is_plain(layout, graph):
+    is_trained = plan.training is not None or plan.compression is not None
+    if is_trained and layout is None:
+        raise ExportError("strategies are traced for layouts", field="partition")
+    if layout is not None and _is_plain(layout, graph) and not is_trained:
         splits = OpSplits(np.full(graph.num_ops, layout.dp))
     try:
         if plan.op_placement() is not None:

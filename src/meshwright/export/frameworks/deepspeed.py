@@ -93,7 +93,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
     return {
         HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
-        CONFIG: files.json_text(_config(batch)) + "\n",
+        CONFIG: files.json_text(_config(batch) | _coded(plan)) + "\n",
         remote_shell.FILE_NAME: _launcher(head, include, plan.host_order[0], options),
     }
 
@@ -178,6 +178,15 @@ def _config(batch: Batch) -> dict[str, object]:
         "zero_optimization": zero,
         "bf16": {"enabled": True},
     }
+
+
+def _coded(plan: PlacementPlan) -> dict[str, object]:
+    """The optimizer of one bit, where the plan codes gradients by their signs; others are refused before."""
+    if plan.compression is None:
+        return {}
+    parameters = {"lr": 1e-4, "freeze_step": 1000, "cuda_aware": False, "comm_backend_name": "nccl"}
+    told = [*_NOT_GUARANTEED, "Optimizer: the learning rate and the steps before signs are sent are examples."]
+    return {"optimizer": {"type": "OneBitAdam", "params": parameters}, "_not_guaranteed": told}
 
 
 def _launcher(head: str, include: str, master: str, options: ExportOptions) -> str:

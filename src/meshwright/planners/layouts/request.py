@@ -31,6 +31,8 @@ class SearchRequest:
         order: the only rank order to try.
         top: how many layouts to rank; None ranks every one that fits.
         num_steps: training steps of the plan.
+        training: strategies that are priced too (see `plans.training.parse_training`).
+        compression: codes of gradients that are priced too (see `plans.compression.parse_compression`).
         on_best: called with each layout that is better than all before, and the counts so far.
 
     Raises:
@@ -44,6 +46,8 @@ class SearchRequest:
     order: str | None = None
     top: int | None = 10
     num_steps: int = DEFAULT_NUM_STEPS
+    training: str | None = None
+    compression: str | None = None
     on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
 
     def __post_init__(self) -> None:

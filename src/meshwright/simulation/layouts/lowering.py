@@ -241,7 +241,7 @@ class _Lowering:
         """Gradients, optimizer and parameters of every stage."""
         last, width = self.layout.pp - 1, self.axes.width
         summed = [self._gradients(step, stage, held.rows) for stage, held in enumerate(self.stages)]
-        for message in self.step.sync(0):
+        for message in self.step.sync_at(0, step):
             if message.axis == "ends":
                 made = self.tasks.transfer(message, 0, last)
                 starts, ends, _ = self.tasks.put(made, step * LAST + len(self.order[0]) + 1, "", is_backward=True)
@@ -261,13 +261,16 @@ class _Lowering:
 
     def _gradients(self, step: int, stage: int, rows: list[Row]) -> list[Row]:
         """Put down what sums gradients; gives the rows after which all are summed."""
+        messages = [message for message in self.step.sync_at(stage, step) if message.axis != "ends"]
+        encode_s, decode_s = self.step.codec_s(stage) if messages else (0.0, 0.0)
+        if encode_s:
+            rows = self._encoded(step, stage, rows, encode_s)
         released = self.stages[stage].released
-        messages = [message for message in self.step.sync(stage) if message.axis != "ends"]
         if not released:
             for message in messages:
                 for piece in pieces(message, [1.0], self.costs):
                     rows = self._piece(piece, stage, self._gradient_order(step, stage, piece), rows)
-            return rows
+            return self._codec(step, stage, "decode", decode_s, len(self.order[stage]), rows) if decode_s else rows
         # Parts of one message follow each other; the part of a block goes through the messages of its kind in turn.
         arrived = {(is_expert, n): rows for n, (rows, _, _) in enumerate(released) for is_expert in (False, True)}
         found = list(rows)
@@ -282,7 +285,35 @@ class _Lowering:
                 later |= {(is_expert, block): line for block in piece.blocks}
             arrived |= later
             found += line
+        total = sum(block.dense for _, block, _ in released)
+        for n, (_, block, _) in enumerate(released if decode_s and total else ()):
+            share = block.dense / total
+            found += (
+                self._codec(step, stage, "decode", share * decode_s, len(self.order[stage]), arrived[False, n]) if share else []
+            )
         return found
+
+    def _encoded(self, step: int, stage: int, rows: list[Row], encode_s: float) -> list[Row]:
+        """Put down what encodes gradients on the device; gives the rows after which all are encoded."""
+        held, coded = self.stages[stage], []
+        if not held.released:
+            return self._codec(step, stage, "encode", encode_s, len(self.order[stage]), rows)
+        total = sum(block.dense for _, block, _ in held.released)
+        for done, block, order in held.released:
+            share = block.dense / total if total else 0.0
+            ends = self._codec(step, stage, "encode", share * encode_s, order - step * LAST, done) if share else done
+            coded.append((ends, block, order))
+            rows = [*rows, *ends] if share else rows
+        held.released = coded
+        return rows
+
+    def _codec(self, step: int, stage: int, name: str, seconds: float, place: float, rows: list[Row]) -> list[Row]:
+        """Put down coding on every rank of a stage, behind rows; gives the rows behind which it is done."""
+        entry = Template((Entry(name, (), seconds),), (0,), ())
+        made = self.tasks.template((name, seconds), partial(_whole, entry), stage)
+        starts, ends, _ = self.tasks.put(made, step * LAST + place, "", is_backward=True)
+        self.tasks.link(rows, starts)
+        return ends
 
     def _gradient_order(self, step: int, stage: int, piece: Piece) -> float:
         """When it is there, or when the next step wants it: what is made last is wanted first."""

@@ -66,6 +66,14 @@ class StepModel(ABC):
     def sync(self, stage: int) -> tuple[Message, ...]:
         """What follows the last backward pass."""
 
+    def sync_at(self, stage: int, step: int) -> tuple[Message, ...]:
+        """What follows the last backward pass of one of several steps; the same in each, unless replicas agree now and then."""
+        return self.sync(stage)
+
+    def codec_s(self, stage: int) -> tuple[float, float]:
+        """Seconds in which a stage's gradients are encoded before they are sent, and decoded behind that; none unless coded."""
+        return 0.0, 0.0
+
     @abstractmethod
     def gather(self, stage: int) -> tuple[Message, ...]:
         """What follows the optimizer."""

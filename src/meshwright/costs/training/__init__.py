@@ -1,0 +1,1 @@
+"""Closed forms of training strategies: a file for each family of kinds."""

@@ -1,0 +1,128 @@
+"""Gossip: who averages with whom in each round, what it costs, and how much of it a step hides.
+
+A replica averages its parameters while it takes its next step, so that a step takes the longer of the two. The rounds of a
+topology repeat; a step is their mean.
+
+Legend: ``n`` replicas, ``L`` of them on a host, ``N`` hosts, ``S`` bytes of parameters of a rank.
+
+Source:
+    Wang et al., "From promise to practice: realizing high-performance decentralized training", 2024, arXiv 2410.11998.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import PlanError
+from ...plans.training import Gossip
+from ..process_groups.regular_groups import Group
+from .replicas import Replicas
+from .stragglers import slowest_of
+
+SLACK_STEPS = 2
+"""Steps over which a late replica may catch up before others wait for it: its own and the one that hides the averaging."""
+
+
+class Round(NamedTuple):
+    """What replicas do in one round.
+
+    Attributes:
+        groups: replicas that average, ``(groups, size)``; of a directed exchange whom each sends to, ``(n, 2)``.
+        crossing: replicas of a host that send to other hosts, at most.
+        is_exchange: whether each sends its own to one peer and gets another's, else the groups sum.
+    """
+
+    groups: NDArray[np.int64]
+    crossing: int
+    is_exchange: bool
+
+
+def rounds(topology: str, num_replicas: int, per_host: int) -> list[Round]:
+    """The rounds of a topology, which then repeat.
+
+    Args:
+        topology: ``complete``; ``ring``, left and right neighbour in turn; ``one-peer-exp``, the peer at distance ``2^r``;
+            ``aer``, a round inside each host and one of two whole hosts that differ in bit ``r`` of their number, in turn.
+        num_replicas: ``n``.
+        per_host: ``L``.
+
+    Raises:
+        PlanError: a number of replicas or hosts that the topology cannot pair.
+    """
+    n, own = num_replicas, min(per_host, num_replicas)
+    every = np.arange(n)
+    is_one = n == own
+    if n == 1:
+        return []
+    if topology == "complete":
+        return [Round(every[None], 0 if is_one else own, False)]
+    if topology == "ring":
+        if n % 2:
+            raise PlanError("topology=ring pairs neighbours: an even number of replicas is wanted", field="layout.dp", value=n)
+        return [
+            Round(np.roll(every, -shift).reshape(-1, 2), 0 if is_one or (shift == 0 and own % 2 == 0) else min(2, own), True)
+            for shift in ((0, 1) if n > 2 else (0,))
+        ]
+    if topology == "one-peer-exp":
+        if n & (n - 1):
+            raise PlanError("topology=one-peer-exp wants a power of two of replicas", field="layout.dp", value=n)
+        hops = [1 << bit for bit in range(n.bit_length() - 1)]
+        return [Round(np.stack([every, (every + hop) % n], axis=1), 0 if is_one else min(hop, own), True) for hop in hops]
+    hosts = n // own
+    if n % own or hosts & (hosts - 1):
+        raise PlanError("topology=aer pairs hosts: a power of two of hosts is wanted, equally full", field="layout.dp", value=n)
+    inside = Round(every.reshape(hosts, own), 0, False)
+    between = []
+    for bit in range(hosts.bit_length() - 1):
+        pairs = [host for host in range(hosts) if not host >> bit & 1]
+        groups = np.array([[*inside.groups[host], *inside.groups[host | 1 << bit]] for host in pairs])
+        between.append(Round(groups, own, False))
+    if own == 1:
+        return between
+    return [one for pair in between for one in (inside, pair)] or [inside]
+
+
+def mixing(one: Round, num_replicas: int) -> NDArray[np.float64]:
+    """Weights with which each replica averages, ``(n, n)``; every row and every column sums to 1."""
+    weights = np.zeros((num_replicas, num_replicas))
+    if one.is_exchange and len(one.groups) == num_replicas:
+        weights[np.arange(num_replicas), np.arange(num_replicas)] += 0.5
+        weights[one.groups[:, 1], one.groups[:, 0]] += 0.5
+        return weights
+    for group in one.groups:
+        weights[np.ix_(group, group)] = 1.0 / len(group)
+    return weights
+
+
+def round_s(replicas: Replicas, one: Round) -> float:
+    """Seconds of the averaging of one round, the links its own.
+
+    A group of two hosts moves ``2 (g - 1) / g S`` with ``g = 2 L``, an exchange of all replicas of a host ``L S`` over its card.
+    """
+    whole, size = replicas.regular(), replicas.gradient_bytes
+    if not one.is_exchange:
+        count = one.groups.shape[1]
+        own = min(count, whole.per_host) if one.crossing == 0 else max(1, min(whole.per_host, count))
+        return replicas.group_s("all_reduce", size, Group(count, own, whole.stride, whole.side_by_side))
+    if one.crossing == 0:
+        return replicas.group_s("send_recv", size, Group(2, 2, whole.stride, max(1, whole.per_host // 2)))
+    return replicas.group_s("send_recv", size, Group(2, 1, whole.stride, max(1, one.crossing * whole.side_by_side)))
+
+
+def gossip_s(replicas: Replicas, training: Gossip) -> float:
+    """Mean seconds of a step: ``mean over the rounds of max(C, c)``, ``C`` that of the slowest of a group with a step of slack.
+
+    Raises:
+        PlanError: replicas or hosts that the topology cannot pair, or hosts that are not alike.
+    """
+    if replicas.num_replicas == 1:
+        return replicas.local_s
+    found = rounds(training.topology, replicas.num_replicas, replicas.regular().per_host)
+    steps = []
+    for one in found:
+        late = slowest_of(one.groups.shape[1], replicas.straggler_sigma, SLACK_STEPS)
+        steps.append(max(late * replicas.local_s, round_s(replicas, one)))
+    return float(np.mean(steps))

@@ -1,0 +1,78 @@
+"""Blocks on devices of their own that are updated by local targets: no gradient of activations goes back.
+
+Legend: ``f, t, u`` seconds of a block's forward pass, target and update, ``p`` blocks, ``D`` blocks that an error goes through.
+
+Source:
+    Synthetic intermediate labels, 2024, arXiv 2403.11204; Ororbia et al., "Large-scale gradient-free deep learning with recursive
+    local representation alignment", 2020, arXiv 2002.03911.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import PlanError
+from ...plans.training import LocalUpdate
+from ..training_step.step_time import Pricer
+from ..work.graph_work import GraphWork
+from .replicas import Replicas
+
+UPDATE_SHARE = 0.5
+"""Time of a local update over that of a backward pass: the gradients of the weights alone. An assumption."""
+
+
+def one_batch_s(forward_s: Sequence[float], target_s: Sequence[float], update_s: Sequence[float], depth: int) -> float:
+    """Seconds of one batch by itself: ``sum f + D max t + max u``."""
+    return sum(forward_s) + depth * max(target_s) + max(update_s)
+
+
+def streaming_s(forward_s: Sequence[float], target_s: Sequence[float], update_s: Sequence[float]) -> float:
+    """Seconds of each of many batches, one behind the other: ``max (f + t + u)``; no device ever waits."""
+    return max(f + t + u for f, t, u in zip(forward_s, target_s, update_s, strict=True))
+
+
+def cut_bytes(num_samples: int, label_bytes: float, width_bytes: float) -> float:
+    """Bytes over the cut between two blocks that are trained one behind the other, each to its end: ``C h + N h``.
+
+    Args:
+        num_samples: ``N``.
+        label_bytes: of the synthetic labels of all classes, ``C h``, sent once.
+        width_bytes: of a sample's activations at the cut, ``h``.
+    """
+    return label_bytes + num_samples * width_bytes
+
+
+def pipeline_cut_bytes(num_samples: int, width_bytes: float, num_epochs: float) -> float:
+    """Bytes over the cut of a pipeline: activations out and gradients back in every epoch, ``2 N h E``."""
+    return 2 * num_samples * width_bytes * num_epochs
+
+
+def local_update_s(replicas: Replicas, training: LocalUpdate) -> float:
+    """Seconds of a step whose micro-batches stream through the stages.
+
+    Raises:
+        PlanError: replicas, which would have to be summed, or a stage of several chunks.
+    """
+    layout = replicas.layout
+    if layout.dp > 1:
+        raise PlanError("updates blocks by local targets; set dp=1", field="layout.dp", value=layout.dp)
+    if layout.virtual_stages > 1:
+        raise PlanError("has one block on each device", field="layout.virtual_stages", value=layout.virtual_stages)
+    forward, backward = _passes_s(replicas)
+    targets = training.target_share * backward
+    return layout.num_micro_batches * streaming_s(forward.tolist(), targets.tolist(), (UPDATE_SHARE * backward).tolist())
+
+
+def _passes_s(replicas: Replicas) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Seconds of the forward and of the backward pass of each stage, ``(p,)`` each."""
+    work, pricer = replicas.work, replicas.pricer
+    if isinstance(work, GraphWork):
+        found = [(work.forward_s[work.ops_of(s)].sum(), work.backward_s[work.ops_of(s)].sum()) for s in range(work.layout.pp)]
+        seconds = np.array(found, np.float64)
+        return seconds[:, 0], seconds[:, 1]
+    assert isinstance(pricer, Pricer)
+    task_s = pricer.task_s(work, pricer.blocks_of(work, pricer.lanes(work)[0]))[:, 0]
+    return task_s[:, 0], task_s[:, 1:].sum(axis=1)

@@ -1,0 +1,124 @@
+"""What every closed form of a training strategy is made from: steps of a layout with more, less or no summing of gradients.
+
+Legend: ``n`` replicas, ``W`` bytes of gradients of a rank, ``C`` seconds of a step of one replica by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from ...errors import PlanError
+from ...plans.partition import Layout
+from ..collectives.prices import Operation
+from ..process_groups.group_network import PlacedNetwork, whole_lane
+from ..process_groups.lanes import Stand
+from ..process_groups.regular_groups import Group
+from ..training_step.step_pricer import StepPricer
+from ..work.graph_work import GraphWork
+from ..work.operations import Message
+
+SUMMED = ("dp_cp", "expert_dp")
+"""Axes over which gradients are summed."""
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The replicas of a job under a layout.
+
+    Attributes:
+        work: what every rank does.
+        pricer: prices it.
+        straggler_sigma: standard deviation of the logarithm of a replica's time of a step; 0: all are as fast as each other.
+    """
+
+    work: Any
+    pricer: StepPricer
+    straggler_sigma: float = 0.0
+
+    @property
+    def layout(self) -> Layout:
+        """How the job is cut."""
+        layout: Layout = self.work.layout
+        return layout
+
+    @property
+    def num_replicas(self) -> int:
+        """Replicas, ``n``."""
+        return self.layout.dp
+
+    @cached_property
+    def synchronous_s(self) -> float:
+        """Seconds of a synchronous step as the layout says it, with nobody slower than the others."""
+        return self.pricer.step_s(self.work)
+
+    @cached_property
+    def local_s(self) -> float:
+        """Seconds of a step of one replica by itself, ``C``."""
+        return self.averaged_s(0.0)
+
+    def averaged_s(self, share: float) -> float:
+        """Seconds of a step behind whose last backward pass ``share`` of the gradients' bytes is summed, and hidden nowhere."""
+        return self.pricer.step_s(scaled(shown(self.work), share))
+
+    @cached_property
+    def gradient_bytes(self) -> float:
+        """Bytes of the gradients of a rank of the fullest stage, ``W``."""
+        return max(self.stage_bytes(stage) for stage in range(self.layout.pp))
+
+    def stage_bytes(self, stage: int) -> float:
+        """Bytes of the gradients of a rank of a stage."""
+        if isinstance(self.work, GraphWork):
+            return float(self.work.gradient_bytes[self.work.ops_of(stage)].sum())
+        return float(self.work.stages[stage].parameters * self.layout.gradient_bytes)
+
+    def stand(self, stage: int) -> Stand:
+        """How the replicas of a stage's ranks stand on hosts."""
+        return whole_lane(self.pricer.wires, self.layout, self.pricer.order).at(stage)["dp_cp"]
+
+    def regular(self) -> Group:
+        """How the replicas stand on hosts that are alike.
+
+        Raises:
+            PlanError: hosts are not alike.
+        """
+        stands = self.stand(0)
+        if isinstance(self.pricer.wires, PlacedNetwork) or not isinstance(stands, Group):
+            raise PlanError(
+                "pairs and hosts that average in turn are priced on clusters of equal hosts only", field="training.kind"
+            )
+        return stands
+
+    def group_s(self, operation: Operation, payload_bytes: float, group: Stand | None = None) -> float:
+        """Seconds of a message over all replicas, or over some; of the slowest stage."""
+        if self.num_replicas == 1 or payload_bytes <= 0:
+            return 0.0
+        wires = self.pricer.wires
+        if group is not None:
+            return wires.group_s(operation, payload_bytes, group)
+        return max(wires.group_s(operation, payload_bytes, self.stand(stage)) for stage in range(self.layout.pp))
+
+
+def scaled(work: Any, share: float) -> Any:
+    """The work with so much of the gradients' bytes; none with 0."""
+    if isinstance(work, GraphWork):
+        return replace(work, gradient_bytes=work.gradient_bytes * share)
+    return with_gradients(work, lambda m: (replace(m, payload_bytes=m.payload_bytes * share),) if share else ())
+
+
+def shown(work: Any) -> Any:
+    """The work whose gradients hide behind nothing."""
+    return replace(work, layout=work.layout.model_copy(update={"overlap_dp": False}))
+
+
+def with_gradients(work: Any, change: Callable[[Message], tuple[Message, ...]]) -> Any:
+    """A transformer's work with other messages in place of those that sum gradients over replicas."""
+    stages = []
+    for held in work.stages:
+        sync: list[Message] = []
+        for message in held.sync:
+            sync += change(message) if message.axis in SUMMED else (message,)
+        stages.append(replace(held, sync=tuple(sync)))
+    return replace(work, stages=tuple(stages))

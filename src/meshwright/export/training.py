@@ -1,0 +1,200 @@
+"""What exports say of a training strategy: files for the launchers that run a script, and refusals by those that cannot say it.
+
+A refusal names the key and the nearest plan that the target can say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import files
+from ..errors import ExportError
+from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
+from ..plans.document import PlacementPlan
+from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, PostLocalSgd, StaleSynchronous
+from .target import Files
+
+STRATEGY = "training.json"
+SNIPPET = "training_strategy.py"
+
+LAUNCHERS = ("torchrun", "slurm", "kubernetes", "openmpi", "ray")
+"""Targets that start the user's own script, which carries the strategy out."""
+
+NEAREST = "the nearest plan that it can say is the same one without"
+
+
+def check_said(plan: PlacementPlan, target: str) -> None:
+    """Refuse a plan whose strategy a target cannot say.
+
+    Raises:
+        ExportError: with the key, and the nearest plan that can be said.
+    """
+    training, code = plan.training, plan.compression
+    if training is not None and training.kind != "synchronous":
+        if target in ("megatron", "deepspeed", "device-map", "tensorflow"):
+            _refuse(f"{target} sums gradients in every step", "training", training.kind)
+        if isinstance(training, StaleSynchronous | Asynchronous) and target != "ray":
+            _refuse(f"{target} has no parameter server", "training", training.kind)
+        if target == "chakra" and not isinstance(training, LocalSgd):
+            _refuse("traces hold whole periods of local-sgd, no other strategy", "training", training.kind)
+    if code is not None:
+        if target in ("megatron", "device-map", "tensorflow"):
+            _refuse(f"{target} sends gradients as they are", "compression", code.kind)
+        if target == "deepspeed" and not isinstance(code, Sign):
+            _refuse("DeepSpeed has optimizers of one bit (kind=sign), and codes of ZeRO-3", "compression", code.kind)
+        if target in LAUNCHERS and hook_of(code) is None:
+            problem = "torch has hooks for quantise with 16 or 8 bits and for low-rank"
+            _refuse(problem, "compression", code.text)
+
+
+def said(plan: PlacementPlan, target: str) -> Files:
+    """The files that a launcher's export gets for a strategy; none where training is synchronous."""
+    training, code = plan.training, plan.compression
+    if target not in LAUNCHERS or (code is None and (training is None or training.kind == "synchronous")):
+        return {}
+    told = {
+        "not_guaranteed": [f"Strategy: the script carries it out; {SNIPPET} holds the calls." if _has_snippet(plan) else SCRIPT]
+    }
+    if isinstance(training, StaleSynchronous | Asynchronous):
+        told["not_guaranteed"] = [f"Strategy: the parameter server on {training.servers} more hosts is yours to start."]
+    data: dict[str, object] = {**told}
+    if training is not None:
+        data["training"] = training.model_dump(mode="json", exclude_none=True)
+    if code is not None:
+        data["compression"] = code.model_dump(mode="json", exclude_none=True)
+    rendered: Files = {STRATEGY: files.json_text(data) + "\n"}
+    if _has_snippet(plan):
+        rendered[SNIPPET] = snippet(training, code)
+    return rendered
+
+
+SCRIPT = "Strategy: no library is known to carry it out; the script does it."
+
+
+def _has_snippet(plan: PlacementPlan) -> bool:
+    return isinstance(plan.training, LocalSgd | PostLocalSgd | DiLoCo | Gossip) or plan.compression is not None
+
+
+def snippet(training: AnyTraining | None, code: AnyCompression | None) -> str:
+    """A Python module whose functions carry a strategy out."""
+    if code is not None:
+        hook = hook_of(code)
+        assert hook is not None
+        return hook
+    for kind, written in _SNIPPETS.items():
+        if isinstance(training, kind):
+            return written(training)
+    raise AssertionError("checked before")
+
+
+def hook_of(code: AnyCompression) -> str | None:
+    """The call by which DistributedDataParallel codes gradients; None where torch has none."""
+    if isinstance(code, Quantise) and code.bits == 16:
+        return _HOOK.format(imports="default_hooks", register="model.register_comm_hook(None, default_hooks.fp16_compress_hook)")
+    if isinstance(code, Quantise) and code.bits == 8:
+        call = "model.register_comm_hook(None, quantization_hooks.quantization_pertensor_hook)"
+        return _HOOK.format(imports="quantization_hooks", register=call.replace("(None,", "(torch.distributed.group.WORLD,"))
+    if isinstance(code, LowRank):
+        state = f"process_group=None, matrix_approximation_rank={code.rank}, start_powerSGD_iter=2, "
+        state += f"use_error_feedback={code.error_feedback}"
+        return _HOOK.format(
+            imports="powerSGD_hook",
+            register=f"model.register_comm_hook(powerSGD_hook.PowerSGDState({state}), powerSGD_hook.powerSGD_hook)",
+        )
+    return None
+
+
+def _refuse(problem: str, key: str, value: str) -> None:
+    raise ExportError(f"{problem}; {NEAREST} {key}", field=key, value=value)
+
+
+_HOOK = '''"""Codes the gradients of a DistributedDataParallel model: call code_gradients(model) once, before the first step."""
+
+import torch
+from torch.distributed.algorithms.ddp_comm_hooks import {imports}
+
+
+def code_gradients(model: torch.nn.parallel.DistributedDataParallel) -> None:
+    {register}
+'''
+
+_AVERAGER = '''"""Local SGD: call average(model.parameters()) behind every optimizer.step(), without DistributedDataParallel."""
+
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+
+AVERAGER = None
+
+
+def average(parameters) -> None:
+    global AVERAGER
+    if AVERAGER is None:  # wants the process group
+        AVERAGER = PeriodicModelAverager(period={every}, warmup_steps={warmup_steps})
+    AVERAGER.average_parameters(parameters)
+'''
+
+_POST_LOCAL = '''"""Post-local SGD: call prepare(model, optimizer) once, and step by the optimizer that it returns."""
+
+import torch
+from torch.distributed.algorithms.ddp_comm_hooks.post_localSGD_hook import PostLocalSGDState, post_localSGD_hook
+from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+from torch.distributed.optim import PostLocalSGDOptimizer
+
+
+def prepare(model: torch.nn.parallel.DistributedDataParallel, optimizer, subgroup=None):
+    """subgroup: whose gradients go on being summed in every step; each rank by itself by default."""
+    if subgroup is None:
+        subgroup, _ = torch.distributed.new_subgroups(group_size=1)
+    state = PostLocalSGDState(process_group=None, subgroup=subgroup, start_localSGD_iter={warmup_steps})
+    model.register_comm_hook(state, post_localSGD_hook)
+    return PostLocalSGDOptimizer(optimizer, PeriodicModelAverager(period={every}, warmup_steps={warmup_steps}))
+'''
+
+_DILOCO = '''"""DiLoCo by torchft: train inside 'with diloco(manager, model, inner, outer):'."""
+
+from torchft.local_sgd import DiLoCo
+
+
+def diloco(manager, model, inner, outer):
+    """outer: torch.optim.SGD(model.parameters(), lr=0.7, momentum=0.9, nesterov=True)."""
+    return DiLoCo(manager, [model], inner, outer, sync_every={every})
+'''
+
+_GOSSIP = '''"""Gossip by decent-dp: wrap the model, then train as with DistributedDataParallel, without optimizer.step()."""
+
+from decent_dp.ddp import DecentralizedDataParallel
+
+
+def decentralised(model, optim_fn, lr_scheduler_fn=None):
+    """optim_fn: makes the optimizer of a list of named parameters."""
+    return DecentralizedDataParallel(model, optim_fn=optim_fn, lr_scheduler_fn=lr_scheduler_fn, topology="{topology}")
+'''
+
+_TOPOLOGY_NAMES = {"aer": "alternating-exp-ring", "one-peer-exp": "exp", "ring": "ring", "complete": "complete"}
+
+
+def _diloco(training: AnyTraining) -> str:
+    assert isinstance(training, DiLoCo)
+    return _DILOCO.format(every=training.every)
+
+
+def _gossip(training: AnyTraining) -> str:
+    assert isinstance(training, Gossip)
+    return _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
+
+
+def _local(training: AnyTraining) -> str:
+    assert isinstance(training, LocalSgd)
+    return _AVERAGER.format(every=training.every, warmup_steps=0)
+
+
+def _post_local(training: AnyTraining) -> str:
+    assert isinstance(training, PostLocalSgd)
+    return _POST_LOCAL.format(every=training.every, warmup_steps=training.warmup_steps)
+
+
+_SNIPPETS: dict[type[AnyTraining], Callable[[AnyTraining], str]] = {
+    LocalSgd: _local,
+    PostLocalSgd: _post_local,
+    DiLoCo: _diloco,
+    Gossip: _gossip,
+}

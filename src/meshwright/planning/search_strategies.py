@@ -1,0 +1,118 @@
+"""Strategies beside a ranking of layouts: each with its best layout, compared only where a multiplier is declared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..errors import PlanError
+from ..planners.layouts.request import SearchRequest
+from ..planners.layouts.results import RankedLayout, Searched
+from ..plans import PlacementPlan
+from ..plans.training import Synchronous
+from .job_work import JobWork
+from .training import TrainingPrice, price_training, strategies_of
+
+NUM_LAYOUTS = 48
+"""Of the fastest synchronous layouts whose replicas are whole, so many are priced for each strategy."""
+
+
+class StrategyRow(NamedTuple):
+    """A strategy with its best layout.
+
+    Attributes:
+        price: the strategy.
+        found: the layout, as it is ranked synchronously.
+    """
+
+    price: TrainingPrice
+    found: RankedLayout
+
+
+class Strategies(NamedTuple):
+    """What strategies bring beside the best exact layout.
+
+    Attributes:
+        exact_s: seconds of a step of that one.
+        rows: the strategies, those with a multiplier first, by their effective step; then the others as they were asked for.
+        refused: why a strategy has no layout, for people.
+    """
+
+    exact_s: float
+    rows: tuple[StrategyRow, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def winner(self) -> StrategyRow | None:
+        """The strategy whose declared effective step is less than that of the best exact layout; None without one."""
+        first = next(iter(self.rows), None)
+        seconds = None if first is None else first.price.effective_s
+        return first if seconds is not None and seconds < self.exact_s and not (first and first.price.is_exact) else None
+
+
+def price_strategies(
+    maker: JobWork,
+    request: SearchRequest,
+    best: RankedLayout,
+    work: Callable[[RankedLayout], object],
+    search: Callable[[SearchRequest], Searched],
+) -> Strategies:
+    """Price all strategies of a request, each with the layout under which its step is shortest.
+
+    Args:
+        maker: the job on its cluster.
+        request: with the strategies.
+        best: the best exact layout.
+        work: what every rank of a layout does.
+        search: another search on the same devices.
+    """
+    exact_s = price_training(maker, work(best), Synchronous(), order=best.order).step_s
+    asked = strategies_of(request.training, request.compression)
+    if not asked:
+        return Strategies(exact_s, (), ())
+    kept = dict(request.kept)
+    whole = [f"{key}={value}" for key, value in (("zero", "0"), ("distributed_optimizer", "false")) if key not in kept]
+    keep = ",".join(filter(None, [request.keep, *whole]))
+    layouts = [best]
+    refused: list[str] = []
+    try:
+        layouts += search(replace(request, keep=keep, top=NUM_LAYOUTS, on_best=SearchRequest.on_best)).ranking
+    except PlanError as error:
+        refused.append(f"layouts with whole replicas: {error}")
+    rows: list[StrategyRow] = []
+    for training, code in asked:
+        found: StrategyRow | None = None
+        why = ""
+        for layout in layouts:
+            try:
+                price = price_training(maker, work(layout), training, code, layout.order)
+            except PlanError as error:
+                why = why or str(error)
+                continue
+            if layout.memory_bytes + price.extra_bytes > maker.capacity_bytes:
+                why = why or f"{price.text} does not fit the memory of a device"
+            elif found is None or price.step_s < found.price.step_s:
+                found = StrategyRow(price, layout)
+        if found is None:
+            refused.append(why)
+        else:
+            rows.append(found)
+    ranked = [row for row in rows if row.price.effective_s is not None]
+    others = [row for row in rows if row.price.effective_s is None]
+    return Strategies(exact_s, (*sorted(ranked, key=lambda row: row.price.effective_s or 0.0), *others), tuple(refused))
+
+
+def with_strategy(plan: PlacementPlan, price: TrainingPrice) -> PlacementPlan:
+    """A plan that is trained by a strategy; its figures are those of the strategy."""
+    figures = []
+    for figure in plan.predicted:
+        if figure.name == "step_s":
+            figures.append(figure.model_copy(update={"value": price.step_s}))
+        elif figure.name == "memory_bytes":
+            figures.append(figure.model_copy(update={"value": figure.value + price.extra_bytes}))
+        elif figure.name.endswith("_per_s"):
+            figures.append(figure.model_copy(update={"value": figure.value * price.synchronous_s / price.step_s}))
+    training = None if isinstance(price.training, Synchronous) else price.training
+    update = {"training": training, "compression": price.compression, "predicted": (*figures, *price.figures())}
+    return plan.model_copy(update=update)

@@ -1,0 +1,279 @@
+"""Training strategies of a job under a layout: what a step takes, in closed form and by the event path.
+
+A strategy with a declared multiplier is compared by ``multiplier x step``. Of one without, only its break-even is told: how many
+times the steps of synchronous training it may want before it is no faster.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..costs.settings import CostSettings
+from ..costs.training.compressed import coded_messages, compressed_s, compression_bytes
+from ..costs.training.gossip import gossip_s, round_s, rounds
+from ..costs.training.local_update import local_update_s
+from ..costs.training.replicas import Replicas, scaled, shown
+from ..costs.training.subnets import subnets_s
+from ..costs.training.synchronisation import (
+    bytes_of_period,
+    drawn_steps,
+    periodic_s,
+    server_round_s,
+    server_s,
+    synchronous_s,
+)
+from ..errors import PlanError
+from ..plans.compression import AnyCompression, check_compression, parse_compression
+from ..plans.document import Figure
+from ..plans.training import (
+    AnyTraining,
+    Asynchronous,
+    DiLoCo,
+    Gossip,
+    IndependentSubnets,
+    LocalSgd,
+    LocalUpdate,
+    PostLocalSgd,
+    StaleSynchronous,
+    Synchronous,
+    check_training,
+    parse_training,
+)
+from ..simulation.layouts.running import run_layout
+from ..simulation.training.rounds import gossip_rounds_s, periodic_rounds_s, server_rounds_rate
+from ..simulation.training.trained_step import TrainedStep, periodic_step_s
+from .job_work import JobWork
+
+SIMULATED_ROUNDS = 64
+"""Steps of every worker that are simulated where workers do not wait for each other in every step."""
+
+
+@dataclass(frozen=True)
+class TrainingPrice:
+    """A layout trained by a strategy.
+
+    Attributes:
+        training: the strategy.
+        compression: the code of its gradients, if any.
+        step_s: mean seconds of a step.
+        synchronous_s: of a synchronous step of the same layout, with the same stragglers.
+        extra_bytes: held by the fullest rank in addition.
+        sent_bytes: of gradients or parameters for each step and rank, as buffers; the network carries about twice as much.
+        remarks: what the strategy cannot promise, for people.
+    """
+
+    training: AnyTraining
+    compression: AnyCompression | None
+    step_s: float
+    synchronous_s: float
+    extra_bytes: float
+    sent_bytes: float
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def multiplier(self) -> float | None:
+        """Steps wanted over synchronous ones; None where somebody has not declared theirs."""
+        own = self.training.steps_multiplier
+        code = 1.0 if self.compression is None else self.compression.steps_multiplier
+        return None if own is None or code is None else own * code
+
+    @property
+    def source(self) -> str:
+        """Where the multiplier is from."""
+        told = [self.training.multiplier_source, self.compression.multiplier_source if self.compression else None]
+        return "; ".join(text for text in told if text)
+
+    @property
+    def effective_s(self) -> float | None:
+        """``multiplier x step``, in which strategies may be compared; None without a multiplier."""
+        return None if self.multiplier is None else self.multiplier * self.step_s
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is synchronous training up to the order of additions."""
+        return self.training.exactness == "exact" and self.compression is None
+
+    @property
+    def text(self) -> str:
+        """The strategy as ``--training`` and ``--compression`` spell it."""
+        return self.training.text + (f" with {self.compression.text}" if self.compression else "")
+
+    def break_even(self, exact_s: float | None = None) -> float:
+        """``rho*``: the strategy is faster only if it wants fewer than so many times the steps.
+
+        Args:
+            exact_s: seconds of a step of the best exact training; by default of the same layout.
+        """
+        return (self.synchronous_s if exact_s is None else exact_s) / self.step_s
+
+    def told(self, exact_s: float | None = None) -> str:
+        """What may be said of it, for people."""
+        if self.is_exact:
+            return ""
+        rho = self.break_even(exact_s)
+        if self.multiplier is None:
+            return f"faster only if it needs fewer than {rho:.4g} times the steps; no multiplier is declared, so it is not ranked"
+        return f"{self.multiplier:g} times the steps ({self.source}); break-even {rho:.4g}"
+
+    def figures(self) -> tuple[Figure, ...]:
+        """``steps_multiplier`` and ``effective_step_s``, where a multiplier is declared, with what is held in addition."""
+        found = [("extra_memory_bytes", self.extra_bytes, "bytes")] if self.extra_bytes else []
+        if self.multiplier is not None and not self.is_exact:
+            assert self.effective_s is not None
+            found += [("steps_multiplier", self.multiplier, "1"), ("effective_step_s", self.effective_s, "s")]
+        return tuple(Figure.predicted(name, value, unit) for name, value, unit in found)
+
+    def to_data(self, exact_s: float | None = None) -> dict[str, Any]:
+        """Plain data."""
+        data: dict[str, Any] = {
+            "training": self.training.model_dump(mode="json", exclude_none=True),
+            "exactness": self.training.exactness if self.compression is None else "approximate",
+            "step_s": self.step_s,
+            "synchronous_step_s": self.synchronous_s,
+            "break_even_multiplier": self.break_even(exact_s),
+            "extra_memory_bytes": self.extra_bytes,
+            "sent_bytes_per_step": self.sent_bytes,
+            "remarks": list(self.remarks),
+        }
+        if self.compression is not None:
+            data["compression"] = self.compression.model_dump(mode="json", exclude_none=True)
+        if self.multiplier is not None:
+            data |= {"steps_multiplier": self.multiplier, "effective_step_s": self.effective_s, "multiplier_source": self.source}
+        return data
+
+
+def strategies_of(training: str | None, compression: str | None) -> list[tuple[AnyTraining, AnyCompression | None]]:
+    """The strategies that two texts spell; a code goes with synchronous training, which need not be named.
+
+    Raises:
+        PlanError: an unknown kind or key, or an impossible value.
+    """
+    kinds: tuple[AnyTraining, ...] = parse_training(training) if training else ()
+    codes = parse_compression(compression) if compression else ()
+    return [(one, None) for one in kinds] + [(Synchronous(), code) for code in codes]
+
+
+def check_strategy(maker: JobWork, work: Any, training: AnyTraining, compression: AnyCompression | None) -> None:
+    """Refuse a strategy that a job or layout cannot be trained by.
+
+    Raises:
+        PlanError: with the key that is in the way.
+    """
+    check_training(training, work.layout)
+    if compression is not None:
+        check_compression(work.layout)
+        if training.kind != "synchronous":
+            raise PlanError("goes with kind=synchronous, whose gradients it codes", field="compression", value=training.kind)
+    if isinstance(training, LocalUpdate) and not training.force:
+        problem = f"preset={training.preset} was shown on small dense networks only; force=true prices it for {maker.name}"
+        raise PlanError(problem, field="training.preset")
+
+
+def price_training(
+    maker: JobWork, work: Any, training: AnyTraining, compression: AnyCompression | None = None, order: str | None = None
+) -> TrainingPrice:
+    """The closed form of a strategy.
+
+    Args:
+        maker: the job on its cluster.
+        work: of a layout.
+        training: the strategy.
+        compression: the code of the gradients.
+        order: how ranks are numbered; by default in the layout's own order.
+
+    Raises:
+        PlanError: the job or layout cannot be trained so.
+    """
+    check_strategy(maker, work, training, compression)
+    pricer = maker.pricer if order is None else maker.pricer.in_order(order)
+    replicas = Replicas(work, pricer, maker.costs.straggler_sigma)
+    held, n = replicas.gradient_bytes, replicas.num_replicas
+    extra, sent = training.extra_bytes(held, n), held if n > 1 else 0.0
+    remarks: list[str] = []
+    match training:
+        case Synchronous():
+            step_s = synchronous_s(replicas)
+            if compression is not None and n > 1:
+                step_s = compressed_s(replicas, compression)
+                extra += compression_bytes(replicas, compression)
+                sent = sum(message.payload_bytes for message in coded_messages(replicas, compression)[0](0))
+        case LocalSgd() | PostLocalSgd() | DiLoCo():
+            step_s = periodic_s(replicas, training)
+            sent = bytes_of_period(training, sent)
+        case StaleSynchronous() | Asynchronous():
+            step_s = server_s(replicas, training)
+            remarks.append(
+                f"the parameter server is {training.servers} more host{'s' * (training.servers > 1)}, not in the layout"
+            )
+        case Gossip():
+            step_s = gossip_s(replicas, training)
+        case IndependentSubnets():
+            step_s, sent = subnets_s(replicas, training)
+            remarks.append("biased: may not reach the data-parallel optimum")
+        case LocalUpdate():
+            step_s = local_update_s(replicas, training)
+            sent = 0.0
+            remarks.append(f"preset={training.preset} was shown on small dense networks only")
+    return TrainingPrice(training, compression, step_s, synchronous_s(replicas), extra, sent, tuple(remarks))
+
+
+def simulated_training_s(
+    maker: JobWork, work: Any, training: AnyTraining, compression: AnyCompression | None = None, costs: CostSettings | None = None
+) -> float:
+    """Mean seconds of a step by the event path: the execution graph of the strategy, run.
+
+    Raises:
+        PlanError: the job or layout cannot be trained so, or the kind has no event path of its own.
+    """
+    check_strategy(maker, work, training, compression)
+    costs = (costs or maker.costs).of_layouts
+    devices = maker.devices(work.layout.world)
+    replicas = Replicas(work, maker.pricer, costs.straggler_sigma)
+    n, sigma = replicas.num_replicas, costs.straggler_sigma
+
+    def run(one: Any) -> float:
+        return run_layout(maker.simulated(one), maker.cluster, devices, costs).step_s
+
+    if isinstance(training, Synchronous) and sigma == 0:
+        if compression is None or n == 1:
+            return run(work)
+        sent, codecs = coded_messages(replicas, compression)
+        step = TrainedStep.over(maker.simulated(work), lambda stage, _: sent(stage), codecs)
+        return run_layout(step, maker.cluster, devices, costs).step_s
+    local = scaled(shown(work), 0.0)
+    local_s = run(local)
+    if n == 1:
+        return local_s
+    if isinstance(training, LocalSgd | PostLocalSgd | DiLoCo) and sigma == 0:
+        parts = [(1.0, training.every)]
+        if isinstance(training, PostLocalSgd):
+            first = training.warmup_steps / training.num_steps
+            parts = [(first, 1), (1 - first, training.every)]
+        share = training.quantise_bits / 32 if isinstance(training, DiLoCo) else 1.0
+        if not (isinstance(training, DiLoCo) and (training.overlap or training.fragments > 1)):
+            models = maker.simulated(local), maker.simulated(scaled(shown(work), share))
+            return sum(part * periodic_step_s(*models, every, maker.cluster, devices, costs) for part, every in parts if part > 0)
+    times_s = drawn_steps(np.full(n, local_s), sigma, SIMULATED_ROUNDS if sigma == 0 else 16 * SIMULATED_ROUNDS)
+    if isinstance(training, DiLoCo | LocalSgd | Synchronous):
+        every = 1 if isinstance(training, Synchronous) else training.every
+        fragments = training.fragments if isinstance(training, DiLoCo) else 1
+        share = (training.quantise_bits / 32 if isinstance(training, DiLoCo) else 1.0) / fragments
+        sent_s = replicas.averaged_s(share) - replicas.local_s
+        periods = max(4, len(times_s) // every)
+        times_s = np.resize(times_s, (periods * every, n))
+        overlap = isinstance(training, DiLoCo) and training.overlap
+        return periodic_rounds_s(
+            times_s, every, sent_s, fragments, overlap=overlap, payload_bytes=share * replicas.gradient_bytes
+        )
+    if isinstance(training, Gossip):
+        found = rounds(training.topology, n, replicas.regular().per_host)
+        return gossip_rounds_s(times_s, found, [round_s(replicas, one) for one in found], replicas.gradient_bytes)
+    if isinstance(training, StaleSynchronous | Asynchronous):
+        staleness = training.staleness if isinstance(training, StaleSynchronous) else None
+        way_s = server_round_s(replicas)
+        rate = server_rounds_rate(times_s, way_s, staleness)
+        return n / (min(rate, training.servers / way_s) if way_s > 0 else rate)
+    raise PlanError("is told in closed form only", field="training.kind", value=training.kind)

@@ -1,0 +1,128 @@
+"""Gradients that are coded before they are sent: `Compression` is the union of all codes.
+
+All but the identity change the mathematics; a multiplier is declared as for `training.Training`. What goes over the wire
+and what coding takes is told in `costs.compression`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from ..errors import PlanError
+from ..settings import Count, Switch
+from .partition import Layout, build_of_plan
+from .training import DeclaredSteps, split_strategies
+
+
+class Codec(DeclaredSteps):
+    """What all codes have in common.
+
+    Attributes:
+        error_feedback: whether what was lost is added to the next gradient, in 4 bytes for each number.
+        codec_passes: passes over the gradients that encoding takes, and as many again decoding, at the device's memory
+            bandwidth; None: the kind's own, an assumption.
+    """
+
+    error_feedback: Switch = Field(default=True, description="whether what was lost is added to the next gradient")
+    codec_passes: float | None = Field(default=None, ge=0, le=1000, description="passes over the gradients that coding takes")
+
+
+class Quantise(Codec):
+    """Each number in fewer bits, with a scale of 2 bytes for a group of numbers.
+
+    Attributes:
+        bits: of a number.
+        group: numbers of 4 bytes that share a scale; None: no scales.
+        summable: whether coded numbers can be summed in transit, as half precision can; else they are exchanged, summed and
+            gathered.
+    """
+
+    kind: Literal["quantise"] = "quantise"
+    bits: Literal[32, 16, 8, 4, 2, 1] = Field(description="bits of a number")
+    group: Count | None = Field(default=256, description="numbers that share a scale; null for none")
+    summable: Switch = Field(default=False, description="whether coded numbers are summed in transit")
+
+
+class Sign(Codec):
+    """One bit for each number.
+
+    Source:
+        Seide et al., "1-bit stochastic gradient descent", 2014.
+    """
+
+    kind: Literal["sign"] = "sign"
+
+
+class TopK(Codec):
+    """The largest numbers, each with its place.
+
+    Source:
+        Lin et al., "Deep gradient compression", 2018.
+    """
+
+    kind: Literal["top-k"] = "top-k"
+    fraction: float = Field(gt=0, le=1, description="share of the numbers that are sent")
+
+
+class RandomK(Codec):
+    """Numbers at places that all replicas draw alike."""
+
+    kind: Literal["random-k"] = "random-k"
+    fraction: float = Field(gt=0, le=1, description="share of the numbers that are sent")
+    error_feedback: Switch = Field(default=False, description="whether what was lost is added to the next gradient")
+
+
+class LowRank(Codec):
+    """Matrices as products of two narrow ones.
+
+    Source:
+        Vogels et al., "PowerSGD: practical low-rank gradient compression for distributed optimization", 2019.
+    """
+
+    kind: Literal["low-rank"] = "low-rank"
+    rank: Count = Field(description="columns of the narrow matrices")
+
+
+AnyCompression = Quantise | Sign | TopK | RandomK | LowRank
+
+Compression = Annotated[AnyCompression, Field(discriminator="kind")]
+"""A code of gradients of any kind."""
+
+COMPRESSIONS: dict[str, type[AnyCompression]] = {
+    "quantise": Quantise,
+    "sign": Sign,
+    "top-k": TopK,
+    "random-k": RandomK,
+    "low-rank": LowRank,
+}
+"""Every kind by its name."""
+
+
+def check_compression(layout: Layout) -> None:
+    """Refuse a layout whose gradients are not summed whole over the replicas.
+
+    Raises:
+        PlanError: with the key that is in the way.
+    """
+    if layout.shards_optimizer:
+        key, value = ("zero", layout.zero) if layout.zero else ("distributed_optimizer", True)
+        raise PlanError(f"coded gradients are summed whole; set {key} off", field=f"layout.{key}", value=str(value))
+
+
+def parse_compression(text: str) -> tuple[AnyCompression, ...]:
+    """The codes that a text such as ``kind=top-k,fraction=0.01|0.1`` spells; the grammar is that of `training.parse_training`.
+
+    Raises:
+        PlanError: an unknown kind or key, a key twice, or an impossible value.
+    """
+    found = []
+    for keys in split_strategies(text, COMPRESSIONS, field="compression"):
+        kind = keys.get("kind")
+        if kind not in COMPRESSIONS:
+            raise PlanError("unknown kind", field="compression.kind", value=str(kind), choices=COMPRESSIONS)
+        model: Any = COMPRESSIONS[kind]
+        made: AnyCompression = build_of_plan(model, keys, prefix="compression.")
+        found.append(made)
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,375 @@
+"""Training strategies: how the replicas of a job agree on their parameters; `Training` is the union of all kinds.
+
+A kind that is not exact changes the mathematics: it may want more steps than synchronous training does. How many more nobody
+can compute, so that it stands here as a declared ``multiplier`` with its source, and a strategy without one is priced but never
+ranked. `TRAININGS` is the registry; the bytes that a kind holds in addition are told here, its time in `costs.training`.
+
+Legend: ``W`` bytes of a replica's gradients, ``n`` replicas, ``H`` local steps.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from .. import settings
+from ..errors import ConfigError, PlanError
+from ..settings import Count, Index, Switch
+from .partition import Layout, build_of_plan
+
+Exactness = Literal["exact", "bounded", "approximate"]
+"""Whether the update is that of synchronous training up to the order of additions; is so in the limit of a bound; or is not."""
+
+
+class DeclaredSteps(settings.Settings):
+    """What is declared of the number of steps; the base of everything that changes the mathematics.
+
+    Attributes:
+        multiplier: steps wanted over steps of synchronous training; None: nobody says so, and then it is not ranked.
+        multiplier_source: where the multiplier is from; it speaks for the model and the data of that source alone.
+    """
+
+    exactness: ClassVar[Exactness] = "approximate"
+
+    multiplier: float | None = Field(default=None, gt=0, description="steps wanted over steps of synchronous training")
+    multiplier_source: str | None = Field(default=None, min_length=1, description="where the multiplier is from")
+
+    @model_validator(mode="after")
+    def _has_source(self) -> DeclaredSteps:
+        if self.multiplier is not None and self.multiplier_source is None:
+            raise ValueError("a multiplier wants a multiplier_source: a text that says where it is from")
+        if self.multiplier is None and self.multiplier_source is not None:
+            raise ValueError("a multiplier_source wants a multiplier")
+        return self
+
+    @property
+    def steps_multiplier(self) -> float | None:
+        """The factor on steps: 1 where the kind is exact, None where nobody declared one."""
+        return 1.0 if self.exactness == "exact" else self.multiplier
+
+    @property
+    def text(self) -> str:
+        """The keys that are not defaults, as ``--training`` spells them, without the source."""
+        data = self.model_dump(mode="json", exclude_defaults=True, exclude={"multiplier_source"})
+        kind = str(getattr(self, "kind"))  # noqa: B009
+        data.pop("kind", None)
+        return ",".join([f"kind={kind}", *(f"{key}={_spelled(value)}" for key, value in data.items())])
+
+
+class Synchronous(DeclaredSteps):
+    """Gradients are summed over all replicas in every step."""
+
+    exactness: ClassVar[Exactness] = "exact"
+
+    kind: Literal["synchronous"] = "synchronous"
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Synchronous:
+        if self.multiplier not in (None, 1.0):
+            raise ValueError("synchronous training is what steps are counted in: its multiplier is 1")
+        return self
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Nothing is held in addition."""
+        return 0.0
+
+
+class LocalSgd(DeclaredSteps):
+    """Each replica goes ``every`` steps by itself, then parameters are averaged in place.
+
+    Source:
+        Stich, "Local SGD converges fast and communicates little", 2019.
+    """
+
+    kind: Literal["local-sgd"] = "local-sgd"
+    every: Count = Field(description="local steps between two averages")
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Nothing: parameters are averaged in place."""
+        return 0.0
+
+
+class PostLocalSgd(DeclaredSteps):
+    """Synchronous for ``warmup_steps``, then as local SGD.
+
+    Source:
+        Lin et al., "Don't use large mini-batches, use local SGD", 2020.
+    """
+
+    kind: Literal["post-local-sgd"] = "post-local-sgd"
+    every: Count = Field(description="local steps between two averages, after the warm-up")
+    warmup_steps: Index = Field(description="synchronous steps at the beginning")
+    num_steps: Count = Field(default=10_000, description="steps of the whole training, over which the warm-up is told")
+
+    @model_validator(mode="after")
+    def _warms_up_within(self) -> PostLocalSgd:
+        if self.warmup_steps > self.num_steps:
+            raise ValueError(f"warmup_steps={self.warmup_steps} are more than num_steps={self.num_steps}")
+        return self
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Nothing: parameters are averaged in place."""
+        return 0.0
+
+
+class DiLoCo(DeclaredSteps):
+    """Local steps, then an outer step on the averaged difference of parameters.
+
+    Source:
+        Douillard et al., "DiLoCo: distributed low-communication training of language models", 2023; fragments and overlap as in
+        Douillard et al., "Streaming DiLoCo with overlapping communication", 2025.
+    """
+
+    kind: Literal["diloco"] = "diloco"
+    every: Count = Field(description="local steps between two outer steps; published 100 to 500")
+    outer: Literal["nesterov"] = Field(default="nesterov", description="optimizer of the outer step")
+    quantise_bits: Literal[32, 8, 4] = Field(default=32, description="bits of each number of the difference on the wire")
+    overlap: Switch = Field(default=False, description="whether local steps go on while differences are averaged")
+    fragments: Count = Field(default=1, description="parts of the parameters, averaged at times of their own within the steps")
+    offload: Switch = Field(default=False, description="whether the outer parameters and momentum stay in the host's memory")
+
+    @model_validator(mode="after")
+    def _parts_have_steps(self) -> DiLoCo:
+        if self.fragments > self.every:
+            raise ValueError(f"fragments={self.fragments} are more than every={self.every}, one after a step at most")
+        return self
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Outer parameters and outer momentum, ``2 W``; none on the device where the host holds them."""
+        return 0.0 if self.offload or num_replicas == 1 else 2.0 * gradient_bytes
+
+
+class StaleSynchronous(DeclaredSteps):
+    """A parameter server, and workers that are at most ``staleness`` steps ahead of the slowest one.
+
+    Source:
+        Ho et al., "More effective distributed ML via a stale synchronous parallel parameter server", 2013.
+    """
+
+    exactness: ClassVar[Exactness] = "bounded"
+
+    kind: Literal["ssp"] = "ssp"
+    staleness: Index = Field(description="steps that a worker may be ahead of the slowest")
+    servers: Count = Field(default=1, description="hosts that hold the parameters, an equal part each")
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Nothing on the workers: the servers are hosts of their own."""
+        return 0.0
+
+
+class Asynchronous(DeclaredSteps):
+    """A parameter server, and workers that wait for nobody.
+
+    Source:
+        Dean et al., "Large scale distributed deep networks", 2012.
+    """
+
+    kind: Literal["asp"] = "asp"
+    servers: Count = Field(default=1, description="hosts that hold the parameters, an equal part each")
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Nothing on the workers: the servers are hosts of their own."""
+        return 0.0
+
+
+class Gossip(DeclaredSteps):
+    """After a step a replica averages its parameters with a few others, while it already takes the next step.
+
+    Source:
+        Wang et al., "From promise to practice: realizing high-performance decentralized training", 2024.
+    """
+
+    kind: Literal["gossip"] = "gossip"
+    topology: Literal["ring", "one-peer-exp", "aer", "complete"] = Field(
+        description="who averages with whom: neighbours in turn, peers at powers of two, whole hosts at powers of two, or all"
+    )
+    optimizer: Literal["adam", "accum-adam"] = Field(default="adam", description="Adam, or its accumulating form")
+    accum_iter: Count = Field(default=4, description="steps between two updates of the moments (accum-adam)")
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Parameters in flight, ``W``, and the gradients that accumulating Adam sums, ``W``."""
+        return (2.0 if self.optimizer == "accum-adam" else 1.0) * gradient_bytes if num_replicas > 1 else 0.0
+
+
+class IndependentSubnets(DeclaredSteps):
+    """Hidden neurons are dealt among the replicas anew each round; each trains its narrow subnet for ``every`` steps.
+
+    Source:
+        Yuan et al., "Distributed learning of fully connected neural networks using independent subnet training", 2022; its bias:
+        Shulgin and Richtarik, "Towards a better theoretical understanding of independent subnetwork training", 2023.
+    """
+
+    kind: Literal["ist"] = "ist"
+    every: Count = Field(description="local steps of a round")
+    server: Literal["sharded", "central"] = Field(default="sharded", description="who holds the whole between rounds")
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """The share of the whole that a replica holds between rounds; a central server is a host of its own."""
+        return gradient_bytes / num_replicas if self.server == "sharded" and num_replicas > 1 else 0.0
+
+
+class LocalUpdate(DeclaredSteps):
+    """Blocks of a model on devices of their own are updated by local targets, so that no gradient of activations goes back.
+
+    Source:
+        Synthetic intermediate labels: 2024, arXiv 2403.11204; recursive local representation alignment: Ororbia et al.,
+        "Large-scale gradient-free deep learning with recursive local representation alignment", 2020, arXiv 2002.03911.
+    """
+
+    kind: Literal["local-update"] = "local-update"
+    preset: Literal["sil", "rec-lra", "dfa", "greedy"] = Field(description="where the local targets come from")
+    feedback_depth: Count | None = Field(default=None, description="blocks that an error goes through, by default the preset's")
+    stride: Count = Field(default=2, description="blocks that a recursive error skips at once (rec-lra)")
+    target_share: float = Field(default=0.1, ge=0, le=1, description="time of a target over that of a backward pass")
+    extra_parameters: Index = Field(default=0, description="feedback weights of a block")
+    force: Switch = Field(default=False, description="price it for jobs for which it was never shown")
+
+    def depth(self, num_blocks: int) -> int:
+        """Blocks that an error goes through, ``D``: all of a chain, one in ``stride`` of them, or one."""
+        if self.feedback_depth is not None:
+            return self.feedback_depth
+        return {"sil": 1, "dfa": 1, "greedy": 1, "rec-lra": -(-num_blocks // self.stride)}[self.preset]
+
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Feedback weights in 4 bytes each."""
+        return 4.0 * self.extra_parameters
+
+
+Training = Annotated[
+    Synchronous | LocalSgd | PostLocalSgd | DiLoCo | StaleSynchronous | Asynchronous | Gossip | IndependentSubnets | LocalUpdate,
+    Field(discriminator="kind"),
+]
+"""A training strategy of any kind."""
+
+AnyTraining = (
+    Synchronous | LocalSgd | PostLocalSgd | DiLoCo | StaleSynchronous | Asynchronous | Gossip | IndependentSubnets | LocalUpdate
+)
+
+TRAININGS: dict[str, type[AnyTraining]] = {
+    "synchronous": Synchronous,
+    "local-sgd": LocalSgd,
+    "post-local-sgd": PostLocalSgd,
+    "diloco": DiLoCo,
+    "ssp": StaleSynchronous,
+    "asp": Asynchronous,
+    "gossip": Gossip,
+    "ist": IndependentSubnets,
+    "local-update": LocalUpdate,
+}
+"""Every kind by its name."""
+
+
+def check_training(training: AnyTraining, layout: Layout) -> None:
+    """Refuse a strategy that a layout cannot be trained by.
+
+    All kinds but the synchronous one average whole replicas: nothing may be sharded over them, and a replica is the ranks of
+    ``tp`` and ``pp``.
+
+    Raises:
+        PlanError: with the key that is in the way.
+    """
+    if training.kind == "synchronous":
+        return
+    told = f"kind={training.kind} averages whole replicas"
+    if layout.shards_optimizer:
+        key, value = ("zero", layout.zero) if layout.zero else ("distributed_optimizer", True)
+        raise PlanError(f"{told}, which hold their own optimizer; set {key} off", field=f"layout.{key}", value=str(value))
+    for key in ("cp", "ep"):
+        if getattr(layout, key) > 1:
+            raise PlanError(
+                f"{told}, whose gradients are not summed over {key}", field=f"layout.{key}", value=getattr(layout, key)
+            )
+    n = layout.dp
+    if isinstance(training, Gossip) and training.topology == "one-peer-exp" and n & (n - 1):
+        raise PlanError("topology=one-peer-exp wants a power of two of replicas", field="layout.dp", value=n)
+
+
+def parse_training(text: str) -> tuple[AnyTraining, ...]:
+    """The strategies that a text such as ``synchronous|kind=local-sgd,every=4|16,multiplier=1.1,multiplier_source=...`` spells.
+
+    ``|`` stands between values of a key, as in ``--keep``, and between strategies: what follows is one where it is a kind, or
+    begins with ``kind=``. A kind by itself is one with no other keys. A path that ends in ``.yaml`` names a file with the keys
+    of a strategy, or a list of strategies, under ``training:``.
+
+    Raises:
+        PlanError: an unknown kind or key, a key twice, or an impossible value.
+    """
+    found = [build_training(keys) for keys in split_strategies(text, TRAININGS, field="training")]
+    return tuple(dict.fromkeys(found))
+
+
+def build_training(data: dict[str, Any]) -> AnyTraining:
+    """The strategy of plain data.
+
+    Raises:
+        PlanError: an unknown kind or key, or an impossible value.
+    """
+    kind = data.get("kind", "synchronous")
+    if kind not in TRAININGS:
+        raise PlanError("unknown kind", field="training.kind", value=str(kind), choices=TRAININGS)
+    model: Any = TRAININGS[kind]
+    made: AnyTraining = build_of_plan(model, data, prefix="training.")
+    return made
+
+
+def split_strategies(text: str, kinds: Any, *, field: str) -> list[dict[str, Any]]:
+    """The keys of each strategy of a text, every combination of the values with ``|`` between them by itself.
+
+    Raises:
+        PlanError: no kind, a key twice, or a text that is no ``key=value``.
+    """
+    if text.endswith((".yaml", ".yml")):
+        return _of_file(text, field)
+    strategies: list[dict[str, list[str]]] = []
+    last = ""
+    for word in (word.strip() for word in text.split("|")):
+        first, *others = [part.strip() for part in word.split(",")]
+        begins = first in kinds or first.startswith("kind=")
+        if begins:
+            strategies.append({})
+        elif not strategies or not last or "=" in first:
+            raise PlanError(f"must name a kind, as {next(iter(kinds))} or kind=...", field=field, value=word, choices=kinds)
+        else:
+            strategies[-1][last].append(first)
+        for part in [first, *others] if begins else others:
+            key, equals, value = (half.strip() for half in part.partition("="))
+            if not equals and key in kinds and begins and part is first:
+                key, value = "kind", part
+            elif not equals or not key or not value:
+                raise PlanError("must read key=value, or a kind", field=field, value=part)
+            if key in strategies[-1]:
+                raise PlanError("the key stands twice", field=f"{field}.{key}", value=part)
+            strategies[-1][key] = [value]
+            last = key
+    found: list[dict[str, Any]] = []
+    for keys in strategies:
+        combined: list[dict[str, Any]] = [{}]
+        for key, values in keys.items():
+            combined = [one | {key: _read(key, value, field)} for one in combined for value in values]
+        found += combined
+    return found
+
+
+def _of_file(path: str, field: str) -> list[dict[str, Any]]:
+    """What a YAML file says under a key: one strategy, or a list of them."""
+    data, _ = settings.read_yaml(path)
+    found = data.get(field) if isinstance(data, dict) else None
+    strategies = found if isinstance(found, list) else [found]
+    known = [one for one in strategies if isinstance(one, dict)]
+    if len(known) < len(strategies):
+        raise PlanError(f"must hold the keys of a strategy under {field}:", file=path, field=field)
+    return known
+
+
+def _read(key: str, text: str, field: str) -> Any:
+    if key in ("kind", "multiplier_source"):
+        return text
+    try:
+        return settings.override({}, f"{key}={text}")[key]
+    except ConfigError as error:
+        raise PlanError(error.problem, field=f"{field}.{key}", value=text) from None
+
+
+def _spelled(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,177 @@
+"""Rounds of workers as an execution graph: a step of a worker is one task, and so is a message of a group.
+
+Steps of a worker follow each other; a message begins when all of its members are there, and what waits for it says so. This is
+how gossip, overlapped averages and parameter servers are lowered, whose steps go on while others' are not done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ...costs.training.gossip import Round
+from ..step import kernel
+from ..step.execution import ExecutionGraph, TaskKind
+
+
+class WorkerRounds:
+    """The tasks so far, of ``n`` workers.
+
+    Attributes:
+        num_workers: ``n``.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        self.num_workers = num_workers
+        self._kind: list[int] = []
+        self._seconds: list[float] = []
+        self._rank: list[int] = []
+        self._streams: list[list[int]] = []
+        self._payload: list[float] = []
+        self._edges: list[tuple[int, int]] = []
+
+    def step(self, worker: int, seconds: float, after: Iterable[int]) -> int:
+        """Put down a step of a worker; gives its task."""
+        return self._put(TaskKind.COMPUTE, seconds, [worker], [worker], 0.0, after)
+
+    def message(self, members: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int]) -> int:
+        """Put down a message of some workers, each of which does one at a time; gives its task."""
+        return self._put(TaskKind.COLLECTIVE, seconds, members, [self.num_workers + one for one in members], payload_bytes, after)
+
+    def way(self, worker: int, seconds: float, payload_bytes: float, after: Iterable[int]) -> int:
+        """Put down a way of a worker to the server and back; gives its task."""
+        return self._put(TaskKind.TRANSFER, seconds, [worker], [self.num_workers + worker], payload_bytes, after)
+
+    def execution(self) -> ExecutionGraph:
+        """Everything that has been put down."""
+        start = np.zeros(len(self._seconds) + 1, np.int64)
+        np.cumsum([len(one) for one in self._streams], out=start[1:])
+        count = len(self._seconds)
+        return ExecutionGraph(
+            num_ranks=self.num_workers,
+            kind=np.array(self._kind, np.int8),
+            duration_s=np.array(self._seconds, np.float64),
+            priority=np.arange(count, dtype=np.float64),
+            stream_start=start,
+            streams=np.array([stream for one in self._streams for stream in one], np.int64),
+            edges=np.array(self._edges, np.int64).reshape(-1, 2),
+            op=np.zeros(count, np.int64),
+            rank=np.array(self._rank, np.int64),
+            is_backward=np.zeros(count, np.bool_),
+            payload_bytes=np.array(self._payload, np.float64),
+        )
+
+    def finish_s(self) -> NDArray[np.float64]:
+        """When each task ends."""
+        finish: NDArray[np.float64] = kernel.schedule(self.execution())[1]
+        return finish
+
+    def _put(
+        self, kind: TaskKind, seconds: float, ranks: Sequence[int], streams: list[int], payload: float, after: Iterable[int]
+    ) -> int:
+        task = len(self._seconds)
+        self._kind.append(int(kind))
+        self._seconds.append(seconds)
+        self._rank.append(int(ranks[0]))
+        self._streams.append(streams)
+        self._payload.append(payload)
+        self._edges += [(before, task) for before in set(after)]
+        return task
+
+
+def gossip_rounds_s(times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0) -> float:
+    """Mean seconds of a step of gossip, whose averaging of one step is hidden behind the next.
+
+    A group begins to average when all of its members begin a step, and a member begins its next one when its step and the
+    averaging are done. The second half of the steps counts.
+
+    Args:
+        times_s: seconds of each step of each worker, ``(steps, n)``.
+        found: the rounds, which repeat.
+        rounds_s: seconds of each.
+        payload_bytes: of a message.
+    """
+    times = np.asarray(times_s, np.float64)
+    num_steps, n = times.shape
+    put = WorkerRounds(n)
+    waits: list[list[int]] = [[] for _ in range(n)]
+    lasts = []
+    for step in range(num_steps):
+        place = step % len(found)
+        later: list[list[int]] = [[] for _ in range(n)]
+        one = found[place]
+        is_directed = one.is_exchange and len(one.groups) == n
+        for members in one.groups.tolist():
+            ready = [task for member in members for task in waits[member]]
+            held = members[:1] if is_directed else members  # whoever sends to one peer gets from another at the same time
+            task = put.message(held, rounds_s[place], payload_bytes, ready)
+            for member in members:
+                later[member].append(task)
+        ends = [put.step(worker, float(times[step, worker]), waits[worker]) for worker in range(n)]
+        waits = [[*later[worker], ends[worker]] for worker in range(n)]
+        lasts.append([task for tasks in waits for task in tasks])
+    return _mean_step_s(put, lasts, len(found))
+
+
+def periodic_rounds_s(
+    times_s: ArrayLike, every: int, sent_s: float, fragments: int = 1, *, overlap: bool = False, payload_bytes: float = 0.0
+) -> float:
+    """Mean seconds of a step with averages over all workers now and then, of fragments at times of their own.
+
+    Args:
+        times_s: seconds of each step of each worker, ``(steps, n)``.
+        every: steps from one average of a fragment to its next.
+        sent_s: seconds of the average of one fragment.
+        fragments: parts of the parameters.
+        overlap: whether steps go on until the next fragment is to be sent.
+        payload_bytes: of a message.
+    """
+    times = np.asarray(times_s, np.float64)
+    num_steps, n = times.shape
+    put = WorkerRounds(n)
+    waits: list[list[int]] = [[] for _ in range(n)]
+    due = {(part + 1) * every // fragments for part in range(fragments)}
+    flying: list[int] = []
+    lasts = []
+    for step in range(num_steps):
+        ends = [put.step(worker, float(times[step, worker]), waits[worker]) for worker in range(n)]
+        waits = [[end] for end in ends]
+        if step % every + 1 in due:
+            task = put.message(range(n), sent_s, payload_bytes, [*ends, *flying])
+            waits = [[*one, *(flying if overlap else [task])] for one in waits]
+            flying = [task] if overlap else []
+        lasts.append([task for tasks in waits for task in tasks])
+    return _mean_step_s(put, lasts, every)
+
+
+def server_rounds_rate(times_s: ArrayLike, round_s: float, staleness: int | None) -> float:
+    """Steps a second of all workers with a parameter server that is never the bottleneck, by an execution graph over rounds.
+
+    Args:
+        times_s: seconds of each step of each worker, ``(rounds, n)``; the second half counts.
+        round_s: seconds of the way to the server and back.
+        staleness: steps that a worker may be ahead of the slowest; None is no bound.
+    """
+    times = np.asarray(times_s, np.float64)
+    num_rounds, n = times.shape
+    put = WorkerRounds(n)
+    steps: list[list[int]] = []
+    ways: list[int] = []
+    for k in range(num_rounds):
+        slowest = steps[k - 1 - staleness] if staleness is not None and k - 1 - staleness >= 0 else []
+        own = [[ways[worker]] if k else [] for worker in range(n)]
+        steps.append([put.step(worker, float(times[k, worker]), [*own[worker], *slowest]) for worker in range(n)])
+        ways = [put.way(worker, round_s, 0.0, [steps[k][worker]]) for worker in range(n)]
+    finish, half = put.finish_s(), num_rounds // 2
+    ends = finish[np.array(steps)]
+    return float((half / (ends[-1] - ends[-1 - half])).sum())
+
+
+def _mean_step_s(put: WorkerRounds, lasts: list[list[int]], period: int) -> float:
+    """From the end of a step to that of the last one, whole periods between them."""
+    finish = put.finish_s()
+    ends = [float(finish[tasks].max()) for tasks in lasts]
+    counted = max(1, (len(ends) // 2) // period) * period
+    return (ends[-1] - ends[-1 - counted]) / counted

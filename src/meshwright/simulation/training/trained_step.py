@@ -1,0 +1,121 @@
+"""A layout's steps whose gradients are summed now and then, or coded before they are sent, as the lowering reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.cluster import Cluster
+from ...costs.settings import CostSettings
+from ...costs.training.replicas import scaled
+from ...costs.work.operations import Message
+from ..layouts.pass_segments import Template
+from ..layouts.running import run_layout
+from ..layouts.step_model import StepModel
+
+Sync = Callable[[int, int], tuple[Message, ...]]
+"""The messages behind the last backward pass of a stage in a step."""
+
+FEWEST_STEPS = 3
+"""Steps of a period that are lowered; what a longer one has in addition are steps without sums, which take as long each."""
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedStep(StepModel):
+    """The steps of a layout with other messages in place of those that sum gradients.
+
+    Attributes:
+        base: the synchronous step, its gradients hidden or not as ``work`` says.
+        synced: messages by stage and step.
+        codecs: seconds of encoding and decoding, by stage.
+    """
+
+    base: StepModel | None = None
+    synced: Sync = lambda stage, step: ()
+    codecs: Mapping[int, tuple[float, float]] | None = None
+
+    @classmethod
+    def over(cls, base: StepModel, synced: Sync, codecs: Mapping[int, tuple[float, float]] | None = None) -> TrainedStep:
+        """Steps like those of a synchronous one."""
+        return cls(base.work, base.pricer, base=base, synced=synced, codecs=codecs)
+
+    def on(self, devices: NDArray[np.int64]) -> Self:
+        """See `StepModel.on`."""
+        assert self.base is not None
+        base = self.base.on(devices)
+        return (
+            self if base is self.base else type(self)(base.work, base.pricer, base=base, synced=self.synced, codecs=self.codecs)
+        )
+
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """Those of the first step."""
+        return self.synced(stage, 0)
+
+    def sync_at(self, stage: int, step: int) -> tuple[Message, ...]:
+        """See `StepModel.sync_at`."""
+        return self.synced(stage, step)
+
+    def codec_s(self, stage: int) -> tuple[float, float]:
+        """See `StepModel.codec_s`."""
+        return (0.0, 0.0) if self.codecs is None else self.codecs[stage]
+
+    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
+        """See `StepModel.boundary`."""
+        assert self.base is not None
+        return self.base.boundary(chunk, kind)
+
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """See `StepModel.gather`."""
+        assert self.base is not None
+        return self.base.gather(stage)
+
+    def optimizer_s(self, stage: int) -> float:
+        """See `StepModel.optimizer_s`."""
+        assert self.base is not None
+        return self.base.optimizer_s(stage)
+
+    def _made(self, chunk: int, kind: int, cut: bool) -> Template:
+        assert self.base is not None
+        return self.base.template(chunk, kind, cut=cut)
+
+
+def local_period(step: StepModel, every: int) -> TrainedStep:
+    """Steps of which only every so many sums over the replicas."""
+    silent = type(step)(scaled(step.work, 0.0), step.pricer)
+    return TrainedStep.over(step, lambda stage, number: step.sync(stage) if (number + 1) % every == 0 else silent.sync(stage))
+
+
+def periodic_step_s(
+    local: StepModel,
+    averaged: StepModel,
+    every: int,
+    cluster: Cluster,
+    devices: NDArray[np.int64],
+    costs: CostSettings,
+) -> float:
+    """Mean seconds of a step by the event path: ``every`` steps in one execution graph, behind the last of them one average.
+
+    Two periods are run, and the second one counts. Of a period of more than `FEWEST_STEPS` steps so many are lowered, and the
+    others take what a step without sums takes among others.
+
+    Args:
+        local: a step whose gradients nobody sums.
+        averaged: the same with the average of the parameters behind its last backward pass.
+        every: steps of a period.
+        cluster, devices, costs: as of `running.run_layout`.
+    """
+    lowered = min(every, FEWEST_STEPS)
+
+    def synced(stage: int, step: int) -> tuple[Message, ...]:
+        return averaged.sync(stage) if (step + 1) % lowered == 0 else local.sync(stage)
+
+    run = run_layout(TrainedStep.over(local, synced), cluster, devices, costs, num_steps=2 * lowered)
+    ends = run.timeline.finish_s[run.lowered.optimizers].max(axis=1)
+    period_s = float(ends[2 * lowered - 1] - ends[lowered - 1])
+    if every > lowered:
+        period_s += (every - lowered) * run_layout(local, cluster, devices, costs).step_s
+    return period_s / every

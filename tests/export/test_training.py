@@ -1,0 +1,136 @@
+"""Training strategies in exports: what each target says, what it refuses, and the snippets run by two processes."""
+
+import importlib.util
+import json
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from meshwright.errors import ExportError
+from meshwright.export.training import SNIPPET, STRATEGY, snippet
+from meshwright.export.writer import export
+from meshwright.planning.search import search_layouts
+from meshwright.plans.compression import LowRank, Quantise, Sign, TopK
+from meshwright.plans.document import PlacementPlan
+from meshwright.plans.training import Asynchronous, DiLoCo, Gossip, IndependentSubnets, LocalSgd, PostLocalSgd
+
+LOCAL = LocalSgd(every=2)
+
+
+@pytest.fixture(scope="module")
+def plan():
+    return search_layouts("zoo:gpt2-small", "preset:host-8", batch=8, keep="zero=0,pp=1,tp=1,cp=1", devices="2").plan
+
+
+def _with(plan, **keys):
+    return plan.model_copy(update=keys)
+
+
+@pytest.mark.parametrize("training", [LOCAL, PostLocalSgd(every=2, warmup_steps=1), DiLoCo(every=9), Gossip(topology="aer")])
+def test_launchers_of_scripts_get_the_strategy_and_a_snippet(plan, training):
+    rendered = export(_with(plan, training=training), "torchrun")
+    assert json.loads(rendered[STRATEGY])["training"]["kind"] == training.kind
+    compile(rendered[SNIPPET], SNIPPET, "exec")
+    assert set(export(plan, "torchrun")) == set(rendered) - {STRATEGY, SNIPPET}
+
+
+def test_what_no_library_does_is_left_to_the_script(plan):
+    rendered = export(_with(plan, training=IndependentSubnets(every=2)), "torchrun")
+    assert SNIPPET not in rendered
+    assert "the script does it" in rendered[STRATEGY]
+    assert "parameter server" in export(_with(plan, training=Asynchronous()), "ray")[STRATEGY]
+
+
+@pytest.mark.parametrize(
+    ("target", "keys", "field"),
+    [
+        ("megatron", {"training": LOCAL}, "training"),
+        ("deepspeed", {"training": LOCAL}, "training"),
+        ("torchrun", {"training": Asynchronous()}, "training"),
+        ("chakra", {"training": DiLoCo(every=9)}, "training"),
+        ("torchrun", {"compression": TopK(fraction=0.1)}, "compression"),
+        ("megatron", {"compression": Sign()}, "compression"),
+        ("deepspeed", {"compression": TopK(fraction=0.1)}, "compression"),
+    ],
+)
+def test_a_refusal_names_the_key_and_the_nearest_plan(plan, target, keys, field):
+    with pytest.raises(ExportError, match="nearest plan") as error:
+        export(_with(plan, **keys), target)
+    assert error.value.field == field
+
+
+def test_deepspeed_sends_signs_and_traces_hold_coded_bytes(plan):
+    assert "OneBitAdam" in export(_with(plan, compression=Sign()), "deepspeed")["ds_config.json"]
+    whole, coded = (export(_with(plan, compression=code), "chakra") for code in (None, Quantise(bits=8)))
+    assert set(whole) == set(coded)
+
+
+def test_a_plan_with_a_strategy_is_kept_whole_and_one_without_reads_as_before(plan, tmp_path):
+    made = _with(plan, training=LOCAL, compression=None)
+    made.save(tmp_path / "plan.json")
+    read = PlacementPlan.model_validate(json.loads((tmp_path / "plan.json").read_text()))
+    assert read.training == LOCAL
+    assert "training" not in plan.model_dump(mode="json", exclude_none=True)
+
+
+RUN = """
+import os, sys, torch, torch.distributed as dist
+dist.init_process_group("gloo", init_method="tcp://127.0.0.1:" + sys.argv[2], rank=int(sys.argv[1]), world_size=2)
+torch.manual_seed(0)
+import {module} as strategy
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+model = net if {bare} else torch.nn.parallel.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+{prepare}
+for step in range(7):  # averages follow steps 0, 2, 4 and 6
+    optimizer.zero_grad()
+    x = torch.randn(4, 8, generator=torch.Generator().manual_seed(10 * step + int(sys.argv[1])))
+    (model(x) ** 2).mean().backward()
+    optimizer.step()
+    {after}
+mine = torch.cat([p.detach().flatten() for p in net.parameters()])
+every = [torch.empty_like(mine) for _ in range(2)]
+dist.all_gather(every, mine)
+assert torch.allclose(every[0], every[1], atol=1e-6), (every[0] - every[1]).abs().max()
+assert torch.isfinite(mine).all()
+"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "bare", "prepare", "after"),
+    [
+        ((LOCAL, None), True, "", "strategy.average(model.parameters())"),
+        ((PostLocalSgd(every=2, warmup_steps=2), None), False, "optimizer = strategy.prepare(model, optimizer)", ""),
+        ((None, Quantise(bits=16)), False, "strategy.code_gradients(model)", ""),
+        ((None, LowRank(rank=1)), False, "strategy.code_gradients(model)", ""),
+        ((None, Quantise(bits=8)), False, "strategy.code_gradients(model)", ""),
+    ],
+    ids=["local-sgd", "post-local-sgd", "quantise-16", "low-rank", "quantise-8"],
+)
+@pytest.mark.slow
+def test_a_snippet_runs_in_two_processes(keys, bare, prepare, after, tmp_path):
+    pytest.importorskip("torch")
+    if keys[1] == Quantise(bits=8):
+        torch = sys.modules["torch"]
+        if not torch.cuda.is_available():
+            pytest.skip("torch's quantisation hooks move scales to a CUDA device")
+    (tmp_path / "strategy.py").write_text(snippet(*keys))
+    (tmp_path / "run.py").write_text(RUN.format(module="strategy", bare=bare, prepare=prepare, after=after or "pass"))
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    runs = [
+        subprocess.Popen([sys.executable, "run.py", str(rank), port], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    told = [run.communicate(timeout=120)[1] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], told
+
+
+@pytest.mark.parametrize(("package", "training"), [("torchft", DiLoCo(every=2)), ("decent_dp", Gossip(topology="aer"))])
+def test_a_snippet_of_another_package_imports(package, training):
+    if importlib.util.find_spec(package) is None:
+        pytest.skip(f"{package} is not installed")
+    exec(compile(snippet(training, None), SNIPPET, "exec"), {})

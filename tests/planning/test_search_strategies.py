@@ -1,0 +1,46 @@
+"""Strategies beside a ranking: chosen by their effective step only where a multiplier is declared."""
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.planning.search import search_layouts
+
+LOCAL = "kind=local-sgd,every=16"
+
+
+@pytest.fixture(scope="module")
+def slow_links():
+    topology = {
+        "kind": "matrix",
+        "devices_per_host": 1,
+        "bandwidth_gbytes_per_s": np.full((4, 4), 1.0).tolist(),
+        "latency_us": np.zeros((4, 4)).tolist(),
+    }
+    return Cluster.from_data({"name": "slow-links", "device": "a100", "topology": topology})
+
+
+def _found(cluster, training):
+    return search_layouts("zoo:gpt2-small", cluster, batch=16, training=training, keep="tp=1,pp=1,cp=1,dp=4", order="tp-cp-dp-pp")
+
+
+def test_without_a_multiplier_nothing_but_the_exact_layout_is_chosen(slow_links):
+    found = _found(slow_links, LOCAL)
+    (row,) = found.strategies.rows
+    assert row.price.step_s < found.strategies.exact_s
+    assert found.strategies.winner is None
+    assert found.plan.training is None
+    assert found.to_data()["strategies"][0]["break_even_multiplier"] == pytest.approx(found.strategies.exact_s / row.price.step_s)
+
+
+@pytest.mark.parametrize(("share", "is_chosen"), [(0.99, True), (1.01, False)])
+def test_a_multiplier_decides_at_the_break_even(slow_links, share, is_chosen):
+    rho = _found(slow_links, LOCAL).strategies
+    declared = share * rho.exact_s / rho.rows[0].price.step_s
+    plan = _found(slow_links, f"{LOCAL},multiplier={declared},multiplier_source=a test").plan
+    assert (plan.training is not None) == is_chosen
+    if is_chosen:
+        figures = {one.name: one.value for one in plan.predicted}
+        assert figures["effective_step_s"] == pytest.approx(declared * figures["step_s"])
+        assert figures["steps_multiplier"] == pytest.approx(declared)
+        assert any(source == "a test" for _, _, source in plan.summary_rows())
