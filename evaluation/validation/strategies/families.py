@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..published_figures import Figures, Progress, PublishedFigures, collect
-from . import uneven_networks
+from . import eager_pipelines, uneven_networks
 
 FAMILIES: dict[str, Figures] = {
     "uneven networks": (uneven_networks.NUM_FIGURES, uneven_networks.figures),
+    "eager 1f1b": (eager_pipelines.NUM_FIGURES, eager_pipelines.figures),
 }
 """By name: how many figures there are, and what computes them."""
 
