@@ -297,8 +297,8 @@ def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
     """Which communication a layout hides where a text that is priced leaves it open, and where layouts are searched.
 
     PyTorch's DDP and FSDP hide the synchronisation of gradients without being asked, and Megatron-LM the transfers of an
-    interleaved schedule; eager 1F1B is there to hide transfers; nothing hides tensor parallelism unasked. A `Layout` that is made key by key, or read from a plan,
-    hides what it says.
+    interleaved schedule; eager 1F1B is there to hide them; nothing hides tensor parallelism unasked. A `Layout` that is made key
+    by key, or read from a plan, hides what it says.
 
     Args:
         virtual_stages: chunks of a stage.

@@ -90,7 +90,7 @@ TARGET = Target(
         "LOCAL_RANK i means the i-th planned device of the host.",
         "mesh.py (plans with coordinates) makes a DeviceMesh with each rank at its planned place, and split points for the "
         "planned stages; of a pipeline of ops its stages, with a process group for each.",
-        "schedule.csv (eager 1F1B) has the passes of each pipeline stage in the planned order, as torch's pipelining runtime reads them.",
+        "schedule.csv (eager 1F1B) has the planned order of passes of each stage, for torch's pipelining runtime.",
     ),
     not_guaranteed=_NOT_GUARANTEED,
     render=render,

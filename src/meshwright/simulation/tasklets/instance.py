@@ -22,8 +22,8 @@ from ...errors import ClusterError, InputFileError
 
 _BITS_PER_BYTE = 8
 _GIGA = 1e9
-MOST_STAGES = 14
-"""The shortest path through all stages is found over sets of stages, which are 2^K."""
+MOST_STAGES = 128
+"""Of a model; see `values.MOST_EXACT` for how their best order is found."""
 
 
 @dataclass(frozen=True, eq=False)
