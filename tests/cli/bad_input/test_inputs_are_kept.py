@@ -20,6 +20,7 @@ COMMANDS = {
         ("policy.json", "base.json", "benchmark.yaml", "cluster.yaml", "workload.yaml"),
         ("--json",),
     ),
+    "arrange": (("network.json",), ("network.json",), ("--json",)),
     "summarise": (("done",), ("done/results.json",), ("--json",)),
     "plan": (("--job", "graph.txt", "--cluster", "cluster.yaml"), ("graph.txt", "cluster.yaml"), ("--json", "--trace")),
     "plan --search": (

@@ -9,6 +9,7 @@ grouping, from a start or from a random grouping, in turn. The best grouping of 
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -66,8 +67,6 @@ def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None
         raise PlanError("must be a positive number of seconds", field="budget_s", value=request.budget_s)
     if instance.num_devices <= MOST_DEVICES:
         return best_of_all(instance)
-    if len(set(instance.regions)) < 2:
-        instance = replace(instance, regions=alike_devices(instance))
     _load_compiled_code()
     deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
     search = _ChainSearch(instance, request, deadline_s)
@@ -82,7 +81,8 @@ class _ChainSearch:
     def __init__(self, instance: TaskletInstance, request: ArrangementRequest, deadline_s: float) -> None:
         self._instance, self._deadline_s = instance, deadline_s
         self._budget_s = request.budget_s
-        self._region = np.unique(instance.regions, return_inverse=True)[1].astype(np.int64).reshape(-1)
+        self._alike = replace(instance, regions=alike_devices(instance))
+        self._region = np.unique(self._alike.regions, return_inverse=True)[1].astype(np.int64).reshape(-1)
         self._random = np.random.SeedSequence(request.seed).generate_state(1, np.uint64).astype(np.uint64)
         self._drawn = np.random.default_rng(request.seed)
         self._starts = self._first_groupings()
@@ -144,11 +144,10 @@ class _ChainSearch:
         in_order = np.arange(instance.num_devices).reshape(instance.num_stages, instance.num_replicas)
         strided = np.ascontiguousarray(in_order.reshape(instance.num_replicas, instance.num_stages).T)
         until_s = np.inf if self._budget_s is None else time.perf_counter() + START_SHARE * self._budget_s
-        try:
-            regular = [structured_best(instance, FIRST_VALUED, until_s).device_of]
-        except PlanError:  # regions that cannot be cut evenly
-            regular = []
-        starts = [*regular, in_order, strided]
+        starts = [in_order, strided]
+        for told in (instance, self._alike):
+            with suppress(PlanError):  # regions that cannot be cut evenly
+                starts.insert(0, structured_best(told, FIRST_VALUED, until_s).device_of)
         return [np.ascontiguousarray(placed_tasklets(instance, one, "start").device_of) for one in starts]
 
 
@@ -157,4 +156,4 @@ def _load_compiled_code() -> None:
     """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
     tiny = TaskletInstance("tiny", ("a",) * 16, np.zeros((16, 16)), np.ones((16, 16)), 4, 1.0, 1.0)
     search = _ChainSearch(tiny, ArrangementRequest(), np.inf)
-    search._round(search.best.copy())  # noqa: SLF001
+    search._round(search.best.copy())
