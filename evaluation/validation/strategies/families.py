@@ -8,11 +8,12 @@ from pathlib import Path
 
 from ....errors import InputFileError
 from ..published_figures import Figures, Progress, PublishedFigure, PublishedFigures, collect
-from . import eager_pipelines, placed_groups, uneven_networks
+from . import eager_pipelines, placed_groups, resharding, uneven_networks
 
 FAMILIES: dict[str, Figures] = {
     "uneven networks": (uneven_networks.NUM_FIGURES, uneven_networks.figures),
     "eager 1f1b": (eager_pipelines.NUM_FIGURES, eager_pipelines.figures),
+    "resharding": (resharding.NUM_FIGURES, resharding.figures),
     "placed groups": (placed_groups.NUM_FIGURES, placed_groups.figures),
 }
 """By name: how many figures there are, and what computes them."""
