@@ -70,6 +70,9 @@ def plan_job(
     order: Annotated[
         str | None, typer.Option(metavar="AXES", help="The only rank order to try, as tp-cp-dp-pp; all by default.")
     ] = None,
+    arrange: Annotated[
+        str | None, typer.Option(metavar="EFFORT", help="Order of hosts on an uneven network: none, fast (default), thorough.")
+    ] = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
@@ -123,6 +126,7 @@ def plan_job(
         "--devices": devices,
         "--keep": keep,
         "--order": order,
+        "--arrange": arrange,
     }
     by_search |= {"--top": top, "--all": whole, "--plot": plot}
     for option, value in (by_policy if search else by_search).items():
@@ -133,7 +137,7 @@ def plan_job(
     if search:
         from ...planners.layouts.request import SearchRequest
 
-        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, 10 if top is None else top, steps)
+        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, 10 if top is None else top, steps, arrange or "fast")
         search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster))
         return
     output.check_file("--json", json_file)

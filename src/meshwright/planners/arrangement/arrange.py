@@ -25,8 +25,9 @@ from .chain_search import anneal_chain, chain_value_s
 from .regions import alike_devices
 from .small import MOST_DEVICES, best_of_all
 
-HOTTEST, COLDEST = 0.3, 3e-3
-"""Temperature at the begin and at the end of a round, as shares of the value over the root of the number of devices."""
+TEMPERATURES = ((0.1, 1e-3), (0.3, 3e-3), (0.8, 1e-2))
+"""Temperature at the begin and at the end of a round, as shares of the value over the root of the number of devices; rounds take
+them in turn, as no one is best on all networks."""
 FIRST_VALUED = 300
 """Regular groupings of each family from which the search starts."""
 START_SHARE = 0.15
@@ -97,7 +98,7 @@ class _ChainSearch:
             return
         number = 0
         while time.perf_counter() < self._deadline_s and (self._budget_s is not None or number < FREE_ROUNDS):
-            self._round(self._start(number))
+            self._round(self._start(number), *TEMPERATURES[(number + number // 3) % len(TEMPERATURES)])
             number += 1
 
     def _start(self, number: int) -> NDArray[np.int64]:
@@ -109,7 +110,7 @@ class _ChainSearch:
         n = self._instance.num_devices
         return self._drawn.permutation(n).astype(np.int64).reshape(self.best.shape)
 
-    def _round(self, stages: NDArray[np.int64]) -> None:
+    def _round(self, stages: NDArray[np.int64], hottest: float, coldest: float) -> None:
         """Anneal once; where the budget is short, with fewer moves, so that it still cools down."""
         scale_s = self._best_s[0] / self._instance.num_devices**0.5
         given = self._instance.reduce_s, self._instance.hand_over_s, self._region
@@ -118,7 +119,7 @@ class _ChainSearch:
         step_share = 1.0 / CHUNKS
         while share < 1.0:
             after = min(1.0, share + step_share)
-            hot, cold = (scale_s * HOTTEST * (COLDEST / HOTTEST) ** at for at in (share, after))
+            hot, cold = (scale_s * hottest * (coldest / hottest) ** at for at in (share, after))
             anneal_chain(*given, stages, self._random, reached, own, hot, cold, steps)
             self.num_steps += steps
             share = after
@@ -156,4 +157,4 @@ def _load_compiled_code() -> None:
     """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
     tiny = TaskletInstance("tiny", ("a",) * 16, np.zeros((16, 16)), np.ones((16, 16)), 4, 1.0, 1.0)
     search = _ChainSearch(tiny, ArrangementRequest(), np.inf)
-    search._round(search.best.copy())
+    search._round(search.best.copy(), *TEMPERATURES[0])

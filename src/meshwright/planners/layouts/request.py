@@ -31,6 +31,7 @@ class SearchRequest:
         order: the only rank order to try.
         top: how many layouts to rank; None ranks every one that fits.
         num_steps: training steps of the plan.
+        arrange: how much is done to put the hosts of an uneven network in a better order: none, fast or thorough.
         on_best: called with each layout that is better than all before, and the counts so far.
 
     Raises:
@@ -44,6 +45,7 @@ class SearchRequest:
     order: str | None = None
     top: int | None = 10
     num_steps: int = DEFAULT_NUM_STEPS
+    arrange: str = "fast"
     on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
 
     def __post_init__(self) -> None:
