@@ -97,7 +97,7 @@ def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int) ->
 
 
 def _starts(one: RankedLayout, wires: PlacedNetwork, hosts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
-    """Orders of hosts by the published surrogate, with few and with many bytes between stages, where a host is one place of it."""
+    """Orders of hosts by the published surrogate, with few and with many bytes between stages, if a host is one place of it."""
     layout = one.layout
     count, width = len(hosts), hosts.shape[1]
     if width != layout.tp * layout.cp or layout.pp * layout.dp != count or count < 4 or layout.pp == 1:
