@@ -137,9 +137,8 @@ def plan_job(
     if search:
         from ...planners.layouts.request import SearchRequest
 
-        asked = SearchRequest(
-            batch, sequence_length, devices, keep or "", order, 10 if top is None else top, steps, arrange or "fast"
-        )
+        most = 10 if top is None else top
+        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, most, steps, arrange or "fast")
         search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster))
         return
     output.check_file("--json", json_file)

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.optimize import linprog
 
 from ...errors import PlanError
-from .sender_order import Choice, chosen_senders, makespan_s
+from .sender_order import chosen_senders, makespan_s
 from .tiles import MeshTensor, UnitTask, part_bytes, scattered, unit_tasks
 
 Algorithm = Literal["send-recv", "all-gather", "broadcast"]
@@ -147,6 +147,3 @@ def _scattered_parts(source: MeshTensor, target: MeshTensor) -> Iterable[Message
             sent_bytes = part_bytes(wanted, held, source.element_bytes)
             if sent_bytes > 0:
                 yield sent_bytes, senders[number[device] % len(senders)].host, device.host
-
-
-__all__ = ["ALGORITHMS", "Algorithm", "Card", "Choice", "LoadBalance", "broadcast_s", "lower_bound_s", "resharding_s"]
