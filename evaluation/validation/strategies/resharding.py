@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....costs.resharding.prices import Card, lower_bound_s, resharding_s
+from ....costs.resharding.prices import LOAD_BALANCES, Card, lower_bound_s, resharding_s
 from ....costs.resharding.tiles import MeshTensor, cuts_of, unit_tasks
 from ..published_figures import PublishedFigure
 
@@ -61,7 +61,7 @@ def figures() -> Iterator[PublishedFigure]:
         ours = {"tasks": float(len(tasks)), "bound, s": lower_bound_s(tasks, CARD), "send-recv, s": sent_s}
         if published[3]:
             ours["all-gather, s"] = resharding_s(source, target, CARD, "all-gather")
-        for column, choice in zip(COLUMNS[4:], ("none", "size", "order"), strict=True):
+        for column, choice in zip(COLUMNS[4:], LOAD_BALANCES, strict=True):
             ours[column] = resharding_s(source, target, CARD, "broadcast", choice)
         for column, wanted in zip(COLUMNS, published, strict=True):
             if wanted:

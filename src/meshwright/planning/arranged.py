@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ..costs.collectives.groups import placed
 from ..costs.process_groups.group_network import PlacedNetwork
+from ..costs.training_step.step_pricer import StepPricer
 from ..errors import MeshwrightError, PlanError
 from ..planners.arrangement.arrange import ArrangementRequest, arrange
 from ..planners.arrangement.rank_devices import ArrangedRanks, arrange_ranks
@@ -85,13 +86,13 @@ def _on(maker: JobWork, devices: NDArray[np.int64]) -> JobWork:
 def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int) -> ArrangedRanks:
     """The hosts of one layout in the order of the shortest step."""
     maker, work = found.maker, found.search.work(one.layout, one.order)
-    pricer = found.search.pricer(one.order)
+    pricer: StepPricer = found.search.pricer(one.order)
     wires = maker.wires
     assert isinstance(wires, PlacedNetwork), "hosts are not alike"
     hosts = maker.devices(one.devices).reshape(-1, min(one.devices, maker.devices_per_host))
 
     def step_s(devices: NDArray[np.int64]) -> float:
-        return float(replace(pricer, wires=wires.on(devices)).step_s(work))
+        return pricer.in_order(one.order, wires.on(devices)).step_s(work)
 
     return arrange_ranks(step_s, hosts, _starts(one, wires, hosts), num_trials)
 

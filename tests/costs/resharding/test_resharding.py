@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.resharding.prices import ALGORITHMS, Card, broadcast_s, lower_bound_s, resharding_s
-from meshwright.costs.resharding.sender_order import LOAD_BALANCES, chosen_senders, makespan_s
+from meshwright.costs.resharding.prices import ALGORITHMS, LOAD_BALANCES, Card, broadcast_s, lower_bound_s, resharding_s
+from meshwright.costs.resharding.sender_order import chosen_senders, makespan_s
 from meshwright.costs.resharding.tiles import MeshTensor, Replica, UnitTask, cuts_of, scattered, unit_tasks
 from meshwright.errors import PlanError
 

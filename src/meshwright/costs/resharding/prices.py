@@ -25,6 +25,7 @@ Algorithm = Literal["send-recv", "all-gather", "broadcast"]
 LoadBalance = Literal["none", "size", "order"]
 
 ALGORITHMS: tuple[Algorithm, ...] = ("send-recv", "all-gather", "broadcast")
+LOAD_BALANCES: tuple[LoadBalance, ...] = ("none", "size", "order")
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def lower_bound_s(tasks: Sequence[UnitTask], card: Card) -> float:
     goal = np.append(np.zeros(len(pairs)), 1.0)
     found = linprog(goal, A_ub=loads, b_ub=np.zeros(len(hosts)), A_eq=whole, b_eq=np.ones(len(tasks)), method="highs")
     assert found.success, found.message
-    return max(float(received), float(found.fun))
+    return max(float(received), float(found.fun or 0.0))
 
 
 Message = tuple[float, int, int]

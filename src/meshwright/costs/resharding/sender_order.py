@@ -12,8 +12,6 @@ import numpy as np
 from ...errors import PlanError
 from .tiles import UnitTask
 
-LOAD_BALANCES = ("none", "size", "order")
-
 MOST_EXACT = 20
 """Of so many tasks at most every order is searched, until `MOST_NODES`."""
 MOST_NODES = 100_000
@@ -40,8 +38,8 @@ def chosen_senders(
     Raises:
         PlanError: no such choice.
     """
-    if load_balance not in LOAD_BALANCES:
-        raise PlanError("no such choice", field="resharding_order", value=load_balance, choices=LOAD_BALANCES)
+    if load_balance not in ("none", "size", "order"):
+        raise PlanError("no such choice", field="resharding_order", value=load_balance, choices=("none", "size", "order"))
     first = [(number, task.sender_hosts[0]) for number, task in enumerate(tasks)]
     if load_balance == "none":
         return first

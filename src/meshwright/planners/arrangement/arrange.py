@@ -25,7 +25,7 @@ from .chain_search import anneal_chain, chain_value_s
 from .regions import alike_devices
 from .small import MOST_DEVICES, best_of_all
 
-TEMPERATURES = ((0.1, 1e-3), (0.3, 3e-3), (0.8, 1e-2))
+TEMPERATURES = ((0.1, 1e-3), (0.8, 1e-2), (0.5, 2e-2))
 """Temperature at the begin and at the end of a round, as shares of the value over the root of the number of devices; rounds take
 them in turn, as no one is best on all networks."""
 FIRST_VALUED = 300
