@@ -27,7 +27,7 @@ OPTIONS = {
         "--live": "OF A SERVICE",
         "--graphs": "graphs_dir",
         "--search": "OF SEARCH",
-        **dict.fromkeys(("--batch", "--sequence-length", "--devices", "--keep", "--order", "--top"), "OF SEARCH"),
+        **dict.fromkeys(("--batch", "--sequence-length", "--devices", "--keep", "--arrange", "--order", "--top"), "OF SEARCH"),
         **COSTS,
         **WRITES,
     },
