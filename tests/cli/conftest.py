@@ -1,5 +1,6 @@
 """A work folder with small good inputs, and the one rule for bad ones: `refused` runs a command that must be refused."""
 
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,6 +107,10 @@ def sandbox(work: Path) -> Path:
         for name in ("precious", "precious.json"):
             (folder / name).write_text("years of work")
     (work / "link").symlink_to("outside")
+    matrix = [[1.0, 2.0, 3.0, 4.0]] * 4
+    constants = {"stages_way": 2, "send_gradient_size_GB": 1, "send_activation_size_GB": 1}
+    network = {"delay_ms": matrix, "bandwidth_gbps": matrix, "constants": constants}
+    (work / "network.json").write_text(json.dumps(network))
     return work
 
 

@@ -38,6 +38,7 @@ PLANNED = [
     f"plan --search {JOB} --batch 4 --json out/layout.json --all out/all.csv --plot out/plot.svg",
     "export out/layout.json --format deepspeed --out out/deepspeed --json out/files.json",
     "place --job 0.json --cluster cluster.yaml --by heft --json out/ops.json --trace out/ops-trace.json --plot out/ops.svg",
+    "arrange network.json --budget-s 1 --json out/arranged.json",
     "export out/ops.json --format tensorflow --out out/tensorflow",
     "verify-export out/layout.json {log} --format deepspeed --json out/verified.json",
     "state add out/plan.json --state out/now.db",

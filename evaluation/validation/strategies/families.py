@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from pathlib import Path
 
-from ..published_figures import Figures, Progress, PublishedFigures, collect
-from . import compression, five_layers, gossip, local_updates, spatial_parallelism, synchronisation, uneven_networks
+from ....errors import InputFileError
+from ..published_figures import Figures, Progress, PublishedFigure, PublishedFigures, collect
+from . import (
+    compression,
+    eager_pipelines,
+    five_layers,
+    gossip,
+    local_updates,
+    placed_groups,
+    resharding,
+    spatial_parallelism,
+    synchronisation,
+    uneven_networks,
+)
 
 FAMILIES: dict[str, Figures] = {
     "five layers": (five_layers.NUM_FIGURES, five_layers.figures),
@@ -15,14 +29,34 @@ FAMILIES: dict[str, Figures] = {
     "compression": (compression.NUM_FIGURES, compression.figures),
     "gossip": (gossip.NUM_FIGURES, gossip.figures),
     "local updates": (local_updates.NUM_FIGURES, local_updates.figures),
+    "eager 1f1b": (eager_pipelines.NUM_FIGURES, eager_pipelines.figures),
+    "resharding": (resharding.NUM_FIGURES, resharding.figures),
+    "placed groups": (placed_groups.NUM_FIGURES, placed_groups.figures),
 }
 """By name: how many figures there are, and what computes them."""
 
+OF_REFERENCE: dict[str, tuple[int, Callable[[Path], Iterator[PublishedFigure]]]] = {
+    "placed groups of the world": (placed_groups.NUM_WORLD_FIGURES, placed_groups.world_figures),
+}
+"""The same of families that read the folder of reference data."""
 
-def validate(names: Iterable[str], progress: Progress | None = None) -> PublishedFigures:
+
+def validate(names: Iterable[str], progress: Progress | None = None, *, reference: Path | None = None) -> PublishedFigures:
     """Compute the figures of some families.
+
+    Args:
+        names: of the families; those of `OF_REFERENCE` are left out without the folder.
+        progress: told of each figure.
+        reference: the folder of reference data.
 
     Raises:
         KeyError: a name that is no family.
+        InputFileError: a file of the folder is missing or malformed.
     """
-    return collect({name: FAMILIES[name] for name in names}, progress)
+    if reference is not None and not reference.is_dir():
+        raise InputFileError("no such folder", file=reference)
+    read: dict[str, Figures] = {}
+    if reference is not None:
+        read = {name: (count, partial(figures, reference)) for name, (count, figures) in OF_REFERENCE.items()}
+    every = FAMILIES | read
+    return collect({name: every[name] for name in names if name in every or name not in OF_REFERENCE}, progress)

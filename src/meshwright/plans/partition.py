@@ -27,6 +27,9 @@ Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp", "sp", "sp_d", "sp_h", "sp_
 ZERO_BUBBLE = ("zb-h1", "zb-2p")
 """Schedules in which the gradients of weights are a pass of their own."""
 
+EAGER = "eager-1f1b"
+"""1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
+
 
 @dataclass(frozen=True, eq=False)
 class OpSplits:
@@ -163,7 +166,7 @@ class Layout(ParallelDegrees):
     """
 
     virtual_stages: Count = Field(default=1, description="model chunks on each pipeline rank (interleaved schedule)")
-    schedule: Literal["none", "gpipe", "1f1b", "interleaved", "zb-h1", "zb-2p"] = Field(
+    schedule: Literal["none", "gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-2p"] = Field(
         default="1f1b", description="pipeline schedule; none is legal without a pipeline only"
     )
     micro_batch: Count = Field(description="samples of one micro-batch on one replica")
@@ -205,6 +208,8 @@ class Layout(ParallelDegrees):
             raise ValueError(f"virtual_stages={self.virtual_stages} needs a pipeline, pp is 1")
         if self.schedule == "none" and self.pp > 1:
             raise ValueError(f"schedule=none leaves a pipeline of pp={self.pp} without an order")
+        if self.schedule == EAGER and self.pp > 1 and not self.overlap_pp:
+            raise ValueError("schedule=eager-1f1b needs overlap_pp=true: it is there to hide transfers")
         if self.shard_group is not None and not self.shards_optimizer:
             raise ValueError(f"shard_group={self.shard_group} needs zero of at least 1 or the distributed optimizer")
         if self.shard_group is not None and self.copies % self.shard_group:
@@ -247,7 +252,10 @@ class Layout(ParallelDegrees):
                 raise PlanError(error.problem, field="layout", value=part) from None
         if samples_per_step is not None:
             data.setdefault("global_batch", samples_per_step)
-        unasked = hidden_unasked(data.get("virtual_stages", 1)) if hides_unasked else {}
+        chunks, schedule = data.get("virtual_stages", 1), data.get("schedule", "")
+        unasked = hidden_unasked(chunks, schedule) if hides_unasked or schedule == EAGER else {}
+        if not hides_unasked:
+            unasked.pop("overlap_dp", None)
         return build_of_plan(cls, unasked | data, prefix="layout.")
 
     @property
@@ -317,17 +325,19 @@ class Layout(ParallelDegrees):
         return np.moveaxis(grid, place, -1).reshape(-1, grid.shape[place])
 
 
-def hidden_unasked(virtual_stages: int) -> dict[str, bool]:
+def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
     """Which communication a layout hides where a text that is priced leaves it open, and where layouts are searched.
 
     PyTorch's DDP and FSDP hide the synchronisation of gradients without being asked, and Megatron-LM the transfers of an
-    interleaved schedule; nothing hides tensor parallelism unasked. A `Layout` that is made key by key, or read from a plan,
-    hides what it says.
+    interleaved schedule; eager 1F1B is there to hide them; nothing hides tensor parallelism unasked. A `Layout` that is made key
+    by key, or read from a plan, hides what it says.
 
     Args:
         virtual_stages: chunks of a stage.
+        schedule: as `Layout.schedule`.
     """
-    return {"overlap_dp": True, "overlap_pp": isinstance(virtual_stages, int) and virtual_stages > 1}
+    is_cut = isinstance(virtual_stages, int) and virtual_stages > 1
+    return {"overlap_dp": True, "overlap_pp": is_cut or schedule == EAGER}
 
 
 OTHER_NAMES = {

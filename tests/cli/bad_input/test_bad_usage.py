@@ -13,7 +13,7 @@ PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
         (("plna",), "no such command (got 'plna'); did you mean 'plan'?"),
         (
             ("frobnicate",),
-            "no such command (got 'frobnicate'); valid: calibrate, calibration, decisions, estimate, evaluate, export, ",
+            "no such command (got 'frobnicate'); valid: arrange, calibrate, calibration, decisions, estimate, evaluate, ",
         ),
         (("--jb",), "--jb: no such option; valid: --help, --version, -h"),
         (("plan", "--jbo", "x"), "--jbo: no such option; did you mean '--job'?"),

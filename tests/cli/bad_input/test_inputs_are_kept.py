@@ -21,6 +21,12 @@ COMMANDS = {
         ("policy.json", "base.json", "benchmark.yaml", "cluster.yaml", "workload.yaml"),
         ("--json",),
     ),
+    "validate strategies": (
+        ("--only", "placed groups of the world", "--reference", "reference"),
+        ("reference/operators/tasklets/case4_worldwide_geo.json",),
+        ("--json",),
+    ),
+    "arrange": (("network.json",), ("network.json",), ("--json",)),
     "summarise": (("done",), ("done/results.json",), ("--json",)),
     "plan": (("--job", "graph.txt", "--cluster", "cluster.yaml"), ("graph.txt", "cluster.yaml"), ("--json", "--trace")),
     "plan --search": (

@@ -20,7 +20,7 @@ from meshwright.costs.pipelines.schedules import (
     waiting,
 )
 
-EVERY = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("zb-h1", 1), ("zb-2p", 1)]
+EVERY = [("gpipe", 1), ("1f1b", 1), ("eager-1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("zb-h1", 1), ("zb-2p", 1)]
 
 
 def tasks(schedule, p, v, forward=1.0, backward=1.0, weight=1.0):
@@ -185,3 +185,43 @@ def test_what_waits_is_what_is_in_flight_and_no_less_than_1f1b_keeps(schedule, p
     f, b, w = (np.cumsum(kinds == kind) for kind in (FORWARD, BACKWARD, WEIGHT))
     for before, after in zip((f - b).tolist(), (b - w).tolist(), strict=True):
         assert any(before <= x and after <= y for x, y in pairs)
+
+
+@pytest.mark.parametrize(
+    ("p", "m", "send_s", "ideal_s", "blocking_s", "overlapped_s", "eager_s"),
+    [
+        (2, 8, 0.25, 27, 29.25, 29.0, 27.5),
+        (2, 8, 1.0, 27, 36, 35, 29),
+        (4, 8, 0.25, 33, 37.75, 37.0, 34.5),
+        (4, 8, 1.0, 33, 52, 49, 39),
+        (4, 16, 0.25, 57, 65.75, 64.0, 58.5),
+    ],
+)
+def test_eager_pipelines_pay_transfers_while_they_fill_and_drain(p, m, send_s, ideal_s, blocking_s, overlapped_s, eager_s):
+    # forward 1, backward 2: (m + p - 1) (1 + 2) + 2 (p - 1) c
+    seconds = np.tile([1.0, 2.0, 0.0], (p, 1, 1))
+
+    def step_s(schedule, way_s, overlaps):
+        return play_schedule(schedule, 1, m, seconds, way_s, overlaps_sends=overlaps).period_s
+
+    assert eager_s == (m + p - 1) * 3 + 2 * (p - 1) * send_s
+    assert step_s("eager-1f1b", send_s, True) == pytest.approx(eager_s, rel=1e-9)
+    assert step_s("1f1b", send_s, True) == pytest.approx(overlapped_s, rel=1e-9)
+    assert step_s("1f1b", send_s, False) == pytest.approx(blocking_s, rel=1e-9)
+    assert step_s("eager-1f1b", 0.0, True) == step_s("1f1b", 0.0, True) == pytest.approx(ideal_s, rel=1e-9)
+
+
+@given(p=st.integers(1, 6), m=st.integers(1, 20))
+def test_an_eager_stage_keeps_what_its_order_says(p, m):
+    for stage, row in enumerate(orders("eager-1f1b", p, 1, m)):
+        kept = np.cumsum(np.where(row[:, 0] == FORWARD, 1, -1)).max()
+        assert kept == in_flight("eager-1f1b", p, 1, m, stage) == min(m, 2 * (p - stage) - 1)
+
+
+@given(p=st.integers(2, 5), m=st.integers(1, 12), data=st.data())
+def test_without_transfers_eager_pipelines_are_plain_ones(p, m, data):
+    share = st.floats(0.1, 2.0)
+    forward_s, backward_s = data.draw(share), data.draw(share)
+    seconds = np.tile([forward_s, backward_s, 0.0], (p, 1, 1))
+    eager, plain = (play_schedule(name, 1, m, seconds, 0.0, overlaps_sends=True) for name in ("eager-1f1b", "1f1b"))
+    assert eager.period_s == pytest.approx(plain.period_s, rel=1e-9)

@@ -6,13 +6,16 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.evaluation.validation.published_figures import PublishedFigure
-from meshwright.evaluation.validation.strategies.families import FAMILIES
+from meshwright.evaluation.validation.strategies.families import FAMILIES, OF_REFERENCE
+
+SLOW = {"placed groups"}
+"""Families whose searches take seconds; `tests/planners/arrangement` holds the same with fewer moves."""
 
 UNREACHED = {"top-k 1 %: step over the uncoded one"}
 """Figures that are reported as they are; `docs/strategies.md` says what limits each."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in FAMILIES])
 def test_a_family_has_as_many_figures_as_it_says_and_all_agree(family):
     count, figures = FAMILIES[family]
     found = list(figures())
@@ -24,7 +27,24 @@ def test_one_family_can_be_asked_for(capsys):
     assert run_command_line(["validate", "strategies", "--only", "uneven networks", "--json", "-"]) == 0
     assert {row["family"] for row in json.loads(capsys.readouterr().out)["figures"]} == {"uneven networks"}
     assert run_command_line(["validate", "strategies", "--only", "even networks"]) == 2
-    assert "--only: no such family (got 'even networks'); valid: " in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "--only: no such family (got 'even networks'); valid: " in told
+    assert "uneven networks" in told
+
+
+def test_figures_of_reference_files_want_the_folder(capsys):
+    assert run_command_line(["validate", "strategies", "--only", "placed groups of the world"]) == 2
+    assert "--reference: is missing" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.reference
+@pytest.mark.parametrize("family", OF_REFERENCE)
+def test_a_family_of_reference_files_agrees_too(reference, family):
+    count, figures = OF_REFERENCE[family]
+    found = list(figures(reference))
+    assert [figure for figure in found if not figure.agrees] == []
+    assert len(found) == count
 
 
 @pytest.mark.parametrize(

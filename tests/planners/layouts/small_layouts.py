@@ -76,7 +76,7 @@ def _every_layout(shape, world, batch):
         for ep, v, schedule, micro_batch, is_cut, recompute, zero in product(
             range(1, dp * cp + 1),
             range(1, shape.num_layers + 1),
-            ("1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p"),
+            ("1f1b", "eager-1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p"),
             range(1, batch + 1),
             (False, True),
             ("none", "selective", "full"),
@@ -97,7 +97,7 @@ def _every_layout(shape, world, batch):
                     recompute=recompute,
                     zero=zero,
                     overlap_dp=True,
-                    overlap_pp=v > 1,
+                    overlap_pp=v > 1 or schedule == "eager-1f1b",
                 )
             except ValidationError:
                 continue
@@ -118,6 +118,7 @@ def canonical(layout):
         changes["zero"] = 1
     if layout.pp == 1 or (layout.schedule == "interleaved" and layout.virtual_stages == 1):
         changes["schedule"] = "1f1b"
+        changes["overlap_pp"] = False
     return layout.model_copy(update=changes)
 
 

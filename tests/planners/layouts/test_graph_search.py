@@ -71,7 +71,8 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
                 continue
             for recompute in ("none", "full"):
                 for zero in (0, 1) if dp > 1 else (0,):
-                    pipelines = [("1f1b", 1), ("gpipe", 1), *(("interleaved", v) for v in range(2, num_ops // pp + 1))]
+                    plain = [("1f1b", 1), ("eager-1f1b", 1), ("gpipe", 1)]
+                    pipelines = [*plain, *(("interleaved", v) for v in range(2, num_ops // pp + 1))]
                     for schedule, v in pipelines if pp > 1 else pipelines[:1]:
                         layout = Layout(
                             pp=pp,
@@ -83,7 +84,7 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
                             recompute=recompute,
                             zero=zero,
                             overlap_dp=True,
-                            overlap_pp=v > 1,
+                            overlap_pp=v > 1 or schedule == "eager-1f1b",
                         )
                         for order in orders:
                             works = [describe_graph(graph, layout, A100, cuts=cuts) for cuts in combinations_of(num_ops, pp * v)]
@@ -122,7 +123,7 @@ def test_every_layout_holds_its_devices_and_its_batch():
     assert {layout.world for layout in layouts} == {8}
     assert {layout.global_batch for layout in layouts} == {64}
     assert {layout.pp for layout in layouts} == {1, 2, 4, 8}
-    assert {layout.schedule for layout in layouts if layout.pp > 1} == {"1f1b", "gpipe", "interleaved"}
+    assert {layout.schedule for layout in layouts if layout.pp > 1} == {"1f1b", "eager-1f1b", "gpipe", "interleaved"}
     assert {layout.zero for layout in layouts if layout.dp > 1} == {0, 1}
     assert {layout.zero for layout in layouts if layout.dp == 1} == {0}
     # alexnet has 22 ops: two chunks on each of eight stages at most

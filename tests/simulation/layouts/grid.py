@@ -107,6 +107,8 @@ def layouts(count, seed, known=None):
             "attention": rng.choice(["fused", "fused", "unfused"]),
             "shard_group": rng.choice([None, None, 2]),
         }
+        if pp > 1 and schedule == "1f1b" and chosen["overlap_pp"] and micro_batch < 4:
+            chosen["schedule"] = "eager-1f1b"
         try:
             layout = build_settings(Layout, chosen)
         except ConfigError:

@@ -74,7 +74,7 @@ def test_the_grid_has_at_least_three_hundred_layouts_and_all_there_is_to_choose(
     seen = Counter((field, getattr(layout, field)) for _, _, layout in GRID for field in fields)
     for field in fields:
         assert len([value for (other, value) in seen if other == field]) >= 2, field
-    for schedule in ("gpipe", "1f1b", "interleaved", "zb-h1", "zb-2p"):
+    for schedule in ("gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-2p"):
         assert seen["schedule", schedule] >= 10
     assert seen["zero", 3] >= 10
     chosen = [layout for _, _, layout in GRID if layout.pp > 1]

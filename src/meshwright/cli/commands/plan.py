@@ -82,6 +82,9 @@ def plan_job(
     ] = None,
     training: TrainingStrategies = None,
     compression: GradientCodes = None,
+    arrange: Annotated[
+        str | None, typer.Option(metavar="EFFORT", help="Order of hosts on an uneven network: none, fast (default), thorough.")
+    ] = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
@@ -137,6 +140,7 @@ def plan_job(
         "--devices": devices,
         "--keep": keep,
         "--order": order,
+        "--arrange": arrange,
     }
     by_search |= {"--training": training, "--compression": compression, "--top": top, "--all": whole, "--plot": plot}
     for option, value in (by_policy if search else by_search).items():
@@ -147,8 +151,9 @@ def plan_job(
     if search:
         from ...planners.layouts.request import SearchRequest
 
+        most, effort = 10 if top is None else top, arrange or "fast"
         asked = SearchRequest(
-            batch, sequence_length, devices, keep or "", order, 10 if top is None else top, steps, training, compression
+            batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort
         )
         search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster))
         return

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 NARROW = 100
 """Columns of a terminal below which a table of layouts has fewer columns."""
 
-UNKEPT = "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved schedules alone overlap_dp=true"
+UNKEPT = "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved and eager schedules overlap_dp=true"
 """See `meshwright.plans.partition.hidden_unasked`."""
 
 MOST_ROWS = 40
@@ -142,8 +142,8 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
     )
     if not found.cluster.hosts_are_alike:
         out.print(
-            f"the hosts of {name} are not alike: ranks were put on its devices in their own order, numbered as "
-            f"{', '.join(found.tried_orders)}; other places of the ranks were not looked at",
+            f"the hosts of {name} are not alike: layouts were searched with ranks numbered as {', '.join(found.tried_orders)}; "
+            "--arrange says how much is done to put the hosts in a better order",
             markup=False,
             soft_wrap=True,
         )

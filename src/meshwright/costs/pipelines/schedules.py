@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...plans.partition import EAGER
 from .plain_schedules import plain_spans_s
 from .schedule_kernel import play_chunks, play_tasks
 
@@ -85,7 +86,8 @@ def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batche
 
     Source:
         GPipe: Huang et al., 2019. 1F1B and interleaved: Narayanan et al., "Efficient large-scale language model training
-        on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-2P: Qi et al., "Zero bubble pipeline parallelism", 2024.
+        on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-2P: Qi et al., "Zero bubble pipeline parallelism", 2024. Eager
+        1F1B: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 4.
     """
     p, v, m = num_stages, virtual_stages, num_micro_batches
     made = _kept_orders if 3 * p * v * m <= KEPT_TASKS else _long_orders
@@ -99,7 +101,7 @@ def _made_orders(schedule: str, p: int, v: int, m: int, round_of: int) -> Tasks:
     elif v > 1:
         made = _interleaved(p, v, m, round_of)
     else:
-        made = _plain(p, m, schedule == "gpipe")
+        made = _plain(p, m, schedule)
     made.flags.writeable = False
     return made
 
@@ -213,7 +215,7 @@ def chunk_ends_s(
 
 def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> bool:
     """Whether `plain_schedules` has a closed form of a schedule."""
-    return virtual_stages == 1 and (schedule == "gpipe" or not (schedule in ("zb-h1", "zb-2p") or overlaps_sends))
+    return virtual_stages == 1 and (schedule == "gpipe" or not (schedule in ("zb-h1", "zb-2p", EAGER) or overlaps_sends))
 
 
 def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, stage: int) -> float:
@@ -224,7 +226,7 @@ def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_bat
     Source:
         Narayanan et al., 2021, section 2.2, and Korthikanti et al., "Reducing activation recomputation in large
         transformer models", 2022, section 4.2.3: ``1 + (p - 1) / (p v)`` times the layers of the model on the first
-        stage; Qi et al., 2024, table 1.
+        stage; Qi et al., 2024, table 1; eager 1F1B: ``2 (p - s) - 1``, Zhuang et al., 2022, section 4.
     """
     p, v, m = num_stages, virtual_stages, num_micro_batches
     if schedule == "gpipe":
@@ -233,6 +235,8 @@ def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_bat
         return float(min(m, p))
     if schedule == "zb-2p":
         return float(min(m, 2 * p - 1))
+    if schedule == EAGER:
+        return float(min(m, 2 * (p - stage) - 1))
     if v > 1:
         return min(float(m), (_warm_up(p, v, m, stage, round_size(p, m)) + 1) / v)
     return float(min(m, p - stage))
@@ -309,10 +313,12 @@ def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDA
     return Played(float(span.max()), span, m * (forward + backward), first)
 
 
-def _plain(p: int, m: int, is_gpipe: bool) -> Tasks:
+def _plain(p: int, m: int, schedule: str) -> Tasks:
+    """GPipe, 1F1B and eager 1F1B, which differ in the forward passes before the first backward one."""
     made = np.zeros((p, 2 * m, 3), np.int32)
     for stage in range(p):
-        warm_up = m if is_gpipe else min(p - stage - 1, m)
+        behind = p - stage - 1
+        warm_up = m if schedule == "gpipe" else min(2 * behind if schedule == EAGER else behind, m)
         kinds = [FORWARD] * warm_up + [FORWARD, BACKWARD] * (m - warm_up) + [BACKWARD] * warm_up
         made[stage, :, 0] = kinds
         for kind in (FORWARD, BACKWARD):

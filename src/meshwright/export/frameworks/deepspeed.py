@@ -19,7 +19,7 @@ from typing import Literal
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ...plans.partition import Layout
+from ...plans.partition import EAGER, Layout
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of, refuse_volumes
@@ -159,7 +159,10 @@ def _pipeline_batch(plan: PlacementPlan) -> Batch:
 def _layout_batch(layout: Layout) -> Batch:
     refuse_volumes(layout, "DeepSpeed")
     if layout.pp > 1 and layout.schedule != "1f1b":
-        raise ExportError("DeepSpeed's pipeline runs 1f1b", field="partition.layout.schedule", value=layout.schedule)
+        problem = "DeepSpeed's pipeline runs 1f1b"
+        if layout.schedule == EAGER:
+            problem += "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
+        raise ExportError(problem, field="partition.layout.schedule", value=layout.schedule)
     if layout.pp > 1 and layout.zero > 1:
         raise ExportError("DeepSpeed's pipeline goes with ZeRO stage 1 at most", field="partition.layout.zero", value=layout.zero)
     return Batch(layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ...plans.partition import Layout, ParallelDegrees
+from ...plans.partition import EAGER, Layout, ParallelDegrees
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_volumes
@@ -211,6 +211,8 @@ def _layout_words(layout: Layout) -> list[str]:
     """What a layout says beside its degrees."""
     if layout.pp > 1 and layout.schedule not in ("1f1b", "interleaved"):
         problem = "Megatron runs 1f1b, and interleaved with virtual stages"
+        if layout.schedule == EAGER:
+            problem += "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
         raise ExportError(problem, field="partition.layout.schedule", value=layout.schedule)
     if layout.zero > 1:
         problem = "Megatron's distributed optimizer is ZeRO stage 1"

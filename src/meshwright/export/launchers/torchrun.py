@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from ...plans.document import PlacementPlan
-from ..frameworks import device_mesh
+from ..frameworks import device_mesh, pipeline_order
 from ..operators import pipeline
 from ..requirements import check_contiguous, comma_separated, hosts_of
 from ..target import ExportOptions, Files, Target, header
@@ -23,6 +23,7 @@ _NOT_GUARANTEED = (
     "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
     *device_mesh.NOT_GUARANTEED,
     *pipeline.NOT_GUARANTEED,
+    *pipeline_order.NOT_GUARANTEED,
 )
 
 
@@ -72,6 +73,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
         rendered[device_mesh.FILE_NAME] = device_mesh.device_mesh_text(plan, head)
+        order = pipeline_order.schedule_text(plan)
+        if order is not None:
+            rendered[pipeline_order.FILE_NAME] = order
     elif plan.op_placement() is not None:
         rendered[device_mesh.FILE_NAME] = pipeline.stages_text(plan, head)
     return rendered
@@ -86,6 +90,7 @@ TARGET = Target(
         "LOCAL_RANK i means the i-th planned device of the host.",
         "mesh.py (plans with coordinates) makes a DeviceMesh with each rank at its planned place, and split points for the "
         "planned stages; of a pipeline of ops its stages, with a process group for each.",
+        "schedule.csv (eager 1F1B) has the planned order of passes of each stage, for torch's pipelining runtime.",
     ),
     not_guaranteed=_NOT_GUARANTEED,
     render=render,

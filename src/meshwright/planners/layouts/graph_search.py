@@ -29,13 +29,13 @@ from ...costs.work.graph_work import GraphWork, describe_graph
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
-from ...plans.partition import Layout, hidden_unasked
+from ...plans.partition import EAGER, Layout, hidden_unasked
 from ...plans.stages import layer_starts
 from .request import SearchRequest
 from .results import Counts, Findings, RankedLayout, Searched, layout_text
 from .space import DEFAULTS, KnownOrders, divisors, regular_orders, union_of_orders
 
-SCHEDULES = ("1f1b", "gpipe", "interleaved")
+SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved")
 RECOMPUTATIONS = ("none", "full")
 
 MAX_VIRTUAL_STAGES = 8
@@ -183,7 +183,10 @@ class GraphSearch:
                     keys = other | {"dp": dp, "pp": pp, "micro_batch": size, "global_batch": batch, "zero": zero}
                     keys |= {"schedule": schedule, "virtual_stages": chunks, "recompute": recompute}
                     keys |= dict(zip(("sp_d", "sp_h", "sp_w"), volume, strict=True))
-                    keys |= {key: value for key, value in hidden_unasked(chunks).items() if key not in self.keep}
+                    keys |= {key: value for key, value in hidden_unasked(chunks, schedule).items() if key not in self.keep}
+                    if schedule == EAGER and pp > 1 and not keys["overlap_pp"]:
+                        self.counts.illegal += 1
+                        continue
                     yield Layout(**keys)
 
     def work(self, layout: Layout, order: str) -> GraphWork:
@@ -220,7 +223,7 @@ class GraphSearch:
         if pp == 1:
             return [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if 1 in self._kept("virtual_stages", [1]) else []
         found = []
-        schedules = [one for one in SCHEDULES if self.costs.pipeline_skips == "relayed" or one != "interleaved"]
+        schedules = [one for one in SCHEDULES if self.costs.pipeline_skips == "relayed" or one not in ("interleaved", EAGER)]
         for schedule in self._kept("schedule", schedules):
             most = num_units // pp
             is_cut = schedule == "interleaved"

@@ -33,6 +33,7 @@ class SearchRequest:
         num_steps: training steps of the plan.
         training: strategies that are priced too (see `plans.training.parse_training`).
         compression: codes of gradients that are priced too (see `plans.compression.parse_compression`).
+        arrange: how much is done to put the hosts of an uneven network in a better order: none, fast or thorough.
         on_best: called with each layout that is better than all before, and the counts so far.
 
     Raises:
@@ -48,6 +49,7 @@ class SearchRequest:
     num_steps: int = DEFAULT_NUM_STEPS
     training: str | None = None
     compression: str | None = None
+    arrange: str = "fast"
     on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
 
     def __post_init__(self) -> None:

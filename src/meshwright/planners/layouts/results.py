@@ -185,7 +185,7 @@ def layout_text(layout: Layout) -> str:
     words += ["sp"] if layout.sequence_parallel else []
     words += [f"recompute={layout.recompute}"] if layout.recompute != "none" else []
     words += [f"zero={layout.zero}"] if layout.zero else []
-    usual = DEFAULTS | hidden_unasked(layout.virtual_stages) | {"global_batch": layout.global_batch}
+    usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule) | {"global_batch": layout.global_batch}
     others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED and name not in SPATIAL}
     words += [f"{name}={str(value).lower()}" for name, value in others.items() if value != usual[name]]
     return " ".join(words)

@@ -18,7 +18,7 @@ from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
 from ...costs.work.work import check, is_legal
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
-from ...plans.partition import ZERO_BUBBLE, Layout, hidden_unasked
+from ...plans.partition import EAGER, ZERO_BUBBLE, Layout, hidden_unasked
 from ...plans.rank_order import ORDERS, distinct_orders
 from .request import SearchRequest
 
@@ -40,7 +40,7 @@ SEARCHED = (
 SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
 """Keys of which one value can be impossible whatever the others are."""
 
-SCHEDULES = ("1f1b", "gpipe", "interleaved", *ZERO_BUBBLE)
+SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved", *ZERO_BUBBLE)
 
 DEFAULTS: dict[str, Any] = {name: spec.get_default() for name, spec in Layout.model_fields.items() if not spec.is_required()}
 DEFAULTS |= hidden_unasked(1)
@@ -152,7 +152,8 @@ class LayoutSpace:
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
         chosen = node.keys | leaf._asdict()
-        chosen |= {key: value for key, value in hidden_unasked(leaf.virtual_stages).items() if key not in self.keep}
+        unasked = hidden_unasked(leaf.virtual_stages, leaf.schedule)
+        chosen |= {key: value for key, value in unasked.items() if key not in self.keep}
         return Layout.model_construct(**chosen)
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
@@ -221,11 +222,14 @@ class LayoutSpace:
     def _leaves(self, chosen: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
         """How many leaves there are, and those that are legal."""
         num_micro_batches = self.global_batch // (chosen["micro_batch"] * chosen["dp"])
-        key = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
+        key: tuple[Any, ...] = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
+        can_hide = "overlap_pp" not in self.keep or bool(chosen["overlap_pp"]) or chosen["pp"] == 1
+        key += (can_hide,)
         if key not in self._known_leaves:
             tried = self._tried(chosen["pp"], has_copies)
             if chosen["shard_group"] is not None:
                 tried = [leaf for leaf in tried if leaf.zero or chosen["distributed_optimizer"]]
+            tried = [leaf for leaf in tried if can_hide or leaf.schedule != EAGER]
             legal = tuple(leaf for leaf in tried if self._is_legal_pipeline(chosen, leaf, num_micro_batches))
             self._known_leaves[key] = len(tried), legal
         return self._known_leaves[key]

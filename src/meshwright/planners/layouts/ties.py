@@ -28,7 +28,7 @@ FARTHEST = 0.25
 LATER_ONLY = ("hidden communication", UTILISATION)
 """Doubts by which a step can only take longer than predicted; those of the slower one speak for no tie."""
 
-_SCHEDULES = ("none", "1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p")
+_SCHEDULES = ("none", "1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-2p")
 _RECOMPUTATIONS = ("none", "selective", "full")
 
 
@@ -58,7 +58,7 @@ def simplicity(found: RankedLayout) -> tuple[Any, ...]:
     """
     layout = found.layout
     degrees = (layout.tp, layout.cp, layout.pp, layout.ep, layout.sp_d, layout.sp_h, layout.sp_w)
-    usual = DEFAULTS | hidden_unasked(layout.virtual_stages)
+    usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule)
     counted = (
         "tp",
         "cp",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,16 +112,30 @@ def _of_chunks(num_chunks: list[int], num_stages: int, parts: int) -> Iterator[R
             return
         first = next(region for region, count in enumerate(chunks) if count)
         there = [region for region, count in enumerate(chunks) if count]
-        for others in combinations_with_replacement(there, parts - 1):
+        rest_of = [chunks[region] - (region == first) for region in there]
+        for others in _multisets(there, rest_of, parts - 1):
             stage = (first, *others)
             left = list(chunks)
             for region in stage:
                 left[region] -= 1
-            if stage >= least and min(left) >= 0:
+            if stage >= least:
                 for rest in stages_from(left, stages - 1, stage if left[first] else ()):
                     yield [stage, *rest]
 
     return stages_from(num_chunks, num_stages, ())
+
+
+def _multisets(items: Sequence[int], counts: list[int], size: int) -> Iterator[tuple[int, ...]]:
+    """All ways to take so many of some items, of each no more than there are, in lexicographic order."""
+    if size == 0:
+        yield ()
+        return
+    for place, item in enumerate(items):
+        if sum(counts[place:]) < size:
+            return
+        if counts[place]:
+            for rest in _multisets(items[place:], [counts[place] - 1, *counts[place + 1 :]], size - 1):
+                yield (item, *rest)
 
 
 def _stages(devices: Sequence[NDArray[np.int64]], recipe: Recipe, num_replicas: int) -> NDArray[np.int64]:

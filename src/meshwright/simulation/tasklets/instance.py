@@ -22,8 +22,8 @@ from ...errors import ClusterError, InputFileError
 
 _BITS_PER_BYTE = 8
 _GIGA = 1e9
-MOST_STAGES = 14
-"""The shortest path through all stages is found over sets of stages, which are 2^K."""
+MOST_STAGES = 128
+"""Of a model; see `values.MOST_EXACT` for how their best order is found."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,29 +102,44 @@ class TaskletInstance:
         return _without_diagonal(np.maximum(seconds, seconds.T))
 
 
-def read_tasklets(path: str | Path) -> TaskletInstance:
+def read_tasklets(
+    path: str | Path,
+    *,
+    num_stages: int | None = None,
+    gradient_bytes: float | None = None,
+    activation_bytes: float | None = None,
+) -> TaskletInstance:
     """An instance from JSON: ``delay_ms`` and ``bandwidth_gbps`` (Gbit/s) matrices, ``regions``, ``constants``.
 
-    Constants: ``stages_way``, ``send_gradient_size_GB`` and ``send_activation_size_GB`` (10^9 bytes).
+    Constants: ``stages_way``, ``send_gradient_size_GB`` and ``send_activation_size_GB`` (10^9 bytes). Without ``regions`` all
+    devices are of one.
+
+    Args:
+        path: the file.
+        num_stages, gradient_bytes, activation_bytes: in place of the file's constants, see `TaskletInstance`.
 
     Raises:
         InputFileError: the file cannot be read, or a part is missing or no number.
         ClusterError: as `TaskletInstance`.
     """
     found = files.read_json(path)
-    constants = _part(found, "constants", dict, path)
-    regions = _part(found, "regions", list, path)
+    told = isinstance(found, dict) and "constants" not in found and None not in (num_stages, gradient_bytes, activation_bytes)
+    constants = {} if told else _part(found, "constants", dict, path)
     matrices = [_matrix(found, name, path) for name in ("delay_ms", "bandwidth_gbps")]
-    sizes = [_number(constants, name, path) for name in ("send_gradient_size_GB", "send_activation_size_GB", "stages_way")]
+    regions = _part(found, "regions", list, path) if "regions" in found else ["all"] * len(matrices[0])
+
+    def size(name: str, given: float | None, unit: float) -> float:
+        return _number(constants, name, path) * unit if given is None else given
+
     try:
         return TaskletInstance(
             name=str(found.get("case", Path(path).stem)),
             regions=tuple(str(each) for each in regions),
             latency_s=matrices[0] / 1e3,
             bandwidth_bytes_per_s=matrices[1] * _GIGA / _BITS_PER_BYTE,
-            num_stages=int(sizes[2]),
-            gradient_bytes=sizes[0] * _GIGA,
-            activation_bytes=sizes[1] * _GIGA,
+            num_stages=int(size("stages_way", num_stages, 1)),
+            gradient_bytes=size("send_gradient_size_GB", gradient_bytes, _GIGA),
+            activation_bytes=size("send_activation_size_GB", activation_bytes, _GIGA),
         )
     except ClusterError as error:
         raise error.at(file=path) from None

@@ -13,6 +13,9 @@ import numpy as np
 
 from ...compiled import njit
 
+MOST_EXACT = 14
+"""The shortest path through all stages is found over sets of stages, which are 2^k; of more stages by exchanges."""
+
 
 @njit
 def reduction_s(reduce_s, members):  # type: ignore[no-untyped-def]
@@ -128,6 +131,79 @@ def path_s(between_s, best_s, path):  # type: ignore[no-untyped-def]
 
 
 @njit
+def improved_path_s(between_s, path):  # type: ignore[no-untyped-def]
+    """Length of a short open path through all stages, and the path, ``(k,)``: the nearest next stage, then reversals and moves.
+
+    From every stage on in turn; a path is improved until no reversal of a part (2-opt) and no move of up to three stages in a row
+    to another place (Or-opt) shortens it. No bound comes with it.
+    """
+    k = len(between_s)
+    best_s = np.inf
+    for start in range(k):
+        trial, is_in = np.empty(k, np.int64), np.zeros(k, np.bool_)
+        trial[0] = start
+        is_in[start] = True
+        for place in range(1, k):
+            nearest = -1
+            for stage in range(k):
+                if not is_in[stage] and (
+                    nearest < 0 or between_s[trial[place - 1], stage] < between_s[trial[place - 1], nearest]
+                ):
+                    nearest = stage
+            trial[place] = nearest
+            is_in[nearest] = True
+        found_s = _exchanged_s(between_s, trial)
+        if found_s < best_s:
+            best_s = found_s
+            path[:] = trial
+    return best_s
+
+
+@njit
+def _exchanged_s(between_s, path):  # type: ignore[no-untyped-def]
+    """Improve a path in place until nothing shortens it; its length."""
+    k = len(path)
+    moved = np.empty(k, np.int64)
+    is_better = True
+    while is_better:
+        is_better = False
+        for first in range(k):
+            for last in range(first + 1, k):
+                gain_s = 0.0
+                if first > 0:
+                    gain_s += between_s[path[first - 1], path[first]] - between_s[path[first - 1], path[last]]
+                if last < k - 1:
+                    gain_s += between_s[path[last], path[last + 1]] - between_s[path[first], path[last + 1]]
+                if gain_s > 1e-12 * between_s[path[first], path[last]] + 1e-300:
+                    path[first : last + 1] = path[first : last + 1][::-1].copy()
+                    is_better = True
+        total_s = _along_s(between_s, path)
+        for count in range(1, min(3, k - 1) + 1):
+            for first in range(k - count + 1):
+                for target in range(k - count + 1):
+                    rest = 0
+                    for place in range(k):
+                        if place < first or place >= first + count:
+                            moved[rest if rest < target else rest + count] = path[place]
+                            rest += 1
+                    moved[target : target + count] = path[first : first + count]
+                    moved_s = _along_s(between_s, moved)
+                    if moved_s < total_s * (1.0 - 1e-12):
+                        path[:] = moved
+                        total_s = moved_s
+                        is_better = True
+    return _along_s(between_s, path)
+
+
+@njit
+def _along_s(between_s, path):  # type: ignore[no-untyped-def]
+    total_s = 0.0
+    for place in range(len(path) - 1):
+        total_s += between_s[path[place], path[place + 1]]
+    return total_s
+
+
+@njit
 def update(reduce_s, hand_over_s, stages, first, second, stage_s, between_s, scratch):  # type: ignore[no-untyped-def]
     """Work out anew what two stages (of one number: one stage) cost by themselves and with all others.
 
@@ -158,5 +234,5 @@ def worked_out(reduce_s, hand_over_s, stages):  # type: ignore[no-untyped-def]
     scratch, path = np.zeros((3, p), np.int64), np.zeros(k, np.int64)
     for stage in range(k):
         update(reduce_s, hand_over_s, stages, stage, stage, stage_s, between_s, scratch)
-    pipeline_s = 2.0 * path_s(between_s, np.zeros((1 << k, k)), path)
+    pipeline_s = 2.0 * (path_s(between_s, np.zeros((1 << k, k)), path) if k <= MOST_EXACT else improved_path_s(between_s, path))
     return stage_s.max(), pipeline_s, stage_s, between_s, path

@@ -1,0 +1,160 @@
+"""Arrange devices into stages of replicas within a budget: regular groupings, annealing from several starts, or all groupings.
+
+The objective is the communication of a step as published for decentralised training (Yuan et al., 2022, section 3): the slowest
+stage's exchange of gradients, and twice the shortest path through all stages. Few devices are tried in every grouping. Of more,
+the best regular groupings and the devices in order are starts of an annealing (`chain_search`); each round goes on from the best
+grouping, from a start or from a random grouping, in turn. The best grouping of all rounds is valued anew with its best order.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import PlanError
+from ...simulation.tasklets.instance import TaskletInstance
+from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
+from ...simulation.tasklets.values import MOST_EXACT
+from ..tasklets.structured import structured_best
+from .chain_search import anneal_chain, chain_value_s
+from .regions import alike_devices
+from .small import MOST_DEVICES, best_of_all
+
+TEMPERATURES = ((0.1, 1e-3), (0.8, 1e-2), (0.5, 2e-2))
+"""Temperature at the begin and at the end of a round, as shares of the value over the root of the number of devices; rounds take
+them in turn, as no one is best on all networks."""
+FIRST_VALUED = 300
+"""Regular groupings of each family from which the search starts."""
+START_SHARE = 0.15
+"""Share of a budget that these may take."""
+ROUND_STEPS = 60_000
+"""Moves of a round; of the last ones less, as the budget has it."""
+CHUNKS = 20
+"""Parts of a round, between which the clock is looked at."""
+FREE_ROUNDS = 3
+"""Rounds where there is no budget."""
+
+
+@dataclass(frozen=True)
+class ArrangementRequest:
+    """How to arrange devices.
+
+    Attributes:
+        budget_s: seconds that the search may take; None: until `FREE_ROUNDS` rounds are done.
+        seed: the same seed gives the same arrangement where no budget cuts the search.
+    """
+
+    budget_s: float | None = None
+    seed: int = 0
+
+
+def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None) -> TaskletPlacement:
+    """The best grouping of devices into stages, and their order, that is found in the budget.
+
+    Args:
+        instance: the network, and what stages and replicas send.
+        request: budget and seed.
+
+    Raises:
+        PlanError: a budget that is not positive.
+    """
+    request = request or ArrangementRequest()
+    if request.budget_s is not None and not 0 < request.budget_s < np.inf:
+        raise PlanError("must be a positive number of seconds", field="budget_s", value=request.budget_s)
+    if instance.num_devices <= MOST_DEVICES:
+        return best_of_all(instance)
+    _load_compiled_code()
+    deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
+    search = _ChainSearch(instance, request, deadline_s)
+    search.run()
+    found = placed_tasklets(instance, search.best, "arrangement", num_valued=search.num_steps)
+    return found if instance.num_stages <= MOST_EXACT else replace(found, note="the order of stages is not proven shortest")
+
+
+class _ChainSearch:
+    """One search of one instance."""
+
+    def __init__(self, instance: TaskletInstance, request: ArrangementRequest, deadline_s: float) -> None:
+        self._instance, self._deadline_s = instance, deadline_s
+        self._budget_s = request.budget_s
+        self._alike = replace(instance, regions=alike_devices(instance))
+        self._region = np.unique(self._alike.regions, return_inverse=True)[1].astype(np.int64).reshape(-1)
+        self._random = np.random.SeedSequence(request.seed).generate_state(1, np.uint64).astype(np.uint64)
+        self._drawn = np.random.default_rng(request.seed)
+        self._starts = self._first_groupings()
+        values = [self._value_s(one) for one in self._starts]
+        self.best = self._starts[int(np.argmin(values))].copy()
+        self._best_s = np.array([min(values)])
+        self.num_steps = 0
+
+    def run(self) -> None:
+        """Anneal round by round until the budget or the rounds end."""
+        if self._instance.num_stages == 1:
+            return
+        number = 0
+        while time.perf_counter() < self._deadline_s and (self._budget_s is not None or number < FREE_ROUNDS):
+            self._round(self._start(number), *TEMPERATURES[(number + number // 3) % len(TEMPERATURES)])
+            number += 1
+
+    def _start(self, number: int) -> NDArray[np.int64]:
+        """The best grouping, a start or a random one, in turn."""
+        if number % 3 == 1:
+            return self.best.copy()
+        if number % 3 == 0 and number // 3 < len(self._starts):
+            return self._starts[number // 3].copy()
+        n = self._instance.num_devices
+        return self._drawn.permutation(n).astype(np.int64).reshape(self.best.shape)
+
+    def _round(self, stages: NDArray[np.int64], hottest: float, coldest: float) -> None:
+        """Anneal once; where the budget is short, with fewer moves, so that it still cools down."""
+        scale_s = self._best_s[0] / self._instance.num_devices**0.5
+        given = self._instance.reduce_s, self._instance.hand_over_s, self._region
+        begun_s, steps, share, own = time.perf_counter(), ROUND_STEPS // CHUNKS, 0.0, np.array([np.inf])
+        reached = stages.copy()
+        step_share = 1.0 / CHUNKS
+        while share < 1.0:
+            after = min(1.0, share + step_share)
+            hot, cold = (scale_s * hottest * (coldest / hottest) ** at for at in (share, after))
+            anneal_chain(*given, stages, self._random, reached, own, hot, cold, steps)
+            self.num_steps += steps
+            share = after
+            now_s = time.perf_counter()
+            if now_s >= self._deadline_s:
+                break
+            left_s, whole_s = self._deadline_s - now_s, (now_s - begun_s) / share
+            if whole_s * (1.0 - share) > left_s:  # cool faster
+                step_share = max(step_share, (1.0 - share) * (whole_s * step_share) / left_s)
+        self._take(reached)
+
+    def _take(self, stages: NDArray[np.int64]) -> None:
+        placed = placed_tasklets(self._instance, stages, "round")
+        if placed.value_s < self._best_s[0] * (1 - 1e-12):
+            self.best = np.ascontiguousarray(placed.device_of)
+            self._best_s[0] = placed.value_s
+
+    def _value_s(self, stages: NDArray[np.int64]) -> float:
+        return float(chain_value_s(self._instance.reduce_s, self._instance.hand_over_s, stages))
+
+    def _first_groupings(self) -> list[NDArray[np.int64]]:
+        instance = self._instance
+        in_order = np.arange(instance.num_devices).reshape(instance.num_stages, instance.num_replicas)
+        strided = np.ascontiguousarray(in_order.reshape(instance.num_replicas, instance.num_stages).T)
+        until_s = np.inf if self._budget_s is None else time.perf_counter() + START_SHARE * self._budget_s
+        starts = [in_order, strided]
+        for told in (instance, self._alike):
+            with suppress(PlanError):  # regions that cannot be cut evenly
+                starts.insert(0, structured_best(told, FIRST_VALUED, until_s).device_of)
+        return [np.ascontiguousarray(placed_tasklets(instance, one, "start").device_of) for one in starts]
+
+
+@cache
+def _load_compiled_code() -> None:
+    """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
+    tiny = TaskletInstance("tiny", ("a",) * 16, np.zeros((16, 16)), np.ones((16, 16)), 4, 1.0, 1.0)
+    search = _ChainSearch(tiny, ArrangementRequest(), np.inf)
+    search._round(search.best.copy(), *TEMPERATURES[0])

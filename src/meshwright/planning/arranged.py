@@ -1,0 +1,125 @@
+"""A search on an uneven network that also chooses places: the hosts of the best layouts change places, then layouts are searched
+again on the best order of hosts that was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..costs.collectives.groups import placed
+from ..costs.process_groups.group_network import PlacedNetwork
+from ..costs.training_step.step_pricer import StepPricer
+from ..errors import MeshwrightError, PlanError
+from ..planners.arrangement.arrange import ArrangementRequest, arrange
+from ..planners.arrangement.rank_devices import ArrangedRanks, arrange_ranks
+from ..planners.free_devices import Allocation
+from ..planners.layouts.results import RankedLayout
+from ..plans.rank_order import numbers
+from ..simulation.tasklets.instance import TaskletInstance
+from .job_work import JobWork
+from .search_table import RankedLayouts
+
+EFFORTS = {"none": (0, 0, 0), "fast": (3, 150, 1), "thorough": (6, 1_500, 3)}
+"""By name: layouts of different degrees whose hosts are arranged, orders that are tried for each, and searches after that."""
+
+MOST_HOSTS = 128
+"""Of more hosts none is arranged."""
+
+SMALL_BYTES, LARGE_BYTES = 1.0, 1e9
+"""Two messages by which latency and bandwidth of a pair of hosts are told."""
+
+
+def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
+    """The same search with hosts in a better order, where one is found; itself where hosts are alike.
+
+    Args:
+        found: what was found with hosts in order.
+        effort: one of `EFFORTS`.
+
+    Raises:
+        PlanError: no such effort.
+    """
+    if effort not in EFFORTS:
+        raise PlanError("no such effort", field="--arrange", value=effort, choices=EFFORTS)
+    num_layouts, num_trials, num_searches = EFFORTS[effort]
+    first_s, count = found.best.step_s, 0
+    if not isinstance(found.maker.wires, PlacedNetwork) or num_layouts == 0 or found.best.devices < 2:
+        return found
+    if found.best.devices // found.maker.devices_per_host > MOST_HOSTS:
+        return replace(found, sizes=(*found.sizes, f"more than {MOST_HOSTS} hosts are left in order"))
+    for _ in range(num_searches):
+        tried = [_arranged_ranks(found, one, num_trials) for one in _unlike(found, num_layouts)]
+        count += sum(one.num_priced for one in tried)
+        best = min(tried, key=lambda one: one.step_s)
+        if best.step_s >= found.best.step_s:
+            break
+        maker = _on(found.maker, best.devices)
+        again = RankedLayouts.of(maker, found.request, [found.best.devices])
+        found = replace(again, sizes=found.sizes)
+    told = f"hosts in another order: {found.best.step_s:.4g} s, in order {first_s:.4g} s"
+    if found.best.step_s >= first_s:
+        told = "no order of hosts is better than theirs"
+    return replace(found, sizes=(*found.sizes, f"{told}; {count} arrangements priced"))
+
+
+def _unlike(found: RankedLayouts, most: int) -> list[RankedLayout]:
+    """The best layouts of different degrees."""
+    known: dict[tuple[int, ...], RankedLayout] = {}
+    for one in found.searched.ranking:
+        layout = one.layout
+        if one.devices == found.best.devices:
+            known.setdefault((layout.tp, layout.cp, layout.pp, layout.dp, layout.ep), one)
+    return list(known.values())[:most]
+
+
+def _on(maker: JobWork, devices: NDArray[np.int64]) -> JobWork:
+    """The job on devices in rank order."""
+    wires = maker.wires
+    assert isinstance(wires, PlacedNetwork), "hosts are not alike"
+    return replace(maker, allocation=Allocation(devices, maker.devices_per_host, wires.on(devices)))
+
+
+def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int) -> ArrangedRanks:
+    """The hosts of one layout in the order of the shortest step."""
+    maker, work = found.maker, found.search.work(one.layout, one.order)
+    pricer: StepPricer = found.search.pricer(one.order)
+    wires = maker.wires
+    assert isinstance(wires, PlacedNetwork), "hosts are not alike"
+    hosts = maker.devices(one.devices).reshape(-1, min(one.devices, maker.devices_per_host))
+
+    def step_s(devices: NDArray[np.int64]) -> float:
+        return pricer.in_order(one.order, wires.on(devices)).step_s(work)
+
+    return arrange_ranks(step_s, hosts, _starts(one, wires, hosts), num_trials)
+
+
+def _starts(one: RankedLayout, wires: PlacedNetwork, hosts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+    """Orders of hosts by the published surrogate, with few and with many bytes between stages, if a host is one place of it."""
+    layout = one.layout
+    count, width = len(hosts), hosts.shape[1]
+    if width != layout.tp * layout.cp or layout.pp * layout.dp != count or count < 4 or layout.pp == 1:
+        return
+    own = numbers(layout, one.order)[:: layout.tp * layout.cp] // width  # the host of each stage and replica
+    if len(set(own.tolist())) != count:
+        return
+    pairs = np.array([(hosts[i, 0], hosts[j, 0]) for i in range(count) for j in range(count) if i != j])
+    seconds = np.zeros((2, count, count))
+    apart = ~np.eye(count, dtype=np.bool_)
+    for group, (i, j) in zip(placed(wires.fabric.cluster, pairs[:, None], wires.fabric.routing), np.argwhere(apart), strict=True):
+        price = wires.fabric.seconds("send_recv", group)
+        seconds[:, i, j] = price(SMALL_BYTES), price(LARGE_BYTES)
+    rates = (LARGE_BYTES - SMALL_BYTES) / np.maximum(seconds[1] - seconds[0], 1e-12)
+    np.fill_diagonal(rates, 1.0)
+    for ratio in (0.1, 1.0, 10.0):
+        try:
+            gradient_bytes = 1e9
+            instance = TaskletInstance("", ("",) * count, seconds[0], rates, layout.pp, gradient_bytes, ratio * gradient_bytes)
+        except MeshwrightError:
+            return
+        order = np.empty(count, np.int64)
+        order[own] = arrange(instance, ArrangementRequest()).device_of.reshape(-1)
+        yield order

@@ -1,0 +1,94 @@
+"""Arrangement: all groupings of few devices, renumbering, determinism, and the published networks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import PlanError
+from meshwright.evaluation.validation.strategies.placed_groups import NETWORKS, WORLD, network
+from meshwright.planners.arrangement.arrange import ArrangementRequest, arrange
+from meshwright.planners.arrangement.rank_devices import arrange_ranks
+from meshwright.planners.arrangement.regions import alike_devices
+from meshwright.planners.arrangement.small import best_of_all
+from meshwright.planners.tasklets.annealing import anneal_tasklets
+from meshwright.planners.tasklets.request import TaskletRequest
+from meshwright.simulation.tasklets.instance import TaskletInstance
+from meshwright.simulation.tasklets.placement import tasklet_value_s
+
+from ...draws import draws
+
+
+def drawn(seed, stages, replicas):
+    random, n = np.random.default_rng(seed), stages * replicas
+    seconds, rates = np.triu(random.uniform(0, 0.1, (n, n)), 1), np.triu(random.uniform(0.5, 5, (n, n)), 1)
+    return TaskletInstance("drawn", ("a",) * n, seconds + seconds.T, rates + rates.T + np.eye(n), stages, 1.0, 1.0)
+
+
+def renumbered(instance, order):
+    return TaskletInstance(
+        "renumbered",
+        instance.regions,
+        instance.latency_s[order][:, order],
+        instance.bandwidth_bytes_per_s[order][:, order],
+        instance.num_stages,
+        instance.gradient_bytes,
+        instance.activation_bytes,
+    )
+
+
+@given(st.integers(0, 10**6), st.sampled_from([(2, 2), (3, 2), (2, 3), (2, 4)]))
+@draws(8)
+def test_few_devices_are_proven_whatever_their_numbers(seed, shape):
+    instance = drawn(seed, *shape)
+    found = best_of_all(instance)
+    other = renumbered(instance, np.random.default_rng(seed).permutation(instance.num_devices))
+    assert arrange(other).value_s == pytest.approx(found.value_s, rel=1e-12)
+    assert anneal_tasklets(instance, TaskletRequest(seed=seed), num_steps=200).value_s >= found.value_s * (1 - 1e-12)
+
+
+def test_all_groupings_of_more_devices_are_refused():
+    with pytest.raises(PlanError, match="at most 12 devices"):
+        best_of_all(drawn(1, 2, 7))
+    with pytest.raises(PlanError, match="positive number"):
+        arrange(drawn(1, 2, 7), ArrangementRequest(budget_s=0.0))
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (7, 2), (16, 1), (1, 14)])
+def test_an_arrangement_has_the_value_that_it_says_and_a_seed_says_all(shape, monkeypatch):
+    monkeypatch.setattr("meshwright.planners.arrangement.arrange.ROUND_STEPS", 2_000)
+    instance = drawn(3, *shape)
+    one, other = (arrange(instance) for _ in range(2))
+    assert one.device_of.tolist() == other.device_of.tolist()
+    assert one.value_s == pytest.approx(tasklet_value_s(instance, one.device_of), rel=1e-12)
+    assert one.value_s <= tasklet_value_s(instance, np.arange(instance.num_devices).reshape(shape)) * (1 + 1e-12)
+
+
+def test_devices_with_equal_links_are_alike():
+    hosts = network("eight hosts of 4 and 32 devices")
+    names = alike_devices(hosts)
+    assert len(set(names[:4])) == 1
+    assert len(set(names[:32])) == 8
+    assert len(set(names[32:])) == 1
+
+
+@pytest.mark.parametrize("name", [name for name in NETWORKS if name != WORLD])
+def test_what_was_published_is_reached_without_a_clock(name, monkeypatch):
+    monkeypatch.setattr("meshwright.planners.arrangement.arrange.ROUND_STEPS", 200)
+    assert arrange(network(name)).value_s <= float(NETWORKS[name][0][2]) * (1 + 1e-6)
+
+
+def test_hosts_are_put_in_the_order_of_the_least_price():
+    # the price counts neighbours that are not neighbours by number
+    wanted = [3, 0, 2, 1]
+    hosts = np.arange(8).reshape(4, 2)
+
+    def step_s(devices):
+        order = (devices[::2] // 2).tolist()
+        return 1.0 + sum(one != other for one, other in zip(order, wanted, strict=True))
+
+    found = arrange_ranks(step_s, hosts, [], 300)
+    assert found.step_s == 1.0
+    assert found.devices.tolist() == [6, 7, 0, 1, 4, 5, 2, 3]
+    assert found.num_priced <= 24
+    assert arrange_ranks(step_s, hosts, [np.array(wanted)], 0).step_s == 1.0

@@ -1,0 +1,45 @@
+"""plan --search on uneven networks: hosts in a better order, whatever their numbers."""
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.errors import PlanError
+from meshwright.planning.search import search_layouts
+
+KEEP = "dp=2,pp=2,tp=1,micro_batch=4,schedule=1f1b,zero=0,recompute=none"
+
+
+def two_fast_pairs(order):
+    """Four hosts of which the first two and the last two in an order have a fast link."""
+    bandwidth = np.full((4, 4), 0.1)
+    for one, other in (order[:2], order[2:]):
+        bandwidth[one, other] = bandwidth[other, one] = 100.0
+    topology = {
+        "kind": "matrix",
+        "devices_per_host": 1,
+        "bandwidth_gbytes_per_s": bandwidth.tolist(),
+        "latency_us": np.zeros((4, 4)).tolist(),
+    }
+    return Cluster.from_data({"name": "pairs", "device": "v100", "topology": topology})
+
+
+def found(order, arrange):
+    return search_layouts("zoo:bert-large", two_fast_pairs(order), batch=32, keep=KEEP, order="tp-cp-dp-pp", arrange=arrange)
+
+
+def test_numbers_of_hosts_do_not_matter_where_hosts_are_arranged():
+    known = found((0, 1, 2, 3), "none").best.step_s
+    assert found((0, 2, 1, 3), "none").best.step_s > 2 * known
+    for order in ((0, 2, 1, 3), (0, 3, 1, 2)):
+        arranged = found(order, "fast")
+        assert arranged.best.step_s == pytest.approx(known, rel=1e-9)
+        hosts = [int(rank.host.removeprefix("host-")) for rank in arranged.plan.ranks]
+        assert {frozenset(hosts[:2]), frozenset(hosts[2:])} == {frozenset(order[:2]), frozenset(order[2:])}
+        assert arranged.plan.figure("step_s").value == pytest.approx(known, rel=1e-9)
+        assert "in another order" in arranged.sizes[-1]
+
+
+def test_an_unknown_effort_is_told():
+    with pytest.raises(PlanError, match=r"--arrange.*hard"):
+        found((0, 1, 2, 3), "hard")
