@@ -9,7 +9,9 @@ from ..alike import alike, joined
 from ..elastic.tables import elastic_cells
 from ..operators.tables import operator_cells, ranked
 from ..plots.charts import BarRow, bars_svg
+from ..plots.gantt_charts import Chart
 from ..plots.scatter_charts import PolicyFigure, policies_chart
+from ..plots.scatter_plot import scatter_svg
 from ..statistics import interval
 from .pages import Cell, Drawn, Row, Table, cells, page
 
@@ -24,13 +26,12 @@ def elastic_report(results: Data) -> str:
     named = [{**group[0], "policy": joined(group)} for group in groups]
     x = PolicyFigure("makespan_s", "makespan, h", 1 / 3600)
     y = PolicyFigure("mean_completion_s", "mean completion time, min", 1 / 60)
+    chart = policies_chart("Schedulers by mean completion time and makespan", named, x, y)
     drawn = Drawn(
         [bars_svg(_bars(named, y), "mean completion time (min)", "completion", "Mean completion time of each scheduler")],
         "Mean completion time of jobs, the less the better; means over the workloads, whiskers are 95 % intervals. "
-        "Compare schedulers "
-        "by the paired differences in the table, since all met the same jobs. The chart sets it against the time until "
-        "the last job ends.",
-        policies_chart("Schedulers by mean completion time and makespan", named, x, y),
+        "Compare schedulers by the "
+        "paired differences in the table, since all met the same jobs.",
     )
     return page(
         "compared.html",
@@ -44,7 +45,10 @@ def elastic_report(results: Data) -> str:
         legend="Means over the workloads, 95 % bootstrap intervals in brackets, differences paired. A name that begins with "
         "published: is of times that were published with the workloads. Learned policies are shaded.",
         tables=[],
-        drawn=[drawn],
+        drawn=[
+            drawn,
+            *_trade_off(chart, "Mean completion time against the time until the last job ends, means over the workloads."),
+        ],
     )
 
 
@@ -55,6 +59,7 @@ def operator_report(results: Data) -> str:
     named = [{**group[0], "policy": joined(group), "time_s": interval([group[0]["seconds"]["median"]])} for group in groups]
     y = PolicyFigure("over_best_known", "step over the best known", 1.0)
     x = PolicyFigure("time_s", "time of a placement, ms, median", 1e3)
+    chart = policies_chart("Policies by value and time of a placement", named, x, y, is_log=(True, False))
     drawn = Drawn(
         [
             bars_svg(
@@ -68,10 +73,7 @@ def operator_report(results: Data) -> str:
         ],
         "Value of each policy's placements over the best known of the same instance: 1 is as good, 1.1 is 10 % worse. "
         "Means over the "
-        "instances, whiskers are 95 % intervals. The chart sets it against the time that a placement takes; a policy on "
-        "the line is "
-        "beaten in both by none.",
-        policies_chart("Policies by value and time of a placement", named, x, y, is_log=(True, False)),
+        "instances, whiskers are 95 % intervals.",
     )
     sizes = list(dict.fromkeys(size for group in groups for size in group[0]["by_size"]))
     by_size = Table(
@@ -91,12 +93,19 @@ def operator_report(results: Data) -> str:
         f"neither learn, "
         "search nor prove, instance by instance. Policies that place alike share a row. Learned policies are shaded.",
         tables=[("Over the best known, by size", by_size)] if len(sizes) > 1 else [],
-        drawn=[drawn],
+        drawn=[drawn, *_trade_off(chart, "Value over the best known against the time that a placement takes, in the median.")],
     )
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[Sequence[Data]]) -> Table:
     return Table(cells(head), [_row(row, group[0]["kind"]) for row, group in zip(rows, groups, strict=True)], "wide")
+
+
+def _trade_off(chart: Chart | None, caption: str) -> list[Drawn]:
+    if chart is None:
+        return []
+    told = f"{caption} Down and to the left is better; a line joins those that no other one beats in both."
+    return [Drawn([scatter_svg(chart, "trade-off")], told, chart)]
 
 
 def _row(texts: Sequence[str], kind: str) -> Row:

@@ -25,6 +25,7 @@ from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
 from ..plots.gantt import Window
 from ..plots.gantt_charts import Chart, fleet_chart
 from ..plots.scatter_charts import PolicyFigure, policies_chart
+from ..plots.scatter_plot import scatter_svg
 from ..plots.style import MUTED
 from .interference import losses
 from .pages import Drawn, Row, Table, cells, page
@@ -144,20 +145,27 @@ def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list
             _times(found),
             f"Times of the counted jobs of all {len(found.results['seeds'])} episodes: how many of them had ended, and how many "
             f"had started, so long after they came (less than {_SHORTEST_MIN:g} minutes as that much). A curve that ends below "
-            "100 % leaves out jobs that were turned away. The chart sets each policy's share of blocked jobs against the mean "
-            "completion time of the others; a policy on the line is beaten in both by none." + also,
-            _trade_off(found),
+            "100 % leaves out jobs that were turned away." + also,
         )
     )
+    chart, caption = _trade_off(found)
+    if chart is not None:
+        drawn.append(Drawn([scatter_svg(chart, "trade-off")], caption, chart))
     return drawn
 
 
-def _trade_off(found: FleetEvaluation) -> Chart | None:
+def _trade_off(found: FleetEvaluation) -> tuple[Chart | None, str]:
+    """Completion time against jobs turned away; against devices of a job where nobody turns any away, or all the same number."""
+    rows = _played_rows(found)
     x = PolicyFigure("mean_completion_s", "mean completion time, min", 1 / 60)
-    y = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0)
-    if len({row["blocking_rate"]["mean"] for row in _played_rows(found)}) < 2:  # nobody is turned away, or all of one number
-        y = PolicyFigure("mean_devices", "devices of a job, mean", 1.0)
-    return policies_chart("Policies by two of their figures", _played_rows(found), x, y)
+    y, told = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0), "Jobs blocked"
+    if len({row["blocking_rate"]["mean"] for row in rows}) < 2:
+        y, told = PolicyFigure("mean_devices", "devices of a job, mean", 1.0), "Devices that a job holds in the mean"
+    caption = (
+        f"{told} against the mean completion time of all {len(found.results['seeds'])} episodes, with 95 % intervals. Down and "
+    )
+    caption += "to the left is better; a line joins the policies that no other one beats in both."
+    return policies_chart("Policies by two of their figures", rows, x, y), caption
 
 
 def _over_time(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[str]:

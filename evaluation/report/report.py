@@ -14,6 +14,7 @@ from ..alike import alike, joined
 from ..plots import charts, curves
 from ..plots.gantt_charts import Chart
 from ..plots.scatter_charts import PolicyFigure, policies_chart
+from ..plots.scatter_plot import scatter_svg
 from ..plots.style import RUNNING
 from ..statistics import excludes_zero, least
 from ..tables import beside, best_baselines, chosen_for, remarks
@@ -42,6 +43,10 @@ _FURTHER = {"mean_wait_s": Cell("mean wait", "h"), "mean_delay_s": Cell("delay b
 BLOCKED = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0)
 COMPLETION = PolicyFigure("mean_completion_s", "mean completion time of accepted jobs, h", 1 / 3600)
 """The two figures that policies trade against each other."""
+TRADE_OFF = (
+    "Jobs blocked against the mean completion time of those that were accepted, with 95 % intervals of the blocking rate. Down "
+    "and to the left is better; a line joins the policies that no other one beats in both."
+)
 
 
 def report_html(
@@ -185,14 +190,10 @@ def _figures(
 ) -> list[Drawn]:
     drawn: list[tuple[Picture, str]] = [
         (
-            (
-                charts.blocking_svg(rows),
-                policies_chart("Policies by jobs blocked and completion time", rows, COMPLETION, BLOCKED),
-            ),
+            (charts.blocking_svg(rows), None),
             "Blocking rate: share of arriving jobs that were turned away, the fewer the better. Bars are means over the "
             "episodes, whiskers their 95 % intervals. Compare policies by the paired difference in the table, not by "
-            "whether whiskers overlap: all policies met the same jobs. The chart sets the rate against the mean completion time "
-            "of the jobs that were accepted; a policy on the line is beaten in both by none.",
+            "whether whiskers overlap: all policies met the same jobs.",
         ),
         (
             (charts.reasons_svg(rows), None),
@@ -207,6 +208,9 @@ def _figures(
             ),
         ),
     ]
+    trade_off = policies_chart("Policies by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
+    if trade_off is not None:
+        drawn.insert(1, ((scatter_svg(trade_off, "trade-off"), trade_off), TRADE_OFF))
     if learning_curve:
         drawn.append(
             (

@@ -16,11 +16,12 @@ from ...errors import InputFileError
 from ..alike import alike
 from ..plots import charts, curves
 from ..plots.scatter_charts import policies_chart
+from ..plots.scatter_plot import scatter_svg
 from ..saved_results import read_curve, read_results
 from ..statistics import excludes_zero, paired
 from ..tables import escaped, table, with_ends
 from .pages import Cell, Drawn, Row, Table, cells, page
-from .report import BLOCKED, COMPLETION, named_rows
+from .report import BLOCKED, COMPLETION, TRADE_OFF, named_rows
 
 Data = Mapping[str, Any]
 Cells = list[list[str]]
@@ -209,9 +210,9 @@ def _drawings(summary: Summary) -> list[Drawn]:
         rows = named_rows(result)
         chart = policies_chart(f"Policies on {benchmark} by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
         caption = f"Blocking rate of each policy on {benchmark}, with 95 % intervals."
+        drawn.append(Drawn([charts.blocking_svg(rows, f"blocking-{len(drawn)}")], caption))
         if chart is not None:
-            caption += " The chart sets it against the mean completion time of the jobs that were accepted."
-        drawn.append(Drawn([charts.blocking_svg(rows, f"blocking-{len(drawn)}")], caption, chart))
+            drawn.append(Drawn([scatter_svg(chart, f"trade-off-{len(drawn)}")], f"{benchmark}: {TRADE_OFF}", chart))
     for where, of in loads(summary).items():
         svg = curves.load_svg(of, kinds, f"load-{len(drawn)}")
         drawn.append(Drawn([svg], f"Blocking rate against load on {where}, with 95 % intervals."))

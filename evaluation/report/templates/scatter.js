@@ -111,7 +111,7 @@ class Scatter {
   /* Names beside their points, where none covers another or a point. */
   names(pen) {
     const {left, top, width, height} = this.frame, taken = [], wanted = [];
-    for (const one of this.data.series.filter(({isOn}) => isOn)) {
+    for (const one of this.data.series.filter(({isOn, is_small: isSmall}) => isOn && !isSmall)) {
       one.x.forEach((value, k) => {
         const [x, y] = this.place(value, one.y[k]);
         if (x < left || x > left + width || y < top || y > top + height) return;
@@ -128,6 +128,9 @@ class Scatter {
           && taken.every((one) => one[2] < box[0] || one[0] > box[2] || one[3] < box[1] || one[1] > box[3]);
         if (!isFree) continue;
         taken.push(box);
+        pen.strokeStyle = "#ffffff";
+        pen.lineWidth = 3;
+        pen.strokeText(text, from, middle);
         pen.fillText(text, from, middle);
         break;
       }
