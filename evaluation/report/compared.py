@@ -13,7 +13,7 @@ from ..plots.gantt_charts import Chart
 from ..plots.scatter_charts import PolicyFigure, policies_chart
 from ..plots.scatter_plot import scatter_svg
 from ..statistics import interval
-from .pages import Cell, Drawn, Row, Table, cells, page
+from .pages import Cell, Drawn, Row, Table, cells, figure_cells, page
 
 Data = Mapping[str, Any]
 
@@ -52,7 +52,7 @@ def elastic_report(results: Data) -> str:
     )
 
 
-def operator_report(results: Data) -> str:
+def operator_report(results: dict[str, Any]) -> str:
     """The page of an evaluation of operator placement."""
     groups = ranked(results)
     head, rows = operator_cells(results)
@@ -109,7 +109,7 @@ def _trade_off(chart: Chart | None, caption: str) -> list[Drawn]:
 
 
 def _row(texts: Sequence[str], kind: str) -> Row:
-    return Row(cells(texts), is_learned=kind == "learned")
+    return Row(figure_cells(texts), is_learned=kind == "learned")
 
 
 def _mean(value: Data | None) -> str:

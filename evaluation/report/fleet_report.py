@@ -28,7 +28,7 @@ from ..plots.scatter_charts import PolicyFigure, policies_chart
 from ..plots.scatter_plot import scatter_svg
 from ..plots.style import MUTED
 from .interference import losses
-from .pages import Drawn, Row, Table, cells, page
+from .pages import Drawn, Row, Table, cells, figure_cells, page
 
 MOST_SHOWN, MOST_CURVES = 4, 12
 MOST_TRUNKS, MOST_OTHERS = 8, 4
@@ -62,9 +62,10 @@ def shown_policies(found: FleetEvaluation) -> list[str]:
     rows = [row for row in found.results["rows"] if row["kind"] != "reference"]
     first = [row["policy"] for row in rows if row["kind"] == "learned"][:1]
     names = [*first, *found.results["best_baselines"][:1], *(row["policy"] for row in rows)]
-    once: dict[str, str] = {}
+    groups = [[row["policy"] for row in group] for group in alike(found.results["rows"])]
+    once: dict[int, str] = {}
     for name in names:
-        once.setdefault(found.played[name], name)
+        once.setdefault(next(number for number, group in enumerate(groups) if name in group), name)
     return list(once.values())[:MOST_SHOWN]
 
 
@@ -98,7 +99,7 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
         verdict=results["verdict"],
         facts=(facts, *results["remarks"]),
         policies=Table(
-            cells(head), [Row(cells(row), kind == "learned") for row, kind in zip(rows, kinds, strict=True)], kind="wide"
+            cells(head), [Row(figure_cells(row), kind == "learned") for row, kind in zip(rows, kinds, strict=True)], kind="wide"
         ),
         legend="Means over the episodes, 95 % bootstrap intervals in brackets, differences paired. Blocked jobs were turned "
         "away, expired in the queue or ended late; late ones are a part of them. Learned policies are shaded"

@@ -20,7 +20,7 @@ from ..plots.scatter_plot import scatter_svg
 from ..saved_results import read_curve, read_results
 from ..statistics import excludes_zero, paired
 from ..tables import escaped, table, with_ends
-from .pages import Cell, Drawn, Row, Table, cells, page
+from .pages import Cell, Drawn, Row, Table, figure_cells, page
 from .report import BLOCKED, COMPLETION, TRADE_OFF, named_rows
 
 Data = Mapping[str, Any]
@@ -247,4 +247,4 @@ def _best_of(runs: Mapping[str, Sequence[Data]]) -> Cells:
 
 
 def _table(head: Sequence[Cell], rows: Cells, learned: Sequence[str] = ()) -> Table:
-    return Table(head, [Row(cells(row), is_learned=row[0] in learned) for row in rows])
+    return Table(head, [Row(figure_cells(row), is_learned=row[0] in learned) for row in rows])

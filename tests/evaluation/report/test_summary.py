@@ -88,7 +88,7 @@ def test_training_runs_that_differ_in_their_seed_stand_together(folder):
     page, text = summary.to_html(found, "full"), summary.to_markdown(found, "full")
     assert "mean of 2 runs" in page
     assert "| seed-1000 | 8.0 |" in text
-    assert "+4.0 [+4.0, +4.0] worse" in page
+    assert "<small>[+4.0, +4.0] worse</small>" in page
     assert "+4.0 [+4.0, +4.0] worse" in text
 
 
