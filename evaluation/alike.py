@@ -8,7 +8,7 @@ from typing import Any
 
 Row = Mapping[str, Any]
 
-_APART = ("policy", "is_rule", "seconds", "against_best_baseline", "against_published", "worst_against_published", "against")
+_APART = ("policy", "seconds", "against_best_baseline", "against_published", "worst_against_published", "against")
 """What tells rows of identical policies apart: their names, how long they took, and what is taken to one of them."""
 
 

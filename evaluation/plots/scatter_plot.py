@@ -55,7 +55,7 @@ def scatter_svg(chart: Chart, name: str) -> str:
 def _names(axes: Any, chart: Chart) -> None:
     """Names beside their points, on the other side near the right edge; of two that would cover each other the later is "
     "left out."""
-    axes.figure.canvas.draw()
+    axes.get_xlim(), axes.get_ylim()  # scales the axes, so that places of points are known
     taken: list[tuple[float, float, float, float]] = []
     edge = axes.transAxes.transform((1, 1))[0]
     for one in chart["series"]:

@@ -13,7 +13,7 @@ from ..plots.gantt_charts import Chart
 from ..plots.scatter_charts import PolicyFigure, policies_chart
 from ..plots.scatter_plot import scatter_svg
 from ..statistics import interval
-from .pages import Cell, Drawn, Row, Table, cells, figure_cells, page
+from .pages import Cell, Drawn, PageTable, Row, cells, figure_cells, page
 
 Data = Mapping[str, Any]
 
@@ -76,7 +76,7 @@ def operator_report(results: dict[str, Any]) -> str:
         "instances, whiskers are 95 % intervals.",
     )
     sizes = list(dict.fromkeys(size for group in groups for size in group[0]["by_size"]))
-    by_size = Table(
+    by_size = PageTable(
         (Cell("policy"), *cells(sizes)),
         [_row([row["policy"], *(_mean(row["by_size"].get(size)) for size in sizes)], row["kind"]) for row in named],
     )
@@ -97,8 +97,8 @@ def operator_report(results: dict[str, Any]) -> str:
     )
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[Sequence[Data]]) -> Table:
-    return Table(cells(head), [_row(row, group[0]["kind"]) for row, group in zip(rows, groups, strict=True)], "wide")
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[Sequence[Data]]) -> PageTable:
+    return PageTable(cells(head), [_row(row, group[0]["kind"]) for row, group in zip(rows, groups, strict=True)], "wide")
 
 
 def _trade_off(chart: Chart | None, caption: str) -> list[Drawn]:

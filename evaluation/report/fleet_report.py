@@ -28,7 +28,7 @@ from ..plots.scatter_charts import PolicyFigure, policies_chart
 from ..plots.scatter_plot import scatter_svg
 from ..plots.style import MUTED
 from .interference import losses
-from .pages import Drawn, Row, Table, cells, figure_cells, page
+from .pages import Drawn, PageTable, Row, cells, figure_cells, page
 
 MOST_SHOWN, MOST_CURVES = 4, 12
 MOST_TRUNKS, MOST_OTHERS = 8, 4
@@ -98,7 +98,7 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
         heading=f"Benchmark {results['benchmark']}",
         verdict=results["verdict"],
         facts=(facts, *results["remarks"]),
-        policies=Table(
+        policies=PageTable(
             cells(head), [Row(figure_cells(row), kind == "learned") for row, kind in zip(rows, kinds, strict=True)], kind="wide"
         ),
         legend="Means over the episodes, 95 % bootstrap intervals in brackets, differences paired. Blocked jobs were turned "

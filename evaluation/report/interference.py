@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ...envs.fleet.fleet import Fleet
 from ..fleet.episodes import WatchedEpisode
-from .pages import Cell, Row, Table, cells
+from .pages import Cell, PageTable, Row, cells
 
 MOST_PAIRS, MOST_JOBS, MOST_OTHERS = 8, 40, 4
 
@@ -30,9 +30,9 @@ class Losses:
 
     policy: str
     told: str
-    pairs: Table | None = None
-    types: Table | None = None
-    jobs: Table | None = None
+    pairs: PageTable | None = None
+    types: PageTable | None = None
+    jobs: PageTable | None = None
     rest: str = ""
 
 
@@ -54,7 +54,7 @@ def lost_by_type(episode: WatchedEpisode, fleet: Fleet) -> NDArray[np.float64]:
     return found
 
 
-def _pairs(episode: WatchedEpisode, fleet: Fleet) -> Table:
+def _pairs(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
     record = episode.record
     worst = sorted(episode.timeline.lost_s.items(), key=lambda item: (-item[1], item[0]))[:MOST_PAIRS]
     rows = []
@@ -62,10 +62,10 @@ def _pairs(episode: WatchedEpisode, fleet: Fleet) -> Table:
         ran_s = float(record.finish_s[job] - record.start_s[job])
         share = f"{100 * seconds / ran_s:.1f}" if np.isfinite(ran_s) and ran_s > 0 else "-"
         rows.append(Row([_job(job, episode, fleet), _job(other, episode, fleet), Cell(_time(seconds)), Cell(share)]))
-    return Table((*cells(("slowed", "by", "lost")), Cell("of its time", "% from start to end")), rows)
+    return PageTable((*cells(("slowed", "by", "lost")), Cell("of its time", "% from start to end")), rows)
 
 
-def _types(episode: WatchedEpisode, fleet: Fleet) -> Table:
+def _types(episode: WatchedEpisode, fleet: Fleet) -> PageTable:
     lost_s = lost_by_type(episode, fleet)
     used = [kind for kind in range(fleet.num_types) if lost_s[kind].any() or lost_s[:, kind].any()]
     names = [fleet.menu.job_types[kind].name for kind in used]
@@ -73,10 +73,10 @@ def _types(episode: WatchedEpisode, fleet: Fleet) -> Table:
         Row(cells((name, *(f"{lost_s[kind, other] / 60:.1f}" for other in used), f"{lost_s[kind].sum() / 60:.1f}")))
         for name, kind in zip(names, used, strict=True)
     ]
-    return Table(cells(("slowed", *names, "all")), rows, "wide")
+    return PageTable(cells(("slowed", *names, "all")), rows, "wide")
 
 
-def _each_job(episode: WatchedEpisode, fleet: Fleet) -> tuple[Table, str]:
+def _each_job(episode: WatchedEpisode, fleet: Fleet) -> tuple[PageTable, str]:
     by_job: dict[int, list[tuple[float, int]]] = {}
     for (job, other), seconds in episode.timeline.lost_s.items():
         by_job.setdefault(job, []).append((seconds, other))
@@ -88,7 +88,7 @@ def _each_job(episode: WatchedEpisode, fleet: Fleet) -> tuple[Table, str]:
         told += _rest([seconds for seconds, _ in others[MOST_OTHERS:]], "other")
         rows.append(Row([_job(job, episode, fleet), *cells((_time(sum(seconds for seconds, _ in others)), ", ".join(told)))]))
     rest = _rest([sum(seconds for seconds, _ in by_job[job]) for job in order[MOST_JOBS:]], "more job")
-    return Table(cells(("slowed", "lost", "to which others")), rows, "texts"), "".join(rest)
+    return PageTable(cells(("slowed", "lost", "to which others")), rows, "texts"), "".join(rest)
 
 
 def _rest(seconds: Sequence[float], word: str) -> list[str]:

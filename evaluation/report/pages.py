@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table.
 
     Attributes:

@@ -18,7 +18,7 @@ from ..plots.scatter_plot import scatter_svg
 from ..plots.style import RUNNING
 from ..statistics import excludes_zero, least
 from ..tables import beside, best_baselines, chosen_for, remarks
-from .pages import Cell, Drawn, Row, Table, cells, page
+from .pages import Cell, Drawn, PageTable, Row, cells, page
 
 Data = Mapping[str, Any]
 Picture = tuple[str, Chart | None]
@@ -86,7 +86,7 @@ def report_html(
         f"{len(results['seeds'])} episodes of {scenario['num_jobs']} arrivals each.",
         verdict=results["verdict"],
         remarks=[f"{sentence}." for sentence in remarks(results)],
-        policies=Table(
+        policies=PageTable(
             (*_HEAD, *(_FURTHER[key] for key in further)),
             [_row(row, beside(results, group[0]), further) for row, group in zip(rows, groups, strict=True)],
             kind="wide",
@@ -104,7 +104,7 @@ def report_html(
         listings=[(title, text.strip()) for title, text in has_command if text is not None],
         versions=None
         if versions is None
-        else Table(cells(("package", "version")), [Row(cells(pair)) for pair in versions.items()], "texts"),
+        else PageTable(cells(("package", "version")), [Row(cells(pair)) for pair in versions.items()], "texts"),
     )
 
 
@@ -309,12 +309,12 @@ def _method(results: Data) -> list[str]:
     return points
 
 
-def _validations(results: Data) -> list[tuple[str, Table]]:
+def _validations(results: Data) -> list[tuple[str, PageTable]]:
     """How the fixed degrees did among which a tuned baseline was chosen."""
     return [
         (
             f"Validation of {name}",
-            Table(
+            PageTable(
                 (Cell("policy"), Cell("blocking rate", "% of jobs after warm-up")),
                 [
                     Row(cells((fixed, f"{100 * rate:.1f}")), fixed == tuned["chosen"])
@@ -337,14 +337,14 @@ def _references(results: Data) -> list[str]:
     return [said for name, said in points.items() if any(found.startswith(name) for found in names)]
 
 
-def _latency(results: Data) -> list[tuple[str, Table]]:
+def _latency(results: Data) -> list[tuple[str, PageTable]]:
     """How long decisions took: measured, so never the same twice."""
     told = results.get("timing", {}).get("decision_latency_s")
     if not told:
         return []
     head = (Cell("policy"), Cell("median", "ms"), Cell("99th percentile", "ms"))
     rows = [Row(cells((name, *(f"{1e3 * taken[p]:.3f}" for p in ("p50", "p99"))))) for name, taken in told.items()]
-    return [("Time of a decision on the machine of this evaluation, without the observation", Table(head, rows))]
+    return [("Time of a decision on the machine of this evaluation, without the observation", PageTable(head, rows))]
 
 
 def _queue(capacity: int) -> list[str]:

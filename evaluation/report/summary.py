@@ -20,7 +20,7 @@ from ..plots.scatter_plot import scatter_svg
 from ..saved_results import read_curve, read_results
 from ..statistics import excludes_zero, paired
 from ..tables import escaped, table, with_ends
-from .pages import Cell, Drawn, Row, Table, figure_cells, page
+from .pages import Cell, Drawn, PageTable, Row, figure_cells, page
 from .report import BLOCKED, COMPLETION, TRADE_OFF, named_rows
 
 Data = Mapping[str, Any]
@@ -74,13 +74,15 @@ def learned_names(summary: Summary) -> list[str]:
 def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
     """Benchmarks, and for each policy its blocking rate on each of them in percent; the first result of a pair counts.
 
+    A benchmark that was changed, so that results of one name are of several scenarios, stands once for each folder.
     Policies that decided alike on every benchmark where either was evaluated share a row.
     """
-    benchmarks = list(dict.fromkeys(str(result["benchmark"]) for result in summary.results.values()))
+    labels = _labels(summary)
+    benchmarks = list(dict.fromkeys(labels.values()))
     rates: dict[str, dict[str, str]] = {}
     played: dict[str, dict[str, str]] = {}
     for folder, result in summary.results.items():
-        benchmark = str(result["benchmark"])
+        benchmark = labels[folder]
         for number, group in enumerate(alike(result["rows"])):
             for row in group:
                 name = str(row["policy"]) + (" (reference)" if row["kind"] == "reference" else "")
@@ -92,6 +94,17 @@ def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
     return benchmarks, [
         [", ".join(names), *(rates[names[0]].get(benchmark, "-") for benchmark in benchmarks)] for names in once.values()
     ]
+
+
+def _labels(summary: Summary) -> dict[str, str]:
+    """By folder, what its result is called: the benchmark, and the folder too where the name stands for several scenarios."""
+    scenarios: dict[str, set[str]] = {}
+    for result in summary.results.values():
+        scenarios.setdefault(str(result["benchmark"]), set()).add(str(result["scenario"].get("digest")))
+    return {
+        folder: f"{result['benchmark']} ({folder})" if len(scenarios[str(result["benchmark"])]) > 1 else str(result["benchmark"])
+        for folder, result in summary.results.items()
+    }
 
 
 def ablations(summary: Summary, against: str) -> dict[str, Cells]:
@@ -177,7 +190,7 @@ def to_markdown(summary: Summary, against: str | None = None) -> str:
 
 def to_html(summary: Summary, against: str | None = None) -> str:
     """The page: tables and figures."""
-    tables: list[tuple[str, str, Table]] = []
+    tables: list[tuple[str, str, PageTable]] = []
     if summary.results:
         benchmarks, rows = by_benchmark(summary)
         head = [Cell("policy"), *(Cell(benchmark, "% of jobs") for benchmark in benchmarks)]
@@ -205,7 +218,8 @@ def to_html(summary: Summary, against: str | None = None) -> str:
 def _drawings(summary: Summary) -> list[Drawn]:
     kinds = {str(row["policy"]): str(row["kind"]) for result in summary.results.values() for row in result["rows"]}
     drawn: list[Drawn] = []
-    once = {str(result["benchmark"]): result for result in reversed(summary.results.values())}
+    labels = _labels(summary)
+    once = {labels[folder]: result for folder, result in reversed(summary.results.items())}
     for benchmark, result in reversed(once.items()):
         rows = named_rows(result)
         chart = policies_chart(f"Policies on {benchmark} by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
@@ -246,5 +260,5 @@ def _best_of(runs: Mapping[str, Sequence[Data]]) -> Cells:
     return found
 
 
-def _table(head: Sequence[Cell], rows: Cells, learned: Sequence[str] = ()) -> Table:
-    return Table(head, [Row(figure_cells(row), is_learned=row[0] in learned) for row in rows])
+def _table(head: Sequence[Cell], rows: Cells, learned: Sequence[str] = ()) -> PageTable:
+    return PageTable(head, [Row(figure_cells(row), is_learned=row[0] in learned) for row in rows])

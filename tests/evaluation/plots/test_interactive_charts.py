@@ -11,15 +11,15 @@ from meshwright.evaluation.plots.gantt_charts import MOST_BARS, episode_chart, s
 from meshwright.evaluation.plots.scatter_charts import PolicyFigure, policies_chart, undominated
 from meshwright.evaluation.plots.scatter_plot import scatter_svg
 
-from .test_gantt import episode
-from .test_step_chart import job, timeline  # noqa: F401 - fixtures
+from .test_gantt import episode, scenario  # noqa: F401 - a fixture
+from .test_step_chart import job, step_of  # noqa: F401 - a fixture
 from .texts import texts
 
 BLOCKED, TIME = PolicyFigure("blocked", "blocked, %", 100.0), PolicyFigure("time_s", "time, h", 1 / 3600)
 figures = st.tuples(st.integers(0, 5).map(float), st.integers(0, 5).map(float))
 
 
-def test_bars_hold_every_device_second_of_an_episode_once(scenario):
+def test_bars_hold_every_device_second_of_an_episode_once(scenario):  # noqa: F811
     record = episode(scenario, [4, 0, 2, 1], [1, 0, 0.5, 2])
     chart = json.loads(json.dumps(episode_chart(scenario, [("mine", record)]), allow_nan=False))
     (panel,) = chart["panels"]
@@ -33,7 +33,8 @@ def test_bars_hold_every_device_second_of_an_episode_once(scenario):
     assert (chart["begin"], chart["end"]) == (0.0, 5 * 3600.0)
 
 
-def test_a_step_has_a_bar_for_all_that_ranks_compute(timeline, job):  # noqa: F811
+def test_a_step_has_a_bar_for_all_that_ranks_compute(job):  # noqa: F811
+    timeline = step_of(job, 4)
     chart = step_chart(timeline, job[1], ["h0/0", "h0/1"])
     (panel,) = chart["panels"]
     busy_s = np.zeros(timeline.execution.num_ranks)
@@ -65,7 +66,7 @@ def rows(*of):
     ]
 
 
-def test_policies_stand_where_their_figures_say_and_the_front_joins_the_best(scenario):
+def test_policies_stand_where_their_figures_say_and_the_front_joins_the_best():
     found = rows(("a", "learned", 0.1, 7200.0), ("b", "baseline", 0.2, 3600.0), ("c", "baseline", 0.3, 7200.0))
     chart = policies_chart("trade", found, TIME, BLOCKED)
     front, *kinds = chart["series"]

@@ -8,7 +8,7 @@ from meshwright.evaluation.plots.gantt_charts import episode_chart
 from meshwright.evaluation.report.report import report_html
 
 from ...schedulers import processes
-from ..plots.test_gantt import episode
+from ..plots.test_gantt import episode, scenario  # noqa: F401 - a fixture
 from .test_report import SVG, results, row
 
 pytestmark = pytest.mark.scheduler("chromium")
@@ -34,7 +34,7 @@ def browser(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(scenario, tmp_path_factory):
+def page(scenario, tmp_path_factory):  # noqa: F811
     """A report whose policies and job graphs have names that would run where they were not escaped."""
     record = episode(scenario, [4, 0, 2, 1], [1, 0, 0.5, 2])
     chart = episode_chart(scenario, [(RUNS, record), ("max", record)])
