@@ -33,7 +33,7 @@ class Scatter {
     this.grid(pen, marks);
     pen.save();
     pen.beginPath();
-    pen.rect(left, 26, this.frame.width, this.frame.height);
+    pen.rect(left - 8, 18, this.frame.width + 16, this.frame.height + 16); // a point on the edge is seen whole
     pen.clip();
     for (const one of this.data.series) if (one.isOn && one.is_front) this.line(pen, one);
     for (const one of this.data.series) if (one.isOn) this.points(pen, one);
