@@ -203,13 +203,13 @@ def to_html(summary: Summary, against: str | None = None) -> str:
     for name, runs in summary.learning.items():
         best = [[run, rate] for run, rate in _best_of(runs)]
         tables.append((f"Training seeds of {name}", "", _table([Cell("run"), Cell("best on validation", "% of jobs")], best)))
-    counts = (
-        f"{_counted(len(summary.results), 'evaluation')} and {_counted(sum(map(len, summary.learning.values())), 'training run')}"
-    )
+    runs = sum(map(len, summary.learning.values()))
+    counts = _counted(len(summary.results), "evaluation")
+    counts += f" and {_counted(runs, 'training run')} that differ in their seed alone" * bool(runs)
     return page(
         "summary.html",
         title="Summary",
-        facts=f"From {counts} that differ in their seed alone; nothing was played again.",
+        facts=f"From {counts}; nothing was played again.",
         tables=tables,
         drawn=_drawings(summary),
     )
