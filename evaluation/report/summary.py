@@ -203,9 +203,9 @@ def to_html(summary: Summary, against: str | None = None) -> str:
     for name, runs in summary.learning.items():
         best = [[run, rate] for run, rate in _best_of(runs)]
         tables.append((f"Training seeds of {name}", "", _table([Cell("run"), Cell("best on validation", "% of jobs")], best)))
-    runs = sum(map(len, summary.learning.values()))
+    num_runs = sum(map(len, summary.learning.values()))
     counts = _counted(len(summary.results), "evaluation")
-    counts += f" and {_counted(runs, 'training run')} that differ in their seed alone" * bool(runs)
+    counts += f" and {_counted(num_runs, 'training run')} that differ in their seed alone" * bool(num_runs)
     return page(
         "summary.html",
         title="Summary",
