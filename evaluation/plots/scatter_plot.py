@@ -71,7 +71,14 @@ def _names(axes: Any, chart: Chart) -> None:
                 if box[2] > edge or box[0] < axes.transAxes.transform((0, 0))[0] or any(_cross(box, other) for other in taken):
                     continue
                 taken.append(box)
-                place = {"xytext": (dx, dy), "textcoords": "offset points", "ha": align, "va": "center"}
+                place: dict[str, Any] = {
+                    "xytext": (dx, dy),
+                    "textcoords": "offset points",
+                    "ha": align,
+                    "va": "center",
+                    "zorder": 2.5,
+                }
+                place["bbox"] = {"facecolor": "white", "edgecolor": "none", "pad": 0.5}  # over the line
                 axes.annotate(text, (x, y), fontsize=SMALL * 0.75, color=INK, **place)
                 break
 
