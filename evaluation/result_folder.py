@@ -22,16 +22,20 @@ from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.step.timeline import Timeline, simulate
 from ..training.run_folder import RunFolder, versions
+from .alike import alike
 from .episode_trace import to_chrome_trace
 from .evaluate import Evaluation
 from .plots.gantt import occupancy_svg
+from .plots.gantt_charts import episode_chart, step_chart
 from .plots.step_chart import step_svg
-from .report.report import report_html
+from .report.report import Picture, report_html
 from .saved_results import read_curve
 from .tables import to_csv, to_markdown
 
 FILES = ("results.json", "results.csv", "results.md", "report.html", "episode.trace.json")
 PLANS = "plans"
+MOST_DRAWN = 4
+"""Policies whose episode the chart of a report can show."""
 
 
 def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | None = None) -> list[Path]:
@@ -116,16 +120,19 @@ def one_job(record: EpisodeRecord, scenario: Scenario) -> tuple[int, Timeline] |
 def _report(found: Evaluation, out: Path, shown: str, exports: dict[str, str]) -> str:
     """The page, with what a training run left in the same folder."""
     results, scenario = found.results, found.scenario
-    others = [name for name in (results["best_baseline"], *found.records) if name is not None and name != shown]
     record = found.records[shown][0]
-    gantt = occupancy_svg(scenario, [(name, found.records[name][0]) for name in (shown, *others[:1])])
-    timeline = None
+    drawn = _drawn_policies(found, shown)
+    gantt: Picture = (
+        occupancy_svg(scenario, [(name, found.records[name][0]) for name in drawn[:2]]),
+        episode_chart(scenario, [(name, found.records[name][0]) for name in drawn]),
+    )
+    timeline: Picture | None = None
     job = one_job(record, scenario)
     if job is not None:
         k, step = job
-        devices = record.devices_of(k, scenario)
-        names = [scenario.cluster.device_name(int(device)) for device in devices]
-        timeline = step_svg(step, scenario.workload.graphs[int(record.graph_id[k])], device_names=names)
+        graph = scenario.workload.graphs[int(record.graph_id[k])]
+        names = [scenario.cluster.device_name(int(device)) for device in record.devices_of(k, scenario)]
+        timeline = step_svg(step, graph, device_names=names), step_chart(step, graph, names)
     run = RunFolder(out)
     own_names = {display_name(str(path)) for path in (out, out.resolve(), out.resolve() / run.policy.name)}
     own = any(row["kind"] == "learned" and row["policy"] in own_names for row in results["rows"])
@@ -139,6 +146,17 @@ def _report(found: Evaluation, out: Path, shown: str, exports: dict[str, str]) -
         versions=_versions(out / "versions.json") if own else versions(),
         exports=exports,
     )
+
+
+def _drawn_policies(found: Evaluation, shown: str) -> list[str]:
+    """Policies whose first episode is drawn: ``shown``, the best baseline, then others, best first; one of those alike."""
+    groups = [[str(row["policy"]) for row in group] for group in alike(found.results["rows"])]
+    names = [shown, found.results["best_baseline"], *(group[0] for group in groups)]
+    once: dict[int, str] = {}
+    for name in names:
+        if name in found.records:
+            once.setdefault(next(number for number, group in enumerate(groups) if name in group), name)
+    return list(once.values())[:MOST_DRAWN]
 
 
 def _versions(path: Path) -> dict[str, str]:

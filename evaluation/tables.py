@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import files
+from .alike import alike, joined
 from .metrics import METRICS
 from .statistics import excludes_zero
 
@@ -36,7 +37,7 @@ def to_csv(results: Data) -> str:
 
 
 def to_markdown(results: Data) -> str:
-    """A heading, a table with a line per policy, and the verdict."""
+    """A heading, a table with a line for each policy, or for several that decided alike, and the verdict."""
     scenario, seeds = results["scenario"], results["seeds"]
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
@@ -45,7 +46,7 @@ def to_markdown(results: Data) -> str:
         f"{scenario['num_jobs']} arrivals (seeds {min(seeds)} to {max(seeds)}); 95 % bootstrap intervals over the episodes, "
         "differences paired.",
         "",
-        *table(MARKDOWN_HEAD, [_markdown_cells(results, row) for row in results["rows"]]),
+        *table(MARKDOWN_HEAD, [_markdown_cells(results, group) for group in alike(results["rows"])]),
         "",
         escaped(results["verdict"]),
         "",
@@ -67,7 +68,8 @@ def beside(results: Data, row: Data) -> str | None:
     if len(best) > 1 and results["best_baseline"] is None:
         return "all tie"
     if row["policy"] in best:
-        return "best baseline, tied" if len(best) > 1 else "best baseline"
+        num_best = len(alike([each for each in results["rows"] if each["policy"] in best]))
+        return "best baseline, tied" if num_best > 1 else "best baseline"
     return "-" if row["against_best_baseline"] is None else None
 
 
@@ -103,16 +105,17 @@ def with_ends(value: Data | None, scale: float, digits: int, *, sign: str = "") 
     return f"{mean}" if None in ends else f"{mean} [{ends[0]}, {ends[1]}]"
 
 
-def _markdown_cells(results: Data, row: Data) -> list[str]:
-    name = escaped(row["policy"])
+def _markdown_cells(results: Data, group: Sequence[Data]) -> list[str]:
+    row = group[0]
     told = beside(results, row)
     if told is None:
         against = row["against_best_baseline"]
         word = ("unclear", "worse", "better")[excludes_zero(against)]
         told = f"{with_ends(against, 100.0, 1, sign='+')} {word}"
     latency = results.get("timing", {}).get("decision_latency_s", {}).get(row["policy"])
+    is_learned = row["kind"] == "learned"
     return [
-        f"**{name}**" if row["kind"] == "learned" else name + escaped(chosen_for(results, row["policy"])),
+        f"**{escaped(joined(group))}**" if is_learned else escaped(joined(group, lambda name: name + chosen_for(results, name))),
         with_ends(row["blocking_rate"], 100.0, 1),
         told,
         _mean(row["mean_completion_s"], 1 / 3600, 2),

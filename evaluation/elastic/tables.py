@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..alike import alike
 from ..fleet.tables import Cells, Data, difference_cell, fleet_cells
 from ..tables import escaped, table
 from .evaluate import OBJECTIVE
@@ -31,7 +32,7 @@ def elastic_cells(results: Data, *, has_words: bool = False) -> Cells:
     head, cells = fleet_cells(results, COLUMNS, has_words=has_words, objectives={OBJECTIVE.metric: OBJECTIVE})
     head[3:3] = [f"against published {results['elastic']['against']}, s", "worst workload, %"]
     head.append("decision, ms")
-    for row, line in zip(results["rows"], cells, strict=True):
+    for (row, *_), line in zip(alike(results["rows"]), cells, strict=True):
         worst, decision_s = row["worst_against_published"], results["timing"]["decision_s"].get(row["policy"])
         told = difference_cell(row["against_published"], OBJECTIVE, has_words=has_words)
         line[3:3] = [told, "-" if worst is None else f"{100 * worst:+.1f}"]

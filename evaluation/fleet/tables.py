@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..alike import alike, joined
 from ..statistics import excludes_zero
 from ..tables import escaped, table, with_ends
 from .objectives import OBJECTIVES, Objective
@@ -56,6 +57,8 @@ def fleet_cells(
 ) -> Cells:
     """Headings and rows: policy, objective with its interval, difference to the best baseline, other figures.
 
+    Policies that played alike share a row; rows are as many and in the order of `alike.alike`.
+
     Args:
         results: what `evaluation.fleet.evaluate` found.
         columns: the other figures.
@@ -72,10 +75,11 @@ def fleet_cells(
         *(name for _, name, _, _ in shown),
     ]
     rows = []
-    for row in results["rows"]:
+    for group in alike(results["rows"]):
+        row = group[0]
         rows.append(
             [
-                row["policy"] + _chosen(results, row["policy"]),
+                joined(group, lambda name: name + _chosen(results, name)),
                 with_ends(row[objective.metric], objective.scale, objective.digits),
                 _beside(results, row, objective, has_words=has_words),
                 *("-" if row[m] is None else f"{scale * row[m]['mean']:.{digits}f}" for m, _, scale, digits in shown),
@@ -90,7 +94,9 @@ def fleet_markdown(results: Data) -> str:
     failures = FAILURE_COLUMNS if "failures" in fleet else ()
     head, rows = fleet_cells(results, (*COLUMNS, *MORE_COLUMNS, *failures), has_words=True)
     shares = [
-        [escaped(row["policy"]), _shares(row["degrees"]), _shares(row["layouts"])] for row in results["rows"] if row["degrees"]
+        [escaped(joined(group)), _shares(group[0]["degrees"]), _shares(group[0]["layouts"])]
+        for group in alike(results["rows"])
+        if group[0]["degrees"]
     ]
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
@@ -114,7 +120,8 @@ def _beside(results: Data, row: Data, objective: Objective, *, has_words: bool) 
     if row["kind"] == "reference":
         return "lower bound"
     if row["policy"] in results["best_baselines"]:
-        return "best baseline" if len(results["best_baselines"]) == 1 else "best baseline, tied"
+        num_best = len(alike([each for each in results["rows"] if each["policy"] in results["best_baselines"]]))
+        return "best baseline" if num_best == 1 else "best baseline, tied"
     return difference_cell(row["against_best_baseline"], objective, has_words=has_words)
 
 

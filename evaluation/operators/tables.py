@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from ..alike import alike, joined
 from ..tables import escaped, table
 from .evaluate import Data
 
@@ -14,13 +18,14 @@ def operator_title(results: Data) -> str:
 
 
 def operator_cells(results: Data) -> Cells:
-    """Headings and rows, the best first."""
+    """Headings and rows, the best first; policies that place alike share a row, with the times of the first."""
     head = ["policy", "over best known", "against best rule, %", "over bound", "best, %", "median, ms", "99 %, ms"]
     rows = []
-    for row in sorted(results["rows"], key=lambda each: float(each["over_best_known"]["mean"])):
+    for group in ranked(results):
+        row = group[0]
         rows.append(
             [
-                row["policy"],
+                joined(group),
                 _interval(row["over_best_known"], 1.0, ".3f"),
                 _interval(row["against_best_rule"], 100.0, "+.1f"),
                 f"{row['over_bound']['mean']:.2f}",
@@ -30,6 +35,11 @@ def operator_cells(results: Data) -> Cells:
             ]
         )
     return head, rows
+
+
+def ranked(results: Data) -> list[list[Mapping[str, Any]]]:
+    """The rows, the best first, those of policies that place alike together."""
+    return alike(sorted(results["rows"], key=lambda each: float(each["over_best_known"]["mean"])))
 
 
 def operator_markdown(results: Data) -> str:

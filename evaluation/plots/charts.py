@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .style import BASELINE, EXPIRED, INK, LEARNED, MUTED, ORANGE, REFERENCE, RULE, RUNNING, ink_on, reasons, shade
 from .svg import SMALL, TEXT, WIDTH, Canvas, LegendEntry, canvas, legend_height, printable, shortened, spread, text_width
@@ -28,41 +28,76 @@ def by_blocking_rate(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: ((_interval(row) or (math.inf,))[0], str(row["policy"])))
 
 
-def blocking_svg(rows: Sequence[Row]) -> str:
-    """Blocking rate of each policy with its 95 % interval, least first, learned policies and references in colour."""
-    rows = by_blocking_rate(rows)
+class BarRow(NamedTuple):
+    """A policy's bar.
+
+    Attributes:
+        name: of the policy.
+        kind: learned, baseline, planner, published or reference.
+        mean: length of the bar; None where there is no figure.
+        low, high: the 95 % interval; None where there is none.
+    """
+
+    name: str
+    kind: str
+    mean: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def blocking_svg(rows: Sequence[Row], name: str = "blocking") -> str:
+    """Blocking rate of each policy with its 95 % interval, least first, learned policies and references in colour.
+
+    Args:
+        rows: of policies.
+        name: of the drawing, where several stand in one page.
+    """
+    bars = [BarRow(_name(row), row["kind"], *(_interval(row) or (None, None, None))) for row in by_blocking_rate(rows)]
+    return bars_svg(bars, "blocking rate (% of jobs after warm-up)", name, f"Blocking rate of {len(rows)} policies")
+
+
+def bars_svg(rows: Sequence[BarRow], axis: str, name: str, label: str, start: float = 0.0, digits: int = 1) -> str:
+    """A bar with its 95 % interval for each policy, in the order given, learned policies and references in colour.
+
+    Args:
+        rows: the bars.
+        axis: what their length is, with its unit.
+        name: of the drawing.
+        label: what it shows.
+        start: where bars begin.
+        digits: of figures, after the point.
+    """
     top, height = 44.0, _ROW * max(1, len(rows))
-    values = [_interval(row) for row in rows]
     with canvas(WIDTH, top + height + _AXIS) as sheet:
-        left = _names(sheet, rows, top)
+        left = _names(sheet, [{"policy": row.name, "kind": row.kind} for row in rows], top)
         right = WIDTH - 150.0
         axes = _bars(sheet, len(rows), left, top, right - left)
-        for y, (row, value) in enumerate(zip(rows, values, strict=True)):
+        for y, row in enumerate(rows):
             middle = top + (y + 0.5) * _ROW
-            is_learned = row["kind"] == "learned"
-            if value is None:
+            is_learned = row.kind == "learned"
+            if row.mean is None:
                 sheet.write(right + 44, middle, "none", colour=MUTED, align="right")
                 continue
-            mean, low, high = value
-            if row["kind"] == "reference":
-                axes.barh(y, mean, _BAR, facecolor="white", edgecolor=REFERENCE, hatch="////", linewidth=1.0)
+            if row.kind == "reference":
+                axes.barh(y, row.mean - start, _BAR, start, facecolor="white", edgecolor=REFERENCE, hatch="////", linewidth=1.0)
             else:
-                axes.barh(y, mean, _BAR, color=LEARNED if is_learned else BASELINE)
-            sheet.write(right + 44, middle, f"{mean:.1f}", align="right", bold=is_learned)
-            if low is None or high is None:
+                axes.barh(y, row.mean - start, _BAR, start, color=LEARNED if is_learned else BASELINE)
+            sheet.write(right + 44, middle, f"{row.mean:.{digits}f}", align="right", bold=is_learned)
+            if row.low is None or row.high is None:
                 sheet.write(right + 52, middle, "one episode", colour=MUTED)
                 continue
-            axes.plot([max(0.0, low), high], [y, y], color=INK, linewidth=1.2, marker="|", markersize=6)
-            sheet.write(right + 52, middle, f"[{low:.1f}, {high:.1f}]", colour=MUTED)
-        axes.set_xlim(0, 1.04 * max([1.0, *(max(v for v in value if v is not None) for value in values if value is not None)]))
-        axes.set_xlabel("blocking rate (% of jobs after warm-up)")
+            axes.plot([max(start, row.low), row.high], [y, y], color=INK, linewidth=1.2, marker="|", markersize=6)
+            sheet.write(right + 52, middle, f"[{row.low:.{digits}f}, {row.high:.{digits}f}]", colour=MUTED)
+        ends = [end for row in rows for end in (row.mean, row.high) if end is not None]
+        axes.set_xlim(start, start + 1.04 * (max([start, *ends]) - start or 1.0) if start else 1.04 * max([1.0, *ends]))
+        axes.set_xlabel(axis)
         sheet.write(right + 44, top - 12, "mean", size=SMALL, colour=MUTED, align="right")
         sheet.write(right + 52, top - 12, "[95 % interval]", size=SMALL, colour=MUTED)
         keys = [LegendEntry("learned policy", LEARNED), LegendEntry("baseline", BASELINE)]
-        if any(row["kind"] == "reference" for row in rows):
+        if any(row.kind == "reference" for row in rows):
             keys.append(LegendEntry("knows all arrivals beforehand: no policy", REFERENCE, "////"))
         sheet.legend(keys, left, 6, right - left)
-        return sheet.svg("blocking", f"Blocking rate of {len(rows)} policies")
+        return sheet.svg(name, label)
 
 
 def reasons_svg(rows: Sequence[Row]) -> str:

@@ -9,7 +9,7 @@ from ...planning.search_table import RankedLayouts
 from .style import BLUE, GREEN, INK, ORANGE, PALE, PINK, SKY, VERMILION
 from .svg import SMALL, WIDTH, LegendEntry, canvas, legend_height, printable, shortened
 
-_COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY)
+COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY)
 _MARKS = ("o", "s", "^", "D", "v", "P", "X")
 _LEFT, _RIGHT, _TITLE, _HEIGHT, _BELOW = 76.0, 16.0, 28.0, 420.0, 52.0
 
@@ -21,7 +21,7 @@ def layouts_svg(found: RankedLayouts) -> str:
     searched, best = found.searched, found.best
     numbers = sorted({one.devices for one in searched.front})
     keys = [
-        LegendEntry(f"on the front, {n} devices", _COLOURS[i % len(_COLOURS)], marker=_MARKS[i % len(_MARKS)])
+        LegendEntry(f"on the front, {n} devices", COLOURS[i % len(COLOURS)], marker=_MARKS[i % len(_MARKS)])
         for i, n in enumerate(numbers)
     ]
     keys.append(LegendEntry("priced", PALE, marker="o"))

@@ -15,7 +15,7 @@ from .style import ALL_REDUCE, COMPUTE_BACKWARD, COMPUTE_FORWARD, RULE, TRANSFER
 from .svg import SMALL, WIDTH, Canvas, LegendEntry, canvas, legend_height, printable, shortened, text_width
 
 _EDGE, _RIGHT, _TITLE, _AXIS = 2.0, 12.0, 28.0, 46.0
-_KEYS = (
+KEYS = (
     LegendEntry("compute, forward", COMPUTE_FORWARD),
     LegendEntry("compute, backward", COMPUTE_BACKWARD),
     LegendEntry("transfer of activations or their gradients", TRANSFER),
@@ -54,13 +54,13 @@ def step_svg(timeline: Timeline, graph: JobGraph, *, device_names: Sequence[str]
     named = [f"rank {r}" + (f"  {shortened(device_names[r], 32)}" if r < len(device_names) else "") for r in range(n)]
     left = max(text_width(name, SMALL) for name in named) + 26
     width, height = WIDTH - left - _RIGHT, 2 * lane * n
-    top = _TITLE + legend_height(_KEYS, WIDTH - 2 * _EDGE) + 10
+    top = _TITLE + legend_height(KEYS, WIDTH - 2 * _EDGE) + 10
     unit_s, unit = next((seconds, name) for most, seconds, name in _UNITS if timeline.step_s <= most)
     with canvas(WIDTH, top + height + _AXIS) as sheet:
         title = f"{shortened(graph.name, 48)} on {n} rank{'s' * (n > 1)}: "
         title += f"{timeline.step_s * 1e3:.4g} ms a step, {100 * timeline.communication_share:.0f} % of it communication"
         sheet.write(_EDGE, _TITLE / 2, title, bold=True)
-        sheet.legend(_KEYS, _EDGE, _TITLE, WIDTH - 2 * _EDGE)
+        sheet.legend(KEYS, _EDGE, _TITLE, WIDTH - 2 * _EDGE)
         axes = sheet.axes(left, top, width, height)
         axes.set(xlim=(0, timeline.step_s / unit_s or 1), ylim=(2 * n, 0), xlabel=f"time since the step began ({unit})")
         every = max(1, math.ceil(13 / (2 * lane)))
@@ -69,7 +69,7 @@ def step_svg(timeline: Timeline, graph: JobGraph, *, device_names: Sequence[str]
         if lane >= 3:
             axes.hlines([2 * r for r in range(1, n)], *axes.get_xlim(), color=RULE, linewidth=0.6, zorder=0)
         found = lanes(timeline, shortest_s=3 * timeline.step_s / width)
-        for colour in (key.colour for key in _KEYS):
+        for colour in (key.colour for key in KEYS):
             spans = [
                 (bar.begin_s / unit_s, number + 0.06, (bar.end_s - bar.begin_s) / unit_s, 0.88)
                 for number, bars in enumerate(found)

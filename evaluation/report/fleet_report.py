@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
+from ..alike import alike, joined
 from ..fleet.episodes import WatchedEpisode, watch_episode
 from ..fleet.evaluate import FleetEvaluation
 from ..fleet.policies import fleet_player
@@ -22,9 +23,12 @@ from ..metrics import PERCENTILES
 from ..plots.curves import looks_of
 from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
 from ..plots.gantt import Window
+from ..plots.gantt_charts import Chart, fleet_chart
+from ..plots.scatter_charts import PolicyFigure, policies_chart
+from ..plots.scatter_plot import scatter_svg
 from ..plots.style import MUTED
-from .html import escaped_text, figure, page, table
-from .interference import interference_html
+from .interference import losses
+from .pages import Drawn, PageTable, Row, cells, figure_cells, page
 
 MOST_SHOWN, MOST_CURVES = 4, 12
 MOST_TRUNKS, MOST_OTHERS = 8, 4
@@ -58,9 +62,10 @@ def shown_policies(found: FleetEvaluation) -> list[str]:
     rows = [row for row in found.results["rows"] if row["kind"] != "reference"]
     first = [row["policy"] for row in rows if row["kind"] == "learned"][:1]
     names = [*first, *found.results["best_baselines"][:1], *(row["policy"] for row in rows)]
-    once: dict[str, str] = {}
+    groups = [[row["policy"] for row in group] for group in alike(found.results["rows"])]
+    once: dict[int, str] = {}
     for name in names:
-        once.setdefault(found.played[name], name)
+        once.setdefault(next(number for number, group in enumerate(groups) if name in group), name)
     return list(once.values())[:MOST_SHOWN]
 
 
@@ -86,72 +91,82 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
     )
     failures = FAILURE_COLUMNS if fleet.settings.has_failures else ()
     head, rows = fleet_cells(results, (*_COLUMNS, _LATE, *failures), has_words=True)
-    marked = zip(results["rows"], rows, strict=True)
-    body = [
-        f"<h1>Benchmark {escaped_text(results['benchmark'])}</h1>",
-        f'<p class="verdict">{escaped_text(results["verdict"])}</p>',
-        *(f'<p class="facts">{escaped_text(sentence)}</p>' for sentence in (facts, *results["remarks"])),
-        "<h2>All policies</h2>",
-        table(
-            [escaped_text(cell) for cell in head],
-            [("learned" if row["kind"] == "learned" else "", [escaped_text(cell) for cell in cells]) for row, cells in marked],
-            kind="wide",
+    kinds = [group[0]["kind"] for group in alike(results["rows"])]
+    return page(
+        "fleet.html",
+        title=results["benchmark"],
+        heading=f"Benchmark {results['benchmark']}",
+        verdict=results["verdict"],
+        facts=(facts, *results["remarks"]),
+        policies=PageTable(
+            cells(head), [Row(figure_cells(row), kind == "learned") for row, kind in zip(rows, kinds, strict=True)], kind="wide"
         ),
-        "<p><small>Means over the episodes, 95 % bootstrap intervals in brackets, differences paired. Blocked jobs were turned "
-        "away, expired in the queue or ended late; late ones are a part of them.</small></p>",
-        f"<h2>One episode (seed {seeds[0]})</h2>",
-        *_figures(found, episodes),
-        "<h2>Who slowed whom</h2>",
-        f"<p>{_RULE}</p>",
-        *_slowed(episodes, fleet),
-        "<h2>To repeat it</h2>",
-        f"<p>Digest of the fleet: <code>{escaped_text(about['digest'])}</code></p>",
-    ]
-    return page(f"{results['benchmark']} - meshwright", body)
+        legend="Means over the episodes, 95 % bootstrap intervals in brackets, differences paired. Blocked jobs were turned "
+        "away, expired in the queue or ended late; late ones are a part of them. Learned policies are shaded"
+        + ("; policies that played alike in every episode share a row." if len(rows) < len(results["rows"]) else "."),
+        shown=f"One episode (seed {seeds[0]})",
+        drawn=_figures(found, episodes),
+        rule=_RULE,
+        shares_links=fleet.settings.sharing != "none",
+        slowed=[losses(episode, fleet) for episode in episodes] if fleet.settings.sharing != "none" else [],
+        digest=about["digest"],
+    )
 
 
-def _slowed(episodes: Sequence[WatchedEpisode], fleet: Fleet) -> list[str]:
-    if fleet.settings.sharing == "none":
-        return ["<p>Jobs share no links here (<code>sharing: none</code>).</p>"]
-    return [part for episode in episodes for part in interference_html(episode, fleet)]
-
-
-def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[str]:
+def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:
     fleet = found.fleet
     drawn = [
-        (
+        Drawn(
             _over_time(found, episodes),
             "Jobs in the queue, jobs that run, and devices that they hold, over one episode that is the same for all policies; "
             "devices that are not held are free. Each point is a mean over "
             f"1/{_PARTS} of the longest of these episodes.",
         ),
-        (
+        Drawn(
             _hosts(fleet, episodes),
             "Who held which devices of which host. A bar is a job, in the colour of its type and with its number where there is "
             "room; white is free. Dark: a job that was stopped starts again, and makes no steps while it does."
             + " Light grey: the host has failed and is out of order."
             * fleet.settings.has_failures,
+            fleet_chart(fleet, episodes),
         ),
     ]
     if fleet.settings.sharing != "none":
         drawn.append(
-            (
+            Drawn(
                 _links(fleet, episodes),
                 "Load of the busiest links, each in its busier direction: first trunks (all links above a leaf switch or a site "
                 "together), then hosts (all their network cards) and other links. The number is the mean over the episode.",
             )
         )
     left_out = [row["policy"] for row in _played_rows(found)][MOST_CURVES:]
-    also = f" Left out, as curves could not be told apart: {', '.join(map(escaped_text, left_out))}." if left_out else ""
+    also = f" Left out, as curves could not be told apart: {', '.join(left_out)}." if left_out else ""
     drawn.append(
-        (
+        Drawn(
             _times(found),
             f"Times of the counted jobs of all {len(found.results['seeds'])} episodes: how many of them had ended, and how many "
             f"had started, so long after they came (less than {_SHORTEST_MIN:g} minutes as that much). A curve that ends below "
             "100 % leaves out jobs that were turned away." + also,
         )
     )
-    return [figure(svgs, number, caption) for number, (svgs, caption) in enumerate(drawn, 1)]
+    chart, caption = _trade_off(found)
+    if chart is not None:
+        drawn.append(Drawn([scatter_svg(chart, "trade-off")], caption, chart))
+    return drawn
+
+
+def _trade_off(found: FleetEvaluation) -> tuple[Chart | None, str]:
+    """Completion time against jobs turned away; against devices of a job where nobody turns any away, or all the same number."""
+    rows = _played_rows(found)
+    x = PolicyFigure("mean_completion_s", "mean completion time, min", 1 / 60)
+    y, told = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0), "Jobs blocked"
+    if len({row["blocking_rate"]["mean"] for row in rows}) < 2:
+        y, told = PolicyFigure("mean_devices", "devices of a job, mean", 1.0), "Devices that a job holds in the mean"
+    caption = (
+        f"{told} against the mean completion time of all {len(found.results['seeds'])} episodes, with 95 % intervals. Down and "
+    )
+    caption += "to the left is better; a line joins the policies that no other one beats in both."
+    return policies_chart("Policies by two of their figures", rows, x, y), caption
 
 
 def _over_time(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[str]:
@@ -235,7 +250,7 @@ def _times(found: FleetEvaluation) -> list[str]:
         ("starts", "Wait for the first start", "start_s"),
     ):
         curves = [
-            PanelLine(row["policy"], look, *_reached(found.records[row["policy"]], until, found.fleet.settings.counted))
+            PanelLine(row["policy"], look, *_reached(found.records[row["first"]], until, found.fleet.settings.counted))
             for row, look in zip(rows, looks, strict=True)
         ]
         svgs.append(curves_svg(name, title, curves, ("minutes", "% of counted jobs"), is_log=True))
@@ -243,7 +258,9 @@ def _times(found: FleetEvaluation) -> list[str]:
 
 
 def _played_rows(found: FleetEvaluation) -> list[Mapping[str, Any]]:
-    return [row for row in found.results["rows"] if row["kind"] != "reference"]
+    """A row for all policies that played alike, with their names joined."""
+    groups = [group for group in alike(found.results["rows"]) if group[0]["kind"] != "reference"]
+    return [{**group[0], "policy": joined(group), "first": group[0]["policy"]} for group in groups]
 
 
 def _reached(records: Sequence[FleetRecord], until: str, counted: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

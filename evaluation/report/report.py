@@ -10,37 +10,51 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from ..alike import alike, joined
 from ..plots import charts, curves
+from ..plots.gantt_charts import Chart
+from ..plots.scatter_charts import PolicyFigure, policies_chart
+from ..plots.scatter_plot import scatter_svg
 from ..plots.style import RUNNING
 from ..statistics import excludes_zero, least
 from ..tables import beside, best_baselines, chosen_for, remarks
-from .html import escaped_text, figure, folded, listing, page, table
+from .pages import Cell, Drawn, PageTable, Row, cells, page
 
 Data = Mapping[str, Any]
+Picture = tuple[str, Chart | None]
+"""A drawing as SVG, and the chart that answers to a pointer."""
 
 _HEAD = (
-    "policy",
-    "blocking rate <small>% [95 % interval]</small>",
-    "against best baseline <small>points [95 % interval]</small>",
-    "accepted <small>% of jobs</small>",
-    "mean completion <small>h</small>",
-    "95th percentile <small>h</small>",
-    "slack <small>% of allowed</small>",
-    "utilisation <small>% of devices</small>",
-    "fragmen&shy;tation <small>% of ranks</small>",
-    "mean degree <small>ranks</small>",
+    Cell("policy"),
+    Cell("blocking rate", "% [95 % interval]"),
+    Cell("against best baseline", "points [95 % interval]"),
+    Cell("accepted", "% of jobs"),
+    Cell("mean completion", "h"),
+    Cell("95th percentile", "h"),
+    Cell("slack", "% of allowed"),
+    Cell("utilisation", "% of devices"),
+    Cell("fragmentation", "% of ranks"),
+    Cell("mean degree", "ranks"),
 )
 _UNDECIDED = " but for the arrival that ends an episode, which the published simulator counts and never decides"
 # Shown where jobs wait or are interrupted.
-_FURTHER = {"mean_wait_s": "mean wait <small>h</small>", "mean_delay_s": "delay by interruptions <small>mean, h</small>"}
+_FURTHER = {"mean_wait_s": Cell("mean wait", "h"), "mean_delay_s": Cell("delay by interruptions", "mean, h")}
+
+BLOCKED = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0)
+COMPLETION = PolicyFigure("mean_completion_s", "mean completion time of accepted jobs, h", 1 / 3600)
+"""The two figures that policies trade against each other."""
+TRADE_OFF = (
+    "Jobs blocked against the mean completion time of those that were accepted, with 95 % intervals of the blocking rate. Down "
+    "and to the left is better; a line joins the policies that no other one beats in both."
+)
 
 
 def report_html(
     results: Data,
     *,
     learning_curve: Sequence[Data] | None = None,
-    gantt: str | None = None,
-    timeline: str | None = None,
+    gantt: Picture | None = None,
+    timeline: Picture | None = None,
     config_yaml: str | None = None,
     command: str | None = None,
     versions: Mapping[str, str] | None = None,
@@ -51,50 +65,55 @@ def report_html(
     Args:
         results: what `evaluation.evaluate` found.
         learning_curve: rows of ``learning_curve.json``.
-        gantt: a drawing by `evaluation.plots.gantt.occupancy_svg`.
-        timeline: a drawing by `evaluation.plots.step_chart.step_svg`.
+        gantt: who held which device: `evaluation.plots.gantt.occupancy_svg` and `evaluation.plots.gantt_charts.episode_chart`.
+        timeline: one step: `evaluation.plots.step_chart.step_svg` and `evaluation.plots.gantt_charts.step_chart`.
         config_yaml: the resolved config.
         command: the command line.
         versions: of packages, by name.
         exports: what lies where: a description and a path, relative to the page.
     """
+    groups = _groups(results)
     rows = named_rows(results)
     has_references = any(row["kind"] == "reference" for row in rows)
     further = [key for key in _FURTHER if any(_is_positive(row.get(key)) for row in rows)]
     scenario = results["scenario"]
-    facts = (
-        f"Cluster {scenario['cluster']}, {scenario['num_devices']} devices; "
-        f"job graphs {', '.join(scenario['graphs'])}; {len(results['seeds'])} episodes of {scenario['num_jobs']} arrivals each."
-    )
-    body = [
-        f"<h1>Benchmark {escaped_text(results['benchmark'])}: which policy blocks fewest jobs?</h1>",
-        f'<p class="facts">{escaped_text(facts)}</p>',
-        f'<p class="verdict">{escaped_text(results["verdict"])}</p>',
-        *(f'<p class="facts">{escaped_text(sentence)}.</p>' for sentence in remarks(results)),
-        "<h2>All policies</h2>",
-        table(
+    has_command = (("Command", command), ("Config, every default written out", config_yaml))
+    return page(
+        "report.html",
+        title=results["benchmark"],
+        heading=f"Benchmark {results['benchmark']}: which policy blocks fewest jobs?",
+        facts=f"Cluster {scenario['cluster']}, {scenario['num_devices']} devices; job graphs {', '.join(scenario['graphs'])}; "
+        f"{len(results['seeds'])} episodes of {scenario['num_jobs']} arrivals each.",
+        verdict=results["verdict"],
+        remarks=[f"{sentence}." for sentence in remarks(results)],
+        policies=PageTable(
             (*_HEAD, *(_FURTHER[key] for key in further)),
-            [_cells(row, beside(results, own), further) for row, own in zip(rows, _in_order(results), strict=True)],
+            [_row(row, beside(results, group[0]), further) for row, group in zip(rows, groups, strict=True)],
             kind="wide",
         ),
-        "<p><small>Learned policies are shaded. "
+        legend="Learned policies are shaded. "
+        + ("Policies that decided alike in every episode share a row. " if any(len(group) > 1 for group in groups) else "")
         + ("Clairvoyant references know all arrivals beforehand and are no policies. " if has_references else "")
-        + "A policy is called better or worse than the best baseline only where the "
-        "interval of the paired difference excludes zero; otherwise the difference is unclear.</small></p>",
-        "<h2>Figures</h2>",
-        *_figures(rows, results, learning_curve, gantt, timeline),
-        "<h2>How the numbers were made</h2>",
-        *_method(results),
-        *_files(exports or {}),
-        "<h2>To repeat it</h2>",
-        *_record(results, config_yaml, command, versions),
-    ]
-    return page(f"{results['benchmark']} - meshwright", body)
+        + "A policy is called better or worse than the best baseline only where the interval of the paired difference excludes "
+        "zero; otherwise the difference is unclear.",
+        drawn=_figures(rows, results, learning_curve, gantt, timeline),
+        method=_method(results),
+        details=[*_validations(results), *_latency(results)],
+        links=[(what, path, None if path.startswith("/") else f"./{quote(path)}") for what, path in (exports or {}).items()],
+        digest=results["scenario"]["digest"],
+        listings=[(title, text.strip()) for title, text in has_command if text is not None],
+        versions=None
+        if versions is None
+        else PageTable(cells(("package", "version")), [Row(cells(pair)) for pair in versions.items()], "texts"),
+    )
 
 
 def named_rows(results: Data) -> list[Data]:
-    """Rows from the least blocking rate to the greatest; a tuned baseline's name tells what was chosen for it."""
-    return [{**row, "policy": row["policy"] + chosen_for(results, row["policy"])} for row in _in_order(results)]
+    """Rows from the least blocking rate to the greatest, one for all policies that decided alike.
+
+    A tuned baseline's name tells what was chosen for it.
+    """
+    return [{**group[0], "policy": joined(group, lambda name: name + chosen_for(results, name))} for group in _groups(results)]
 
 
 def references(results: Data) -> dict[str, float]:
@@ -119,38 +138,40 @@ def _is_positive(value: Data | None) -> bool:
     return value is not None and value["mean"] > 0
 
 
-def _in_order(results: Data) -> list[Data]:
-    return charts.by_blocking_rate(results["rows"])
+def _groups(results: Data) -> list[list[Data]]:
+    return alike(charts.by_blocking_rate(results["rows"]))
 
 
-def _cells(row: Data, told: str | None, further: Sequence[str] = ()) -> tuple[str, list[str]]:
+def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
     """A row of the table; ``told`` is what it shows in place of a difference."""
     if told is not None:
-        against = told if told == "-" else f"<small>{escaped_text(told)}</small>"
+        against = Cell(told) if told == "-" else Cell("", told)
     else:
         difference = row["against_best_baseline"]
         word = ("unclear", "worse", "better")[excludes_zero(difference)]
-        against = f"{100 * difference['mean']:+.1f} <small>{_ends(difference, 100.0, '+.1f')} {word}</small>"
-    cells = [
-        escaped_text(row["policy"]),
+        against = Cell(f"{100 * difference['mean']:+.1f}", f"{_ends(difference, 100.0, '+.1f')} {word}")
+    shown = [
+        Cell(row["policy"]),
         _with_interval(row["blocking_rate"], 100.0, 1),
         against,
-        _mean(row["acceptance_rate"], 100.0, 1),
-        _mean(row["mean_completion_s"], 1 / 3600, 2),
-        _mean(row["p95_completion_s"], 1 / 3600, 2),
-        _mean(row["mean_slack"], 100.0, 1),
-        _mean(row["utilisation"], 100.0, 1),
-        _mean(row["fragmentation"], 100.0, 1),
-        _mean(row["mean_degree"], 1.0, 2),
-        *(_mean(row[key], 1 / 3600, 2) for key in further),
+        *cells(
+            (
+                _mean(row["acceptance_rate"], 100.0, 1),
+                _mean(row["mean_completion_s"], 1 / 3600, 2),
+                _mean(row["p95_completion_s"], 1 / 3600, 2),
+                _mean(row["mean_slack"], 100.0, 1),
+                _mean(row["utilisation"], 100.0, 1),
+                _mean(row["fragmentation"], 100.0, 1),
+                _mean(row["mean_degree"], 1.0, 2),
+                *(_mean(row[key], 1 / 3600, 2) for key in further),
+            )
+        ),
     ]
-    return ("learned" if row["kind"] == "learned" else ""), cells
+    return Row(shown, is_learned=row["kind"] == "learned")
 
 
-def _with_interval(value: Data | None, scale: float, digits: int) -> str:
-    if value is None:
-        return "-"
-    return f"{_mean(value, scale, digits)} <small>{_ends(value, scale, f'.{digits}f')}</small>"
+def _with_interval(value: Data | None, scale: float, digits: int) -> Cell:
+    return Cell("-") if value is None else Cell(_mean(value, scale, digits), _ends(value, scale, f".{digits}f"))
 
 
 def _ends(value: Data, scale: float, form: str) -> str:
@@ -165,32 +186,35 @@ def _mean(value: Data | None, scale: float, digits: int) -> str:
 
 
 def _figures(
-    rows: Sequence[Data], results: Data, learning_curve: Sequence[Data] | None, gantt: str | None, timeline: str | None
-) -> list[str]:
-    drawn = [
+    rows: Sequence[Data], results: Data, learning_curve: Sequence[Data] | None, gantt: Picture | None, timeline: Picture | None
+) -> list[Drawn]:
+    drawn: list[tuple[Picture, str]] = [
         (
-            charts.blocking_svg(rows),
+            (charts.blocking_svg(rows), None),
             "Blocking rate: share of arriving jobs that were turned away, the fewer the better. Bars are means over the "
             "episodes, whiskers their 95 % intervals. Compare policies by the paired difference in the table, not by "
             "whether whiskers overlap: all policies met the same jobs.",
         ),
         (
-            charts.reasons_svg(rows),
-            "Why jobs were turned away. <i>No free block</i>: devices were free, but no set of them that a job may own and "
-            "that meets the deadline, which is fragmentation. <i>No free device</i>: all were held. <i>Rejected by choice</i>: "
-            "the policy had somewhere to put the job and did not. <i>Deadline out of reach</i>: too short even on an empty "
+            (charts.reasons_svg(rows), None),
+            "Why jobs were turned away. “No free block”: devices were free, but no set of them that a job may own and "
+            "that meets the deadline, which is fragmentation. “No free device”: all were held. “Rejected by choice”: "
+            "the policy had somewhere to put the job and did not. “Deadline out of reach”: too short even on an empty "
             "cluster, the same jobs for every policy."
             + (
-                " <i>Running at the end</i>: placed, but counted as blocked by the rules of this benchmark."
+                " “Running at the end”: placed, but counted as blocked by the rules of this benchmark."
                 if any(RUNNING.word in row["outcomes"] for row in rows)
                 else ""
             ),
         ),
     ]
+    trade_off = policies_chart("Policies by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
+    if trade_off is not None:
+        drawn.insert(1, ((scatter_svg(trade_off, "trade-off"), trade_off), TRADE_OFF))
     if learning_curve:
         drawn.append(
             (
-                charts.learning_curve_svg(learning_curve, references(results)),
+                (charts.learning_curve_svg(learning_curve, references(results)), None),
                 "How the policy learned. The thick line is its blocking rate on validation episodes, without exploration; the "
                 "thin one is measured in training, where it explores. The ring marks the policy that was kept. Dashed lines "
                 "are baselines on the test episodes, so their level is a guide, not a test.",
@@ -202,12 +226,14 @@ def _figures(
                 gantt,
                 "The same arrivals under each policy. A bar is a job on the devices that it holds, in the colour of its job "
                 "graph and with its number where there is room; a white gap is an idle device. Small strokes above the bars "
-                "are arrivals; a mark tells that the job was turned away, and why.",
+                "are arrivals; a mark tells that the job was turned away, and why. The drawing shows a window, the chart "
+                "the whole "
+                "episode.",
             )
         )
     drawn.append(
         (
-            charts.degrees_svg(rows),
+            (charts.degrees_svg(rows), None),
             "Into how many ranks accepted jobs were cut. A row is a policy's histogram: the darker a cell, the greater "
             "the share of its accepted jobs.",
         )
@@ -215,7 +241,7 @@ def _figures(
     if any(row["shapes"] for row in rows):
         drawn.append(
             (
-                charts.shapes_svg(rows),
+                (charts.shapes_svg(rows), None),
                 "On which blocks accepted jobs ran. A row is a policy's histogram over the shapes of the cluster's blocks, from "
                 "few ranks to many.",
             )
@@ -223,7 +249,7 @@ def _figures(
     if len({rule for row in rows for rule in row["rules"]}) > 1:
         drawn.append(
             (
-                charts.rules_svg(rows),
+                (charts.rules_svg(rows), None),
                 "By which placement rule the blocks were taken. Where several rules take the same block, the first of them in "
                 "the benchmark's order stands for all.",
             )
@@ -231,7 +257,7 @@ def _figures(
     if any(row["completion_percentiles_s"] for row in rows):
         drawn.append(
             (
-                curves.completion_svg(rows),
+                (curves.completion_svg(rows), None),
                 "Completion times of accepted jobs, all episodes together: the share that took no longer. Each policy accepts "
                 "other jobs, so a curve to the left is no merit by itself.",
             )
@@ -245,7 +271,7 @@ def _figures(
                 "the title is the part of the step in which the busiest rank does not compute.",
             )
         )
-    return [figure(svg, i, caption) for i, (svg, caption) in enumerate(drawn, 1)]
+    return [Drawn([svg], caption, chart) for (svg, chart), caption in drawn]
 
 
 def _method(results: Data) -> list[str]:
@@ -280,20 +306,24 @@ def _method(results: Data) -> list[str]:
             f"{name} is {tuned['chosen']}: the fixed degree that blocked least on {len(tuned['validation_seeds'])} validation "
             f"episodes (seeds {_seeds(tuned['validation_seeds'])}), which are no test episodes{tied}."
         )
-    tables = [
-        folded(
+    return points
+
+
+def _validations(results: Data) -> list[tuple[str, PageTable]]:
+    """How the fixed degrees did among which a tuned baseline was chosen."""
+    return [
+        (
             f"Validation of {name}",
-            table(
-                ["policy", "blocking rate <small>% of jobs after warm-up</small>"],
+            PageTable(
+                (Cell("policy"), Cell("blocking rate", "% of jobs after warm-up")),
                 [
-                    ("learned" if fixed == tuned["chosen"] else "", [escaped_text(fixed), f"{100 * rate:.1f}"])
+                    Row(cells((fixed, f"{100 * rate:.1f}")), fixed == tuned["chosen"])
                     for fixed, rate in tuned["blocking_rate"].items()
                 ],
             ),
         )
         for name, tuned in results["best_fixed"].items()
     ]
-    return ["<ul>", *(f"<li>{escaped_text(point)}</li>" for point in points), "</ul>", *tables, *_latency(results)]
 
 
 def _references(results: Data) -> list[str]:
@@ -307,14 +337,14 @@ def _references(results: Data) -> list[str]:
     return [said for name, said in points.items() if any(found.startswith(name) for found in names)]
 
 
-def _latency(results: Data) -> list[str]:
-    """How long decisions took, folded away: measured, so never the same twice."""
+def _latency(results: Data) -> list[tuple[str, PageTable]]:
+    """How long decisions took: measured, so never the same twice."""
     told = results.get("timing", {}).get("decision_latency_s")
     if not told:
         return []
-    head = ["policy", "median <small>ms</small>", "99th percentile <small>ms</small>"]
-    rows = [("", [escaped_text(name), *(f"{1e3 * taken[p]:.3f}" for p in ("p50", "p99"))]) for name, taken in told.items()]
-    return [folded("Time that a decision took, on the machine of this evaluation, what it looks at apart", table(head, rows))]
+    head = (Cell("policy"), Cell("median", "ms"), Cell("99th percentile", "ms"))
+    rows = [Row(cells((name, *(f"{1e3 * taken[p]:.3f}" for p in ("p50", "p99"))))) for name, taken in told.items()]
+    return [("Time of a decision on the machine of this evaluation, without the observation", PageTable(head, rows))]
 
 
 def _queue(capacity: int) -> list[str]:
@@ -337,28 +367,3 @@ def _seeds(seeds: Sequence[int]) -> str:
     if len(seeds) > 2 and list(seeds) == list(range(seeds[0], seeds[0] + len(seeds))):
         return f"{seeds[0]} to {seeds[-1]}"
     return ", ".join(str(seed) for seed in seeds)
-
-
-def _files(exports: Mapping[str, str]) -> list[str]:
-    if not exports:
-        return []
-    rows = [("", [escaped_text(what), _link(path)]) for what, path in exports.items()]
-    return ["<h2>Files</h2>", table(["what", "where"], rows, kind="texts")]
-
-
-def _link(path: str) -> str:
-    """A relative path as a link; any other as text."""
-    shown = f"<code>{escaped_text(path)}</code>"
-    return shown if path.startswith("/") else f'<a href="./{quote(path)}">{shown}</a>'
-
-
-def _record(results: Data, config_yaml: str | None, command: str | None, versions: Mapping[str, str] | None) -> list[str]:
-    parts = [f"<p>Scenario digest: <code>{escaped_text(results['scenario']['digest'])}</code></p>"]
-    if command is not None:
-        parts.append(folded("Command", listing(command)))
-    if config_yaml is not None:
-        parts.append(folded("Config, every default written out", listing(config_yaml)))
-    if versions is not None:
-        rows = [("", [escaped_text(name), escaped_text(version)]) for name, version in versions.items()]
-        parts.append(folded("Versions", table(["package", "version"], rows, kind="texts")))
-    return parts

@@ -13,12 +13,15 @@ from typing import Any
 
 from ... import files, yaml12
 from ...errors import InputFileError
-from ..plots import curves
+from ..alike import alike
+from ..plots import charts, curves
+from ..plots.scatter_charts import policies_chart
+from ..plots.scatter_plot import scatter_svg
 from ..saved_results import read_curve, read_results
 from ..statistics import excludes_zero, paired
 from ..tables import escaped, table, with_ends
-from .html import escaped_text, figure, page
-from .html import table as html_table
+from .pages import Cell, Drawn, PageTable, Row, figure_cells, page
+from .report import BLOCKED, COMPLETION, TRADE_OFF, named_rows
 
 Data = Mapping[str, Any]
 Cells = list[list[str]]
@@ -69,14 +72,39 @@ def learned_names(summary: Summary) -> list[str]:
 
 
 def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
-    """Benchmarks, and for each policy its blocking rate on each of them in percent; the first result of a pair counts."""
-    benchmarks = list(dict.fromkeys(str(result["benchmark"]) for result in summary.results.values()))
+    """Benchmarks, and for each policy its blocking rate on each of them in percent; the first result of a pair counts.
+
+    A benchmark that was changed, so that results of one name are of several scenarios, stands once for each folder.
+    Policies that decided alike on every benchmark where either was evaluated share a row.
+    """
+    labels = _labels(summary)
+    benchmarks = list(dict.fromkeys(labels.values()))
     rates: dict[str, dict[str, str]] = {}
+    played: dict[str, dict[str, str]] = {}
+    for folder, result in summary.results.items():
+        benchmark = labels[folder]
+        for number, group in enumerate(alike(result["rows"])):
+            for row in group:
+                name = str(row["policy"]) + (" (reference)" if row["kind"] == "reference" else "")
+                rates.setdefault(name, {}).setdefault(benchmark, with_ends(row["blocking_rate"], 100.0, 1))
+                played.setdefault(name, {}).setdefault(benchmark, f"{folder} {number}")
+    once: dict[str, list[str]] = {}
+    for name, by in played.items():
+        once.setdefault(files.digest(by), []).append(name)
+    return benchmarks, [
+        [", ".join(names), *(rates[names[0]].get(benchmark, "-") for benchmark in benchmarks)] for names in once.values()
+    ]
+
+
+def _labels(summary: Summary) -> dict[str, str]:
+    """By folder, what its result is called: the benchmark, and the folder too where the name stands for several scenarios."""
+    scenarios: dict[str, set[str]] = {}
     for result in summary.results.values():
-        for row in result["rows"]:
-            name = str(row["policy"]) + (" (reference)" if row["kind"] == "reference" else "")
-            rates.setdefault(name, {}).setdefault(str(result["benchmark"]), with_ends(row["blocking_rate"], 100.0, 1))
-    return benchmarks, [[name, *(found.get(benchmark, "-") for benchmark in benchmarks)] for name, found in rates.items()]
+        scenarios.setdefault(str(result["benchmark"]), set()).add(str(result["scenario"].get("digest")))
+    return {
+        folder: f"{result['benchmark']} ({folder})" if len(scenarios[str(result["benchmark"])]) > 1 else str(result["benchmark"])
+        for folder, result in summary.results.items()
+    }
 
 
 def ablations(summary: Summary, against: str) -> dict[str, Cells]:
@@ -151,35 +179,66 @@ def to_markdown(summary: Summary, against: str | None = None) -> str:
         head = ["policy", "blocked, % of jobs", f"against {escaped(against)}, points"]
         lines += [f"## Ablations on {escaped(benchmark)}", "", *table(head, [[escaped(r[0]), *r[1:]] for r in rows]), ""]
     for name, runs in summary.learning.items():
-        lines += [f"## Training seeds of {escaped(name)}", "", *table(["run", "best on validation, %"], _best_of(runs)), ""]
+        lines += [
+            f"## Training seeds of {escaped(name)}",
+            "",
+            *table(["run", "best on validation, %"], [[escaped(run), best] for run, best in _best_of(runs)]),
+            "",
+        ]
     return "\n".join(lines)
 
 
 def to_html(summary: Summary, against: str | None = None) -> str:
     """The page: tables and figures."""
-    body = ["<h1>Summary</h1>"]
-    drawings: list[tuple[str, str]] = []
+    tables: list[tuple[str, str, PageTable]] = []
     if summary.results:
         benchmarks, rows = by_benchmark(summary)
-        body += [
-            "<h2>Blocked jobs</h2>",
-            _html(["policy", *(f"{b} <small>% of jobs</small>" for b in map(escaped_text, benchmarks))], rows),
-        ]
+        head = [Cell("policy"), *(Cell(benchmark, "% of jobs") for benchmark in benchmarks)]
+        tables.append(
+            ("Blocked jobs", "Means over the test episodes with 95 % intervals.", _table(head, rows, learned_names(summary)))
+        )
     for benchmark, rows in ablations(summary, against).items() if against else ():
-        head = ["policy", "blocked <small>% of jobs</small>", f"against {escaped_text(against)} <small>points</small>"]
-        body += [f"<h2>Ablations on {escaped_text(benchmark)}</h2>", _html(head, rows)]
-    kinds = {str(row["policy"]): str(row["kind"]) for result in summary.results.values() for row in result["rows"]}
-    for where, of in loads(summary).items():
-        svg = curves.load_svg(of, kinds, f"load-{len(drawings)}")
-        drawings.append((svg, f"Blocking rate against load on {escaped_text(where)}, with 95 % intervals."))
+        head = [Cell("policy"), Cell("blocked", "% of jobs"), Cell(f"against {against}", "points")]
+        tables.append((f"Ablations on {benchmark}", "", _table(head, rows)))
     for name, runs in summary.learning.items():
-        svg = curves.learning_svg(runs, f"seeds-{len(drawings)}")
-        told = f"Training runs that differ in their seed alone, on {escaped_text(name)}: blocking rate on validation episodes."
-        drawings.append((svg, told))
-    if drawings:
-        body.append("<h2>Figures</h2>")
-    body += [figure(svg, number, caption) for number, (svg, caption) in enumerate(drawings, 1)]
-    return page("Summary - meshwright", body)
+        best = [[run, rate] for run, rate in _best_of(runs)]
+        tables.append((f"Training seeds of {name}", "", _table([Cell("run"), Cell("best on validation", "% of jobs")], best)))
+    num_runs = sum(map(len, summary.learning.values()))
+    counts = _counted(len(summary.results), "evaluation")
+    counts += f" and {_counted(num_runs, 'training run')} that differ in their seed alone" * bool(num_runs)
+    return page(
+        "summary.html",
+        title="Summary",
+        facts=f"From {counts}; nothing was played again.",
+        tables=tables,
+        drawn=_drawings(summary),
+    )
+
+
+def _drawings(summary: Summary) -> list[Drawn]:
+    kinds = {str(row["policy"]): str(row["kind"]) for result in summary.results.values() for row in result["rows"]}
+    drawn: list[Drawn] = []
+    labels = _labels(summary)
+    once = {labels[folder]: result for folder, result in reversed(summary.results.items())}
+    for benchmark, result in reversed(once.items()):
+        rows = named_rows(result)
+        chart = policies_chart(f"Policies on {benchmark} by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
+        caption = f"Blocking rate of each policy on {benchmark}, with 95 % intervals."
+        drawn.append(Drawn([charts.blocking_svg(rows, f"blocking-{len(drawn)}")], caption))
+        if chart is not None:
+            drawn.append(Drawn([scatter_svg(chart, f"trade-off-{len(drawn)}")], f"{benchmark}: {TRADE_OFF}", chart))
+    for where, of in loads(summary).items():
+        svg = curves.load_svg(of, kinds, f"load-{len(drawn)}")
+        drawn.append(Drawn([svg], f"Blocking rate against load on {where}, with 95 % intervals."))
+    for name, runs in summary.learning.items():
+        svg = curves.learning_svg(runs, f"seeds-{len(drawn)}")
+        told = f"Training runs that differ in their seed alone, on {name}: blocking rate on validation episodes."
+        drawn.append(Drawn([svg], told))
+    return drawn
+
+
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def _learned(summary: Summary) -> dict[str, dict[str, tuple[Data, Sequence[int]]]]:
@@ -194,12 +253,12 @@ def _learned(summary: Summary) -> dict[str, dict[str, tuple[Data, Sequence[int]]
 
 def _best_of(runs: Mapping[str, Sequence[Data]]) -> Cells:
     """The least validation figure of each run."""
-    cells = []
+    found = []
     for name, rows in runs.items():
         rates = [100 * row["validation_blocking_rate"] for row in rows if row["validation_blocking_rate"] is not None]
-        cells.append([escaped(name), f"{min(rates):.1f}" if rates else "-"])
-    return cells
+        found.append([name, f"{min(rates):.1f}" if rates else "-"])
+    return found
 
 
-def _html(head: Sequence[str], rows: Cells) -> str:
-    return html_table(head, [("", [escaped_text(cell) for cell in row]) for row in rows])
+def _table(head: Sequence[Cell], rows: Cells, learned: Sequence[str] = ()) -> PageTable:
+    return PageTable(head, [Row(figure_cells(row), is_learned=row[0] in learned) for row in rows])

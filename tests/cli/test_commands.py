@@ -125,7 +125,7 @@ def test_evaluations_below_a_folder_are_summarised_on_one_page(meshwright, refus
     assert told.status == 0
     assert json.loads(told.out)["benchmarks"] == ["small"]
     assert sorted(path.name for path in (work / "page").iterdir()) == ["summary.html", "summary.md"]
-    assert "| min |" in (work / "page" / "summary.md").read_text()
+    assert "| max, min |" in (work / "page" / "summary.md").read_text()
     (work / "none").mkdir()
     assert "nothing below it was evaluated" in refused("summarise", "none")
     assert "no such folder" in refused("summarise", "absent")

@@ -40,7 +40,7 @@ def test_json_on_standard_output_is_the_plan_alone(meshwright):
     [
         (("--by", "hfet"), "--by: no such planner (got 'hfet'); did you mean 'heft'?"),
         (("--objective", "lat"), "--objective: no such objective (got 'lat'); did you mean 'latency'?"),
-        (("--plot", "a.png"), "--plot: the name must end in .svg (got 'a.png')"),
+        (("--plot", "a.png"), "--plot: the name must end in .svg or .html (got 'a.png')"),
         (("--budget-ms", "-1"), "--budget-ms: must be finite and positive (got '-1')"),
         (("--seed", "-1"), "--seed: must be at least 0 (got -1)"),
         (("--devices", "9"), "--devices: cluster toy has 1 to 4 to use (got 9)"),

@@ -10,7 +10,7 @@ from meshwright.evaluation.fleet.episodes import play_episodes, watch_episode
 from meshwright.evaluation.fleet.evaluate import evaluate_fleet
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
 from meshwright.evaluation.report.fleet_report import fleet_report_html, shown_policies
-from meshwright.evaluation.report.interference import interference_html, lost_by_type
+from meshwright.evaluation.report.interference import losses, lost_by_type
 
 from ..report.test_report import HOSTILE, Page
 
@@ -51,7 +51,10 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     episodes[0] = replace(episodes[0], timeline=replace(episodes[0].timeline, load=load, stays=stays))
     html = fleet_report_html(told, episodes)
     page = Page(html)
-    assert "script" not in page.tags
+    assert [value for tag, name, value in page.attributes if tag == "script"] == [
+        "application/json"
+    ] * 2  # data, which never runs
+    assert page.tags.count("script") == 3  # and our own
     assert not [name for _, name, _ in page.attributes if name.startswith("on") or name in ("src", "srcset")]
     assert not re.search(r"https?://(?!www\.w3\.org)", html)
     assert page.texts[2].startswith("Nobody beats <script>")  # after the title and the heading
@@ -62,35 +65,34 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     figures = page.texts[drawn:]
     assert {"Jobs waiting", "Jobs running", "l0-h0", "group0", "50.0 %", "Time from arrival to end"} <= set(figures)
     assert figures.count("restart") == 1
-    assert page.tags.count("figure") == 4
-    assert page.tags.count("svg") == 3 + 2 * len(shown) + 2
+    assert page.tags.count("figure") == 5
+    assert page.tags.count("svg") == 3 + 2 * len(shown) + 2 + 1
 
 
 def test_who_is_shown_is_the_best_learned_policy_then_the_best_baseline_and_each_play_once(found):
     rows = [
-        {"policy": name, "kind": kind}
-        for name, kind in zip("abcdefg", ["reference"] + ["baseline"] * 5 + ["learned"], strict=True)
+        {"policy": name, "kind": kind, "per_seed": {"mean_completion_s": [figure]}}
+        for name, kind, figure in zip(
+            "abcdefg", ["reference"] + ["baseline"] * 5 + ["learned"], [0, 4, 4, 5, 6, 7, 1], strict=True
+        )
     ]
-    played = dict(zip("bcdefg", ["fixed-4", "fixed-4", "d", "e", "f", "g"], strict=True))
     results = {"rows": rows, "best_baselines": ["b", "c"]}
-    assert shown_policies(replace(found, results=results, played=played)) == ["g", "b", "d", "e"]
+    assert shown_policies(replace(found, results=results)) == ["g", "b", "d", "e"]
 
 
 def test_losses_are_told_by_pair_by_type_and_by_job(small_fleet):
     watched = watch_episode("<fifo>", fleet_player("fifo", small_fleet), small_fleet, 0)
-    nobody = " ".join(interference_html(replace(watched, timeline=replace(watched.timeline, lost_s={})), small_fleet))
-    assert "No job was slowed" in nobody
+    nobody = losses(replace(watched, timeline=replace(watched.timeline, lost_s={})), small_fleet)
+    assert nobody.told.startswith("No job was slowed")
+    assert nobody.pairs is None
     lost_s = {(3, 5): 90.0, (3, 4): 30.0, (5, 3): 240.0}
     record = replace(watched.record, job_type=np.where(np.arange(16) == 3, 0, 1))
     slowed = replace(watched, record=record, timeline=replace(watched.timeline, lost_s=lost_s))
     assert lost_by_type(slowed, small_fleet).tolist() == [[0.0, 120.0], [240.0, 0.0]]
-    texts = Page("<div>" + "".join(interference_html(slowed, small_fleet)).replace("&nbsp;", " ") + "</div>").texts
-    assert texts[0] == "<fifo>"
-    assert texts[1] == "2 of 16 jobs were slowed and lost 6.0 min in all."
-    pairs = texts[texts.index("slowed") : texts.index("slowed", texts.index("slowed") + 1)]
-    assert [text for text in pairs if re.match(r"job \d|[\d.]+ (s|min)", text)] == [
-        *("job 5", "job 3", "4.0 min"),
-        *("job 3", "job 5", "90.0 s"),
-        *("job 3", "job 4", "30.0 s"),
-    ]
-    assert "job 5: 90.0 s, job 4: 30.0 s" in texts
+    told = losses(slowed, small_fleet)
+    assert told.policy == "<fifo>"
+    assert told.told.replace("\u00a0", " ") == "2 of 16 jobs were slowed and lost 6.0 min in all."
+    pairs = [[cell.text.replace("\u00a0", " ") for cell in row.cells[:3]] for row in told.pairs.rows]
+    assert pairs == [["job 5", "job 3", "4.0 min"], ["job 3", "job 5", "90.0 s"], ["job 3", "job 4", "30.0 s"]]
+    each = {row.cells[0].text: row.cells[2].text.replace("\u00a0", " ") for row in told.jobs.rows}
+    assert each["job 3"] == "job 5: 90.0 s, job 4: 30.0 s"

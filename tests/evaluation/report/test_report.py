@@ -1,5 +1,7 @@
 """The report: valid, self-contained HTML in which every policy and figure is found and nothing hostile acts."""
 
+import base64
+import hashlib
 import json
 import re
 from html.parser import HTMLParser
@@ -61,7 +63,7 @@ class Page(HTMLParser):
         assert self.open.pop() == tag
 
     def handle_data(self, data):
-        if self.open[-1:] != ["style"] and data.strip():
+        if self.open[-1:] not in (["style"], ["script"]) and data.strip():
             self.texts.append(data.strip())
 
 
@@ -118,6 +120,7 @@ def results(*extra, seeds=(0, 1, 2)):
     }
 
 
+CHART = {"kind": "gantt", "label": HOSTILE, "panels": [{"name": HOSTILE}]}
 CURVE = [{"steps": 0, "validation_blocking_rate": 0.3, "training_blocking_rate": None, "elapsed_s": 0.1}]
 
 
@@ -125,8 +128,8 @@ def full_report(found):
     return report.report_html(
         found,
         learning_curve=CURVE,
-        gantt=SVG.format("occupancy"),
-        timeline=SVG.format("step"),
+        gantt=(SVG.format("occupancy"), CHART),
+        timeline=(SVG.format("step"), None),
         config_yaml="name: toy\nseed: 0\n",
         command="meshwright demo --out runs/demo",
         versions={"numpy": "2.4.6"},
@@ -145,8 +148,8 @@ def bare():
 
 
 def test_a_full_report_is_balanced_and_a_bare_one_too(full, bare):
-    assert Page(full).tags.count("figure") == 9
-    assert Page(bare).tags.count("figure") == 6
+    assert Page(full).tags.count("figure") == 10
+    assert Page(bare).tags.count("figure") == 7
 
 
 def test_every_policy_stands_in_the_table_with_its_figures(full):
@@ -237,7 +240,8 @@ def test_no_text_of_the_user_becomes_markup():
         found, learning_curve=CURVE, config_yaml=HOSTILE, command=HOSTILE, versions={HOSTILE: HOSTILE}, exports={HOSTILE: HOSTILE}
     )
     page = Page(html)
-    assert "script" not in page.tags
+    assert scripts_of(html)[0] == scripts_of(report.report_html(results()))[0]  # our own, whatever the names
+    assert "alert(1)" not in scripts_of(html)[0]
     assert "\x07" not in html
     assert page.texts.count(HOSTILE.replace("\x07", "?")) >= 5
 
@@ -251,10 +255,39 @@ def test_a_link_leads_to_a_file_beside_the_page_or_nowhere():
     assert set(paths) <= set(page.texts)
 
 
-def test_the_page_loads_nothing_and_runs_nothing(full):
+def scripts_of(html):
+    """The script that runs, the data that charts read, and what the policy of the page allows."""
+    run = re.findall(r"<script>(.*?)</script>", html, re.S)
+    data = re.findall(r'<script type="application/json">(.*?)</script>', html, re.S)
+    (allowed,) = re.findall(r"script-src '(.*?)'", html)
+    assert len(run) == 1
+    assert html.count("<script") == 1 + len(data)
+    return run[0], data, allowed
+
+
+def test_nothing_runs_but_the_script_whose_digest_the_page_names(full):
+    run, data, allowed = scripts_of(full)
+    assert allowed == "sha256-" + base64.b64encode(hashlib.sha256(run.encode()).digest()).decode()
+    charts = [json.loads(text) for text in data]
+    assert [chart["kind"] for chart in charts] == ["scatter", "gantt"]
+    assert charts[1]["panels"][0]["name"] == HOSTILE  # as it is, in data that is no markup
+    assert not any("<" in text for text in data)
+
+
+def test_policies_that_decided_alike_share_a_row():
+    twice = results(row("max", 0.1)) | {"best_baselines": ["min", "max"]}
+    texts = Page(report.report_html(twice)).texts
+    assert "max, min" in texts
+    assert "max" not in texts
+    table = texts[texts.index("All policies") : texts.index("Figures")]
+    assert table.count("best baseline") == 1  # they are one, so nothing ties
+
+
+def test_the_page_loads_nothing(full):
     html, page = full, Page(full)
     assert not re.search(r"https?://", html)
-    assert not {"script", "link", "img", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert not {"img", "iframe", "object", "embed", "base"} & set(page.tags)
+    assert [value for tag, name, value in page.attributes if (tag, name) == ("link", "href")] == ["data:,"]
     assert not [name for _, name, _ in page.attributes if name in {"src", "srcset"} or name.startswith("on")]
     assert not re.search(r"url\((?!#)|@import", html)
     assert any("default-src 'none'" in (value or "") for _, name, value in page.attributes if name == "content")
@@ -267,7 +300,7 @@ def test_identifiers_are_unique_in_the_page(full):
 
 def test_every_drawing_has_a_numbered_caption(full):
     page = Page(full)
-    assert [text for text in page.texts if text.startswith("Figure ")] == [f"Figure {i}." for i in range(1, 10)]
+    assert [text for text in page.texts if text.startswith("Figure ")] == [f"Figure {i}." for i in range(1, 11)]
 
 
 def test_an_empty_learning_curve_is_left_out(bare):
@@ -299,7 +332,8 @@ def test_references_are_the_best_baseline_and_the_best_fixed_degree():
 
 
 def test_references_that_tie_are_one_line_that_says_so():
-    tied = results(row("max", 0.1), row("best-fixed@best-fit", 0.2)) | {"best_baselines": ["min", "max"]}
+    others = row("max", 0.1) | {"mean_degree": interval(8.0)}, row("best-fixed@best-fit", 0.2) | {"mean_degree": interval(3.0)}
+    tied = results(*others) | {"best_baselines": ["min", "max"]}
     tied["best_fixed"]["best-fixed@best-fit"] = {**tied["best_fixed"]["best-fixed"], "chosen": "fixed-4@best-fit"}
     assert report.references(tied) == {"best baseline, 2 that tie": 0.1, "best fixed degree, 2 that tie": 0.2}
     table = Page(full_report(tied)).texts

@@ -61,6 +61,14 @@ def test_every_policy_stands_once_beside_every_benchmark(folder):
     assert sorted(row[0] for row in rows) == ["best-fixed", "blind", "full", "min", "random"]
 
 
+def test_a_changed_benchmark_stands_once_for_each_folder(folder, results):
+    write(folder / "slow" / "results.json", learned(results, "full", 0.0, mean_interarrival_s=1400.0, digest="another"))
+    benchmarks, rows = summary.by_benchmark(summary.read(folder))
+    assert benchmarks == ["small (blind)", "small (full)", "small (slow)"]
+    assert {row[0]: row.count("-") for row in rows}["full"] == 1
+    assert {row[0]: row.count("-") for row in rows}["min"] == 0
+
+
 def test_loads_of_one_cluster_make_a_curve(folder, results):
     assert summary.loads(summary.read(folder)) == {}
     write(folder / "slow" / "results.json", learned(results, "full", 0.0, mean_interarrival_s=1400.0))
@@ -88,7 +96,7 @@ def test_training_runs_that_differ_in_their_seed_stand_together(folder):
     page, text = summary.to_html(found, "full"), summary.to_markdown(found, "full")
     assert "mean of 2 runs" in page
     assert "| seed-1000 | 8.0 |" in text
-    assert "+4.0 [+4.0, +4.0] worse" in page
+    assert "<small>[+4.0, +4.0] worse</small>" in page
     assert "+4.0 [+4.0, +4.0] worse" in text
 
 

@@ -191,16 +191,18 @@ def _exports(out: Path) -> set[str]:
 
 def show(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation and its verdict."""
+    from ...evaluation.alike import alike, joined
     from ...evaluation.tables import beside, chosen_for, remarks
 
     rows = []
-    for row in results["rows"]:
+    for group in alike(results["rows"]):
+        row = group[0]
         against = row["against_best_baseline"]
         is_reference = row["kind"] == "reference"
         told = "" if is_reference else beside(results, row)
         rows.append(
             [
-                row["policy"] + chosen_for(results, row["policy"]) + (" (reference)" if is_reference else ""),
+                joined(group, lambda name: name + chosen_for(results, name)) + (" (reference)" if is_reference else ""),
                 percent(row["blocking_rate"]),
                 f"{100 * against['mean']:+.1f}" + ends(against, "+.1f") if told is None else told,
                 "-" if row["mean_completion_s"] is None else f"{row['mean_completion_s']['mean'] / 3600:.2f}",

@@ -13,7 +13,7 @@ from .evaluate_fleet import check_request, show_rows
 if TYPE_CHECKING:
     from ...evaluation.workers.workers import Workers
 
-ELASTIC_FILES = ("results.json", "results.md")
+ELASTIC_FILES = ("results.json", "results.md", "report.html")
 
 
 def evaluate_elastic_policies(
@@ -41,8 +41,11 @@ def evaluate_elastic_policies(
     with output.progress() as bars, workers as players:
         found = evaluate_elastic(chosen, policies, num_workloads=seeds, workers=players, progress=output.phases(bars))
     if out is not None:
+        from ...evaluation.report.compared import elastic_report  # matplotlib takes a while
+
         files.write_json(out / ELASTIC_FILES[0], found)
         files.write_text(out / ELASTIC_FILES[1], elastic_markdown(found))
+        files.write_text(out / ELASTIC_FILES[2], elastic_report(found))
     output.write_json(json_file, found)
     show_rows(console, elastic_title(found), elastic_cells(found), found)
     output.print_written(console, json_file, out)

@@ -8,7 +8,7 @@ from ... import files
 from .. import output
 from .evaluate_fleet import check_request, show_rows
 
-OPERATOR_FILES = ("results.json", "results.md")
+OPERATOR_FILES = ("results.json", "results.md", "report.html")
 
 
 def evaluate_operator_policies(
@@ -35,8 +35,11 @@ def evaluate_operator_policies(
     with output.progress() as bars:
         found = evaluate_operators(chosen, policies, num_seeds=seeds, progress=output.phases(bars))
     if out is not None:
+        from ...evaluation.report.compared import operator_report  # matplotlib takes a while
+
         files.write_json(out / OPERATOR_FILES[0], found)
         files.write_text(out / OPERATOR_FILES[1], operator_markdown(found))
+        files.write_text(out / OPERATOR_FILES[2], operator_report(found))
     output.write_json(json_file, found)
     show_rows(console, operator_title(found), operator_cells(found), found)
     output.print_written(console, json_file, out)

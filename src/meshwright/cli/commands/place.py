@@ -57,7 +57,8 @@ def place_job(
         Path | None, typer.Option(metavar="FILE", help="Write one micro-batch as a Chrome trace, which Perfetto opens.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the ops on their devices, and what crosses, as .svg.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the ops on their devices, and what crosses, as .svg; with a timeline as .html."),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
@@ -66,8 +67,8 @@ def place_job(
 
     for option, path in (("--json", json_file), ("--trace", trace), ("--plot", plot)):
         output.check_file(option, path)
-    if plot is not None and plot.suffix != ".svg":
-        raise InputFileError("the name must end in .svg", field="--plot", value=str(plot))
+    if plot is not None and plot.suffix not in (".svg", ".html"):
+        raise InputFileError("the name must end in .svg or .html", field="--plot", value=str(plot))
     if seed < 0:
         raise ConfigError("must be at least 0", field="--seed", value=seed)
     found = place(
@@ -92,9 +93,12 @@ def place_job(
     if trace is not None:
         files.write_json(trace, found.timeline().to_chrome_trace(found.graph))
     if plot is not None:
-        from ...evaluation.plots.op_placement import placement_svg
+        if plot.suffix == ".html":
+            from ...evaluation.report.drawing import placed_page as drawn
+        else:
+            from ...evaluation.plots.op_placement import placement_svg as drawn
 
-        files.write_text(plot, placement_svg(found))
+        files.write_text(plot, drawn(found))
     _show(found, json_file)
     output.print_written(output.console(json_file), json_file, trace, plot)
 

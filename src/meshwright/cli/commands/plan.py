@@ -52,7 +52,8 @@ def plan_job(
     keep_input_ops: KeepInputOps = False,
     profile_batch: ProfileBatch = None,
     trace: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens; .html: as a page."),
     ] = None,
     collectives: Annotated[
         str | None,
@@ -185,10 +186,22 @@ def _is_by_menu(policy: str) -> bool:
     return is_by_menu(policy)
 
 
+def _write_trace(path: Path, chosen: Planned) -> None:
+    """One step, as a page where the name ends in ``.html``."""
+    graph, cluster = chosen.scenario.workload.graphs[0], chosen.scenario.cluster
+    if path.suffix == ".html":
+        from ...evaluation.report.drawing import step_page  # matplotlib takes a while
+
+        names = [cluster.device_name(int(device)) for device in chosen.plan.placement().devices]
+        files.write_text(path, step_page(chosen.timeline(), graph, names))
+    else:
+        files.write_json(path, chosen.timeline().to_chrome_trace(graph))
+
+
 def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:
     """Write what was asked for, and print the plan and the other candidates."""
     if trace is not None:
-        files.write_json(trace, chosen.timeline().to_chrome_trace(chosen.scenario.workload.graphs[0]))
+        _write_trace(trace, chosen)
     if json_file == "-":
         output.write_json(json_file, chosen.plan.model_dump(mode="json", exclude_none=True))
     elif json_file is not None:

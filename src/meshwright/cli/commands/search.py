@@ -73,9 +73,12 @@ def search_plans(
         is_csv = whole_file.suffix == ".csv"
         files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
     if plot_file is not None:
-        from ...evaluation.plots.layout_search import layouts_svg
+        if plot_file.suffix == ".html":
+            from ...evaluation.report.drawing import layouts_page as drawn
+        else:
+            from ...evaluation.plots.layout_search import layouts_svg as drawn
 
-        files.write_text(plot_file, layouts_svg(found))
+        files.write_text(plot_file, drawn(found))
     _show(found, top, json_file)
     output.console(json_file).print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=True)
     if occupied is not None:
@@ -100,7 +103,7 @@ class _BestSoFar:
 def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str | None) -> None:
     for option, path in (("--json", json_file), ("--all", whole_file), ("--plot", plot_file)):
         output.check_file(option, path)
-    for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg",))):
+    for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg", ".html"))):
         if path is not None and path.suffix not in suffixes:
             raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
 

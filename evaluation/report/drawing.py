@@ -1,0 +1,62 @@
+"""One picture as a page: the drawing, and the chart that answers to a pointer."""
+
+from __future__ import annotations
+
+from ...jobs.graph import JobGraph
+from ...planning.place import PlacedOps
+from ...planning.search_table import RankedLayouts
+from ...simulation.step.timeline import Timeline
+from ..plots.gantt_charts import step_chart
+from ..plots.layout_search import layouts_svg
+from ..plots.op_placement import placement_svg
+from ..plots.scatter_charts import layouts_chart
+from ..plots.step_chart import step_svg
+from .pages import Drawn, page
+
+_STEP = (
+    "One training step as the simulator sees it. Each rank has two lanes: above what it computes, below the messages that "
+    "it takes "
+    "part in. Communication that lies under compute costs nothing."
+)
+
+
+def step_page(timeline: Timeline, graph: JobGraph, device_names: list[str]) -> str:
+    """The page of ``plan --trace FILE.html``: one step of a job.
+
+    Args:
+        timeline: the simulated step.
+        graph: the job.
+        device_names: of each rank.
+    """
+    drawn = Drawn([step_svg(timeline, graph, device_names=device_names)], _STEP, step_chart(timeline, graph, device_names))
+    return page("drawing.html", title=graph.name, heading=f"One step of {graph.name}", facts=[], drawn=[drawn])
+
+
+def placed_page(found: PlacedOps) -> str:
+    """The page of ``place --plot FILE.html``: ops on devices, and one micro-batch."""
+    graph = found.graph
+    names = [f"{rank.host}/{rank.local_rank}" for rank in found.plan.ranks]
+    timeline = found.timeline()
+    drawn = [
+        Drawn([placement_svg(found)], "The ops of the job on their devices, and the tensors that cross between devices."),
+        Drawn(
+            [step_svg(timeline, graph, device_names=names)],
+            _STEP.replace("training step", "micro-batch"),
+            step_chart(timeline, graph, names),
+        ),
+    ]
+    return page("drawing.html", title=graph.name, heading=f"{graph.name} on {found.cluster.name}", facts=[], drawn=drawn)
+
+
+def layouts_page(found: RankedLayouts) -> str:
+    """The page of ``plan --search --plot FILE.html``: all priced layouts and the Pareto front."""
+    best = found.best
+    facts = [f"Fastest: {best.text}, {best.step_s:.4g} s a step, {best.memory_bytes / 1e9:.3g} GB of the fullest rank."]
+    caption = (
+        "Layouts that were priced: seconds of a step over memory of the fullest rank. A line joins the layouts of one number of "
+        "devices that no other layout beats in time, memory and devices at once. Layouts that a bound rules out are not drawn."
+    )
+    drawn = Drawn([layouts_svg(found)], caption, layouts_chart(found))
+    return page(
+        "drawing.html", title=found.name, heading=f"Layouts of {found.name} on {found.cluster.name}", facts=facts, drawn=[drawn]
+    )
