@@ -28,7 +28,17 @@ OPTIONS = {
         "--graphs": "graphs_dir",
         "--search": "OF SEARCH",
         **dict.fromkeys(
-            ("--batch", "--sequence-length", "--devices", "--keep", "--arrange", "--order", "--top", "--training", "--compression"),
+            (
+                "--batch",
+                "--sequence-length",
+                "--devices",
+                "--keep",
+                "--arrange",
+                "--order",
+                "--top",
+                "--training",
+                "--compression",
+            ),
             "OF SEARCH",
         ),
         **COSTS,

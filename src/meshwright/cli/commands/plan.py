@@ -153,9 +153,7 @@ def plan_job(
         from ...planners.layouts.request import SearchRequest
 
         most, effort = 10 if top is None else top, arrange or "fast"
-        asked = SearchRequest(
-            batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort
-        )
+        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort)
         search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster))
         return
     output.check_file("--json", json_file)
