@@ -19,7 +19,10 @@ def planned(refused):
     return command
 
 
-ZOO = "alexnet, bert-base, bert-large, gnmt, gpt2-small, gpt2-xl, llama-7b, resnet18, resnet50, squeezenet, vgg16"
+ZOO = (
+    "alexnet, bert-base, bert-large, cosmoflow-128, cosmoflow-256, cosmoflow-512, gnmt, gpt2-small, gpt2-xl, llama-7b, resnet18, "
+    "resnet50, squeezenet, unet3d, vgg16"
+)
 
 
 @pytest.mark.parametrize(
