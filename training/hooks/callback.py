@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-Ending = Literal["done", "stopped", "failed"]
+Ending = Literal["done", "stopped", "interrupted", "failed"]
 
 
 class TrainingStopped(Exception):  # noqa: N818 - no error: a callback has asked for it
@@ -103,7 +103,7 @@ class RunEnd:
     """A run that ends.
 
     Attributes:
-        ending: ``done``, ``stopped`` by a callback, or ``failed`` by an error or an interruption.
+        ending: ``done``, ``stopped`` by a callback, ``interrupted``, or ``failed`` by an error.
         step: steps so far.
         best: the best value; None where nothing was validated.
     """

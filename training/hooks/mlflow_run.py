@@ -21,7 +21,7 @@ EXPERIMENT = "meshwright"
 MOST_LETTERS = 500
 """Of the value of a parameter; MLflow refuses longer ones in some of its stores."""
 
-_ENDINGS = {"done": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
+_ENDINGS = {"done": "FINISHED", "stopped": "KILLED", "interrupted": "KILLED", "failed": "FAILED"}
 
 
 class MlflowWriter(TrainingCallback):

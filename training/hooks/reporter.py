@@ -113,6 +113,9 @@ class RunReporter:
             ending = "done"
         except TrainingStopped:
             ending = "stopped"
+        except KeyboardInterrupt:
+            ending = "interrupted"
+            raise
         finally:
             end = RunEnd(ending, self._step, self._best[0] if self._best else None)
             for callback in begun:

@@ -65,7 +65,7 @@ class WandbWriter(TrainingCallback):
         if self._run is not None:
             if end.best is not None:
                 self._run.summary["best"] = end.best
-            self._run.finish(exit_code=1 if end.ending == "failed" else 0)
+            self._run.finish(exit_code=1 if end.ending in ("interrupted", "failed") else 0)
 
     def _keep(self) -> None:
         files.write_json(self._path, {"id": self._id, "logged": self._num_logged})
