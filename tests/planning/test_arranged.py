@@ -24,8 +24,9 @@ def two_fast_pairs(order):
     return Cluster.from_data({"name": "pairs", "device": "v100", "topology": topology})
 
 
-def found(order, arrange):
-    return search_layouts("zoo:bert-large", two_fast_pairs(order), batch=32, keep=KEEP, order="tp-cp-dp-pp", arrange=arrange)
+def found(order, arrange, **more):
+    given = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", **more}
+    return search_layouts("zoo:bert-large", two_fast_pairs(order), arrange=arrange, **given)
 
 
 def test_numbers_of_hosts_do_not_matter_where_hosts_are_arranged():
@@ -43,3 +44,9 @@ def test_numbers_of_hosts_do_not_matter_where_hosts_are_arranged():
 def test_an_unknown_effort_is_told():
     with pytest.raises(PlanError, match=r"--arrange.*hard"):
         found((0, 1, 2, 3), "hard")
+
+
+def test_no_number_of_devices_leaves_the_ranking():
+    more = {"keep": "micro_batch=4,schedule=1f1b,zero=0,recompute=none", "devices": "2,4", "top": None}
+    ranked = [{one.devices for one in found((0, 2, 1, 3), effort, **more).searched.ranking} for effort in ("none", "fast")]
+    assert ranked[0] == ranked[1] == {2, 4}

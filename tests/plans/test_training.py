@@ -68,6 +68,8 @@ def test_no_kind_that_changes_the_mathematics_has_a_multiplier_unasked():
 def test_replicas_must_be_whole_and_pairs_even():
     with pytest.raises(PlanError, match=r"layout\.zero"):
         check_training(LocalSgd(every=2), LAYOUT.model_copy(update={"zero": 1}))
+    with pytest.raises(PlanError, match=r"layout\.sp"):
+        check_training(LocalSgd(every=2), LAYOUT.model_copy(update={"sp_d": 2}))
     with pytest.raises(PlanError, match="power of two"):
         check_training(Gossip(topology="one-peer-exp"), LAYOUT)
     check_training(Synchronous(), LAYOUT.model_copy(update={"zero": 1}))

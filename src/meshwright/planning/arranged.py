@@ -26,6 +26,10 @@ from .search_table import RankedLayouts
 EFFORTS = {"none": (0, 0, 0), "fast": (3, 150, 1), "thorough": (6, 1_500, 3)}
 """By name: layouts of different degrees whose hosts are arranged, orders that are tried for each, and searches after that."""
 
+MIN_GAIN = 0.01
+"""Share of the step by which another order must be shorter, so that layouts are searched again on it: less is lost in what
+predictions can tell."""
+
 MOST_HOSTS = 128
 """Of more hosts none is arranged."""
 
@@ -51,18 +55,21 @@ def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
         return found
     if found.best.devices // found.maker.devices_per_host > MOST_HOSTS:
         return replace(found, sizes=(*found.sizes, f"more than {MOST_HOSTS} hosts are left in order"))
+    if len(found.device_counts) > 1:
+        left = "hosts are left in order, since several numbers of devices are ranked; --devices names one"
+        return replace(found, sizes=(*found.sizes, left))
     for _ in range(num_searches):
         tried = [_arranged_ranks(found, one, num_trials) for one in _unlike(found, num_layouts)]
         count += sum(one.num_priced for one in tried)
         best = min(tried, key=lambda one: one.step_s)
-        if best.step_s >= found.best.step_s:
+        if best.step_s > (1 - MIN_GAIN) * found.best.step_s:
             break
         maker = _on(found.maker, best.devices)
         again = RankedLayouts.of(maker, found.request, [found.best.devices])
         found = replace(again, sizes=found.sizes)
     told = f"hosts in another order: {found.best.step_s:.4g} s, in order {first_s:.4g} s"
     if found.best.step_s >= first_s:
-        told = "no order of hosts is better than theirs"
+        told = f"no order of hosts is shorter by {MIN_GAIN:.0%}"
     return replace(found, sizes=(*found.sizes, f"{told}; {count} arrangements priced"))
 
 

@@ -275,7 +275,7 @@ def check_training(training: AnyTraining, layout: Layout) -> None:
     if layout.shards_optimizer:
         key, value = ("zero", layout.zero) if layout.zero else ("distributed_optimizer", True)
         raise PlanError(f"{told}, which hold their own optimizer; set {key} off", field=f"layout.{key}", value=str(value))
-    for key in ("cp", "ep"):
+    for key in ("cp", "ep", "sp"):
         if getattr(layout, key) > 1:
             raise PlanError(
                 f"{told}, whose gradients are not summed over {key}", field=f"layout.{key}", value=getattr(layout, key)

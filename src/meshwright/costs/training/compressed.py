@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ...errors import PlanError
 from ...plans.compression import AnyCompression
 from ..compression import Coded, Matrix, coded, coded_tail_s
 from ..process_groups.group_network import whole_lane
@@ -43,7 +44,15 @@ def tail_s(replicas: Replicas, stage: int, code: AnyCompression | None) -> float
 
 
 def coding(replicas: Replicas, stage: int, message: Message, code: AnyCompression) -> Coded:
-    """What takes the place of a message that sums gradients."""
+    """What takes the place of a message that sums gradients.
+
+    Raises:
+        PlanError: volumes are cut, whose parts sum gradients with the replicas.
+    """
+    if replicas.layout.sp > 1:
+        raise PlanError(
+            "codes of gradients are for whole replicas, not for parts of volumes", field="layout.sp", value=replicas.layout.sp
+        )
     ranks = replicas.layout.dp * replicas.layout.cp
     width = replicas.layout.gradient_bytes if isinstance(replicas.work, LayoutWork) else 4
     return coded(
