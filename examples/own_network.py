@@ -34,7 +34,7 @@ KINDS = [
 ]
 
 
-class StepTime(nn.Module):
+class StepTimeNetwork(nn.Module):
     """Rounds of messages along all edges of both graphs, then a sum over ops and a mean over devices."""
 
     def __init__(self, sample: HeteroData, with_messages: bool, width: int = 32, rounds: int = 6) -> None:
@@ -102,7 +102,7 @@ def main() -> None:
     errors = {"mean of all": float(torch.cat([(data.y - mean).abs() for data in test]).mean())}
     for name, with_messages in (("without messages", False), ("with messages", True)):
         torch.manual_seed(chosen.seed)
-        network = StepTime(training[0], with_messages)
+        network = StepTimeNetwork(training[0], with_messages)
         optimizer = torch.optim.Adam(network.parameters(), lr=3e-3)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, chosen.epochs)
         for _ in range(chosen.epochs):

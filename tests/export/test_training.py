@@ -44,6 +44,22 @@ def test_what_no_library_does_is_left_to_the_script(plan):
 
 
 @pytest.mark.parametrize(
+    ("keys", "untold"),
+    [
+        ({"training": DiLoCo(every=9)}, ()),
+        ({"training": DiLoCo(every=9, quantise_bits=8, fragments=2, overlap=True)}, ("quantise_bits", "fragments", "overlap")),
+        ({"training": DiLoCo(every=9, offload=True)}, ("offload",)),
+        ({"compression": Quantise(bits=8)}, ("group", "error_feedback")),
+        ({"compression": Quantise(bits=16)}, ("group", "error_feedback", "summable")),
+        ({"compression": Quantise(bits=16, group=None, error_feedback=False, summable=True)}, ()),
+    ],
+)
+def test_what_a_snippet_does_not_do_is_told(plan, keys, untold):
+    told = json.loads(export(_with(plan, **keys), "torchrun")[STRATEGY])["not_guaranteed"][1:]
+    assert [line.removeprefix("Strategy: ").split("=")[0] for line in told] == list(untold)
+
+
+@pytest.mark.parametrize(
     ("target", "keys", "field"),
     [
         ("megatron", {"training": LOCAL}, "training"),

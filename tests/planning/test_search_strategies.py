@@ -37,10 +37,15 @@ def test_without_a_multiplier_nothing_but_the_exact_layout_is_chosen(slow_links)
 def test_a_multiplier_decides_at_the_break_even(slow_links, share, is_chosen):
     rho = _found(slow_links, LOCAL).strategies
     declared = share * rho.exact_s / rho.rows[0].price.step_s
+    found_exactly = _found(slow_links, None).plan
     plan = _found(slow_links, f"{LOCAL},multiplier={declared},multiplier_source=a test").plan
     assert (plan.training is not None) == is_chosen
     if is_chosen:
         figures = {one.name: one.value for one in plan.predicted}
         assert figures["effective_step_s"] == pytest.approx(declared * figures["step_s"])
         assert figures["steps_multiplier"] == pytest.approx(declared)
+        (step_s,) = (one.value for one in found_exactly.predicted if one.name == "step_s")
+        (mfu,) = (one.value for one in found_exactly.predicted if one.name == "mfu")
+        assert figures["mfu"] * figures["step_s"] == pytest.approx(mfu * step_s)
+        assert "exposed_communication_share" not in figures
         assert any(source == "a test" for _, _, source in plan.summary_rows())

@@ -68,6 +68,26 @@ def test_a_single_replica_is_by_itself():
             assert price_training(alone.maker, alone.work, training).step_s == pytest.approx(alone.step.step_s, rel=1e-9)
 
 
+def test_parts_of_a_sequence_sum_coded_gradients_as_replicas_do():
+    found = estimate("zoo:gpt2-small", "preset:host-8", "dp=1,cp=8,micro_batch=1,global_batch=4", costs=COSTS)
+    exact = price_training(found.maker, found.work, Synchronous())
+    for code in parse_compression("kind=quantise,bits=4,summable=true,codec_passes=0|kind=random-k,fraction=0.1,codec_passes=0"):
+        price = price_training(found.maker, found.work, Synchronous(), code)
+        assert price.step_s < exact.step_s
+        assert 0 < price.sent_bytes < 0.2 * Replicas(found.work, found.maker.pricer).gradient_bytes
+        event_s = simulated_training_s(found.maker, found.work, Synchronous(), code)
+        assert event_s == pytest.approx(price.step_s, rel=0.03)
+
+
+def test_of_several_strategies_a_refused_one_is_told_and_a_single_one_raised():
+    where = "zoo:gpt2-small", "preset:host-8", "dp=8,micro_batch=1,global_batch=8"
+    several = estimate(*where, training="kind=local-sgd,every=2|kind=local-update,preset=dfa")
+    assert [one.training.kind for one in several.trained] == ["local-sgd"]
+    assert any("kind=local-update" in one and "left out" in one for one in several.remarks)
+    with pytest.raises(PlanError, match="force"):
+        estimate(*where, training="kind=local-update,preset=dfa")
+
+
 def test_traffic_falls_by_the_number_of_local_steps_and_memory_is_as_told(found):
     whole = Replicas(found.work, found.maker.pricer).gradient_bytes
     expected = {"local-sgd": 0.0, "diloco": 2 * whole, "gossip": whole}

@@ -14,16 +14,17 @@ from ....planning.estimate import estimate
 from ..published_figures import PublishedFigure
 
 LAYOUT = "dp=2,pp=2,micro_batch=4,global_batch=32"
-STEP_S = "7.7"
-TOLERANCE = 0.02
-"""Told as 7.66 and 7.76: which of the two stages has the fast pair moves it by 2 %."""
+STEP_S = {(0, 1): "7.66", (2, 3): "7.76"}
+"""By the hosts that the fast link joins; which of the two stages has it moves the step by 2 %."""
+
+TOLERANCE = 0.01
 
 NUM_FIGURES = 2
 
 
 def figures() -> Iterator[PublishedFigure]:
     """The step of each of the two numberings of the hosts."""
-    for first, second in ((0, 1), (2, 3)):
+    for (first, second), step_s in STEP_S.items():
         bandwidth = np.full((4, 4), 0.1)
         bandwidth[[first, second], [second, first]] = 100.0
         topology = {
@@ -34,4 +35,4 @@ def figures() -> Iterator[PublishedFigure]:
         }
         cluster = Cluster.from_data({"name": "one-fast-pair", "device": "v100", "topology": topology})
         found = estimate("zoo:bert-large", cluster, LAYOUT)
-        yield PublishedFigure("", "one fast pair of four", f"hosts {first} and {second}, s", found.step.step_s, STEP_S, TOLERANCE)
+        yield PublishedFigure("", "one fast pair of four", f"hosts {first} and {second}, s", found.step.step_s, step_s, TOLERANCE)

@@ -55,6 +55,7 @@ def said(plan: PlacementPlan, target: str) -> Files:
     told = {
         "not_guaranteed": [f"Strategy: the script carries it out; {SNIPPET} holds the calls." if _has_snippet(plan) else SCRIPT]
     }
+    told["not_guaranteed"] += [f"Strategy: {problem}" for problem in _unsaid(training, code)]
     if isinstance(training, StaleSynchronous | Asynchronous):
         told["not_guaranteed"] = [f"Strategy: the parameter server on {training.servers} more hosts is yours to start."]
     data: dict[str, object] = {**told}
@@ -66,6 +67,34 @@ def said(plan: PlacementPlan, target: str) -> Files:
     if _has_snippet(plan):
         rendered[SNIPPET] = snippet(training, code)
     return rendered
+
+
+def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[str]:
+    """What a snippet's calls do otherwise than the keys of a strategy say."""
+    found = []
+    if isinstance(training, DiLoCo):
+        if training.quantise_bits == 8:
+            found.append("quantise_bits=8 wants should_quantize=True of torchft's DiLoCo, and a GPU.")
+        elif training.quantise_bits < 8:
+            found.append(
+                f"quantise_bits={training.quantise_bits} is not known to torchft, which averages whole numbers or 8 bits."
+            )
+        if training.fragments > 1:
+            found.append(f"fragments={training.fragments} wants the model as a list of so many modules; the snippet has one.")
+        if training.overlap:
+            found.append("overlap=true wants fragment_sync_delay of torchft's DiLoCo, whose steps are yours to choose.")
+        if training.offload:
+            found.append("offload=true: where torchft keeps the outer parameters is not checked.")
+    if isinstance(code, Quantise):
+        scale = "none" if code.bits == 16 else "one for each gradient"
+        if code.group is not None:
+            found.append(f"group={code.group}: torch's hook of {code.bits} bits has no groups; its scales are {scale}.")
+        if code.error_feedback:
+            found.append(f"error_feedback=true: torch's hook of {code.bits} bits feeds nothing back.")
+        if code.summable != (code.bits == 16):
+            does = "sums coded numbers" if code.bits == 16 else "gathers coded numbers"
+            found.append(f"summable={str(code.summable).lower()}: torch's hook of {code.bits} bits {does} in transit.")
+    return found
 
 
 SCRIPT = "Strategy: no library is known to carry it out; the script does it."

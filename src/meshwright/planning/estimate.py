@@ -30,8 +30,10 @@ from ..costs.work.memory import StageMemory, check_fits
 from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..planners.free_devices import Allocation, find_allocation
+from ..plans.compression import AnyCompression
 from ..plans.document import Figure
 from ..plans.partition import Layout
+from ..plans.training import AnyTraining
 from ..simulation.layouts.running import STEPS, num_tasks, run_layout
 from ..simulation.layouts.steady import with_micro_batches
 from .job_work import JobWork, work_of
@@ -252,10 +254,30 @@ def estimate(
     work, prices = maker.work(cut), maker.pricer
     check_fits(maker.peak_memory(work), maker.capacity_bytes)
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
-    trained = tuple(price_training(maker, work, *one) for one in strategies_of(training, compression))
-    for price in trained:
-        check_fits_too(maker, work, price)
-    return Estimate(maker, work, prices.price_work(work), prices.provenance(work), told, trained)
+    trained, refused = _trained(maker, work, strategies_of(training, compression))
+    return Estimate(maker, work, prices.price_work(work), prices.provenance(work), (*told, *refused), trained)
+
+
+def _trained(
+    maker: JobWork, work: Any, asked: list[tuple[AnyTraining, AnyCompression | None]]
+) -> tuple[tuple[TrainingPrice, ...], tuple[str, ...]]:
+    """The strategies as priced, and of several those that are refused, for people.
+
+    Raises:
+        PlanError: the only one is refused.
+    """
+    trained, refused = [], []
+    for training, code in asked:
+        try:
+            price = price_training(maker, work, training, code)
+            check_fits_too(maker, work, price)
+        except PlanError as error:
+            if len(asked) == 1:
+                raise
+            refused.append(f"{training.text if code is None else code.text} is left out: {error}")
+        else:
+            trained.append(price)
+    return tuple(trained), tuple(refused)
 
 
 def check_fits_too(maker: JobWork, work: Any, price: TrainingPrice) -> None:

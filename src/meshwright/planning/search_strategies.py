@@ -17,6 +17,9 @@ from .training import TrainingPrice, price_training, strategies_of
 NUM_LAYOUTS = 48
 """Of the fastest synchronous layouts whose replicas are whole, so many are priced for each strategy."""
 
+OF_SYNCHRONOUS_STEPS = ("bubble_share", "bubble_time_fraction", "exposed_communication_share")
+"""Figures of a plan that say where a synchronous step waits; nobody tells them of another strategy."""
+
 
 class StrategyRow(NamedTuple):
     """A strategy with its best layout.
@@ -106,13 +109,18 @@ def price_strategies(
 def with_strategy(plan: PlacementPlan, price: TrainingPrice) -> PlacementPlan:
     """A plan that is trained by a strategy; its figures are those of the strategy."""
     figures = []
+    speed_up = next(figure.value for figure in plan.predicted if figure.name == "step_s") / price.step_s
     for figure in plan.predicted:
+        if figure.name in OF_SYNCHRONOUS_STEPS:
+            continue
+        value = figure.value
         if figure.name == "step_s":
-            figures.append(figure.model_copy(update={"value": price.step_s}))
+            value = price.step_s
         elif figure.name == "memory_bytes":
-            figures.append(figure.model_copy(update={"value": figure.value + price.extra_bytes}))
-        elif figure.name.endswith("_per_s"):
-            figures.append(figure.model_copy(update={"value": figure.value * price.synchronous_s / price.step_s}))
+            value += price.extra_bytes
+        elif figure.name in ("mfu", "hfu") or figure.name.endswith("_per_s"):
+            value *= speed_up
+        figures.append(figure.model_copy(update={"value": value}))
     training = None if isinstance(price.training, Synchronous) else price.training
     update = {"training": training, "compression": price.compression, "predicted": (*figures, *price.figures())}
     return plan.model_copy(update=update)

@@ -196,7 +196,7 @@ def price_training(
     match training:
         case Synchronous():
             step_s = synchronous_s(replicas)
-            if compression is not None and n > 1:
+            if compression is not None and replicas.num_summing > 1:
                 step_s = compressed_s(replicas, compression)
                 extra += compression_bytes(replicas, compression)
                 sent = sum(message.payload_bytes for message in coded_messages(replicas, compression)[0](0))
@@ -238,7 +238,7 @@ def simulated_training_s(
         return run_layout(maker.simulated(one), maker.cluster, devices, costs).step_s
 
     if isinstance(training, Synchronous) and sigma == 0:
-        if compression is None or n == 1:
+        if compression is None or replicas.num_summing == 1:
             return run(work)
         sent, codecs = coded_messages(replicas, compression)
         step = TrainedStep.over(maker.simulated(work), lambda stage, _: sent(stage), codecs)

@@ -109,6 +109,8 @@ def check_compression(layout: Layout) -> None:
     if layout.shards_optimizer:
         key, value = ("zero", layout.zero) if layout.zero else ("distributed_optimizer", True)
         raise PlanError(f"coded gradients are summed whole; set {key} off", field=f"layout.{key}", value=str(value))
+    if layout.sp > 1:
+        raise PlanError("codes of gradients are for whole replicas, not for parts of volumes", field="layout.sp", value=layout.sp)
 
 
 def parse_compression(text: str) -> tuple[AnyCompression, ...]:

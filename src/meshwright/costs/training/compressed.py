@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...errors import PlanError
 from ...plans.compression import AnyCompression
 from ..compression import Coded, Matrix, coded, coded_tail_s
 from ..process_groups.group_network import whole_lane
@@ -44,19 +43,15 @@ def tail_s(replicas: Replicas, stage: int, code: AnyCompression | None) -> float
 
 
 def coding(replicas: Replicas, stage: int, message: Message, code: AnyCompression) -> Coded:
-    """What takes the place of a message that sums gradients.
-
-    Raises:
-        PlanError: volumes are cut, whose parts sum gradients with the replicas.
-    """
-    if replicas.layout.sp > 1:
-        raise PlanError(
-            "codes of gradients are for whole replicas, not for parts of volumes", field="layout.sp", value=replicas.layout.sp
-        )
-    ranks = replicas.layout.dp * replicas.layout.cp
+    """What takes the place of a message that sums gradients."""
     width = replicas.layout.gradient_bytes if isinstance(replicas.work, LayoutWork) else 4
     return coded(
-        code, message, ranks, replicas.pricer.device, number_bytes=width, matrices=matrices(replicas.work, stage, message)
+        code,
+        message,
+        replicas.num_summing,
+        replicas.pricer.device,
+        number_bytes=width,
+        matrices=matrices(replicas.work, stage, message),
     )
 
 
@@ -102,7 +97,7 @@ def matrices(work: Any, stage: int, message: Message) -> tuple[Matrix, ...]:
 
 
 def _summed(replicas: Replicas, stage: int) -> tuple[Message, ...]:
-    if replicas.num_replicas == 1:
+    if replicas.num_summing == 1:
         return ()
     work = replicas.work
     if isinstance(work, GraphWork):

@@ -49,6 +49,11 @@ class Replicas:
         """Replicas, ``n``."""
         return self.layout.dp
 
+    @property
+    def num_summing(self) -> int:
+        """Ranks that sum the gradients of a weight: replicas, and the parts of a sequence within each."""
+        return self.layout.dp * self.layout.cp
+
     @cached_property
     def synchronous_s(self) -> float:
         """Seconds of a synchronous step as the layout says it, with nobody slower than the others."""

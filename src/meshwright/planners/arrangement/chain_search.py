@@ -15,6 +15,7 @@ import numpy as np
 from ...compiled import njit
 from ...simulation.tasklets.values import matching_s, reduction_s
 from ..operators.search.problem import draw, draw_below
+from ..tasklets.exchanging import exchange
 
 MEAN_WEIGHT = 0.1
 """Weight of the mean over stages beside the slowest one."""
@@ -85,7 +86,7 @@ def anneal_chain(  # type: ignore[no-untyped-def]
             else:
                 first, i = draw_below(random, k), draw_below(random, p)
             second = (first + 1 + draw_below(random, k - 1)) % k
-            _exchange(region, stages[first], stages[second], i, random)
+            exchange(region, stages[first], stages[second], i, BLOCK_SHARE, random)
             low, high = min(first, second), max(first, second)
             touched[first] = touched[second] = True
             new_stage_s[first] = reduction_s(reduce_s, stages[first])
@@ -174,29 +175,3 @@ def _slowest(reduce_s, hand_over_s, stages, stage_s, hand_s, random):  # type: i
         if least_s > most_s:
             farthest, most_s = i, least_s
     return one, farthest
-
-
-@njit
-def _exchange(region, left, right, i, random):  # type: ignore[no-untyped-def]
-    """Exchange a device of one stage, or several of its region, for as many of another stage."""
-    p = len(left)
-    j = draw_below(random, p)
-    from_left, from_right = region[left[i]], region[right[j]]
-    if draw(random) >= BLOCK_SHARE or from_left == from_right:
-        left[i], right[j] = right[j], left[i]
-        return
-    in_left, in_right = 0, 0
-    for place in range(p):
-        in_left += region[left[place]] == from_left
-        in_right += region[right[place]] == from_right
-    most = min(in_left, in_right)
-    count = most if draw(random) < 0.5 else 1 + draw_below(random, most)
-    i = j = 0
-    for _ in range(count):
-        while region[left[i]] != from_left:
-            i += 1
-        while region[right[j]] != from_right:
-            j += 1
-        left[i], right[j] = right[j], left[i]
-        i += 1
-        j += 1

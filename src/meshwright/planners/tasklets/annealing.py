@@ -20,6 +20,7 @@ from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets, tasklet_value_s
 from ...simulation.tasklets.values import path_s, reduction_s, update, worked_out
 from ..operators.search.problem import draw, draw_below
+from .exchanging import exchange
 from .request import TaskletRequest
 from .structured import structured_best
 
@@ -180,8 +181,7 @@ def _anneal(  # type: ignore[no-untyped-def]
         first = draw_below(random, k)
         second = (first + 1 + draw_below(random, k - 1)) % k
         old[0], old[1] = stages[first], stages[second]
-        if not _exchange(region, stages[first], stages[second], random):
-            continue
+        exchange(region, stages[first], stages[second], draw_below(random, stages.shape[1]), BLOCK_SHARE, random)
         most_s = current_s - temperature_s * np.log(1.0 - draw(random))
         value_s = max(reduction_s(reduce_s, stages[first]), reduction_s(reduce_s, stages[second]))
         if value_s <= most_s:
@@ -244,30 +244,3 @@ def _set_near(hand_over_s, stages, one, other, near_s):  # type: ignore[no-untyp
             to_one = min(to_one, hand_over_s[stages[one, j], stages[other, i]])
         total += to_other + to_one
     near_s[one, other] = near_s[other, one] = total / (2 * p)
-
-
-@njit
-def _exchange(region, left, right, random):  # type: ignore[no-untyped-def]
-    """Exchange devices of two stages; whether any changed."""
-    p = len(left)
-    i, j = draw_below(random, p), draw_below(random, p)
-    from_left, from_right = region[left[i]], region[right[j]]
-    if draw(random) >= BLOCK_SHARE or from_left == from_right:
-        left[i], right[j] = right[j], left[i]
-        return True
-    in_left, in_right = 0, 0
-    for place in range(p):
-        in_left += region[left[place]] == from_left
-        in_right += region[right[place]] == from_right
-    most = min(in_left, in_right)
-    count = most if draw(random) < 0.5 else 1 + draw_below(random, most)
-    i = j = 0
-    for _ in range(count):
-        while region[left[i]] != from_left:
-            i += 1
-        while region[right[j]] != from_right:
-            j += 1
-        left[i], right[j] = right[j], left[i]
-        i += 1
-        j += 1
-    return True
