@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ...errors import ConfigError, PlanError
+from ...errors import ClusterError, ConfigError, PlanError
 from .. import output
 from ..options import JsonFile
 
 if TYPE_CHECKING:
     from ...simulation.tasklets.instance import TaskletInstance
     from ...simulation.tasklets.placement import TaskletPlacement
+
+
+OPTIONS = {"num_stages": "--stages", "gradient_bytes": "--dp-bytes", "activation_bytes": "--pp-bytes"}
+"""By the fields of an instance."""
+
+ONE_WAY = "Links differ by direction: gradients count as they are sent (row to column), hand-overs by the slower direction."
 
 
 def arrange_devices(
@@ -46,7 +52,12 @@ def arrange_devices(
         raise ConfigError("must be at least 0", field="--seed", value=seed)
     if not 0 < budget_s < float("inf"):
         raise ConfigError("must be a positive number of seconds", field="--budget-s", value=budget_s)
-    instance = read_tasklets(matrix, num_stages=stages, gradient_bytes=dp_bytes, activation_bytes=pp_bytes)
+    try:
+        instance = read_tasklets(matrix, num_stages=stages, gradient_bytes=dp_bytes, activation_bytes=pp_bytes)
+    except ClusterError as error:
+        raise ClusterError(
+            error.problem, file=error.file, field=OPTIONS.get(error.field or "", error.field), value=error.value
+        ) from None
     if replicas not in (None, instance.num_replicas):
         problem = f"{instance.num_devices} devices in {instance.num_stages} stages are {instance.num_replicas} replicas"
         raise PlanError(problem, field="--replicas", value=replicas)
@@ -57,7 +68,10 @@ def arrange_devices(
     rows = [[str(stage), " ".join(map(str, devices))] for stage, devices in enumerate(found.device_of.tolist())]
     output.table(out, f"Devices of {instance.name}, replica by replica", ["stage", "devices"], rows, breaks_numbers=False)
     told = f"{found.value_s:.6f} s: {found.data_parallel_s:.6f} of gradients, {found.pipeline_parallel_s:.6f} along the pipeline"
-    output.print_remarks(out, [told, f"{found.num_valued:,} groupings and moves tried", *([found.note] if found.note else [])])
+    remarks = [] if instance.is_symmetric else [ONE_WAY]
+    output.print_remarks(
+        out, [told, *remarks, f"{found.num_valued:,} groupings and moves tried", *([found.note] if found.note else [])]
+    )
     output.print_written(out, json_file)
 
 

@@ -82,6 +82,14 @@ class TaskletInstance:
         return len(self.regions)
 
     @property
+    def is_symmetric(self) -> bool:
+        """Whether every link is alike in both directions."""
+        return all(
+            np.array_equal(each, each.T)
+            for each in (_without_diagonal(self.latency_s), _without_diagonal(self.bandwidth_bytes_per_s))
+        )
+
+    @property
     def num_replicas(self) -> int:
         """Devices of each stage, ``P``."""
         return self.num_devices // self.num_stages
@@ -111,8 +119,8 @@ def read_tasklets(
 ) -> TaskletInstance:
     """An instance from JSON: ``delay_ms`` and ``bandwidth_gbps`` (Gbit/s) matrices, ``regions``, ``constants``.
 
-    Constants: ``stages_way``, ``send_gradient_size_GB`` and ``send_activation_size_GB`` (10^9 bytes). Without ``regions`` all
-    devices are of one.
+    Row ``v`` and column ``u`` are of what goes from device ``v`` to device ``u``. Constants: ``stages_way``,
+    ``send_gradient_size_GB`` and ``send_activation_size_GB`` (10^9 bytes). Without ``regions`` all devices are of one.
 
     Args:
         path: the file.
@@ -142,17 +150,35 @@ def read_tasklets(
             activation_bytes=size("send_activation_size_GB", activation_bytes, _GIGA),
         )
     except ClusterError as error:
-        raise error.at(file=path) from None
+        given = {"num_stages": num_stages, "gradient_bytes": gradient_bytes, "activation_bytes": activation_bytes}
+        if given.get(error.field or "") is not None:
+            raise
+        raise ClusterError(
+            error.problem, file=path, field=_IN_FILES.get(error.field or "", error.field), value=error.value
+        ) from None
+
+
+_IN_FILES = {
+    "latency_s": "delay_ms",
+    "bandwidth_bytes_per_s": "bandwidth_gbps",
+    "num_stages": "constants.stages_way",
+    "gradient_bytes": "constants.send_gradient_size_GB",
+    "activation_bytes": "constants.send_activation_size_GB",
+}
 
 
 def _part(found: Any, name: str, kind: type, path: str | Path) -> Any:
+    if isinstance(found, dict) and name not in found:
+        raise InputFileError("is missing", file=path, field=name)
     if not isinstance(found, dict) or not isinstance(found.get(name), kind):
         raise InputFileError(f"must be a {'list' if kind is list else 'mapping'}", file=path, field=name)
     return found[name]
 
 
 def _number(found: dict[str, Any], name: str, path: str | Path) -> float:
-    figure = found.get(name)
+    if name not in found:
+        raise InputFileError("is missing", file=path, field=f"constants.{name}")
+    figure = found[name]
     if isinstance(figure, bool) or not isinstance(figure, int | float) or not -1e300 < figure < 1e300:
         raise InputFileError("must be a number", file=path, field=f"constants.{name}", value=figure)
     return float(figure)

@@ -1,0 +1,64 @@
+"""``meshwright arrange``: what it says of its file and options, and of links that differ by direction."""
+
+import json
+
+import pytest
+
+from meshwright.cli import run_command_line
+
+NETWORK = {
+    "delay_ms": [[0, 1, 2, 2], [1, 0, 2, 2], [2, 2, 0, 1], [2, 2, 1, 0]],
+    "bandwidth_gbps": [[1, 9, 1, 1], [9, 1, 1, 1], [1, 1, 1, 9], [1, 1, 9, 1]],
+    "constants": {"stages_way": 2, "send_gradient_size_GB": 1, "send_activation_size_GB": 0.001},
+}
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    def run_on(network, *options):
+        (tmp_path / "network.json").write_text(json.dumps(network))
+        status = run_command_line(["arrange", str(tmp_path / "network.json"), "--budget-s", "0.01", *options])
+        told = capsys.readouterr()
+        return status, told.out + told.err
+
+    return run_on
+
+
+def test_replicas_of_a_stage_stand_on_the_fast_links(run):
+    status, told = run(NETWORK)
+    assert status == 0
+    assert "0 1" in told
+    assert "2 3" in told
+    assert "differ by direction" not in told
+
+
+def test_links_that_differ_by_direction_are_told(run):
+    delays = [[0, 5, 2, 2], *NETWORK["delay_ms"][1:]]
+    assert "differ by direction" in run(NETWORK | {"delay_ms": delays})[1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "options", "told"),
+    [
+        ({}, ("--stages", "3"), "--stages: must divide the number of devices, which is 4"),
+        ({}, ("--dp-bytes", "-1"), "--dp-bytes: must be 0 or more"),
+        ({"bandwidth_gbps": [[0] * 4] * 4}, (), "network.json: bandwidth_gbps: must be more than 0"),
+        ({"delay_ms": [[-1] * 4] * 4}, (), "network.json: delay_ms: must be 0 or more"),
+        (
+            {"constants": {"stages_way": 3} | dict.fromkeys(list(NETWORK["constants"])[1:], 1)},
+            (),
+            "constants.stages_way: must divide",
+        ),
+        ({"constants": {"stages_way": 2}}, (), "constants.send_gradient_size_GB: is missing"),
+    ],
+)
+def test_bad_input_is_named_as_it_was_given(run, changed, options, told):
+    status, printed = run(NETWORK | changed, *options)
+    assert status == 2
+    assert told in " ".join(printed.split())
+
+
+def test_a_missing_matrix_is_named(run):
+    status, printed = run({"delay_ms": NETWORK["delay_ms"]}, "--stages", "2", "--dp-bytes", "1", "--pp-bytes", "1")
+    assert status == 2
+    assert "bandwidth_gbps: is missing" in printed
