@@ -1,36 +1,23 @@
 """Reports as a headless Chromium shows them: narrow and wide, with scripts and without, with names that want to be scripts."""
 
-import shutil
-
 import pytest
 
 from meshwright.evaluation.plots.gantt_charts import episode_chart
 from meshwright.evaluation.report.report import report_html
 
-from ...schedulers import processes
+from ...schedulers.chromium import chromium
 from ..plots.test_gantt import episode, scenario  # noqa: F401 - a fixture
 from .test_report import SVG, results, row
 
 pytestmark = pytest.mark.scheduler("chromium")
 
 RUNS = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
-FLAGS = ("headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking", "disable-sync")
 
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    processes.require("chromium", "chromium", "chromedriver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium", path=processes.search_path())
-    for flag in (*FLAGS, f"user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    program = shutil.which("chromedriver", path=processes.search_path())
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(program))
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The pages as a headless Chromium shows them, wide and narrow, light and dark, with JavaScript and without."""
 
 import io
-import shutil
 import threading
 from contextlib import contextmanager, suppress
 
@@ -16,21 +15,12 @@ from meshwright.live.web.access import COOKIE, Token, new_token
 from meshwright.live.web.pages import decision_page
 
 from ...schedulers import processes
+from ...schedulers.chromium import chromium
 from .page_samples import Fixed, app_of, busy, clos, controller_of, lived
 
 pytestmark = pytest.mark.scheduler("chromium")
 
 WIDE, NARROW = 1280, 375
-FLAGS = (
-    "headless",
-    "no-sandbox",
-    "disable-gpu",
-    "disable-quic",
-    "no-first-run",
-    "disable-background-networking",
-    "disable-component-update",
-    "disable-sync",
-)
 RUNS = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
 
 ILLEGIBLE = """
@@ -55,19 +45,8 @@ return found;
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    processes.require("chromium", "chromium", "chromedriver")
-    from selenium import webdriver
-
-    options = webdriver.ChromeOptions()
-    options.binary_location = shutil.which("chromium", path=processes.search_path())
-    for flag in (*FLAGS, f"user-data-dir={tmp_path_factory.mktemp('chromium')}"):
-        options.add_argument(f"--{flag}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    program = shutil.which("chromedriver", path=processes.search_path())
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(program))
-    driver.set_page_load_timeout(20)  # as where earlier pages held on to all connections
-    yield driver
-    driver.quit()
+    with chromium(tmp_path_factory.mktemp("chromium")) as driver:
+        yield driver
 
 
 @contextmanager
