@@ -5,7 +5,7 @@ import pytest
 from meshwright.evaluation.plots.gantt_charts import episode_chart
 from meshwright.evaluation.report.report import report_html
 
-from ...schedulers.chromium import chromium
+from ...chromium import chromium
 from ..plots.test_gantt import episode, scenario  # noqa: F401 - a fixture
 from .test_report import SVG, results, row
 

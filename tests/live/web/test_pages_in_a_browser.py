@@ -14,8 +14,8 @@ from meshwright.live.sources.listings import Listing
 from meshwright.live.web.access import COOKIE, Token, new_token
 from meshwright.live.web.pages import decision_page
 
+from ...chromium import chromium
 from ...schedulers import processes
-from ...schedulers.chromium import chromium
 from .page_samples import Fixed, app_of, busy, clos, controller_of, lived
 
 pytestmark = pytest.mark.scheduler("chromium")

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from . import processes
+from .schedulers import processes
 
 FLAGS = (
     "headless",
