@@ -63,15 +63,18 @@ class EpisodeBatch:
         arrivals = self.scenario.sample(rng, self.scenario.settings.num_jobs + 1)
         self.begin_with(e, arrivals, int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0)
 
-    def begin_with(self, e: int, arrivals: Arrivals, seed: int = 0) -> None:
-        """Start episode ``e`` with given jobs, one more than it decides, and the seed of what interrupts them."""
-        self.scenario.reset(self._episodes, e, arrivals, seed)
-        if self._observes:
-            observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
+    def begin_with(self, e: int, arrivals: Arrivals, seed: int = 0, *, free_at_s: NDArray[np.float64] | None = None) -> None:
+        """Start episode ``e`` with given jobs.
 
-    def hold(self, e: int, free_at_s: NDArray[np.float64]) -> None:
-        """Let others hold devices of episode ``e`` until they become free, in seconds from its begin, ``(n,)``."""
-        self.scenario.hold(self._episodes, e, free_at_s)
+        Args:
+            e: the episode.
+            arrivals: one more than it decides.
+            seed: of what interrupts them.
+            free_at_s: until when others hold each device, in seconds from the begin, ``(n,)``; None: all are free.
+        """
+        self.scenario.reset(self._episodes, e, arrivals, seed)
+        if free_at_s is not None:
+            self.scenario.hold(self._episodes, e, free_at_s)
         if self._observes:
             observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 

@@ -6,11 +6,22 @@ import numpy as np
 import pytest
 import yaml
 from hypothesis import given
+from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import ConfigError, InputFileError, StateError
 from meshwright.live.changes import places
-from meshwright.live.state import ClusterState, HeldJob, HostState, held_by_plan, load_state, num_held, occupancy, to_data
+from meshwright.live.state import (
+    ClusterState,
+    HeldJob,
+    HostState,
+    held_by_plan,
+    load_state,
+    num_held,
+    occupancy,
+    occupancy_after,
+    to_data,
+)
 from meshwright.planning.plan import plan
 
 from ..draws import draws
@@ -118,3 +129,39 @@ def test_a_file_of_another_kind_is_told(tmp_path):
 def test_devices_in_words():
     assert places({"b": (0, 1, 2, 5), "a": (7,)}) == "a/7, b/0-2+5"
     assert places(dict.fromkeys("vwxyz", (0,))) == "v/0, w/0, x/0, y/0 and 1 more"
+
+
+JOBS = st.builds(
+    lambda name, host, local, whole: HeldJob(id=name, devices={host: local}, whole_hosts=whole),
+    st.sampled_from("pqrstuv"),
+    st.sampled_from("abcz"),
+    st.tuples(st.integers(0, 4)),
+    st.sampled_from((False, False, True)),
+)
+
+
+def outcome(make):
+    try:
+        found = make()
+    except StateError as error:
+        return str(error)
+    return found.holder.tolist(), found.is_up.tolist(), found.remarks
+
+
+@draws(60)
+@given(st.lists(st.one_of(JOBS, st.integers(0, 6), st.sampled_from(["drain", "same"])), max_size=12))
+def test_what_follows_from_an_earlier_state_is_what_follows_from_nothing(steps):
+    now = state(hosts={"a": HostState(), "b": HostState()})
+    held = occupancy(now, THREE)
+    for step in steps:
+        later = now
+        if isinstance(step, HeldJob):
+            later = now.model_copy(update={"jobs": (*now.jobs, step)})
+        elif isinstance(step, int):
+            later = now.model_copy(update={"jobs": tuple(job for number, job in enumerate(now.jobs) if number != step)})
+        elif step == "drain":
+            later = now.model_copy(update={"hosts": {**now.hosts, "b": HostState(condition="drained")}})
+        told = outcome(lambda later=later: occupancy(later, THREE))
+        assert outcome(lambda now=now, held=held, later=later: occupancy_after(now, held, later, THREE)) == told
+        if not isinstance(told, str):
+            now, held = later, occupancy_after(now, held, later, THREE)

@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -202,7 +203,7 @@ class Planners:
         job = request.job if isinstance(request.job, str) else json.dumps(request.job, sort_keys=True)
         parts = (job, request.name if isinstance(request.job, dict) else None, request.max_devices)
         more = (request.batch, request.sequence_length, request.devices) if self.is_by_menu else ()
-        return files.digest(*map(str, (*parts, *more)))
+        return (_digest if isinstance(request.job, str) else files.digest)(*map(str, (*parts, *more)))
 
     def _made(self, request: JobRequest) -> OpSplitPlanner | MenuPlanner:
         spec = self.spec_of(request)
@@ -258,6 +259,10 @@ class Planners:
             path.parent.mkdir(parents=True, exist_ok=True)
             files.write_json(path, request.job)
         return str(path)
+
+
+_digest = lru_cache(maxsize=4096)(files.digest)
+"""Of short texts, which are the same again and again."""
 
 
 def _named(plan: PlacementPlan, request: JobRequest) -> PlacementPlan:

@@ -15,7 +15,7 @@ from ..errors import ConflictError, StateError
 from .changes import JobConfirmed, JobRemoved, listed
 from .decisions import KeptDecision, Mention, Observation
 from .sources.listings import Listing, Taken
-from .state import ClusterState, HeldDevices, occupancy
+from .state import ClusterState, HeldDevices, occupancy, occupancy_after
 from .store import Store
 
 LEASE_S = 600.0
@@ -71,7 +71,9 @@ class JobFollower:
             StateError: the state is not of the cluster.
         """
         if self._held is None or self._held[0] is not state:
-            self._held = state, occupancy(state, self.cluster)
+            known = self._held
+            held = occupancy(state, self.cluster) if known is None else occupancy_after(*known, state, self.cluster)
+            self._held = state, held
         return self._held[1]
 
     def kept(self, name: str) -> KeptDecision:

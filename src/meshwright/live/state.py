@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -158,9 +159,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
         StateError: no host of the state is one of the cluster's, a device that a host does not have, two jobs on one device,
             two jobs of one id, or a host with another number of devices.
     """
-    index = {name: number for number, name in enumerate(cluster.host_names)}
-    sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
-    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    index, sizes, first = _hosts_of(cluster)
     named = set(state.hosts) | {host for job in state.jobs for host in job.devices}
     absent = sorted(named - set(index))
     if named and len(absent) == len(named):
@@ -185,22 +184,67 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
         if job.id in ids:
             raise StateError("the id stands twice", file=file, field=f"jobs.{number}.id", value=job.id)
         ids.add(job.id)
-        for host_name, local in job.devices.items():
-            if host_name not in index:
-                continue
-            size = int(sizes[index[host_name]])
-            wrong = next((one for one in local if one >= size), None)
-            if wrong is not None:
-                field = f"jobs.{number}.devices.{host_name}"
-                raise StateError(f"the host has devices 0..{size - 1}", file=file, field=field, value=wrong)
-            wanted = np.arange(size) if job.whole_hosts else np.array(local, np.int64)
-            held = first[index[host_name]] + wanted
-            other = next((int(one) for one in holder[held] if one >= 0), None)
-            if other is not None and other != number:
-                problem = f"{state.jobs[other].id} and {job.id} hold one device of {host_name}"
-                raise StateError(problem, file=file, field=f"jobs.{number}.devices")
-            holder[held] = number
+        _take(holder, number, state.jobs, cluster, file)
     return HeldDevices(holder, is_up, _remarks(unlisted, absent, cluster.name, state.source))
+
+
+def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterState, cluster: Cluster) -> HeldDevices:
+    """As `occupancy` of a state, in less time where it differs from an earlier one by one job that came last or has gone.
+
+    Args:
+        earlier: state of which ``held`` is the occupancy.
+        held: that.
+        state: the later one.
+        cluster: of both.
+
+    Raises:
+        StateError: as `occupancy`.
+    """
+    old, new, index = earlier.jobs, state.jobs, _hosts_of(cluster)[0]
+    same = next((k for k, (was, now) in enumerate(zip(old, new, strict=False)) if was is not now), min(len(old), len(new)))
+    has_come = len(new) == len(old) + 1 and same == len(old)
+    has_gone = len(new) == len(old) - 1 and all(was is now for was, now in zip(old[same + 1 :], new[same:], strict=True))
+    if state.hosts is not earlier.hosts or state.source != earlier.source or held.remarks or not (has_come or has_gone):
+        return occupancy(state, cluster)
+    job = new[-1] if has_come else old[same]
+    if any(host not in index for host in job.devices) or (has_come and any(one.id == job.id for one in old)):
+        return occupancy(state, cluster)
+    holder = held.holder.copy()
+    if has_come:
+        _take(holder, same, new, cluster, None)
+    else:
+        holder[holder == same] = -1
+        holder[holder > same] -= 1
+    return HeldDevices(holder, held.is_up, held.remarks)
+
+
+@lru_cache(maxsize=4)
+def _hosts_of(cluster: Cluster) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64]]:
+    """Numbers of the hosts by name, and for each its number of devices and its first one."""
+    sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
+    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    return {name: number for number, name in enumerate(cluster.host_names)}, sizes, first
+
+
+def _take(holder: NDArray[np.int64], number: int, jobs: Sequence[HeldJob], cluster: Cluster, file: str | Path | None) -> None:
+    """Write who holds the devices of a job, those of hosts that the cluster has."""
+    index, sizes, first = _hosts_of(cluster)
+    job = jobs[number]
+    for host_name, local in job.devices.items():
+        if host_name not in index:
+            continue
+        size = int(sizes[index[host_name]])
+        wrong = next((one for one in local if one >= size), None)
+        if wrong is not None:
+            field = f"jobs.{number}.devices.{host_name}"
+            raise StateError(f"the host has devices 0..{size - 1}", file=file, field=field, value=wrong)
+        wanted = np.arange(size) if job.whole_hosts else np.array(local, np.int64)
+        held = first[index[host_name]] + wanted
+        other = next((int(one) for one in holder[held] if one >= 0), None)
+        if other is not None and other != number:
+            problem = f"{jobs[other].id} and {job.id} hold one device of {host_name}"
+            raise StateError(problem, file=file, field=f"jobs.{number}.devices")
+        holder[held] = number
 
 
 def of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:

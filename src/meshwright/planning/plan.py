@@ -167,6 +167,10 @@ class OpSplitPlanner:
         return known_grounds(self.spec)
 
     @cached_property
+    def _alone(self) -> Ground:
+        return Ground.of("", self.scenario)
+
+    @cached_property
     def _batch(self) -> EpisodeBatch:
         from ..envs.batch import EpisodeBatch  # loads the environment's kernels; most policies do without
 
@@ -208,9 +212,10 @@ class OpSplitPlanner:
         scenario, spec = self.scenario, self.spec
         graph = scenario.workload.graphs[0]
         work_s = num_steps * graph.step_s
-        here = Ground.of("", scenario).for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
-        known = self._grounds
-        other = None if known is None else ground.off_ground(display_name(spec), known, here)
+        other = None
+        if self._grounds is not None:
+            here = self._alone.for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
+            other = ground.off_ground(display_name(spec), self._grounds, here)
         remarks = (*self.remarks, *self._foreign, *(() if other is None else (other,)))
         allowed_s = np.inf if deadline_s is None else deadline_s
         chooser = self.chooser
@@ -249,9 +254,8 @@ class OpSplitPlanner:
         """What an agent sees of the job, put before it as the first of an episode, with devices that others hold."""
         batch = self._batch
         fraction = allowed_s / (num_steps * self.scenario.workload.graphs[0].step_s)
-        batch.begin_with(0, Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction)))
-        if held is not None:
-            batch.hold(0, held)
+        arrivals = Arrivals(np.zeros(2), np.zeros(2, np.int64), np.full(2, num_steps), np.full(2, fraction))
+        batch.begin_with(0, arrivals, free_at_s=held)
         seen = {key: value[0] for key, value in batch.observations.current().items()}
         return decision(self.scenario, batch.episodes, 0), seen
 
