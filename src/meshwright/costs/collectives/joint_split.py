@@ -25,7 +25,7 @@ FAR_BYTES = 2.0**40
 """At so many bytes the slope of a line is read."""
 
 
-class Line(NamedTuple):
+class WayLine(NamedTuple):
     """Seconds as a line over the bytes and the share ``x`` of them on the own cards.
 
     Attributes:
@@ -39,7 +39,7 @@ class Line(NamedTuple):
     idle_s: float
 
 
-class Split(NamedTuple):
+class TwoWays(NamedTuple):
     """A group's two ways between hosts.
 
     Attributes:
@@ -47,7 +47,7 @@ class Split(NamedTuple):
         inside_s: for each byte on the idle cards, of the links inside the hosts.
     """
 
-    lines: tuple[Line, ...]
+    lines: tuple[WayLine, ...]
     inside_s: float
 
     def share(self, payload_bytes: float) -> float:
@@ -76,7 +76,7 @@ class JointSplit(Algorithm):
 
     Source:
         The balance of two networks: Wang et al., "Blink: fast and generic collectives for distributed ML", 2020, section 4.4;
-        messages by other devices' cards: NVIDIA, "Doubling all2all performance with NVIDIA Collective Communication Library 2.12",
+        by other devices' cards: NVIDIA, "Doubling all2all performance with NVIDIA Collective Communication Library 2.12",
         2022 (PXN).
     """
 
@@ -128,7 +128,7 @@ class JointSplit(Algorithm):
         split = self.split(network, np.array([source, target]), "send_recv") if found else None
         return found if split is None else self._own_part(network, found[0].flows, split, payload_bytes)
 
-    def split(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Split | None:
+    def split(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> TwoWays | None:
         """The two ways of a group; None where it stays within a host, has unequal parts of hosts, or leaves no card idle."""
         if not (self.runs_on(network) and self.offers(operation)) or len(set(network.host[ranks].tolist())) == 1:
             return None
@@ -150,10 +150,10 @@ class JointSplit(Algorithm):
         latency_s = between(1.0) - own_s
         hop_s, more_s = _hops_s(network, wide, own, relayed)
         idle_s = fullest_s(wide, Phase(0.0, relayed))
-        lines = [Line(latency_s, own_s, 0.0), Line(latency_s * (1 + more_s / hop_s) if hop_s else 0.0, 0.0, idle_s)]
+        lines = [WayLine(latency_s, own_s, 0.0), WayLine(latency_s * (1 + more_s / hop_s) if hop_s else 0.0, 0.0, idle_s)]
         inside = tuple(flow for flow in relayed if wide.host[flow.sender] == wide.host[flow.receiver])
         lines += _shared(wide, own, relayed)
-        return Split(tuple(lines), fullest_s(wide, Phase(0.0, inside)))
+        return TwoWays(tuple(lines), fullest_s(wide, Phase(0.0, inside)))
 
     def _between(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> tuple[Flow, ...] | None:
         """The flows of one byte between hosts."""
@@ -165,7 +165,7 @@ class JointSplit(Algorithm):
         place = [stage.where for stage in STAGES[operation]].index(BETWEEN)
         return RAIL.phases(network, ranks, 1.0, operation)[place].flows
 
-    def _own_part(self, network: RankNetwork, flows: tuple[Flow, ...], split: Split, payload_bytes: float) -> Phases:
+    def _own_part(self, network: RankNetwork, flows: tuple[Flow, ...], split: TwoWays, payload_bytes: float) -> Phases:
         share = split.share(payload_bytes)
         kept = tuple(flow._replace(payload_bytes=share * flow.payload_bytes) for flow in flows) if share > 0 else ()
         return (lasting(network, Phase(0.0, kept), split.seconds(payload_bytes, share)),)
@@ -194,7 +194,7 @@ def _by_idle(network: RankNetwork, flows: list[Flow], idle: dict[int, list[int]]
     """The same network with the idle devices behind its ranks, and the flows by them: in, across, out."""
     first = {
         device: len(network.devices) + place
-        for place, device in enumerate((device for devices in idle.values() for device in devices))
+        for place, device in enumerate(device for devices in idle.values() for device in devices)
     }
     wide = RankNetwork(network.cluster, np.concatenate([network.devices, np.array([*first], np.int64)]), (), network.routing)
     found: list[Flow] = []
@@ -214,7 +214,7 @@ def _hops_s(network: RankNetwork, wide: RankNetwork, own: list[Flow], relayed: t
     return hop_s, by_idle_s - hop_s
 
 
-def _shared(wide: RankNetwork, own: list[Flow], relayed: tuple[Flow, ...]) -> list[Line]:
+def _shared(wide: RankNetwork, own: list[Flow], relayed: tuple[Flow, ...]) -> list[WayLine]:
     """A line for each link that both ways cross; equal ones once."""
     speed = wide.cluster.links.bandwidth_bytes_per_s
     loads: list[dict[int, float]] = []
@@ -224,4 +224,4 @@ def _shared(wide: RankNetwork, own: list[Flow], relayed: tuple[Flow, ...]) -> li
             for link, part in wide.carried(sender, receiver):
                 load[link] += part * size / float(speed[link])
         loads.append(load)
-    return [Line(0.0, *pair) for pair in sorted({(loads[0][link], loads[1][link]) for link in loads[0] if link in loads[1]})]
+    return [WayLine(0.0, *pair) for pair in sorted({(loads[0][link], loads[1][link]) for link in loads[0] if link in loads[1]})]
