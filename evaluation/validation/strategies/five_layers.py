@@ -1,4 +1,4 @@
-"""Switches of the five layers in the case that each is made for: flows, deadlines, trees, jobs that take turns.
+"""Switches of the five layers in the case that each is made for: flows, deadlines, trees, split messages, jobs that take turns.
 
 Source of the figures: the co-designs of Wei et al., "Communication optimization for distributed training: architecture, advances,
 and opportunities", 2024; of two equal jobs that send half of the time: Rajasekaran et al., "CASSINI: network-aware job
@@ -13,8 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ....clusters.cluster import Cluster
+from ....clusters.cluster import Cluster, load_cluster
 from ....costs.collectives.direct import RING
+from ....costs.collectives.joint_split import JointSplit
 from ....costs.collectives.synthesised import Synthesised
 from ....costs.network import RankNetwork
 from ....costs.phases import Flow, Phase, Phases
@@ -32,7 +33,7 @@ from ..published_figures import PublishedFigure
 STEPS = 40
 LINK_BYTES_PER_S = 4e9
 
-NUM_FIGURES = 8
+NUM_FIGURES = 10
 
 DOUBLE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (2, 6), (3, 7), (4, 7), (5, 6), (6, 7))
 SINGLE = ((0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7))
@@ -44,6 +45,7 @@ def figures() -> Iterator[PublishedFigure]:
     yield from _turns()
     yield from _orders()
     yield from _trees()
+    yield from _two_ways()
 
 
 def _turns() -> Iterator[PublishedFigure]:
@@ -101,6 +103,19 @@ def _trees() -> Iterator[PublishedFigure]:
     cut = float((speed.sum(axis=1) - 1.0).min())  # of one device from all others, GB/s
     yield PublishedFigure("", "cube mesh", "rate of trees over a ring's", ring / trees, "1.0", 1e-9, is_floor=True)
     yield PublishedFigure("", "cube mesh", "rate of trees over the least cut", 1.0 / trees / cut, "1.0", 1e-9, is_limit=True)
+
+
+def _two_ways() -> Iterator[PublishedFigure]:
+    """100 MB from one A100 host to another: by its own card alone, and by the seven that idle as well, at the balance."""
+    size, pair, ranks = 1e8, RankNetwork(load_cluster("preset:dgx-a100-8x8"), np.array([0, 8])), np.arange(2)
+    split = JointSplit()
+    own, both = (one.time_s(pair, ranks, size, "send_recv") for one in (RING, split))
+    yield PublishedFigure("", "message by two ways", "seconds over the own card's", both / own, "1.0", 1e-9, is_limit=True)
+    # 2.7 us + x S / 25 GB/s = 3.9 us + (1 - x) S / 175 GB/s
+    balance = (1.2e-6 + size / 175e9) / (size / 25e9 + size / 175e9)
+    ways = split.split(pair, ranks, "send_recv")
+    found = 1.0 if ways is None else ways.share(size)
+    yield PublishedFigure("", "message by two ways", "share on the own card", found, f"{balance:.6f}", 1e-5)
 
 
 _LINK = {"bandwidth_gbytes_per_s": LINK_BYTES_PER_S / 1e9, "latency_us": 0.0}

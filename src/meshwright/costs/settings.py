@@ -22,7 +22,8 @@ class CostSettings(settings.Settings):
         compute: ``auto``, ``profiled`` or ``roofline`` (see `costs.compute`).
         collectives: ``auto`` (fastest per size and group of ``ring``, ``tree``, ``halving-doubling``, ``hierarchical``
             and ``ramp``, each a latency and the links' nominal bandwidth), one of these, ``rail``, ``joint``,
-            ``in-network``, ``synthesised`` (trees that fill the links of devices that are joined pair by pair), ``nccl`` (the
+            ``joint-split`` (the same, and between hosts part of each message over cards that idle), ``in-network``,
+            ``synthesised`` (trees that fill the links of devices that are joined pair by pair), ``nccl`` (the
             library's own choice by its tuner's constants), ``measured`` (tables where there are some, ``nccl`` elsewhere) or
             ``calibrated`` (lines fitted to measurements inside hosts of switched links, and a measured share of what cards
             carry between them; ``auto`` on other clusters); see `costs.collectives`.
@@ -74,6 +75,7 @@ class CostSettings(settings.Settings):
         "hierarchical",
         "rail",
         "joint",
+        "joint-split",
         "in-network",
         "synthesised",
         "ramp",

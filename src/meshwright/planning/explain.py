@@ -231,7 +231,7 @@ def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     """Algorithms are told against a ring, both at the links' nominal figures; ``calibrated`` takes measured ones."""
     layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
     ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
-    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "rail": "intra-inter"}
+    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "joint-split": "intra-inter", "rail": "intra-inter"}
     kinds |= {"in-network": "host-net", "synthesised": "collectives"}
     return [
         _estimated(

@@ -15,7 +15,7 @@ from meshwright.errors import ConfigError
 from ...draws import draws
 
 CLOS = load_cluster("preset:clos-64-4to1")
-SWITCHED = ["ring", "tree", "halving-doubling", "hierarchical", "rail", "joint", "in-network", "nccl", "measured"]
+SWITCHED = ["ring", "tree", "halving-doubling", "hierarchical", "rail", "joint", "joint-split", "in-network", "nccl", "measured"]
 payloads, operations = st.floats(1.0, 1e11), st.sampled_from(collectives.OPERATIONS)
 
 

@@ -16,7 +16,7 @@ from meshwright.planning.estimate import estimate
 from meshwright.plans.partition import Layout
 
 CLUSTER = load_cluster("preset:dgx-a100-8x8")
-NAMED = ("ring", "tree", "halving-doubling", "hierarchical", "rail", "joint", "in-network", "nccl", "measured")
+NAMED = ("ring", "tree", "halving-doubling", "hierarchical", "rail", "joint", "joint-split", "in-network", "nccl", "measured")
 
 
 def wires(name):

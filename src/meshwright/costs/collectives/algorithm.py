@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
+from ..flows import transfer
 from ..network import RankNetwork
 from ..phases import Flow, Phase, Phases, slowdown
 from .prices import Operation
@@ -59,6 +60,10 @@ class Algorithm(ABC):
     @abstractmethod
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
         """The flows of the same collective; none where it takes its time whatever else is sent."""
+
+    def transfer(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:
+        """The flows of one message from rank to rank; see `flows.transfer`."""
+        return transfer(network, source, target, payload_bytes)
 
     def time_s(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> float:
         """Seconds of one collective over ``ranks`` in their order; see `prices` for what the payload is."""

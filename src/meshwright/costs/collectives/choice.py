@@ -8,18 +8,20 @@ from .algorithm import Algorithm
 from .fastest import AUTOMATIC, Fastest
 from .in_network import InNetwork
 from .joint import Joint
+from .joint_split import JointSplit
 from .libraries.calibrated import Calibrated
 from .libraries.library import Library, Measured
 from .staged import RAIL
 from .synthesised import Synthesised
 
 ALGORITHMS: dict[str, Algorithm] = AUTOMATIC | {
-    model.name: model for model in (RAIL, Joint(), InNetwork(), Synthesised(), Library(), Measured(), Calibrated())
+    model.name: model for model in (RAIL, Joint(), JointSplit(), InNetwork(), Synthesised(), Library(), Measured(), Calibrated())
 }
 
 NOMINAL = "it is a formula at the links' nominal rates, which no measured collective reaches"
 UNTAKEN = dict.fromkeys((*AUTOMATIC, "auto", "rail"), NOMINAL) | {
     "joint": "no library sends over a host's links and its cards at once",
+    "joint-split": "no library sends one message over its own card and over cards that idle",
     "in-network": "it wants switches that reduce, which a cluster does not tell of",
     "synthesised": "no library runs trees that were made for a network without being given them",
     "nccl": "it is what NCCL's tuner expects, which is made to choose and is not calibrated",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs import collectives, flows
+from ...costs import collectives
 from ...costs.phases import Phases
 from ...costs.process_groups.lanes import Stand
 from ...costs.settings import CostSettings
@@ -182,7 +182,7 @@ class Assembly:
     def _phases(self, message: Message, ranks: Row) -> Phases:
         network = self.axes.network
         if message.operation == "send_recv" and len(ranks) == 2:
-            return flows.transfer(network, int(ranks[0]), int(ranks[1]), message.payload_bytes)
+            return self._algorithm.transfer(network, int(ranks[0]), int(ranks[1]), message.payload_bytes)
         return self._algorithm.phases(network, ranks, message.payload_bytes, message.operation)
 
 

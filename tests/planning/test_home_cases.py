@@ -1,0 +1,86 @@
+"""Each switch of the five layers gains in the case that it is made for, and is told by `estimate --explain`."""
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.evaluation.validation.strategies import five_layers
+from meshwright.planning.estimate import estimate
+from meshwright.planning.explain import explain
+
+A100 = "preset:dgx-a100-8x8"
+REPLICAS = "dp=16,micro_batch=1,global_batch=16,overlap_dp=true"
+STAGES = "pp=16,micro_batch=32,global_batch=128"
+
+EXPLAINED = {
+    "gradients of two hosts, each reduced inside first": ("collectives=hierarchical", A100, REPLICAS),
+    "gradients of two hosts, each ring on its rail": ("collectives=rail", A100, REPLICAS),
+    "gradients of two hosts, NVLink and cards at once": ("collectives=joint", A100, REPLICAS),
+    "stages whose boundary leaves a host by one of eight cards": ("collectives=joint-split", A100, STAGES),
+    "gradients of two hosts, reduced by switches": ("collectives=in-network", A100, REPLICAS),
+    "replicas on a cube mesh": ("collectives=synthesised", "cube mesh", "dp=8,micro_batch=1,global_batch=8"),
+    "two jobs that meet on all cards": ("jobs interleaved", A100, REPLICAS),
+    "stages that send while they compute": ("overlap_pp=true", A100, STAGES),
+    "gradients after the last pass": ("overlap_dp=true", A100, "dp=16,micro_batch=1,global_batch=16,overlap_dp=false"),
+}
+"""By the name of the case: the switch, cluster and layout."""
+
+SIMULATED = {
+    "an expert all-to-all that a pass wants, and gradients before it on one stream": "step by deadline over step by fifo",
+    "an expert all-to-all that a pass wants, and gradients on the same link": "step by edf over step by fair",
+    "an all-reduce on a cube mesh": "rate of trees over a ring's",
+    "a message between two hosts of eight cards": "seconds over the own card's",
+    "two jobs that send half of the time, in turns": "in turns, by flows, of the speed alone",
+}
+"""Cases that no layout of one model makes: by name, the figure of `five_layers`."""
+
+
+def _cube_mesh():
+    speed = np.full((8, 8), 1.0)
+    for bandwidth, pairs in ((50.0, five_layers.DOUBLE), (25.0, five_layers.SINGLE)):
+        for a, b in pairs:
+            speed[a, b] = speed[b, a] = bandwidth
+    matrices = {"bandwidth_gbytes_per_s": speed.tolist(), "latency_us": np.zeros((8, 8)).tolist()}
+    topology = {"kind": "matrix", "devices_per_host": 8, **matrices}
+    return Cluster.from_data({"name": "cube-mesh", "device": "v100", "topology": topology})
+
+
+@pytest.fixture(scope="module")
+def told():
+    """What `explain` says, once for each cluster and layout."""
+    found = {}
+    for _, place, layout in EXPLAINED.values():
+        if (place, layout) not in found:
+            cluster = _cube_mesh() if place == "cube mesh" else place
+            priced = estimate("zoo:bert-large", cluster, layout)
+            found[place, layout] = {one.name: one for one in explain(priced)}
+    return found
+
+
+@pytest.mark.parametrize("case", EXPLAINED)
+def test_a_switch_gains_in_its_home_case_and_explain_says_so(case, told):
+    name, place, layout = EXPLAINED[case]
+    switch = told[place, layout][name]
+    assert switch.change is not None, switch.remark
+    assert switch.change < -1e-4
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return {one.figure: one for one in five_layers.figures()}
+
+
+@pytest.mark.parametrize("case", SIMULATED)
+def test_a_switch_gains_in_a_home_case_of_its_own(case, figures):
+    found = figures[SIMULATED[case]]
+    assert found.agrees
+    if found.is_floor:
+        assert found.ours >= 0.95
+    else:
+        assert found.ours < 0.9
+
+
+@pytest.mark.parametrize("name", ["priority=deadline", "flows_priority=priority", "flows_priority=edf"])
+def test_orders_of_messages_and_flows_never_lose_where_nothing_meets(name, told):
+    # one pipeline of single messages: no order can change anything
+    assert told[A100, STAGES][name].change == pytest.approx(0, abs=1e-9)
