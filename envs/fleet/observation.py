@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
+from ...planners.menu.named_entry import exactness_of, multiplier_of
 from ...simulation.fleet.actions import start_number
 from ...simulation.fleet.network import FleetNetwork
 from ...simulation.fleet.offers import choice_hosts, choice_step_s
@@ -83,6 +84,13 @@ CANDIDATE = (
     "slowdown",
     "slowdown of others",
 )
+STRATEGY = ("exactness", "steps wanted against synchronous ones", "exposed communication")
+"""Of an entry, beside `ENTRY`, where the menu has entries with names: 1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``;
+the share of a step on its fastest placement in which nothing is computed while something is sent."""
+
+CANDIDATE_STRATEGY = ("exactness", "steps wanted against synchronous ones", "memory", "exposed communication")
+"""Of a candidate, beside `CANDIDATE`, in that case; the last of its own placement."""
+
 NONE, ANALYTIC, SIMULATED = 0, 1, 2
 MAX_RUNNING_TOLD = 24
 
@@ -95,13 +103,15 @@ class FleetObserver(NamedTuple):
         duration_s: by which times are scaled.
         features: what candidates tell.
         best_step_s: of each type, ``(t,)``.
-        entry: features of each entry, ``(E, len(ENTRY))``.
+        entry: features of each entry, ``(E, len(ENTRY))``; with those of `STRATEGY` where the menu has entries with names.
+        exposed: see `planners.menu.build.Menu`; ``(0, 0, 0, 0)`` where it has none.
     """
 
     duration_s: float
     features: int
     best_step_s: NDArray[np.float64]
     entry: NDArray[np.float32]
+    exposed: NDArray[np.float64]
 
 
 @by_reference
@@ -145,12 +155,12 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
         trunks=floats(r, len(TRUNK)),
         running=floats(u, len(RUNNING)),
         offers=floats(v, len(OFFER)),
-        context=floats(len(CONTEXT)),
+        context=floats(len(CONTEXT) + fleet.has_strategies * len(STRATEGY)),
         host_of=floats(u, m),
         trunk_of=floats(u, r),
         running_type=np.zeros((e, u), np.int64),
         offer_type=np.zeros((e, v), np.int64),
-        candidates=floats(a, len(CANDIDATE)),
+        candidates=floats(a, len(CANDIDATE) + fleet.has_strategies * len(CANDIDATE_STRATEGY)),
         action_mask=np.zeros((e, a), np.int8),
     )
 
@@ -173,7 +183,9 @@ def observer(fleet: Fleet) -> FleetObserver:
     least = np.where(np.isfinite(menu.step_s), menu.step_s, np.inf).min(axis=(1, 2, 3))
     kind = np.repeat(np.arange(fleet.num_types), np.diff(menu.first_entry))
     best = np.array([least[kind == t].min() for t in range(fleet.num_types)])
-    of_type = menu.step_s.min(axis=(2, 3))
+    is_masked = np.isinf(least)  # what may not be chosen tells nothing
+    least = np.where(is_masked, 1.0, least)
+    of_type = np.where(is_masked[:, None], 1.0, menu.step_s.min(axis=(2, 3)))
     fastest_type = of_type.argmin(axis=1)
     apart = np.where(np.isfinite(menu.step_s), menu.step_s, 0).max(axis=(2, 3))[np.arange(len(least)), fastest_type]
     entry = np.stack(
@@ -189,8 +201,16 @@ def observer(fleet: Fleet) -> FleetObserver:
         axis=1,
     )
     features = ("none", "analytic", "simulated").index(fleet.settings.candidate_features)
+    entry[is_masked] = 0.0
+    exposed = np.zeros((0, 0, 0, 0))
+    if fleet.menu.exposed is not None:
+        exposed = np.array(fleet.menu.exposed)
+        named = [one.named for one in fleet.menu.entries]
+        rho = np.array([multiplier_of(one) for one in named])
+        at_best = exposed.reshape(len(rho), -1)[np.arange(len(rho)), menu.step_s.reshape(len(rho), -1).argmin(axis=1)]
+        entry = np.column_stack([entry, [exactness_of(one) for one in named], rho / (1 + rho), at_best])
     told = np.ascontiguousarray(np.clip(entry, 0, 1), np.float32)
-    return FleetObserver(fleet.mean_duration_s, features, best, told)
+    return FleetObserver(fleet.mean_duration_s, features, best, told, exposed)
 
 
 @njit
@@ -376,6 +396,11 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                 row[3] = (1.0 + state.spread_index[e, number, d, choice]) / menu.step_s.shape[3]
                 row[4] = (1.0 + state.part_index[e, number, d, choice]) / menu.step_s.shape[2]
                 row[5] = min(1.0, step_s * left / limit_s) if limit_s > 0 else 1.0
+                if len(observer.exposed) > 0:
+                    part_index, spread = state.part_index[e, number, d, choice], state.spread_index[e, number, d, choice]
+                    row[8], row[9] = observer.entry[entry, 7], observer.entry[entry, 8]
+                    row[10] = observer.entry[entry, 5]
+                    row[11] = observer.exposed[entry, problem.rule_type[choice], part_index, spread]
                 if observer.features != SIMULATED or problem.rule[choice] == PlacementRule.CONSTRUCT or number > 0:
                     continue
                 part = choice_hosts(problem, state, e, job, entry, choice, hosts)
