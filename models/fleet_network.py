@@ -30,8 +30,8 @@ from ..envs.fleet.observation import (
     STRATEGY,
     TRUNK,
     observer,
-    trunk_members,
 )
+from ..envs.fleet.spaces import trunk_members
 from .network import begin_small
 from .settings import FleetNetworkSettings
 

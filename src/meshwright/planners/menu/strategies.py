@@ -18,7 +18,7 @@ from .job_types import JobType, Where
 from .named_entry import NamedEntrySettings
 
 
-class TrainedStep(NamedTuple):
+class EntryStep(NamedTuple):
     """A step of a layout by a strategy.
 
     Attributes:
@@ -34,7 +34,7 @@ class TrainedStep(NamedTuple):
     local_s: float
 
 
-class TrainedTraffic(NamedTuple):
+class EntryTraffic(NamedTuple):
     """What is sent by a strategy.
 
     Attributes:
@@ -80,7 +80,7 @@ class Trained:
             raise PlanError(f"{self.named.name} wants more than one replica", field="layout.dp", value=1)
         check_strategy(self.job.name, self.layout, self.named.training, self.named.compression)
 
-    def step(self) -> TrainedStep:
+    def step(self) -> EntryStep:
         """What a step takes.
 
         Raises:
@@ -89,9 +89,9 @@ class Trained:
         replicas = self.replicas
         found = strategy_step(replicas, self.named.training, self.named.compression)
         local = replicas.pricer.price_work(scaled(shown(replicas.work), 0.0))
-        return TrainedStep(found.step_s, found.extra_bytes, local.breakdown_s, local.step_s)
+        return EntryStep(found.step_s, found.extra_bytes, local.breakdown_s, local.step_s)
 
-    def traffic(self) -> TrainedTraffic:
+    def traffic(self) -> EntryTraffic:
         """What a step sends.
 
         Averages over every so many steps count for as much as they send in each step in the mean, and rounds of gossip for what
@@ -99,12 +99,12 @@ class Trained:
         """
         replicas = self.replicas
         if self.named.compression is not None:
-            return TrainedTraffic(replicas.work, coded_messages(replicas, self.named.compression)[0])
+            return EntryTraffic(replicas.work, coded_messages(replicas, self.named.compression)[0])
         if isinstance(self.named.training, Gossip):
             share = _gossip_share(replicas, self.named.training)
         else:
             share = strategy_step(replicas, self.named.training).sent_bytes / max(replicas.gradient_bytes, 1e-300)
-        return TrainedTraffic(scaled(replicas.work, share), None)
+        return EntryTraffic(scaled(replicas.work, share), None)
 
 
 def _gossip_share(replicas: Replicas, training: Gossip) -> float:

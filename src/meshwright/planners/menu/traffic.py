@@ -87,11 +87,11 @@ def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...
                     add(item, target, m)
         syncs = [(held.sync, held.gather) for held in work.stages]
     else:
-        for chunk in range(len(work.chunks) - 1 if pp > 1 else 0):
-            source, target = chunk % pp, (chunk + 1) % pp
-            for item in work.boundary(chunk):
+        for number in range(len(work.chunks) - 1 if pp > 1 else 0):
+            source, target = number % pp, (number + 1) % pp
+            for item in work.boundary(number):
                 yield Sent(item, stage_pairs(layout, source, target), np.full(width, float(m)))
-            for item in work.returned(chunk + 1):
+            for item in work.returned(number + 1):
                 yield Sent(item, stage_pairs(layout, target, source), np.full(width, float(m)))
         syncs = [(work.sync(stage), work.gather(stage)) for stage in range(pp)]
     for stage, messages in enumerate(syncs):
