@@ -19,7 +19,19 @@ import torch
 from torch import Tensor, nn
 
 from ..envs.fleet.fleet import Fleet
-from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK, observer, trunk_members
+from ..envs.fleet.observation import (
+    CANDIDATE,
+    CANDIDATE_STRATEGY,
+    CONTEXT,
+    ENTRY,
+    HOST,
+    OFFER,
+    RUNNING,
+    STRATEGY,
+    TRUNK,
+    observer,
+)
+from ..envs.fleet.spaces import trunk_members
 from .network import begin_small
 from .settings import FleetNetworkSettings
 
@@ -32,7 +44,7 @@ class MenuTensors(nn.Module):
     """What a network reads of a fleet's menu; no parameters.
 
     Attributes:
-        entry: features of each entry and whether it is there, by type, ``(t, j, len(ENTRY))`` and ``(t, j)``.
+        entry: features of each entry and whether it is there, by type, ``(t, j, f)`` and ``(t, j)``.
         choice: one-hot rule and share of the device type, ``(p, 5)``.
     """
 
@@ -44,7 +56,7 @@ class MenuTensors(nn.Module):
         super().__init__()
         problem = fleet.problem
         features, first = observer(fleet).entry, problem.menu.first_entry
-        entry = np.zeros((fleet.num_types, problem.entries_per_job, len(ENTRY)), np.float32)
+        entry = np.zeros((fleet.num_types, problem.entries_per_job, features.shape[1]), np.float32)
         there = np.zeros(entry.shape[:2], np.float32)
         for kind in range(fleet.num_types):
             count = first[kind + 1] - first[kind]
@@ -75,14 +87,15 @@ class FleetActor(nn.Module):
         self.settings = settings
         self.menu = MenuTensors(fleet)
         width = settings.width
-        self.type_of = nn.Sequential(nn.Linear(len(ENTRY), width), nn.ReLU(), nn.Linear(width, width))
+        more, of_candidate = (len(STRATEGY), len(CANDIDATE_STRATEGY)) if fleet.has_strategies else (0, 0)
+        self.type_of = nn.Sequential(nn.Linear(len(ENTRY) + more, width), nn.ReLU(), nn.Linear(width, width))
         self.enter = nn.ModuleDict(
             {
                 "hosts": nn.Linear(len(HOST), width),
                 "trunks": nn.Linear(len(TRUNK), width),
                 "running": nn.Linear(len(RUNNING) + width, width),
                 "offers": nn.Linear(len(OFFER) + width, width),
-                "context": nn.Linear(len(CONTEXT), width),
+                "context": nn.Linear(len(CONTEXT) + more, width),
             }
         )
         self.rounds = nn.ModuleList(_Round(width) for _ in range(settings.rounds))
@@ -92,9 +105,9 @@ class FleetActor(nn.Module):
         self.host_score = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, 1))
         self.of_offer = nn.Linear(width, width)
         self.of_whole = nn.Linear(5 * width, width, bias=False)
-        self.of_entry = nn.Linear(len(ENTRY), width, bias=False)
+        self.of_entry = nn.Linear(len(ENTRY) + more, width, bias=False)
         self.of_choice = nn.Linear(5, width, bias=False)
-        self.of_candidate = nn.Linear(len(CANDIDATE), width, bias=False)
+        self.of_candidate = nn.Linear(len(CANDIDATE) + of_candidate, width, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
         for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score):
             begin_small(head[-1])

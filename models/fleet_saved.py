@@ -106,6 +106,10 @@ class SavedFleetNetwork:
             problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(told)
             raise CheckpointError(problem, file=file, value=fleet.settings.candidate_features)
         found = FleetActor(self.settings, fleet)
+        own = self.weights.get("of_candidate.weight")
+        if own is not None and own.shape[1] != found.of_candidate.in_features:
+            problem = "was trained for a menu with entries of other kinds: one has entries with names and the other has none"
+            raise CheckpointError(problem, file=file, field="fleet.menu.entries")
         try:
             found.load_state_dict(self.weights)
         except RuntimeError:

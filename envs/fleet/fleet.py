@@ -86,6 +86,29 @@ class Fleet:
         return found
 
     @cached_property
+    def asked_step_s(self) -> NDArray[np.float64]:
+        """The same of exact entries alone, from which durations, deadlines and arrivals follow, ``(t, d)``."""
+        found = np.full((self.num_types, len(self.problem.degrees)), np.inf)
+        for entry, is_exact in enumerate(self.menu.is_exact):
+            kind, d = self.menu.entries[entry].job_type, self.problem.entry_degree[entry]
+            if is_exact:
+                found[kind, d] = min(found[kind, d], self.menu.table.step_s[entry].min())
+        return found
+
+    @cached_property
+    def asked_work_device_s(self) -> NDArray[np.float64]:
+        """Device-seconds of a step of each type in the exact entry that wastes least, ``(t,)``."""
+        if self.menu.is_exact.all():
+            return self.problem.menu.work_device_s
+        found: NDArray[np.float64] = (self.problem.degrees * self.asked_step_s).min(axis=1)
+        return found
+
+    @property
+    def has_strategies(self) -> bool:
+        """Whether the menu has entries with names, of which observations tell more."""
+        return self.menu.exposed is not None
+
+    @cached_property
     def mean_interarrival_s(self) -> float:
         """Seconds between two arrivals: of the workload, or those by which the load is as asked for."""
         if self.settings.load is None:
@@ -103,7 +126,7 @@ class Fleet:
     @cached_property
     def _mean_work_device_s(self) -> float:
         kind, _, num_steps, _ = self._draw(np.random.default_rng(0), NUM_DRAWS)
-        return float((num_steps * self.problem.menu.work_device_s[kind]).mean())
+        return float((num_steps * self.asked_work_device_s[kind]).mean())
 
     @cached_property
     def work_device_s(self) -> NDArray[np.float64]:
@@ -196,7 +219,7 @@ class Fleet:
         if self.workload is not None:
             drawn = self.workload.sample(rng, num)
             degree, steps = self._requested(rng, drawn.graph_id), drawn.num_steps.astype(np.float64)
-            return drawn.graph_id, degree, steps, steps * self.best_step_s[drawn.graph_id, degree]
+            return drawn.graph_id, degree, steps, steps * self.asked_step_s[drawn.graph_id, degree]
         weights = np.array(chosen.weights or [1.0] * self.num_types)
         kind = rng.choice(self.num_types, num, p=weights / weights.sum())
         degree = self._requested(rng, kind)
@@ -204,7 +227,7 @@ class Fleet:
         duration_s = np.minimum(
             chosen.duration.median_s * np.exp(chosen.duration.sigma * rng.standard_normal(num)), chosen.duration.most_s
         )
-        step_s = self.best_step_s[kind, degree]
+        step_s = self.asked_step_s[kind, degree]
         num_steps = np.maximum(1.0, np.round(duration_s / step_s))
         return kind, degree, num_steps, num_steps * step_s
 
@@ -216,12 +239,20 @@ class Fleet:
     def _requested(self, rng: np.random.Generator, kind: NDArray[np.int64]) -> NDArray[np.int64]:
         """Index of the degree that the user of each of some jobs asks for, of those on which it runs."""
         wanted = np.array([self.settings.requested.get(int(degree), 0.0) for degree in self.problem.degrees])
-        chance = np.where(np.isfinite(self.best_step_s), wanted, 0.0)
+        chance = np.where(np.isfinite(self.asked_step_s), wanted, 0.0)
         for row in np.flatnonzero(chance.sum(axis=1) == 0):  # none of them fits: the least that does
-            chance[row, np.flatnonzero(np.isfinite(self.best_step_s[row]))[0]] = 1.0
+            chance[row, np.flatnonzero(np.isfinite(self.asked_step_s[row]))[0]] = 1.0
         below = np.cumsum(chance / chance.sum(axis=1, keepdims=True), axis=1)[kind]
         degree: NDArray[np.int64] = (rng.random(len(kind))[:, None] > below).sum(axis=1).astype(np.int64)
         return np.minimum(degree, len(self.problem.degrees) - 1)
+
+
+def synchronous_only(fleet: Fleet) -> Fleet:
+    """The same fleet and jobs with everything masked that is not exact."""
+    if fleet.settings.synchronous_only or fleet.menu.is_exact.all():
+        return fleet
+    chosen = fleet.settings.model_copy(update={"synchronous_only": True})
+    return fleet_of_menu(chosen, fleet.cluster, fleet.menu, fleet.problem.blocks, fleet.workload)
 
 
 def build_fleet(
@@ -269,6 +300,8 @@ def fleet_of_menu(
     """
     network = fleet_network(cluster)
     table, elastic, failures = menu.table, settings.elastic, settings.failures
+    if settings.synchronous_only:
+        table = table._replace(step_s=np.where(menu.is_exact[:, None, None, None], table.step_s, np.inf))
     mean_h = failures.mean_time_between_failures_h
     degrees = np.unique(table.degree)
     for degree in settings.requested:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from ...planners.menu.entries import MenuEntry, SplitEntry
+from ...planners.menu.named_entry import exactness_of, multiplier_of, name_of
 from ...plans.partition import Layout
 from ...simulation.decision_space.splitting import SplitSettings
 from .fleet import Fleet
@@ -25,16 +27,35 @@ def layout_name(layout: Layout | SplitSettings) -> str:
     return " ".join(named) or "one device"
 
 
+def entry_name(entry: MenuEntry | SplitEntry) -> str:
+    """A layout with the name of its entry where it has one."""
+    own = layout_name(entry.layout)
+    return own if entry.named is None else f"{own} {entry.named.name}"
+
+
 def menu_lines(fleet: Fleet) -> list[dict[str, Any]]:
     """The menu in plain figures.
 
     Returns:
         For each entry ``job_type`` (name), ``entry`` (its number among those of the type, as actions count them), ``devices``,
-        ``layout`` (its keys), ``layout_name``, ``memory_bytes`` of the fullest rank, and ``step_s`` on its best placement.
+        ``layout`` (its keys), ``layout_name``, ``memory_bytes`` of the fullest rank, and ``step_s`` on its best placement. Where
+        the menu has entries with names also ``name``, ``exactness``, ``steps_multiplier``, its ``multiplier_source`` and
+        ``effective_step_s``, the multiplier times the step.
     """
     table, lines = fleet.problem.menu, []
     for number, entry in enumerate(fleet.menu.entries):
-        steps = table.step_s[number]
+        steps = fleet.menu.table.step_s[number]
+        rho = multiplier_of(entry.named)
+        fastest_s = float(steps[np.isfinite(steps)].min())
+        named: dict[str, Any] = {}
+        if fleet.has_strategies:
+            named = {
+                "name": name_of(entry.named),
+                "exactness": exactness_of(entry.named),
+                "steps_multiplier": rho,
+                "multiplier_source": "" if entry.named is None else entry.named.source,
+                "effective_step_s": fastest_s,
+            }
         lines.append(
             {
                 "job_type": fleet.menu.job_types[entry.job_type].name,
@@ -43,7 +64,8 @@ def menu_lines(fleet: Fleet) -> list[dict[str, Any]]:
                 "layout": entry.layout.model_dump(mode="json"),
                 "layout_name": layout_name(entry.layout),
                 "memory_bytes": float(table.memory_bytes[number]),
-                "step_s": float(steps[np.isfinite(steps)].min()),
+                "step_s": fastest_s / rho,
+                **named,
             }
         )
     return lines

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
+from ...planners.menu.named_entry import exactness_of, multiplier_of
 from ...simulation.fleet.actions import start_number
-from ...simulation.fleet.network import FleetNetwork
 from ...simulation.fleet.offers import choice_hosts, choice_step_s
 from ...simulation.fleet.shared_steps import shared_step_times
-from ...simulation.fleet.state import FleetState, JobState, PlacementRule
+from ...simulation.fleet.state import JobState, PlacementRule
 from .fleet import Fleet
 
 ENTRY = (
@@ -83,6 +83,12 @@ CANDIDATE = (
     "slowdown",
     "slowdown of others",
 )
+STRATEGY = ("exactness", "steps wanted against synchronous ones", "exposed communication")
+"""Of an entry, beside `ENTRY`, where the menu has entries with names: 1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``;
+the share of a step on its fastest placement in which nothing is computed while something is sent."""
+CANDIDATE_STRATEGY = ("exactness", "steps wanted against synchronous ones", "memory", "exposed communication")
+"""Of a candidate, beside `CANDIDATE`, in that case; the last of its own placement."""
+
 NONE, ANALYTIC, SIMULATED = 0, 1, 2
 MAX_RUNNING_TOLD = 24
 
@@ -95,13 +101,15 @@ class FleetObserver(NamedTuple):
         duration_s: by which times are scaled.
         features: what candidates tell.
         best_step_s: of each type, ``(t,)``.
-        entry: features of each entry, ``(E, len(ENTRY))``.
+        entry: features of each entry, ``(E, len(ENTRY))``; with those of `STRATEGY` where the menu has entries with names.
+        exposed: see `planners.menu.build.Menu`; ``(0, 0, 0, 0)`` where it has none.
     """
 
     duration_s: float
     features: int
     best_step_s: NDArray[np.float64]
     entry: NDArray[np.float32]
+    exposed: NDArray[np.float64]
 
 
 @by_reference
@@ -145,35 +153,25 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
         trunks=floats(r, len(TRUNK)),
         running=floats(u, len(RUNNING)),
         offers=floats(v, len(OFFER)),
-        context=floats(len(CONTEXT)),
+        context=floats(len(CONTEXT) + fleet.has_strategies * len(STRATEGY)),
         host_of=floats(u, m),
         trunk_of=floats(u, r),
         running_type=np.zeros((e, u), np.int64),
         offer_type=np.zeros((e, v), np.int64),
-        candidates=floats(a, len(CANDIDATE)),
+        candidates=floats(a, len(CANDIDATE) + fleet.has_strategies * len(CANDIDATE_STRATEGY)),
         action_mask=np.zeros((e, a), np.int8),
     )
-
-
-def trunk_members(network: FleetNetwork) -> NDArray[np.float32]:
-    """Which hosts are below each trunk, ``(r, m)``; without trunks each host by itself."""
-    num_trunks, group = network.num_trunks, network.host_group
-    if num_trunks == 0:
-        return np.eye(len(group), dtype=np.float32)
-    found = np.zeros((num_trunks, len(group)), np.float32)
-    found[group, np.arange(len(group))] = 1.0
-    if num_trunks > network.num_groups:
-        found[network.num_groups + network.group_site[group], np.arange(len(group))] = 1.0
-    return found
 
 
 def observer(fleet: Fleet) -> FleetObserver:
     """What of a fleet never changes."""
     menu = fleet.problem.menu
-    least = np.where(np.isfinite(menu.step_s), menu.step_s, np.inf).min(axis=(1, 2, 3))
+    least = menu.step_s.min(axis=(1, 2, 3))
     kind = np.repeat(np.arange(fleet.num_types), np.diff(menu.first_entry))
     best = np.array([least[kind == t].min() for t in range(fleet.num_types)])
-    of_type = menu.step_s.min(axis=(2, 3))
+    is_masked = np.isinf(least)  # what may not be chosen tells nothing
+    least[is_masked] = 1.0
+    of_type = np.where(is_masked[:, None], 1.0, menu.step_s.min(axis=(2, 3)))
     fastest_type = of_type.argmin(axis=1)
     apart = np.where(np.isfinite(menu.step_s), menu.step_s, 0).max(axis=(2, 3))[np.arange(len(least)), fastest_type]
     entry = np.stack(
@@ -189,8 +187,16 @@ def observer(fleet: Fleet) -> FleetObserver:
         axis=1,
     )
     features = ("none", "analytic", "simulated").index(fleet.settings.candidate_features)
+    entry[is_masked] = 0.0
+    exposed = np.zeros((0, 0, 0, 0))
+    if fleet.menu.exposed is not None:
+        exposed = np.array(fleet.menu.exposed)
+        named = [one.named for one in fleet.menu.entries]
+        rho = np.array([multiplier_of(one) for one in named])
+        at_best = exposed.reshape(len(rho), -1)[np.arange(len(rho)), menu.step_s.reshape(len(rho), -1).argmin(axis=1)]
+        entry = np.column_stack([entry, [exactness_of(one) for one in named], rho / (1 + rho), at_best])
     told = np.ascontiguousarray(np.clip(entry, 0, 1), np.float32)
-    return FleetObserver(fleet.mean_duration_s, features, best, told)
+    return FleetObserver(fleet.mean_duration_s, features, best, told, exposed)
 
 
 @njit
@@ -376,6 +382,10 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                 row[3] = (1.0 + state.spread_index[e, number, d, choice]) / menu.step_s.shape[3]
                 row[4] = (1.0 + state.part_index[e, number, d, choice]) / menu.step_s.shape[2]
                 row[5] = min(1.0, step_s * left / limit_s) if limit_s > 0 else 1.0
+                if len(observer.exposed) > 0:
+                    part_index, spread = state.part_index[e, number, d, choice], state.spread_index[e, number, d, choice]
+                    row[8], row[9], row[10] = observer.entry[entry, 7], observer.entry[entry, 8], observer.entry[entry, 5]
+                    row[11] = observer.exposed[entry, problem.rule_type[choice], part_index, spread]
                 if observer.features != SIMULATED or problem.rule[choice] == PlacementRule.CONSTRUCT or number > 0:
                     continue
                 part = choice_hosts(problem, state, e, job, entry, choice, hosts)
@@ -388,9 +398,3 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                     else:
                         row[6] = 1.0 - step_s / shared_s[i]
                 row[7] = others / (1.0 + others)
-
-
-def as_dict(observations: FleetObservations, state: FleetState | None = None) -> dict[str, NDArray[np.generic]]:
-    """The arrays by name, as Stable-Baselines3 wants them."""
-    del state
-    return {name: np.asarray(values) for name, values in observations._asdict().items()}

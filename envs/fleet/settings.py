@@ -127,6 +127,7 @@ class FleetSettings(settings.Settings):
         objective: what rewards, validation and verdicts are about.
         candidate_features: what an observation tells of each action: nothing, the time alone, or the times of all jobs then.
         costs: choices of the cost model.
+        synchronous_only: whether what is not exact is masked, with jobs and arrivals as they are: what an ablation plays.
     """
 
     cluster: str
@@ -150,6 +151,7 @@ class FleetSettings(settings.Settings):
     objective: ObjectiveName = "mean_completion_s"
     candidate_features: CandidateFeatures = "analytic"
     costs: CostSettings = CostSettings()
+    synchronous_only: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
 
     @field_validator("placements")
     @classmethod

@@ -1,10 +1,12 @@
-"""The observation of a fleet as a Gymnasium space."""
+"""The observation of a fleet as a Gymnasium space, and which hosts are below which of its trunks."""
 
 from __future__ import annotations
 
 import numpy as np
 from gymnasium import spaces
+from numpy.typing import NDArray
 
+from ...simulation.fleet.network import FleetNetwork
 from .fleet import Fleet
 from .observation import new_observations
 
@@ -21,3 +23,15 @@ def observation_space(fleet: Fleet) -> spaces.Dict:
         else:
             found[name] = spaces.Box(0.0, 1.0, shape, np.float32)
     return spaces.Dict(found)
+
+
+def trunk_members(network: FleetNetwork) -> NDArray[np.float32]:
+    """Which hosts are below each trunk, ``(r, m)``; without trunks each host by itself."""
+    num_trunks, group = network.num_trunks, network.host_group
+    if num_trunks == 0:
+        return np.eye(len(group), dtype=np.float32)
+    found = np.zeros((num_trunks, len(group)), np.float32)
+    found[group, np.arange(len(group))] = 1.0
+    if num_trunks > network.num_groups:
+        found[network.num_groups + network.group_site[group], np.arange(len(group))] = 1.0
+    return found

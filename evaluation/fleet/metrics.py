@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.menu_lines import layout_name
+from ...envs.fleet.menu_lines import entry_name
 from ...envs.fleet.record import FleetRecord
 from ...simulation.fleet.state import Total
 
@@ -122,7 +122,7 @@ def entry_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, dict
     entries = entries[entries >= 0]
     return {
         "degrees": _shares(entries, lambda entry: str(int(fleet.problem.menu.degree[entry]))),
-        "layouts": _shares(entries, lambda entry: layout_name(menu.entries[entry].layout)),
+        "layouts": _shares(entries, lambda entry: entry_name(menu.entries[entry])),
     }
 
 

@@ -187,6 +187,9 @@ class MenuPlanner:
         if saved is None or file is None:
             name = spec.removeprefix(MENU_RULE)
             return cls(spec, fleet, kind, given, _by_rule(fleet, name, devices), (), files.digest(name))
+        if fleet.has_strategies:
+            problem = "was trained on a menu with entries that have names, of which no plan is made; evaluate it on its benchmark"
+            raise PlanError(problem, field="--policy", value=spec)
         other = fleet.off_ground(saved.trained.get("ground", {}))
         remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
         weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]

@@ -12,34 +12,23 @@ from typing import Any
 import numpy as np
 
 from ..costs.settings import CostSettings
-from ..costs.training.compressed import coded_messages, compressed_s, compression_bytes
-from ..costs.training.gossip import gossip_s, round_s, rounds
-from ..costs.training.local_update import local_update_s
+from ..costs.training.compressed import coded_messages
+from ..costs.training.gossip import round_s, rounds
 from ..costs.training.replicas import Replicas, scaled, shown
-from ..costs.training.subnets import subnets_s
-from ..costs.training.synchronisation import (
-    bytes_of_period,
-    drawn_steps,
-    periodic_s,
-    server_round_s,
-    server_s,
-    synchronous_s,
-)
+from ..costs.training.strategy_step import check_strategy, strategy_step
+from ..costs.training.synchronisation import drawn_steps, server_round_s, synchronous_s
 from ..errors import PlanError
-from ..plans.compression import AnyCompression, check_compression, parse_compression
+from ..plans.compression import AnyCompression, parse_compression
 from ..plans.document import Figure
 from ..plans.training import (
     AnyTraining,
     Asynchronous,
     DiLoCo,
     Gossip,
-    IndependentSubnets,
     LocalSgd,
-    LocalUpdate,
     PostLocalSgd,
     StaleSynchronous,
     Synchronous,
-    check_training,
     parse_training,
 )
 from ..simulation.layouts.running import run_layout
@@ -156,22 +145,6 @@ def strategies_of(training: str | None, compression: str | None) -> list[tuple[A
     return [(one, None) for one in kinds] + [(Synchronous(), code) for code in codes]
 
 
-def check_strategy(maker: JobWork, work: Any, training: AnyTraining, compression: AnyCompression | None) -> None:
-    """Refuse a strategy that a job or layout cannot be trained by.
-
-    Raises:
-        PlanError: with the key that is in the way.
-    """
-    check_training(training, work.layout)
-    if compression is not None:
-        check_compression(work.layout)
-        if training.kind != "synchronous":
-            raise PlanError("goes with kind=synchronous, whose gradients it codes", field="compression", value=training.kind)
-    if isinstance(training, LocalUpdate) and not training.force:
-        problem = f"preset={training.preset} was shown on small dense networks only; force=true prices it for {maker.name}"
-        raise PlanError(problem, field="training.preset")
-
-
 def price_training(
     maker: JobWork, work: Any, training: AnyTraining, compression: AnyCompression | None = None, order: str | None = None
 ) -> TrainingPrice:
@@ -187,37 +160,12 @@ def price_training(
     Raises:
         PlanError: the job or layout cannot be trained so.
     """
-    check_strategy(maker, work, training, compression)
+    check_strategy(maker.name, work.layout, training, compression)
     pricer = maker.pricer if order is None else maker.pricer.in_order(order)
     replicas = Replicas(work, pricer, maker.costs.straggler_sigma)
-    held, n = replicas.gradient_bytes, replicas.num_replicas
-    extra, sent = training.extra_bytes(held, n), held if n > 1 else 0.0
-    remarks: list[str] = []
-    match training:
-        case Synchronous():
-            step_s = synchronous_s(replicas)
-            if compression is not None and replicas.num_summing > 1:
-                step_s = compressed_s(replicas, compression)
-                extra += compression_bytes(replicas, compression)
-                sent = sum(message.payload_bytes for message in coded_messages(replicas, compression)[0](0))
-        case LocalSgd() | PostLocalSgd() | DiLoCo():
-            step_s = periodic_s(replicas, training)
-            sent = bytes_of_period(training, sent)
-        case StaleSynchronous() | Asynchronous():
-            step_s = server_s(replicas, training)
-            remarks.append(
-                f"the parameter server is {training.servers} more host{'s' * (training.servers > 1)}, not in the layout"
-            )
-        case Gossip():
-            step_s = gossip_s(replicas, training)
-        case IndependentSubnets():
-            step_s, sent = subnets_s(replicas, training)
-            remarks.append("biased: may not reach the data-parallel optimum")
-        case LocalUpdate():
-            step_s = local_update_s(replicas, training)
-            sent = 0.0
-            remarks.append(f"preset={training.preset} was shown on small dense networks only")
-    return TrainingPrice(training, compression, step_s, synchronous_s(replicas), extra, sent, tuple(remarks))
+    found = strategy_step(replicas, training, compression)
+    exact_s = synchronous_s(replicas)
+    return TrainingPrice(training, compression, found.step_s, exact_s, found.extra_bytes, found.sent_bytes, found.remarks)
 
 
 def simulated_training_s(
@@ -228,7 +176,7 @@ def simulated_training_s(
     Raises:
         PlanError: the job or layout cannot be trained so, or the kind has no event path of its own.
     """
-    check_strategy(maker, work, training, compression)
+    check_strategy(maker.name, work.layout, training, compression)
     costs = (costs or maker.costs).of_layouts
     devices = maker.devices(work.layout.world)
     replicas = Replicas(work, maker.pricer, costs.straggler_sigma)

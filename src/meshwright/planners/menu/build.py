@@ -10,7 +10,7 @@ import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from ...errors import ConfigError, PlanError
 from ...plans.partition import Layout
 from ...simulation import kept_files
 from ...simulation.fleet.menu_table import MenuTable
-from .entries import EntryMaker, MenuEntry, PricedEntry, SplitEntry
+from .entries import BreakEven, EntryMaker, MenuEntry, PricedEntry, SplitEntry
 from .job_types import JobType, job_type
 from .settings import JobTypeSettings, MenuSettings
 
@@ -39,11 +39,21 @@ class Menu:
         table: its figures.
         job_types: the types, in the table's order.
         entries: the layout of each entry, in the table's order; of op graphs that a workload draws, how far ops are split.
+        exposed: share of a step in which nothing is computed while something is sent, ``(E, D, G, H)`` as the table's step times;
+            None where no entry has a name.
+        told: of each named entry, ranked or not, on each type and number of devices on which it is legal, its break-even.
     """
 
     table: MenuTable
     job_types: tuple[JobType, ...]
     entries: tuple[MenuEntry | SplitEntry, ...]
+    exposed: NDArray[np.float64] | None = None
+    told: tuple[BreakEven, ...] = ()
+
+    @property
+    def is_exact(self) -> NDArray[np.bool_]:
+        """Which entries give the update of synchronous training, ``(E,)``."""
+        return np.array([one.named is None or one.named.is_exact for one in self.entries], np.bool_)
 
 
 def build_menu(
@@ -77,13 +87,13 @@ def build_menu(
     _check(chosen, cluster)
     types = tuple(job_type(one) for one in job_types)
     path = (kept_files.cache_folder() if cache is None else cache) / f"{_key(types, cluster, chosen, priced_by)}.menu"
-    found = _read(path)
+    found = _read(path, chosen)
     if found is None:
         found = _built(types, cluster, chosen, priced_by, progress)
-        kept_files.write(path, _content(*found))
+        kept_files.write(path, _content(found))
     if is_strict:
-        _check_all_used(chosen, types, found[1])
-    return Menu(found[0], types, found[1])
+        _check_all_used(chosen, types, found)
+    return Menu(found.table, types, found.entries, found.exposed, found.told)
 
 
 def _check(menu: MenuSettings, cluster: Cluster) -> None:
@@ -99,7 +109,14 @@ def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: 
     return files.digest(FIGURES_VERSION, [one.digest for one in types], cluster.digest, menu.model_dump(), costs.digest, kernels)
 
 
-_Found = tuple[MenuTable, tuple[MenuEntry, ...]]
+class _Found(NamedTuple):
+    """What is kept on disk; see `Menu`, and `FoundEntries` for what is refused."""
+
+    table: MenuTable
+    entries: tuple[MenuEntry, ...]
+    exposed: NDArray[np.float64] | None
+    told: tuple[BreakEven, ...]
+    refused: dict[str, str]
 
 
 def _built(
@@ -111,6 +128,8 @@ def _built(
 ) -> _Found:
     maker = EntryMaker(cluster, menu, costs)
     found: list[list[PricedEntry]] = []
+    told: list[BreakEven] = []
+    refused: dict[str, str] = {}
     for number, job in enumerate(types):
         found.append([])
         refusal: PlanError | None = None
@@ -118,18 +137,28 @@ def _built(
             if progress is not None:
                 progress(job.name, number * len(menu.degrees) + place, len(types) * len(menu.degrees))
             try:
-                found[-1] += maker.entries(number, job, degree)
+                made = maker.entries(number, job, degree)
+                found[-1] += made.entries
+                told += made.told
+                refused |= made.refused
             except PlanError as error:
                 refusal = error
         if not found[-1]:
             assert refusal is not None, "without entries something was refused"
             raise PlanError(f"{job.name} on {cluster.name}: {refusal.problem}", field="job_types", value=job.name)
-    return _table(types, found), tuple(entry.entry for entries in found for entry in entries)
+    entries = tuple(entry.entry for entries in found for entry in entries)
+    exposed = np.stack([entry.exposed for entries in found for entry in entries]) if menu.has_strategies else None
+    return _Found(_table(types, found), entries, exposed, tuple(told), refused)
 
 
-def _check_all_used(menu: MenuSettings, types: Sequence[JobType], entries: Sequence[MenuEntry]) -> None:
-    """Refuse a number of devices that no type can use."""
-    used = {entry.layout.world for entry in entries}
+def _check_all_used(menu: MenuSettings, types: Sequence[JobType], found: _Found) -> None:
+    """Refuse a number of devices, or a named entry, that no type can use."""
+    legal = {one.name for one in found.told if math.isfinite(one.step_s)}
+    for named in (*menu.entries, *menu.unranked):
+        if named.name not in legal:
+            why = found.refused.get(named.name, "it fits no device")
+            raise ConfigError(f"no job type can use it: {why}", field=f"menu.entries.{named.name}")
+    used = {entry.layout.world for entry in found.entries}
     for degree in menu.degrees:
         if degree not in used:
             names = ", ".join(job.name for job in types)
@@ -163,23 +192,39 @@ def _joined(parts: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, kind), *parts]).astype(kind)
 
 
-def _content(table: MenuTable, entries: Sequence[MenuEntry]) -> bytes:
+def _content(found: _Found) -> bytes:
     """A menu as it is kept on disk: the arrays, and the layouts as JSON."""
-    layouts = json.dumps([[e.job_type, e.layout.model_dump(mode="json"), e.order, e.memory_bytes] for e in entries])
+    layouts = json.dumps([[e.job_type, e.layout.model_dump(mode="json"), e.order, e.memory_bytes] for e in found.entries])
+    arrays: dict[str, Any] = {"entries": np.frombuffer(layouts.encode(), np.uint8), **found.table._asdict()}
+    if found.told or found.refused:
+        names = [None if e.named is None else e.named.name for e in found.entries]
+        named = json.dumps({"names": names, "told": found.told, "refused": found.refused})
+        arrays["named"] = np.frombuffer(named.encode(), np.uint8)
+    if found.exposed is not None:
+        arrays["exposed"] = found.exposed
     made = io.BytesIO()
-    np.savez(made, entries=np.frombuffer(layouts.encode(), np.uint8), **table._asdict())
+    np.savez(made, **arrays)
     return made.getvalue()
 
 
-def _read(path: Path) -> _Found | None:
+def _read(path: Path, menu: MenuSettings) -> _Found | None:
     """The menu in a file; None where it is absent or damaged (it is then built again)."""
     content = kept_files.read(path)
     if content is None:
         return None
+    of_name = {one.name: one for one in menu.entries}
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as kept:
             table = MenuTable(**{name: kept[name] for name in MenuTable._fields})
             layouts = json.loads(kept["entries"].tobytes())
+            named: dict[str, Any] = {"names": [None] * len(layouts), "told": (), "refused": {}}
+            if "named" in kept:
+                named = json.loads(kept["named"].tobytes())
+            exposed = kept.get("exposed")
+        entries = tuple(
+            MenuEntry(number, Layout(**keys), order, size, None if name is None else of_name[name])
+            for (number, keys, order, size), name in zip(layouts, named["names"], strict=True)
+        )
     except (ValueError, KeyError, zipfile.BadZipFile):
         return None
-    return table, tuple(MenuEntry(number, Layout(**keys), order, size) for number, keys, order, size in layouts)
+    return _Found(table, entries, exposed, tuple(BreakEven(*one) for one in named["told"]), named["refused"])

@@ -13,7 +13,13 @@ NOWHERE_S = 1e12
 """In place of infinity, so that a layout that fits somewhere counts for more than one that is faster elsewhere."""
 
 
-def worthwhile(step_s: NDArray[np.float64], memory_bytes: NDArray[np.float64], most: int, least_gain: float) -> list[int]:
+def worthwhile(
+    step_s: NDArray[np.float64],
+    memory_bytes: NDArray[np.float64],
+    most: int,
+    least_gain: float,
+    there_s: NDArray[np.float64] | None = None,
+) -> list[int]:
     """The layouts that are taken, the most useful first; none of them is beaten by another in time everywhere and in memory.
 
     The first is the fastest in the geometric mean of all places. Each further one brings the mean of the fastest times down most,
@@ -24,9 +30,12 @@ def worthwhile(step_s: NDArray[np.float64], memory_bytes: NDArray[np.float64], m
         memory_bytes: of the fullest rank, ``(n,)``.
         most: how many are taken.
         least_gain: a further one is faster than all before by such a share somewhere.
+        there_s: seconds of the fastest that is there already in each place, ``(p,)``.
     """
     logs = np.log(np.minimum(step_s, NOWHERE_S))
     best = np.full(step_s.shape[1], np.log(NOWHERE_S))
+    if there_s is not None:
+        best = np.minimum(best, np.log(np.minimum(there_s, NOWHERE_S)))
     taken: list[int] = []
     while len(taken) < most:
         gains = best - np.minimum(logs, best)

@@ -17,12 +17,17 @@ from ...plans.partition import Layout
 from ...simulation.decision_space.splitting import SplitSettings
 from .choice import worthwhile
 from .job_types import JobType, Where
+from .named_entry import NamedEntrySettings, multiplier_of
 from .placement_classes import PlacementClass, PlacementClasses
 from .settings import MenuSettings
+from .strategies import Trained
 from .traffic import SlotTraffic, Traffic
 
 MOST_OF_A_FRONT = 6
 """Layouts of a search that are priced in all situations: the fastest of its front of time and memory."""
+
+FASTER = 16.0
+"""Times the network's bandwidth with which layouts are looked for that send less than synchronous training."""
 
 SHARED = 0.5
 """Share of the network that is left to a job where another one sends as much over the same links."""
@@ -48,12 +53,14 @@ class MenuEntry(NamedTuple):
         layout: how the job is cut.
         order: of its ranks.
         memory_bytes: of the fullest rank.
+        named: what it is of; None: of what the search finds by itself.
     """
 
     job_type: int
     layout: Layout
     order: str
     memory_bytes: float
+    named: NamedEntrySettings | None = None
 
 
 class SplitEntry(NamedTuple):
@@ -64,12 +71,14 @@ class SplitEntry(NamedTuple):
         layout: how far each op is split.
         degree: devices.
         memory_bytes: of the fullest rank.
+        named: None, see `MenuEntry`.
     """
 
     job_type: int
     layout: SplitSettings
     degree: int
     memory_bytes: float
+    named: None = None
 
 
 class PricedEntry(NamedTuple):
@@ -79,12 +88,53 @@ class PricedEntry(NamedTuple):
         entry: the layout.
         step_s, hidden_s: as in a `MenuTable`, ``(D, G, H)``.
         traffic: by binary logarithm of the devices of a host; None where there is no room.
+        exposed: share of a step in which nothing is computed while something is sent, ``(D, G, H)``.
     """
 
     entry: MenuEntry
     step_s: NDArray[np.float64]
     hidden_s: NDArray[np.float64]
     traffic: list[SlotTraffic | None]
+    exposed: NDArray[np.float64]
+
+
+class BreakEven(NamedTuple):
+    """A named entry that is legal for a type on a number of devices, against what the search finds, packed and alone.
+
+    Attributes:
+        job_type: number of the type.
+        degree: devices.
+        name: of the entry.
+        step_s: seconds of a step, not times any multiplier; infinite where it does not fit.
+        exact_s: of the best exact step on as many devices.
+        multiplier: declared, None where nobody has.
+    """
+
+    job_type: int
+    degree: int
+    name: str
+    step_s: float
+    exact_s: float
+    multiplier: float | None
+
+    @property
+    def break_even(self) -> float:
+        """``rho*``: the entry is faster only if it wants fewer than so many times the steps."""
+        return self.exact_s / self.step_s
+
+
+class FoundEntries(NamedTuple):
+    """The entries of a type on a number of devices.
+
+    Attributes:
+        entries: the fastest on few hosts first.
+        told: of each named entry that is legal.
+        refused: by name, why no layout can have it.
+    """
+
+    entries: list[PricedEntry]
+    told: list[BreakEven]
+    refused: dict[str, str]
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +152,17 @@ class EntryMaker:
     costs: CostSettings
     classes: PlacementClasses = field(init=False)
     traffic: Traffic = field(init=False)
+    _others: dict[str, EntryMaker] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "classes", PlacementClasses(self.cluster, self.costs))
         object.__setattr__(self, "traffic", Traffic(self.cluster, self.costs))
 
-    def entries(self, number: int, job: JobType, degree: int) -> list[PricedEntry]:
+    def entries(self, number: int, job: JobType, degree: int) -> FoundEntries:
         """The entries of a type on so many devices, the fastest on few hosts first.
 
         Raises:
-            PlanError: no layout is legal, or none fits.
+            PlanError: the search finds no layout that is legal and fits.
         """
         situations = list(self._situations(degree))
         found = self._candidates(number, job, degree, situations)
@@ -120,7 +171,56 @@ class EntryMaker:
         taken = worthwhile(seconds, memory_bytes, self.menu.layouts, self.menu.least_gain)
         is_alone = [at.share == 1 for at in situations]
         by_time = sorted(taken, key=lambda one: (seconds[one, is_alone].min(), memory_bytes[one]))
-        return [self._priced(job, found[one], [at for at in situations if at.share == 1]) for one in by_time]
+        alone = [at for at in situations if at.share == 1]
+        priced = [self._priced(job, found[one], alone) for one in by_time]
+        told: list[BreakEven] = []
+        refused: dict[str, str] = {}
+        there_s = seconds[taken].min(axis=0)
+        for named in (*self.menu.entries, *self.menu.unranked):
+            try:
+                more, one = self._of(named)._named(number, job, degree, situations, named, there_s)
+            except PlanError as error:
+                refused[named.name] = str(error)
+                continue
+            priced += more
+            told.append(one)
+        if self.menu.has_strategies:
+            priced.sort(key=lambda one: float(one.step_s.min()))
+        return FoundEntries(priced, told, refused)
+
+    def _of(self, named: NamedEntrySettings) -> EntryMaker:
+        """What prices a named entry: its own collectives in place of those of the costs."""
+        chosen = self.costs.collectives if named.collectives is None else named.collectives
+        if chosen == self.costs.collectives:
+            return self
+        if chosen not in self._others:
+            costs = self.costs.model_copy(update={"collectives": chosen})
+            self._others[chosen] = EntryMaker(self.cluster, self.menu, costs)
+        return self._others[chosen]
+
+    def _named(
+        self,
+        number: int,
+        job: JobType,
+        degree: int,
+        situations: list[Situation],
+        named: NamedEntrySettings,
+        there_s: NDArray[np.float64],
+    ) -> tuple[list[PricedEntry], BreakEven]:
+        """The entries that a named one is worth beside what is there, and its break-even.
+
+        Raises:
+            PlanError: no layout of the type can have it, or fits.
+        """
+        found = self._candidates(number, job, degree, situations, named)
+        seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in found])
+        told = BreakEven(number, degree, named.name, float(seconds[:, 0].min()), float(there_s[0]), named.steps_multiplier)
+        if named.steps_multiplier is None:
+            return [], told
+        seconds *= named.steps_multiplier
+        memory_bytes = np.array([entry.memory_bytes for entry in found])
+        taken = worthwhile(seconds, memory_bytes, named.layouts, self.menu.least_gain, there_s)
+        return [self._priced(job, found[one], [at for at in situations if at.share == 1]) for one in taken], told
 
     def _situations(self, degree: int) -> Iterator[Situation]:
         """All classes of placements, with the network alone and with a share of it."""
@@ -129,24 +229,53 @@ class EntryMaker:
             if self.classes.can_share(place, degree):
                 yield Situation(place, SHARED)
 
-    def _candidates(self, number: int, job: JobType, degree: int, situations: list[Situation]) -> list[MenuEntry]:
-        """Of each device type, fronts where a job is on the fewest hosts, alone and not, and where it is on the most."""
+    def _candidates(
+        self, number: int, job: JobType, degree: int, situations: list[Situation], named: NamedEntrySettings | None = None
+    ) -> list[MenuEntry]:
+        """Of each device type, fronts where a job is on the fewest hosts, alone and not, and where it is on the most.
+
+        What sends less than synchronous training is looked for where the network is faster, too.
+
+        Raises:
+            PlanError: nothing is legal, or fits.
+        """
         found: dict[tuple[Layout, str], MenuEntry] = {}
         refusal: PlanError | None = None
         for kind in range(len(self.cluster.device_types)):
             own = [at for at in situations if at.place.device_type == kind]
             packed = [at for at in own if at.place == own[0].place]
+            if named is not None and not named.is_layout_alone:
+                packed += [at._replace(share=FASTER) for at in packed if at.share == SHARED]
             for at in dict.fromkeys([*packed, *own[-1:]]):
+                where = self._where(at, degree)
                 try:
-                    front = job.front(degree, self._where(at, degree), self.menu)
+                    front = job.front(degree, where, self.menu, named)
                 except PlanError as error:
                     refusal = error
                     continue
                 for one in front[:MOST_OF_A_FRONT]:
-                    found.setdefault((one.layout, one.order), MenuEntry(number, one.layout, one.order, one.memory_bytes))
+                    entry = MenuEntry(number, one.layout, one.order, one.memory_bytes, named)
+                    if named is not None and not named.is_layout_alone and (one.layout, one.order) not in found:
+                        try:
+                            entry = self._trained(job, entry, where)
+                        except PlanError as error:
+                            refusal = error
+                            continue
+                    found.setdefault((one.layout, one.order), entry)
         if not found:
             raise refusal or PlanError(f"{self.cluster.name} has no room for {degree} devices of one type", field="degrees")
         return list(found.values())
+
+    def _trained(self, job: JobType, entry: MenuEntry, where: Where) -> MenuEntry:
+        """An entry with what its strategy holds.
+
+        Raises:
+            PlanError: its layout cannot be trained so.
+        """
+        assert entry.named is not None
+        trained = Trained(job, entry.named, entry.layout, entry.order, where)
+        trained.check()
+        return entry._replace(memory_bytes=entry.memory_bytes + trained.step().extra_bytes)
 
     def _where(self, at: Situation, degree: int) -> Where:
         device = self.cluster.device_types[at.place.device_type]
@@ -159,39 +288,65 @@ class EntryMaker:
         """Seconds of a step; infinite where the entry does not fit the device type."""
         if not self._fits(entry, at):
             return math.inf
-        return job.step_s(entry.layout, entry.order, self._where(at, entry.layout.world))
+        where = self._where(at, entry.layout.world)
+        if entry.named is None or entry.named.is_layout_alone:
+            return job.step_s(entry.layout, entry.order, where)
+        return Trained(job, entry.named, entry.layout, entry.order, where).step().step_s
 
     def _priced(self, job: JobType, entry: MenuEntry, alone: list[Situation]) -> PricedEntry:
         """The figures of an entry that was taken."""
         shape, degree = self.classes.shape, entry.layout.world
-        step_s, hidden_s = np.full(shape, math.inf), np.zeros(shape)
+        step_s, hidden_s, exposed = np.full(shape, math.inf), np.zeros(shape), np.zeros(shape)
         traffic: list[SlotTraffic | None] = [None] * shape[1]
+        rho = multiplier_of(entry.named)
         for at in alone:
-            place, device = at.place, self.cluster.device_types[at.place.device_type]
+            place = at.place
             position = self.classes.position(place)
-            level = position[1]
-            sent = traffic[level]
+            sent = traffic[position[1]]
             if sent is None:
-                devices, work = self.classes.devices(place, degree), job.work(entry.layout, device, self.costs)
-                sent = traffic[level] = self.traffic.between_slots(work, entry.order, devices, place.devices_per_host)
+                sent = traffic[position[1]] = self._sent(job, entry, at, rho)
             if self._fits(entry, at):
-                step = job.step(entry.layout, entry.order, self._where(at, degree))
                 busy_s = self.classes.link_s(place, degree, sent.sent_bytes)
-                step_s[position] = step.step_s
-                hidden_s[position] = max(0.0, busy_s - exposed_s(step.breakdown_s, sent.axes))
+                own_s, shown_s, all_shown_s = self._shown(job, entry, at, sent.axes)
+                step_s[position] = rho * own_s
+                hidden_s[position] = max(0.0, busy_s - rho * shown_s)
+                exposed[position] = min(1.0, all_shown_s / own_s)
         # No job is ever placed in a class without a representative, and none may stop it from being built elsewhere.
         most_s = np.where(np.isfinite(step_s), step_s, 0.0).max(axis=2, keepdims=True)
         step_s = np.where(np.isinf(step_s) & (most_s > 0), most_s, step_s)
-        return PricedEntry(entry, step_s, hidden_s, traffic)
+        return PricedEntry(entry, step_s, hidden_s, traffic, exposed)
+
+    def _sent(self, job: JobType, entry: MenuEntry, at: Situation, rho: float) -> SlotTraffic:
+        """What an entry sends for each synchronous step."""
+        where, place = self._where(at, entry.layout.world), at.place
+        devices = self.classes.devices(place, entry.layout.world)
+        if entry.named is None or entry.named.is_layout_alone:
+            work = job.work(entry.layout, where.device, self.costs)
+            return self.traffic.between_slots(work, entry.order, devices, place.devices_per_host)
+        work, coded = Trained(job, entry.named, entry.layout, entry.order, where).traffic()
+        found = self.traffic.between_slots(work, entry.order, devices, place.devices_per_host, coded)
+        return found._replace(sent_bytes=rho * found.sent_bytes)
+
+    def _shown(self, job: JobType, entry: MenuEntry, at: Situation, axes: frozenset[str]) -> tuple[float, float, float]:
+        """Seconds of a step, and of them those that sending between hosts shows, and all sending."""
+        where = self._where(at, entry.layout.world)
+        if entry.named is None or entry.named.is_layout_alone:
+            step = job.step(entry.layout, entry.order, where)
+            return step.step_s, exposed_s(step.breakdown_s, axes), exposed_s(step.breakdown_s)
+        trained = Trained(job, entry.named, entry.layout, entry.order, where).step()
+        more_s = max(0.0, trained.step_s - trained.local_s)
+        return trained.step_s, more_s + exposed_s(trained.breakdown_s, axes), more_s + exposed_s(trained.breakdown_s)
 
 
-def exposed_s(breakdown_s: dict[str, float], axes: frozenset[str]) -> float:
-    """Seconds of a step in which nothing is computed while something is sent between hosts.
+def exposed_s(breakdown_s: dict[str, float], axes: frozenset[str] | None = None) -> float:
+    """Seconds of a step in which nothing is computed while something is sent.
 
     Args:
         breakdown_s: of the step.
-        axes: along which anything is sent between hosts.
+        axes: along which messages count, as those between hosts; None: all.
     """
+    if axes is None:
+        axes = frozenset(name.removeprefix("exposed ") for name in breakdown_s) | {"pp", "dp_cp"}
     total_s = 0.0
     for name, seconds in breakdown_s.items():
         if name.startswith("exposed "):

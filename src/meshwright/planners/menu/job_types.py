@@ -15,6 +15,7 @@ from ...costs.training_step.bounds import RememberedKernels
 from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.training_step.kernels import kernel_model
 from ...costs.training_step.step_figures import StepTime
+from ...costs.training_step.step_pricer import StepPricer
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.graph_work import GraphWork, describe_graph
 from ...costs.work.work import LayoutWork, describe
@@ -27,10 +28,11 @@ from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import Layout
 from ...plans.transformer import PlannedTransformer
 from ..layouts.graph_search import GraphSearch
-from ..layouts.request import SearchRequest
+from ..layouts.request import SearchRequest, parse_keep
 from ..layouts.results import RankedLayout
 from ..layouts.search import LayoutSearch
 from ..layouts.space import LayoutSpace
+from .named_entry import WHOLE_GRAPHS, WHOLE_REPLICAS, NamedEntrySettings
 from .settings import JobTypeSettings, MenuSettings
 
 STATE_BYTES = 14.0
@@ -103,8 +105,16 @@ class JobType(ABC):
         """Parameters and optimizer, which a restart writes and reads."""
 
     @abstractmethod
-    def front(self, degree: int, where: Where, menu: MenuSettings) -> Sequence[RankedLayout]:
+    def front(
+        self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None
+    ) -> Sequence[RankedLayout]:
         """Layouts on so many devices that no other one beats in time and memory, the fastest first.
+
+        Args:
+            degree: devices.
+            where: they are.
+            menu: what is tried.
+            named: an entry that tries values of its own; what is not exact tries whole replicas alone.
 
         Raises:
             PlanError: none is legal or fits.
@@ -115,12 +125,16 @@ class JobType(ABC):
         """What the ranks of a layout do in a step."""
 
     @abstractmethod
+    def pricer(self, order: str, where: Where) -> StepPricer:
+        """What prices layouts in a rank order."""
+
     def step_s(self, layout: Layout, order: str, where: Where) -> float:
         """Seconds of a step of a layout."""
+        return self.pricer(order, where).step_s(self.work(layout, where.device, where.costs))
 
-    @abstractmethod
     def step(self, layout: Layout, order: str, where: Where) -> StepTime:
         """A step of a layout, with what it consists of."""
+        return self.pricer(order, where).price_work(self.work(layout, where.device, where.costs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,16 +163,17 @@ class TransformerType(JobType):
         parameters = self.work(Layout(micro_batch=1, global_batch=1)).stages[0].parameters
         return STATE_BYTES * parameters
 
-    def front(self, degree: int, where: Where, menu: MenuSettings) -> Sequence[RankedLayout]:
-        """See `JobType.front`; activations are computed again only where no layout fits otherwise, unless the menu says."""
-        try:
-            return self._front(degree, where, menu, {"recompute": ("none",)} | menu.kept)
-        except PlanError:
-            return self._front(degree, where, menu, menu.kept)
-
-    def _front(
-        self, degree: int, where: Where, menu: MenuSettings, kept: dict[str, tuple[object, ...]]
+    def front(
+        self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None
     ) -> Sequence[RankedLayout]:
+        """See `JobType.front`; activations are computed again only where no layout fits otherwise, unless the menu says."""
+        kept: dict[str, tuple[Any, ...]] = {**menu.kept, **_own_values(named, WHOLE_REPLICAS)}
+        try:
+            return self._front(degree, where, menu, {"recompute": ("none",), **kept})
+        except PlanError:
+            return self._front(degree, where, menu, kept)
+
+    def _front(self, degree: int, where: Where, menu: MenuSettings, kept: dict[str, tuple[Any, ...]]) -> Sequence[RankedLayout]:
         per_host = where.devices_per_host
         request = MenuRequest(top=1, values=kept, tried=menu.orders)
         space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, request)
@@ -177,15 +192,8 @@ class TransformerType(JobType):
         """See `JobType.work`; on all devices alike."""
         return describe(self.shape, layout, self.sequence_length, checks=False)
 
-    def step_s(self, layout: Layout, order: str, where: Where) -> float:
-        """See `JobType.step_s`."""
-        return self._pricer(order, where).step_s(self.work(layout))
-
-    def step(self, layout: Layout, order: str, where: Where) -> StepTime:
-        """See `JobType.step`."""
-        return self._pricer(order, where).price_work(self.work(layout))
-
-    def _pricer(self, order: str, where: Where) -> Pricer:
+    def pricer(self, order: str, where: Where) -> Pricer:
+        """See `JobType.pricer`."""
         key = where.device, id(where.wires), order  # the pricer holds the wires, so that the id stays theirs
         if key not in self._pricers:
             self._pricers[key] = Pricer(
@@ -224,7 +232,9 @@ class GraphType(JobType):
         """See `JobType.state_bytes`; gradients are left out of it."""
         return (STATE_BYTES_PER_WEIGHT_BYTE - 1.0) * float(self.graph.parameter_bytes.sum())
 
-    def front(self, degree: int, where: Where, menu: MenuSettings) -> Sequence[RankedLayout]:
+    def front(
+        self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None
+    ) -> Sequence[RankedLayout]:
         """See `JobType.front`."""
         search = GraphSearch(
             self.graph,
@@ -234,7 +244,7 @@ class GraphType(JobType):
             where.devices_per_host,
             where.wires,
             where.costs,
-            MenuRequest(top=1, values={"pp": (1,)}, tried=menu.orders[:1]),
+            MenuRequest(top=1, values={"pp": (1,), **_own_values(named, WHOLE_GRAPHS)}, tried=menu.orders[:1]),
         )
         return search.run([degree]).front
 
@@ -242,17 +252,16 @@ class GraphType(JobType):
         """See `JobType.work`."""
         return describe_graph(self.graph, layout, device, costs)
 
-    def step_s(self, layout: Layout, order: str, where: Where) -> float:
-        """See `JobType.step_s`."""
-        return _graph_pricer(order, where).step_s(self.work(layout, where.device, where.costs))
-
-    def step(self, layout: Layout, order: str, where: Where) -> StepTime:
-        """See `JobType.step`."""
-        return _graph_pricer(order, where).price_work(self.work(layout, where.device, where.costs))
+    def pricer(self, order: str, where: Where) -> GraphPricer:
+        """See `JobType.pricer`."""
+        return GraphPricer(device=where.device, wires=where.wires, slowdown=where.costs.overlap_slowdown, order=order)
 
 
-def _graph_pricer(order: str, where: Where) -> GraphPricer:
-    return GraphPricer(device=where.device, wires=where.wires, slowdown=where.costs.overlap_slowdown, order=order)
+def _own_values(named: NamedEntrySettings | None, whole: Mapping[str, tuple[Any, ...]]) -> dict[str, tuple[Any, ...]]:
+    """Values of a layout's keys that a named entry tries; what is not exact those of whole replicas, which it has to have."""
+    if named is None:
+        return {}
+    return parse_keep(named.partition) | ({} if named.is_layout_alone else dict(whole))
 
 
 def job_type(given: JobTypeSettings) -> JobType:

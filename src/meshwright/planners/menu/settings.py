@@ -12,6 +12,7 @@ from ...packaged import Shipped
 from ...plans.rank_order import check_order
 from ...plans.transformer import PlannedTransformer
 from ..layouts.request import parse_keep
+from .named_entry import NO_MULTIPLIER, NamedEntrySettings
 
 SPACE = "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
 """What is tried of transformers unless a menu says otherwise. The cut by sequence takes both its values, ``dp`` what is left.
@@ -72,6 +73,8 @@ class MenuSettings(settings.Settings):
         keep: values of the layout's keys that are tried in place of those of `SPACE`, as ``plan --search --keep`` takes them.
         orders: rank orders that are tried.
         least_gain: a further entry is taken where it is faster than all others by such a share on some class of placements.
+        entries: more entries by name: layouts, training strategies, codes of gradients and collectives of their own.
+        unranked: such entries that are never on the menu: of each only the break-even is told, so that they need no multiplier.
     """
 
     layouts: int = Field(default=4, ge=1, le=64)
@@ -79,6 +82,17 @@ class MenuSettings(settings.Settings):
     keep: str = ""
     orders: tuple[str, ...] = Field(default=("tp-cp-dp-pp",), min_length=1)
     least_gain: float = Field(default=0.01, ge=0, lt=1)
+    # Left out of dumps where there are none, so that no digest of earlier menus changes.
+    entries: tuple[NamedEntrySettings, ...] = Field(default=(), exclude_if=lambda entries: not entries)
+    unranked: tuple[NamedEntrySettings, ...] = Field(default=(), exclude_if=lambda entries: not entries)
+
+    @field_validator("entries")
+    @classmethod
+    def _have_multipliers(cls, entries: tuple[NamedEntrySettings, ...]) -> tuple[NamedEntrySettings, ...]:
+        for one in entries:
+            if one.steps_multiplier is None:
+                raise ValueError(f"{one.name}: {NO_MULTIPLIER}")
+        return entries
 
     @field_validator("degrees")
     @classmethod
@@ -99,6 +113,29 @@ class MenuSettings(settings.Settings):
         parse_keep(self.keep)
         for order in self.orders:
             check_order(order)
+        for one in (*self.entries, *self.unranked):
+            parse_keep(one.partition)
+
+    @field_validator("unranked")
+    @classmethod
+    def _have_no_multipliers(cls, unranked: tuple[NamedEntrySettings, ...]) -> tuple[NamedEntrySettings, ...]:
+        for one in unranked:
+            if one.steps_multiplier is not None:
+                raise ValueError(f"{one.name}: is exact or has a multiplier; list it in entries")
+        return unranked
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Self:
+        names = [one.name for one in (*self.entries, *self.unranked)]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"entries: {name} stands twice")
+        return self
+
+    @property
+    def has_strategies(self) -> bool:
+        """Whether jobs may choose more than layouts that are searched for."""
+        return bool(self.entries)
 
     @property
     def kept(self) -> dict[str, tuple[object, ...]]:

@@ -7,7 +7,7 @@ asked once for all payloads between two powers of two.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from ...costs.network import RankNetwork
 from ...costs.process_groups.rank_groups import group_size, stage_groups, stage_pairs, stage_width
 from ...costs.routing import Routing
 from ...costs.settings import CostSettings
+from ...costs.training.replicas import SUMMED
 from ...costs.work.graph_work import GraphWork
 from ...costs.work.operations import Message
 from ...costs.work.work import LayoutWork
@@ -54,8 +55,13 @@ class SlotTraffic(NamedTuple):
     axes: frozenset[str]
 
 
-def sent(work: LayoutWork | GraphWork) -> Iterator[Sent]:
-    """All messages of a step."""
+def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...]] | None = None) -> Iterator[Sent]:
+    """All messages of a step.
+
+    Args:
+        work: of the layout.
+        coded: the messages of each stage in place of those that sum its gradients.
+    """
     layout = work.layout
     pp, width, m = layout.pp, stage_width(layout), layout.num_micro_batches
     times: dict[Message, NDArray[np.float64]] = {}
@@ -81,13 +87,24 @@ def sent(work: LayoutWork | GraphWork) -> Iterator[Sent]:
                     add(item, target, m)
         syncs = [(held.sync, held.gather) for held in work.stages]
     else:
+        for number in range(len(work.chunks) - 1 if pp > 1 else 0):
+            source, target = number % pp, (number + 1) % pp
+            for item in work.boundary(number):
+                yield Sent(item, stage_pairs(layout, source, target), np.full(width, float(m)))
+            for item in work.returned(number + 1):
+                yield Sent(item, stage_pairs(layout, target, source), np.full(width, float(m)))
         syncs = [(work.sync(stage), work.gather(stage)) for stage in range(pp)]
     for stage, messages in enumerate(syncs):
         for item in (one for items in messages for one in items if isinstance(one, Message)):
+            if coded is not None and item.axis in SUMMED:
+                continue
             if item.axis != "ends":
                 add(item, stage, 1)
             elif stage == 0:
                 yield Sent(item, stage_pairs(layout, 0, pp - 1), np.ones(width))
+        for item in () if coded is None else coded(stage):
+            if item.axis in SUMMED:
+                add(item, stage, 1)
     for message, by_stage in times.items():
         first = stage_groups(layout, message.axis)
         groups = (first + width * np.arange(pp)[:, None, None]).reshape(-1, first.shape[1])
@@ -108,7 +125,12 @@ class Traffic:
     _known: dict[tuple[object, ...], NDArray[np.float64]] = field(default_factory=dict, repr=False)
 
     def between_slots(
-        self, work: LayoutWork | GraphWork, order: str, devices: NDArray[np.int64], devices_per_host: int
+        self,
+        work: LayoutWork | GraphWork,
+        order: str,
+        devices: NDArray[np.int64],
+        devices_per_host: int,
+        coded: Callable[[int], tuple[Message, ...]] | None = None,
     ) -> SlotTraffic:
         """What is sent between host slots.
 
@@ -117,6 +139,7 @@ class Traffic:
             order: of its ranks.
             devices: of a placement, in rank order.
             devices_per_host: of these.
+            coded: as of `sent`.
         """
         place = numbers(work.layout, order)
         slot = place // devices_per_host
@@ -124,7 +147,7 @@ class Traffic:
         num_slots = len(devices) // devices_per_host
         total, most = np.zeros((num_slots, num_slots)), np.zeros((num_slots, num_slots))
         streams, axes = np.zeros((num_slots, num_slots), np.int64), set()
-        for message, groups, times in sent(work):
+        for message, groups, times in sent(work, coded):
             slots = slot[groups]
             if (slots == slots[:, :1]).all():
                 continue

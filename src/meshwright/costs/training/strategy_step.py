@@ -1,0 +1,105 @@
+"""A step of any training strategy in closed form: what it takes, holds and sends beside that of synchronous training."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...errors import PlanError
+from ...plans.compression import AnyCompression, check_compression
+from ...plans.partition import Layout
+from ...plans.training import (
+    AnyTraining,
+    Asynchronous,
+    DiLoCo,
+    Gossip,
+    IndependentSubnets,
+    LocalSgd,
+    LocalUpdate,
+    PostLocalSgd,
+    StaleSynchronous,
+    Synchronous,
+    check_training,
+)
+from .compressed import coded_messages, compressed_s, compression_bytes
+from .gossip import gossip_s
+from .local_update import local_update_s
+from .replicas import Replicas
+from .subnets import subnets_s
+from .synchronisation import bytes_of_period, periodic_s, server_s, synchronous_s
+
+
+class StrategyStep(NamedTuple):
+    """A layout trained by a strategy.
+
+    Attributes:
+        step_s: mean seconds of a step.
+        extra_bytes: held by the fullest rank in addition.
+        sent_bytes: of gradients or parameters for each step and rank, as buffers; the network carries about twice as much.
+        remarks: what the strategy cannot promise, for people.
+    """
+
+    step_s: float
+    extra_bytes: float
+    sent_bytes: float
+    remarks: tuple[str, ...] = ()
+
+
+def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCompression | None = None) -> StrategyStep:
+    """The closed form of a strategy.
+
+    Args:
+        replicas: of the layout; `check_strategy` has accepted the strategy.
+        training: the strategy.
+        compression: the code of the gradients.
+
+    Raises:
+        PlanError: the job or layout cannot be trained so.
+    """
+    held, n = replicas.gradient_bytes, replicas.num_replicas
+    extra, sent = training.extra_bytes(held, n), held if n > 1 else 0.0
+    remarks: list[str] = []
+    match training:
+        case Synchronous():
+            step_s = synchronous_s(replicas)
+            if compression is not None and replicas.num_summing > 1:
+                step_s = compressed_s(replicas, compression)
+                extra += compression_bytes(replicas, compression)
+                sent = sum(message.payload_bytes for message in coded_messages(replicas, compression)[0](0))
+        case LocalSgd() | PostLocalSgd() | DiLoCo():
+            step_s = periodic_s(replicas, training)
+            sent = bytes_of_period(training, sent)
+        case StaleSynchronous() | Asynchronous():
+            step_s = server_s(replicas, training)
+            remarks.append(
+                f"the parameter server is {training.servers} more host{'s' * (training.servers > 1)}, not in the layout"
+            )
+        case Gossip():
+            step_s = gossip_s(replicas, training)
+        case IndependentSubnets():
+            step_s, sent = subnets_s(replicas, training)
+            remarks.append("biased: may not reach the data-parallel optimum")
+        case LocalUpdate():
+            step_s = local_update_s(replicas, training)
+            sent = 0.0
+            remarks.append(f"preset={training.preset} was shown on small dense networks only")
+    return StrategyStep(step_s, extra, sent, tuple(remarks))
+
+
+def check_strategy(job: str, layout: Layout, training: AnyTraining, compression: AnyCompression | None) -> None:
+    """Refuse a strategy that a job or layout cannot be trained by.
+
+    Args:
+        job: its name, for the refusal.
+        layout, training, compression: what goes together or does not.
+
+    Raises:
+        PlanError: with the key that is in the way.
+    """
+    check_training(training, layout)
+    if compression is not None:
+        check_compression(layout)
+        if training.kind != "synchronous":
+            raise PlanError("goes with kind=synchronous, whose gradients it codes", field="compression", value=training.kind)
+    if isinstance(training, LocalUpdate) and not training.force:
+        problem = f"preset={training.preset} was shown on small dense networks only; force=true prices it for {job}"
+        raise PlanError(problem, field="training.preset")

@@ -1,0 +1,123 @@
+"""An entry of a menu that has a name: how a job is cut, trained, coded and summed beside what the search finds by itself.
+
+An entry that is exact gives the update of synchronous training: another schedule, sharded optimizers, other collectives. One that
+is not may want more steps; how many is declared, with its source, and it counts for ``multiplier x step``. A multiplier speaks
+for the model and data of its source alone.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from ... import settings
+from ...plans.compression import Compression
+from ...plans.training import Exactness, Synchronous, Training
+
+SEARCHED = "searched"
+"""The name of what the search finds by itself: synchronous training without codes, with the collectives of the costs."""
+
+NO_MULTIPLIER = "is not exact: give multiplier and multiplier_source, or list it under unranked"
+"""What is said of an entry that may want more steps and does not say how many."""
+
+Collectives = Literal[
+    "auto",
+    "ring",
+    "tree",
+    "halving-doubling",
+    "hierarchical",
+    "rail",
+    "joint",
+    "in-network",
+    "synthesised",
+    "ramp",
+    "nccl",
+    "calibrated",
+]
+
+EXACTNESS: dict[Exactness, float] = {"approximate": 0.0, "bounded": 0.5, "exact": 1.0}
+"""As observations tell it."""
+
+WHOLE_REPLICAS = {"zero": (0,), "distributed_optimizer": (False,), "cp": (1,), "ep": (1,)}
+"""Values of a transformer's layout that strategies and codes ask for, which average or sum whole replicas."""
+
+WHOLE_GRAPHS = {"zero": (0,), "distributed_optimizer": (False,)}
+"""The same of any other job graph."""
+
+
+class NamedEntrySettings(settings.Settings):
+    """An entry of a menu.
+
+    Attributes:
+        name: for tables and rules, small letters.
+        partition: values of the layout's keys that are tried in place of the menu's own, as ``menu.keep`` spells them.
+        training: how replicas agree on their parameters.
+        compression: how gradients are coded.
+        collectives: what sums them, in place of the choice of the costs.
+        layouts: most layouts of a type on one number of devices.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+    partition: str = ""
+    training: Training = Synchronous()
+    compression: Compression | None = None
+    collectives: Collectives | None = None
+    layouts: int = Field(default=1, ge=1, le=64)
+
+    @model_validator(mode="after")
+    def _can_be(self) -> Self:
+        if self.name == SEARCHED:
+            raise ValueError(f"{SEARCHED} is the name of what the search finds by itself")
+        if self.training.kind in ("ssp", "asp"):
+            raise ValueError(
+                f"{self.name}: the parameter server of kind={self.training.kind} is on hosts that no menu gives a job"
+            )
+        if self.compression is not None and self.training.kind != "synchronous":
+            raise ValueError(f"{self.name}: a compression goes with training of kind synchronous, whose gradients it codes")
+        return self
+
+    @property
+    def exactness(self) -> Exactness:
+        """Whether its update is that of synchronous training."""
+        return self.training.exactness if self.compression is None else "approximate"
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether it is."""
+        return self.exactness == "exact"
+
+    @property
+    def steps_multiplier(self) -> float | None:
+        """Steps wanted over synchronous ones; None where nobody has declared them."""
+        code = 1.0 if self.compression is None else self.compression.steps_multiplier
+        own = self.training.steps_multiplier
+        return None if own is None or code is None else own * code
+
+    @property
+    def source(self) -> str:
+        """Where the multiplier is from."""
+        told = [self.training.multiplier_source, self.compression.multiplier_source if self.compression else None]
+        return "; ".join(text for text in told if text)
+
+    @property
+    def is_layout_alone(self) -> bool:
+        """Whether nothing but the layout and its collectives sets it apart, so that it is priced as any layout is."""
+        return self.training.kind == "synchronous" and self.compression is None
+
+
+def exactness_of(named: NamedEntrySettings | None) -> float:
+    """1 for an exact entry, a half for one with a bound, 0 for others; what the search finds is exact."""
+    return EXACTNESS["exact" if named is None else named.exactness]
+
+
+def multiplier_of(named: NamedEntrySettings | None) -> float:
+    """Steps wanted over synchronous ones."""
+    found = 1.0 if named is None else named.steps_multiplier
+    assert found is not None, "an entry without a multiplier is on no menu"
+    return found
+
+
+def name_of(named: NamedEntrySettings | None) -> str:
+    """The name of an entry in tables."""
+    return SEARCHED if named is None else named.name

@@ -1,0 +1,115 @@
+"""What an entry with a training strategy or a code takes, holds and sends, in seconds and bytes of a step of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ...costs.training.compressed import coded_messages
+from ...costs.training.gossip import rounds
+from ...costs.training.replicas import Replicas, scaled, shown
+from ...costs.training.strategy_step import check_strategy, strategy_step
+from ...costs.work.operations import Message
+from ...errors import PlanError
+from ...plans.partition import Layout
+from ...plans.training import Gossip
+from .job_types import JobType, Where
+from .named_entry import NamedEntrySettings
+
+
+class EntryStep(NamedTuple):
+    """A step of a layout by a strategy.
+
+    Attributes:
+        step_s: seconds of it, not yet times the multiplier.
+        extra_bytes: that the fullest rank holds beside a synchronous step.
+        breakdown_s: what a step without sums of gradients consists of.
+        local_s: seconds of that one.
+    """
+
+    step_s: float
+    extra_bytes: float
+    breakdown_s: dict[str, float]
+    local_s: float
+
+
+class EntryTraffic(NamedTuple):
+    """What is sent by a strategy.
+
+    Attributes:
+        work: of the layout, with so much of the gradients as a step sends in the mean.
+        coded: messages in place of those that sum gradients; None: those of the work.
+    """
+
+    work: Any
+    coded: Callable[[int], tuple[Message, ...]] | None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A layout of a job, trained by a named entry in some place.
+
+    Attributes:
+        job: the type.
+        named: the strategy.
+        layout, order: how the job is cut, and its ranks numbered.
+        where: it is priced.
+    """
+
+    job: JobType
+    named: NamedEntrySettings
+    layout: Layout
+    order: str
+    where: Where
+
+    @property
+    def replicas(self) -> Replicas:
+        """The replicas of the job."""
+        where = self.where
+        work = self.job.work(self.layout, where.device, where.costs)
+        return Replicas(work, self.job.pricer(self.order, where))  # a menu counts no stragglers
+
+    def check(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            PlanError: the layout cannot be trained so, or has one replica, of which there is nothing to agree on.
+        """
+        if self.layout.dp == 1 and self.named.training.kind != "local-update":
+            raise PlanError(f"{self.named.name} wants more than one replica", field="layout.dp", value=1)
+        check_strategy(self.job.name, self.layout, self.named.training, self.named.compression)
+
+    def step(self) -> EntryStep:
+        """What a step takes.
+
+        Raises:
+            PlanError: the job or layout cannot be trained so.
+        """
+        replicas = self.replicas
+        found = strategy_step(replicas, self.named.training, self.named.compression)
+        local = replicas.pricer.price_work(scaled(shown(replicas.work), 0.0))
+        return EntryStep(found.step_s, found.extra_bytes, local.breakdown_s, local.step_s)
+
+    def traffic(self) -> EntryTraffic:
+        """What a step sends.
+
+        Averages over every so many steps count for as much as they send in each step in the mean, and rounds of gossip for what
+        a ring of as many replicas as average at a time sends. Codes send the messages that they are priced by.
+        """
+        replicas = self.replicas
+        if self.named.compression is not None:
+            return EntryTraffic(replicas.work, coded_messages(replicas, self.named.compression)[0])
+        if isinstance(self.named.training, Gossip):
+            share = _gossip_share(replicas, self.named.training)
+        else:
+            share = strategy_step(replicas, self.named.training).sent_bytes / max(replicas.gradient_bytes, 1e-300)
+        return EntryTraffic(scaled(replicas.work, share), None)
+
+
+def _gossip_share(replicas: Replicas, training: Gossip) -> float:
+    """What a round sends over what a sum over all replicas sends, in the mean."""
+    n = replicas.num_replicas
+    found = rounds(training.topology, n, replicas.regular().per_host)
+    sent = [1.0 if one.is_exchange else 2 * (one.groups.shape[1] - 1) / one.groups.shape[1] for one in found]
+    return (sum(sent) / len(sent)) / (2 * (n - 1) / n)

@@ -1,0 +1,93 @@
+"""Entries of a menu with names: what is priced, what is declared, and what is refused."""
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import load_cluster
+from meshwright.errors import ConfigError
+from meshwright.planners.menu.build import build_menu
+from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings
+from meshwright.settings import build_settings
+
+TYPES = build_settings(
+    JobTypesSettings, {"job_types": [{"name": "alexnet", "job": "zoo:alexnet", "global_batch": 1024}]}
+).job_types
+SOURCE = {"multiplier_source": "a test"}
+LOCAL = {"name": "local", "training": {"kind": "local-sgd", "every": 8, "multiplier": 1.1, **SOURCE}}
+CODED = {"name": "coded", "compression": {"kind": "quantise", "bits": 8, "multiplier": 1.05, **SOURCE}}
+
+
+@pytest.fixture(scope="module")
+def clos():
+    return load_cluster("preset:clos-64-4to1")
+
+
+def menu_of(clos, tmp, **more):
+    return build_menu(TYPES, clos, build_settings(MenuSettings, {"degrees": [8, 16], **more}), cache=tmp)
+
+
+@pytest.fixture(scope="module")
+def named(clos, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("menu")
+    return menu_of(clos, folder, entries=[LOCAL, CODED], unranked=[{"name": "sign", "compression": {"kind": "sign"}}])
+
+
+def figures(menu, name):
+    rows = [i for i, e in enumerate(menu.entries) if e.named is not None and e.named.name == name]
+    return menu.table.step_s[rows]
+
+
+def test_entries_without_names_are_those_of_a_menu_without_them(named, clos, tmp_path):
+    plain = menu_of(clos, tmp_path)
+    rows = [i for i, e in enumerate(named.entries) if e.named is None]
+    assert [named.entries[i] for i in rows] == list(plain.entries)
+    assert (named.table.step_s[rows] == plain.table.step_s).all()
+    assert (named.table.hidden_s[rows] == plain.table.hidden_s).all()
+    assert plain.exposed is None
+    assert plain.told == ()
+
+
+def test_seconds_are_proportional_to_the_multiplier(named, clos, tmp_path):
+    training = LOCAL["training"] | {"multiplier": 2.2}
+    slow = menu_of(clos, tmp_path, entries=[LOCAL | {"training": training}])
+    ours, theirs = figures(slow, "local"), figures(named, "local")
+    assert len(ours) > 0
+    finite = np.isfinite(ours[-1])
+    assert ours[-1][finite] == pytest.approx(2 * theirs[-1][finite], rel=1e-12)
+
+
+def test_the_break_even_is_told_and_nothing_without_a_multiplier_is_chosen(named):
+    assert {"local", "coded", "sign"} == {one.name for one in named.told}
+    assert "sign" not in {e.named.name for e in named.entries if e.named is not None}
+    assert all(one.break_even == one.exact_s / one.step_s > 0 for one in named.told)
+    assert all((one.multiplier is None) == (one.name == "sign") for one in named.told)
+    assert (named.exposed >= 0).all()
+    assert (named.exposed <= 1).all()
+
+
+def test_what_is_kept_on_disk_is_what_was_built(clos, tmp_path):
+    built, kept = (menu_of(clos, tmp_path, entries=[CODED]) for _ in range(2))
+    assert built.entries == kept.entries
+    assert built.told == kept.told
+    assert (built.exposed == kept.exposed).all()
+    assert (built.table.step_s == kept.table.step_s).all()
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ({"name": "one", "training": {"kind": "local-sgd", "every": 4}}, "is not exact: give multiplier"),
+        ({"name": "one", "training": {"kind": "asp", "multiplier": 1, **SOURCE}}, "parameter server"),
+        ({"name": "searched"}, "is the name of what the search finds"),
+        (CODED | {"training": LOCAL["training"]}, "goes with training of kind synchronous"),
+        ({"name": "one", "partition": "tp=2"}, "no job type can use it"),
+    ],
+)
+def test_wrong_entries_are_refused_by_name(clos, tmp_path, entry, problem):
+    with pytest.raises(ConfigError, match=problem):
+        menu_of(clos, tmp_path, entries=[entry])
+
+
+def test_an_unranked_entry_is_neither_exact_nor_has_a_multiplier():
+    with pytest.raises(ConfigError, match="list it in entries"):
+        build_settings(MenuSettings, {"unranked": [CODED]})
