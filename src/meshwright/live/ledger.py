@@ -170,8 +170,9 @@ class Ledger:
 
     def decision(self, name: str) -> KeptDecision | None:
         """See `Store.decision`."""
-        if name in self._recent:
+        if name in self._recent and self._rows("SELECT 1 FROM decision WHERE id = ?", (name,)):  # others may have given it up
             return self._recent[name]
+        self.forget(name)
         found = next(iter(self._decisions("id = ?", (name,), 1)), None)
         if found is not None:
             self.remember(found)
