@@ -109,7 +109,7 @@ def policy() -> list[BenchmarkFigure]:
 
 
 def learning() -> list[BenchmarkFigure]:
-    """PPO end to end on three benchmarks, before and after what makes it fast, and where its time goes."""
+    """PPO end to end on three benchmarks, and where its time goes."""
     from .speed.policy import learning_figures
 
     return list(learning_figures())

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv, global_max_pool, global_mean_pool
 
 from ..envs.static_features import OP_FEATURES, StaticFeatures
-from . import set_pooling
 
 
 class GraphEncoder(nn.Module):
@@ -96,7 +95,8 @@ class SetEncoder(nn.Module):
     def forward(self, members: Tensor) -> Tensor:
         """``(b, members, f)`` to ``(b, 2 hidden)``."""
         # Reductions over the first axis run along contiguous memory, which is what makes them fast.
-        return set_pooling.pooled(self.lift(members.transpose(0, 1).contiguous()))
+        lifted = torch.relu(self.lift(members.transpose(0, 1).contiguous()))
+        return torch.cat([lifted.mean(dim=0), lifted.amax(dim=0)], dim=1)
 
 
 class ProfileEncoder(nn.Module):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
-from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer, MaskableDictRolloutBufferSamples
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.vec_env import VecEnv
@@ -20,40 +18,6 @@ from .settings import PPOSettings
 ADAM_EPSILON = 1e-5
 
 SCALARS = (int, float, np.floating, np.integer)
-
-
-class TensorRolloutBuffer(MaskableDictRolloutBuffer):
-    """The rollout buffer of sb3-contrib, whose minibatches are taken from tensors; the same numbers in a third of the time.
-
-    sb3-contrib picks rows of each array, and copies what it picked once more. Here the arrays of a rollout become tensors once,
-    on the device of the model, and masks are left out: those of this package are part of the observation.
-    """
-
-    def get(self, batch_size: int | None = None) -> Iterator[MaskableDictRolloutBufferSamples]:  # type: ignore[override]
-        """Minibatches of a pass over the rollout, in a random order."""
-        total = self.buffer_size * self.n_envs
-        order = torch.from_numpy(np.random.permutation(total)).to(self.device)  # noqa: NPY002 - the generator of a checkpoint
-        if not self.generator_ready:
-            flat = self.swap_and_flatten
-            self._seen = {key: self.to_torch(flat(array), copy=False) for key, array in self.observations.items()}
-            for name in ("values", "log_probs", "advantages", "returns", "actions"):
-                setattr(self, name, flat(getattr(self, name)))
-            self._figures = [
-                self.to_torch(each.flatten()) for each in (self.values, self.log_probs, self.advantages, self.returns)
-            ]
-            self._taken = self.to_torch(self.actions)
-            self.generator_ready = True
-        for rows in torch.split(order, batch_size or total):
-            values, log_probs, advantages, returns = (each.index_select(0, rows) for each in self._figures)
-            yield MaskableDictRolloutBufferSamples(
-                observations={key: each.index_select(0, rows) for key, each in self._seen.items()},
-                actions=self._taken.index_select(0, rows),
-                old_values=values,
-                old_log_prob=log_probs,
-                advantages=advantages,
-                returns=returns,
-                action_masks=None,  # type: ignore[arg-type]
-            )
 
 
 def make_ppo(
@@ -77,7 +41,7 @@ def make_ppo(
         total_steps: decisions over which the learning rate falls.
         seed: of the weights and of all that is drawn.
         device: of the weights.
-        buffer: class of the rollout buffer and its further arguments; `TensorRolloutBuffer` by default.
+        buffer: class of the rollout buffer and its further arguments; that of sb3-contrib by default.
     """
 
     def rate(_: float) -> float:
@@ -100,7 +64,7 @@ def make_ppo(
         vf_coef=ppo.value,
         max_grad_norm=ppo.max_grad_norm,
         target_kl=ppo.target_kl,
-        rollout_buffer_class=TensorRolloutBuffer if buffer is None else buffer[0],
+        rollout_buffer_class=None if buffer is None else buffer[0],
         rollout_buffer_kwargs=None if buffer is None else buffer[1],
         policy_kwargs=made_of | {"optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True}},
         seed=seed,

@@ -1,5 +1,4 @@
-"""The shipped network's latency, PPO's speed end to end on one thread, beside itself without what makes it fast, and where its
-time goes.
+"""The shipped network's latency, PPO's speed end to end on one thread, and where its time goes.
 
 Processor seconds are told beside wall time, because other programs slow the latter down.
 """
@@ -17,18 +16,14 @@ from typing import Any
 import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
-from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 
 from meshwright import settings
 from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.job_partitioning import JobPartitioningEnv
-from meshwright.models import set_pooling
 from meshwright.models.masked_policy import CandidatePolicy
-from meshwright.models.tensor_file import load_tensors
 from meshwright.planning.policies import policy as load_policy
 from meshwright.simulation.cluster.scenario import Scenario
-from meshwright.training import ppo
 from meshwright.training.settings import TrainSettings, load_train_settings
 from meshwright.training.train import train
 from meshwright.training.vec_env_wrappers import CentredReward
@@ -86,6 +81,11 @@ def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
 
     on = f"quickstart, {NUM_STEPS:,} decisions, one thread"
     yield BenchmarkFigure("PPO end to end", NUM_STEPS / median_s(run), "decisions/s", on)
+    yield from _shares(run, on)
+
+
+def _shares(run: Callable[[], object], on: str) -> Iterator[BenchmarkFigure]:
+    """Where the time of a training run goes."""
     with _timed() as spent_s:
         began = time.perf_counter()
         run()
@@ -128,7 +128,7 @@ def _timed() -> Iterator[dict[str, float]]:
 
 
 def learning_figures() -> Iterator[BenchmarkFigure]:
-    """Decisions a second of processor and of wall time, before and after, and shares of the time."""
+    """Decisions a second of processor and of wall time, and shares of the time."""
     torch.set_num_threads(1)
     for name in BENCHMARKS:
         changes = [f"benchmark=preset:{name}", f"total_steps={LEARNED_STEPS}", "num_validation_seeds=1"]
@@ -139,53 +139,15 @@ def learning_figures() -> Iterator[BenchmarkFigure]:
         graphs = profiles() if is_published else None
         scenario = load_benchmark(chosen.benchmark).build(graphs_dir=graphs)
 
-        def run(chosen=chosen, scenario=scenario, graphs=graphs) -> tuple[float, float, dict[str, torch.Tensor]]:  # type: ignore[no-untyped-def]
+        def run(chosen=chosen, scenario=scenario, graphs=graphs) -> tuple[float, float]:  # type: ignore[no-untyped-def]
             with tempfile.TemporaryDirectory() as folder:
                 began, began_cpu = time.perf_counter(), time.process_time()
-                made = train(chosen, Path(folder) / "run", scenario=scenario, graphs_dir=graphs)
-                spent = time.perf_counter() - began, time.process_time() - began_cpu
-                return *spent, load_tensors(made.checkpoint)["policy"]
+                train(chosen, Path(folder) / "run", scenario=scenario, graphs_dir=graphs)
+                return time.perf_counter() - began, time.process_time() - began_cpu
 
         run()
-        pairs = []
-        for _ in range(2):  # in turn, so that what else the machine does slows both down
-            with _before():
-                slow = run()
-            pairs.append((slow, run()))
-        assert all(torch.equal(slow[2][key], fast[2][key]) for slow, fast in pairs for key in slow[2])
-        slow_cpu_s, fast_cpu_s = (min(pair[i][1] for pair in pairs) for i in (0, 1))
-        slow_s, fast_s = (min(pair[i][0] for pair in pairs) for i in (0, 1))
+        spent = [run() for _ in range(2)]
         on = f"{name}, {LEARNED_STEPS:,} decisions, one thread, best of 2"
-        yield BenchmarkFigure("PPO before, a second of processor", LEARNED_STEPS / slow_cpu_s, "decisions/s", on)
-        yield BenchmarkFigure("PPO, a second of processor", LEARNED_STEPS / fast_cpu_s, "decisions/s", on)
-        yield BenchmarkFigure("PPO against before, processor", slow_cpu_s / fast_cpu_s, "x", on)
-        yield BenchmarkFigure("PPO, wall time", LEARNED_STEPS / fast_s, "decisions/s", on)
-        yield BenchmarkFigure("PPO against before, wall time", slow_s / fast_s, "x", on)
-        with _timed() as spent_s:
-            whole_s = run()[0]
-        parts = {
-            "updates, backward passes": spent_s[BACKWARD],
-            "updates, the rest": spent_s[UPDATE] - spent_s[BACKWARD],
-            "rollouts, stepping the environments": spent_s[STEP],
-            "rollouts, forward passes": spent_s[FORWARD],
-            "rollouts, the rest": spent_s[ROLLOUT] - spent_s[STEP] - spent_s[FORWARD],
-            "validation, checkpoints, set-up": whole_s - spent_s[ROLLOUT] - spent_s[UPDATE],
-        }
-        for part, seconds in parts.items():
-            yield BenchmarkFigure(f"PPO, share of the time: {part}", 100 * seconds / whole_s, "%", on)
-
-
-@contextmanager
-def _before() -> Iterator[None]:
-    """sb3-contrib's own buffer, and torch's own operations for pooling."""
-
-    def plain(figures: torch.Tensor) -> torch.Tensor:
-        lifted = torch.relu(figures)
-        return torch.cat([lifted.mean(dim=0), lifted.amax(dim=0)], dim=1)
-
-    kept = ppo.TensorRolloutBuffer, set_pooling.pooled
-    ppo.TensorRolloutBuffer, set_pooling.pooled = MaskableDictRolloutBuffer, plain  # type: ignore[misc,assignment]
-    try:
-        yield
-    finally:
-        ppo.TensorRolloutBuffer, set_pooling.pooled = kept  # type: ignore[misc]
+        yield BenchmarkFigure("PPO, a second of processor", LEARNED_STEPS / min(cpu_s for _, cpu_s in spent), "decisions/s", on)
+        yield BenchmarkFigure("PPO, wall time", LEARNED_STEPS / min(wall_s for wall_s, _ in spent), "decisions/s", on)
+        yield from _shares(run, on)
