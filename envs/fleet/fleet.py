@@ -77,22 +77,17 @@ class Fleet:
     @cached_property
     def best_step_s(self) -> NDArray[np.float64]:
         """Seconds of a step of each type by its fastest entry of each degree, packed, infinite where none fits, ``(t, d)``."""
-        menu, problem = self.problem.menu, self.problem
-        found = np.full((self.num_types, len(problem.degrees)), np.inf)
-        for kind in range(self.num_types):
-            for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
-                d = problem.entry_degree[entry]
-                found[kind, d] = min(found[kind, d], menu.step_s[entry].min())
-        return found
+        return self._least_step_s(self.problem.menu.step_s)
 
     @cached_property
     def asked_step_s(self) -> NDArray[np.float64]:
         """The same of exact entries alone, from which durations, deadlines and arrivals follow, ``(t, d)``."""
+        return self._least_step_s(np.where(self.menu.is_exact[:, None, None, None], self.menu.table.step_s, np.inf))
+
+    def _least_step_s(self, step_s: NDArray[np.float64]) -> NDArray[np.float64]:
         found = np.full((self.num_types, len(self.problem.degrees)), np.inf)
-        for entry, is_exact in enumerate(self.menu.is_exact):
-            kind, d = self.menu.entries[entry].job_type, self.problem.entry_degree[entry]
-            if is_exact:
-                found[kind, d] = min(found[kind, d], self.menu.table.step_s[entry].min())
+        kind = np.repeat(np.arange(self.num_types), np.diff(self.problem.menu.first_entry))
+        np.minimum.at(found, (kind, self.problem.entry_degree), step_s.min(axis=(1, 2, 3)))
         return found
 
     @cached_property

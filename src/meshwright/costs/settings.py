@@ -15,6 +15,25 @@ two hosts of eight GPUs in Galvatron's repository (PKU-DAIR/Hetu-Galvatron) say.
 that were recorded for jobs that are split op by op."""
 
 
+Collectives = Literal[
+    "auto",
+    "ring",
+    "tree",
+    "halving-doubling",
+    "hierarchical",
+    "rail",
+    "joint",
+    "joint-split",
+    "in-network",
+    "synthesised",
+    "ramp",
+    "nccl",
+    "measured",
+    "calibrated",
+]
+"""Algorithms of collectives, and the ways to choose among them; see `CostSettings`."""
+
+
 class CostSettings(settings.Settings):
     """One choice per layer.
 
@@ -34,7 +53,7 @@ class CostSettings(settings.Settings):
         software: the framework that runs a transformer's layouts, where the constants of kernels know its steps
             (``megatron-lm`` on an A100): less is then told for what one framework differs by from another. No price changes.
         in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take
-            a ring.
+            rings on the rails.
         flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
         routing: which of the paths of equal cost a message takes (see `costs.routing`): ``shortest-path``, the topology's
             own, one for each pair of devices; ``ecmp``, one of all by a hash of the two devices; ``spread``, all, an equal
@@ -67,22 +86,7 @@ class CostSettings(settings.Settings):
     """
 
     compute: Literal["auto", "profiled", "roofline"] = "auto"
-    collectives: Literal[
-        "auto",
-        "ring",
-        "tree",
-        "halving-doubling",
-        "hierarchical",
-        "rail",
-        "joint",
-        "joint-split",
-        "in-network",
-        "synthesised",
-        "ramp",
-        "nccl",
-        "measured",
-        "calibrated",
-    ] = "auto"
+    collectives: Collectives = "auto"
     collectives_table: str | None = None
     # Left out of dumps where there is none, so that no digest of earlier choices changes.
     kernels: str | None = Field(default=None, exclude_if=lambda kernels: kernels is None)

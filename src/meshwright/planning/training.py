@@ -20,6 +20,7 @@ from ..costs.training.synchronisation import drawn_steps, server_round_s, synchr
 from ..errors import PlanError
 from ..plans.compression import AnyCompression, parse_compression
 from ..plans.document import Figure
+from ..plans.strategy import exactness_of, multiplier_source, steps_multiplier
 from ..plans.training import (
     AnyTraining,
     Asynchronous,
@@ -65,15 +66,12 @@ class TrainingPrice:
     @property
     def multiplier(self) -> float | None:
         """Steps wanted over synchronous ones; None where somebody has not declared theirs."""
-        own = self.training.steps_multiplier
-        code = 1.0 if self.compression is None else self.compression.steps_multiplier
-        return None if own is None or code is None else own * code
+        return steps_multiplier(self.training, self.compression)
 
     @property
     def source(self) -> str:
         """Where the multiplier is from."""
-        told = [self.training.multiplier_source, self.compression.multiplier_source if self.compression else None]
-        return "; ".join(text for text in told if text)
+        return multiplier_source(self.training, self.compression)
 
     @property
     def effective_s(self) -> float | None:
@@ -83,7 +81,7 @@ class TrainingPrice:
     @property
     def is_exact(self) -> bool:
         """Whether it is synchronous training up to the order of additions."""
-        return self.training.exactness == "exact" and self.compression is None
+        return exactness_of(self.training, self.compression) == "exact"
 
     @property
     def text(self) -> str:
@@ -119,7 +117,7 @@ class TrainingPrice:
         """Plain data."""
         data: dict[str, Any] = {
             "training": self.training.model_dump(mode="json", exclude_none=True),
-            "exactness": self.training.exactness if self.compression is None else "approximate",
+            "exactness": exactness_of(self.training, self.compression),
             "step_s": self.step_s,
             "synchronous_step_s": self.synchronous_s,
             "break_even_multiplier": self.break_even(exact_s),

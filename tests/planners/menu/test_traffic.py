@@ -5,10 +5,14 @@ import pytest
 
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.settings import CostSettings
+from meshwright.costs.training_step.graph_step_time import GraphPricer
+from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.work import describe
+from meshwright.jobs import load_graph
 from meshwright.planners.menu.placement_classes import PlacementClass, PlacementClasses
 from meshwright.planners.menu.traffic import Traffic
 from meshwright.plans.partition import Layout
+from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.lowering import lower
 from meshwright.simulation.layouts.running import layout_step
 
@@ -66,3 +70,20 @@ def test_the_event_path_sends_as_much_between_each_two_hosts(number):
     np.fill_diagonal(exact, 0.0)
     assert sent.sent_bytes == pytest.approx(exact, rel=1e-9)
     assert ((sent.at_once > 0) == (exact > 0)).all()
+
+
+@pytest.mark.parametrize(
+    "layout", [Layout(dp=4, pp=2, micro_batch=8, global_batch=64), Layout(pp=4, dp=2, micro_batch=8, global_batch=64)]
+)
+def test_a_pipeline_of_ops_sends_as_much_as_by_the_event_path(layout):
+    graph = load_graph("zoo:vgg16", device=CLOS.device_types[0], batch_size=64)
+    work = describe_graph(graph, layout, CLOS.device_types[0], COSTS)
+    sent, devices = between(work, 4)
+    lowered = lower(GraphStep(work, GraphPricer.of(CLOS, COSTS)), RankNetwork(CLOS, devices), COSTS)
+    messages, slot = lowered.execution.messages, np.arange(layout.world) // 4
+    exact = np.zeros_like(sent.sent_bytes)
+    np.add.at(exact, (slot[messages.sender], slot[messages.receiver]), messages.flow_bytes)
+    np.fill_diagonal(exact, 0.0)
+    assert exact.sum() > 0
+    assert sent.sent_bytes == pytest.approx(exact, rel=1e-9)
+    assert "pp" in sent.axes

@@ -1,7 +1,7 @@
 """Reduction inside the switches (SHARP; NVLS inside a host): the host-net co-design.
 
 Every rank sends its buffer once towards the root of a tree of switches, which add up what arrives, and receives the result
-once. A switch holds the state of a limited number of trees; groups beyond that take a ring.
+once. A switch holds the state of a limited number of trees; groups beyond that take rings on the rails.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def real_menu(menu: Menu, requests: Sequence[JobRequest], durations: RealDuratio
             raise ConfigError("no layout has so many devices", field=menu.job_types[number].name, value=wanted)
     kept = np.flatnonzero(is_wanted)
     real = _with_entries(table._replace(step_s=step_s), kept)
-    return Menu(real, menu.job_types, tuple(menu.entries[entry] for entry in kept))
+    exposed = None if menu.exposed is None else menu.exposed[kept]
+    return Menu(real, menu.job_types, tuple(menu.entries[entry] for entry in kept), exposed)
 
 
 def _with_entries(table: MenuTable, kept: NDArray[np.int64]) -> MenuTable:

@@ -7,11 +7,13 @@ for the model and data of its source alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from ... import settings
+from ...costs.settings import Collectives
+from ...plans import strategy
 from ...plans.compression import Compression
 from ...plans.training import Exactness, Synchronous, Training
 
@@ -20,21 +22,6 @@ SEARCHED = "searched"
 
 NO_MULTIPLIER = "is not exact: give multiplier and multiplier_source, or list it under unranked"
 """What is said of an entry that may want more steps and does not say how many."""
-
-Collectives = Literal[
-    "auto",
-    "ring",
-    "tree",
-    "halving-doubling",
-    "hierarchical",
-    "rail",
-    "joint",
-    "in-network",
-    "synthesised",
-    "ramp",
-    "nccl",
-    "calibrated",
-]
 
 EXACTNESS: dict[Exactness, float] = {"approximate": 0.0, "bounded": 0.5, "exact": 1.0}
 """As observations tell it."""
@@ -67,6 +54,8 @@ class NamedEntrySettings(settings.Settings):
 
     @model_validator(mode="after")
     def _can_be(self) -> Self:
+        if self.collectives == "measured":
+            raise ValueError(f"{self.name}: collectives=measured is a choice of the fleet's costs, not of an entry")
         if self.name == SEARCHED:
             raise ValueError(f"{SEARCHED} is the name of what the search finds by itself")
         if self.training.kind in ("ssp", "asp"):
@@ -80,7 +69,7 @@ class NamedEntrySettings(settings.Settings):
     @property
     def exactness(self) -> Exactness:
         """Whether its update is that of synchronous training."""
-        return self.training.exactness if self.compression is None else "approximate"
+        return strategy.exactness_of(self.training, self.compression)
 
     @property
     def is_exact(self) -> bool:
@@ -90,15 +79,12 @@ class NamedEntrySettings(settings.Settings):
     @property
     def steps_multiplier(self) -> float | None:
         """Steps wanted over synchronous ones; None where nobody has declared them."""
-        code = 1.0 if self.compression is None else self.compression.steps_multiplier
-        own = self.training.steps_multiplier
-        return None if own is None or code is None else own * code
+        return strategy.steps_multiplier(self.training, self.compression)
 
     @property
     def source(self) -> str:
         """Where the multiplier is from."""
-        told = [self.training.multiplier_source, self.compression.multiplier_source if self.compression else None]
-        return "; ".join(text for text in told if text)
+        return strategy.multiplier_source(self.training, self.compression)
 
     @property
     def is_layout_alone(self) -> bool:

@@ -1,0 +1,92 @@
+"""Fleets whose menu has entries with names: what observations tell of them, what is masked, and whose policies they refuse."""
+
+import json
+
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
+from meshwright.envs.fleet.env import FleetEnv
+from meshwright.envs.fleet.fleet import synchronous_only
+from meshwright.envs.fleet.menu_lines import menu_lines
+from meshwright.envs.fleet.observation import CANDIDATE, CANDIDATE_STRATEGY, CONTEXT, STRATEGY
+from meshwright.errors import CheckpointError
+
+RHO = 1.25
+CODED = {
+    "name": "coded",
+    "compression": {"kind": "quantise", "bits": 4, "multiplier": RHO, "multiplier_source": "a test"},
+    "partition": "dp=2|4",
+}
+EXACTNESS, STEPS, MEMORY, EXPOSED = range(len(CANDIDATE), len(CANDIDATE) + len(CANDIDATE_STRATEGY))
+
+
+@pytest.fixture(scope="module")
+def named(small_file):
+    return load_fleet_benchmark(str(small_file), changes=[f"fleet.menu.entries={json.dumps([CODED])}"]).build()
+
+
+def seen_of(fleet, seed=0):
+    """What is offered in an episode of random choices: features of the candidates that start a job, row by row."""
+    batch, random, rows = FleetBatch(fleet, 1), np.random.default_rng(seed), []
+    batch.reset(0, np.random.default_rng(seed))
+    over = np.zeros(1, np.bool_)
+    while not over.any():
+        candidates, mask = batch.observations.candidates[0], batch.observations.action_mask[0] > 0
+        rows.append(candidates[mask & (candidates[:, STEPS] > 0)].copy())
+        _, over = batch.step(np.array([random.choice(np.flatnonzero(mask))]))[:2]
+    return np.concatenate(rows)
+
+
+def test_the_environment_is_one_of_gymnasiums_and_shows_more_than_without_names(named, small_fleet):
+    check_env(FleetEnv(fleet=named), skip_render_check=True)
+    plain, more = FleetEnv(fleet=small_fleet).observation_space, FleetEnv(fleet=named).observation_space
+    assert more["context"].shape == (len(CONTEXT) + len(STRATEGY),)
+    assert more["candidates"].shape[1] == plain["candidates"].shape[1] + len(CANDIDATE_STRATEGY)
+
+
+def test_candidates_tell_how_exact_they_are_and_how_many_steps_they_want(named):
+    rows = seen_of(named)
+    coded = rows[:, EXACTNESS] == 0
+    assert coded.any()
+    assert set(rows[~coded, EXACTNESS]) == {1.0}
+    assert rows[coded, STEPS] == pytest.approx(RHO / (1 + RHO))
+    assert rows[~coded, STEPS] == pytest.approx(0.5)
+    assert ((rows[:, [MEMORY, EXPOSED]] >= 0) & (rows[:, [MEMORY, EXPOSED]] <= 1)).all()
+    assert len(np.unique(rows[:, EXPOSED])) > 1
+
+
+def test_lines_of_the_menu_hold_the_step_and_the_step_times_the_multiplier(named):
+    lines = [line for line in menu_lines(named) if line["name"] == "coded"]
+    assert lines
+    for line in lines:
+        assert line["effective_step_s"] == pytest.approx(RHO * line["step_s"])
+        assert line["multiplier_source"] == "a test"
+
+
+def test_synchronous_training_alone_meets_the_same_jobs_and_is_offered_nothing_else(named, small_fleet):
+    masked = synchronous_only(named)
+    assert set(seen_of(masked)[:, EXACTNESS]) == {1.0}
+    assert synchronous_only(masked) is masked
+    assert synchronous_only(small_fleet) is small_fleet
+    for fleet in (masked, small_fleet):
+        assert (fleet.asked_step_s == named.asked_step_s).all()
+        for mine, its in zip(fleet._draw(np.random.default_rng(1), 50), named._draw(np.random.default_rng(1), 50), strict=True):
+            np.testing.assert_array_equal(mine, its)
+        assert fleet.mean_interarrival_s == named.mean_interarrival_s
+
+
+def test_a_policy_of_a_menu_without_names_is_refused(named, small_fleet, tmp_path):
+    torch = pytest.importorskip("torch")
+    from meshwright.models.fleet_network import FleetActor
+    from meshwright.models.fleet_saved import SavedFleetNetwork, load_fleet_policy
+    from meshwright.models.settings import FleetNetworkSettings
+
+    torch.manual_seed(0)
+    actor = FleetActor(FleetNetworkSettings(width=8, rounds=1), small_fleet)
+    SavedFleetNetwork.of(actor, {"candidate_features": "analytic"}).save(tmp_path / "policy.pt")
+    assert load_fleet_policy(tmp_path, small_fleet) is not None
+    with pytest.raises(CheckpointError, match="entries with names"):
+        load_fleet_policy(tmp_path, named)
