@@ -174,7 +174,10 @@ class Fleet:
         if trained.get("cluster_digest") != here["cluster_digest"]:
             found.append(f"another cluster ({trained.get('cluster')}, here {here['cluster']})")
         elif trained.get("menu_digest") != here["menu_digest"]:
-            found.append(f"another menu ({trained.get('job_types')}, here {here['job_types']})")
+            were, are = trained.get("job_types"), here["job_types"]
+            found.append(
+                f"other entries or prices of the same jobs ({are})" if were == are else f"another menu ({were}, here {are})"
+            )
         if trained.get("objective") != here["objective"]:
             found.append(f"another objective ({trained.get('objective')}, here {here['objective']})")
         return " and ".join(found) or "other arrivals or rules"

@@ -90,3 +90,8 @@ def test_a_policy_of_a_menu_without_names_is_refused(named, small_fleet, tmp_pat
     assert load_fleet_policy(tmp_path, small_fleet) is not None
     with pytest.raises(CheckpointError, match="entries with names"):
         load_fleet_policy(tmp_path, named)
+
+
+def test_a_menu_of_the_same_jobs_with_more_entries_is_told_as_such(named, small_fleet):
+    assert small_fleet.off_ground(small_fleet.ground) is None
+    assert named.off_ground(small_fleet.ground) == "other entries or prices of the same jobs (small, large)"
