@@ -21,6 +21,8 @@ from .reward import RewardSettings, is_lost, reward
 # What becomes of a call of `_step`.
 DONE, WANTING, NO_ACTION, OVER = 0, 1, 2, 3
 
+ALL = slice(None)
+
 
 class EpisodeBatch:
     """``e`` episodes of one scenario with their observations, each with its own random generator.
@@ -144,26 +146,27 @@ class EpisodeBatch:
         """What happened in episode ``e`` so far."""
         return record(self.scenario, self._episodes, e)
 
-    def state(self) -> dict[str, Any]:
-        """Copies of all arrays; with the generators they make a checkpoint."""
-        state = {key: value.copy() for key, value in self._episodes._asdict().items()}
+    def state(self, part: slice = ALL) -> dict[str, Any]:
+        """Copies of all arrays, of some of the episodes; with the generators they make a checkpoint."""
+        state = {key: value[part].copy() for key, value in self._episodes._asdict().items()}
         if self.scenario.placements is not None:
             state["placements"] = self.scenario.placements.keys()
         return state
 
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take up a state of the same scenario and number of episodes."""
+    def restore(self, state: dict[str, Any], part: slice = ALL) -> None:
+        """Take up a state of the same scenario, of as many episodes as there are in the part."""
         for key, value in self._episodes._asdict().items():
-            value[...] = state[key]
+            value[part] = state[key]
         if self.scenario.placements is not None:
-            self._renumber(self.scenario.placements.adopt(state["placements"]))
-        for e in range(self.num_episodes if self._observes else 0):
+            self._renumber(self.scenario.placements.adopt(state["placements"]), part)
+        for e in range(self.num_episodes)[part] if self._observes else ():
             observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
-    def _renumber(self, numbers: NDArray[np.int64]) -> None:
+    def _renumber(self, numbers: NDArray[np.int64], part: slice) -> None:
         """Placements of the published rule get the numbers that they have here; other blocks keep theirs."""
         num_blocks = self.scenario.problem.num_blocks
-        for blocks in (self._episodes.block, self._episodes.candidate_block, self._episodes.fixed_block):
+        for every in (self._episodes.block, self._episodes.candidate_block, self._episodes.fixed_block):
+            blocks = every[part]
             is_placement = blocks >= num_blocks
             blocks[is_placement] = numbers[blocks[is_placement] - num_blocks]
 

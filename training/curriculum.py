@@ -41,6 +41,17 @@ class TrainingPhase:
         """Its environments, with the features that the network reads."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]
         episodes = JobPartitioningVecEnv(self.scenarios, chosen.ppo.num_envs, rewards, chosen.seed, staggered=chosen.staggered)
+        return self._featured(chosen, episodes)
+
+    def group_env(self, chosen: TrainSettings, scenario: int) -> CentredReward:
+        """Environments of one scenario by themselves, as many as a group has, which take up a state before they play."""
+        assert chosen.group_envs is not None
+        rewards = [benchmark.reward for benchmark in self.benchmarks]
+        episodes = JobPartitioningVecEnv(self.scenarios[scenario], chosen.group_envs, rewards[scenario], chosen.seed)
+        episodes.goes_on = all(paid.unfinished is None for paid in rewards)
+        return self._featured(chosen, episodes)
+
+    def _featured(self, chosen: TrainSettings, episodes: JobPartitioningVecEnv) -> CentredReward:
         value_size = 1 + chosen.network.after[-1] if chosen.network.after else 0
         return CentredReward(AfterstateFeatures(episodes, value_size, has_prior=chosen.network.prior))
 

@@ -30,6 +30,7 @@ def make_ppo(
     seed: int,
     device: str | torch.device = "cpu",
     buffer: tuple[type[RolloutBuffer], dict[str, Any]] | None = None,
+    kind: type[MaskablePPO] = MaskablePPO,
 ) -> MaskablePPO:
     """A model that has yet to learn.
 
@@ -42,6 +43,7 @@ def make_ppo(
         seed: of the weights and of all that is drawn.
         device: of the weights.
         buffer: class of the rollout buffer and its further arguments; that of sb3-contrib by default.
+        kind: class of the model.
     """
 
     def rate(_: float) -> float:
@@ -50,7 +52,7 @@ def make_ppo(
         return ppo.final_learning_rate + (ppo.learning_rate - ppo.final_learning_rate) * left
 
     begun: list[bool] = []
-    model = MaskablePPO(
+    model = kind(
         policy,
         env,
         learning_rate=rate,

@@ -96,6 +96,8 @@ class TrainSettings(settings.Settings):
         patience: validations without a better one after which PPO stops; null: never.
         checkpoint_every_steps: decisions between two checkpoints.
         staggered: whether the environments' first episodes begin at different places.
+        group_envs: environments whose actions are drawn by a generator of their own, so that ``--jobs`` and ``--ray`` may share
+            out the groups to the same numbers; null: all by one generator, in one process.
         num_threads: threads of torch; one is fastest while another core steps something else.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
         log: writers of the validations (see `training.hooks.names`); ``tensorboard`` writes PPO's own figures too.
@@ -116,6 +118,7 @@ class TrainSettings(settings.Settings):
     patience: int | None = Field(default=None, ge=1)
     checkpoint_every_steps: int = Field(default=50_000, ge=1)
     staggered: bool = False
+    group_envs: int | None = Field(default=None, ge=1)
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ("tensorboard",)
@@ -165,6 +168,11 @@ class TrainSettings(settings.Settings):
                 raise ValueError(
                     f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {len(benchmarks)} benchmarks that are "
                     "played side by side"
+                )
+            if self.group_envs is not None and self.ppo.num_envs // len(benchmarks) % self.group_envs:
+                raise ValueError(
+                    f"group_envs ({self.group_envs}) must divide the environments of each benchmark "
+                    f"({self.ppo.num_envs // len(benchmarks)})"
                 )
         return self
 

@@ -14,6 +14,8 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static_features import static_features
+from ..evaluation.workers.processes import Processes
+from ..evaluation.workers.workers import Workers
 from ..jobs.seeds import validation_seeds
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
@@ -27,6 +29,8 @@ from .hooks.reporter import ReportedMeasure, RunReporter
 from .hooks.tensorboard import TensorBoardWriter
 from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
+from .rollouts.group import GroupPlayer
+from .rollouts.grouped import GroupedPPO, Groups
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .ties import check_something_to_learn
@@ -48,6 +52,7 @@ def train(
     scenario: Scenario | None = None,
     progress: Progress | None = None,
     callbacks: Sequence[TrainingCallback] = (),
+    workers: Workers | None = None,
 ) -> RunFolder:
     """Train a policy and leave a run folder.
 
@@ -62,6 +67,7 @@ def train(
         scenario: already built, to save its set-up.
         progress: called after every update.
         callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`).
+        workers: who play groups of environments, where the config has any; this process by default. Numbers do not depend on it.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
@@ -96,7 +102,7 @@ def train(
             if chosen.pretraining is not None and is_before_ppo:
                 rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
                 pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
-            _learn_by_ppo(model, chosen, played, between)
+            _learn_by_ppo(model, chosen, played, between, workers or Processes())
             between.finish()
     finally:
         board.close()
@@ -107,11 +113,12 @@ def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
     """A hash of all that a run's numbers depend on."""
     scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
     rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
-    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log"}), rewards, scenarios)
+    without = {"name", "num_threads", "device", "log"} | ({"group_envs"} if chosen.group_envs is None else set())
+    return files.digest(chosen.model_dump(exclude=without), rewards, scenarios)
 
 
 def _learn_by_ppo(
-    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks
+    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks, workers: Workers
 ) -> None:
     """Learn phase after phase, from where the model is."""
     for phase in played:
@@ -122,7 +129,11 @@ def _learn_by_ppo(
             following = phase.env(chosen)
             following.set_reward_scaling(callbacks.checkpoints.centres or env.centres, env.reward_scale)
             model.set_env(following)
-        wrapper_of(model, AfterstateFeatures).set_value_network(network_of(model))  # which PPO does not change
+        features = wrapper_of(model, AfterstateFeatures)
+        features.set_value_network(network_of(model))  # which PPO does not change
+        if isinstance(model, GroupedPPO):
+            assert chosen.group_envs is not None
+            model.groups = Groups(chosen.group_envs, GroupPlayer(chosen, phase, played[0], features.prior), workers)
         # The mask travels in the observation, so PPO need not fetch and keep it again.
         model.learn(phase.until_steps - model.num_timesteps, callback=callbacks, reset_num_timesteps=False, use_masking=False)
 
@@ -136,4 +147,5 @@ def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
         total_steps=chosen.total_steps,
         seed=chosen.seed,
         device=pick_device(chosen.device),
+        kind=MaskablePPO if chosen.group_envs is None else GroupedPPO,
     )

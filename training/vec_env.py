@@ -18,6 +18,9 @@ from ..simulation.cluster.scenario import Scenario
 
 Observations = dict[str, NDArray[Any]]
 
+OWN = ("round", "return", "length")
+"""Arrays of a state that are not those of episodes."""
+
 
 class JobPartitioningVecEnv(VecEnv):
     """``e`` episodes that restart by themselves, each with a seed of its own.
@@ -39,6 +42,8 @@ class JobPartitioningVecEnv(VecEnv):
         scenarios: as given, ``s`` of them.
         rewards: weights of the reward's terms of each scenario.
         batches: the episodes of each scenario.
+        first: number of the first environment, by which its jobs are drawn; above 0 for a group of a run's environments.
+        goes_on: whether something of value follows an episode's end, which then is no end to learn from.
 
     Raises:
         ConfigError: the scenarios offer different observations, or the environments cannot be shared out.
@@ -66,9 +71,10 @@ class JobPartitioningVecEnv(VecEnv):
                 problem = "benchmarks that are mixed must have the same cluster, degrees, rules, slots and number of graphs"
                 raise ConfigError(problem, field="benchmark", value=one.settings.workload)
         self._seed = seed
+        self.first = 0
         self._staggered = staggered
         # Where jobs that run beyond the end are paid as blocked, nothing of value follows it.
-        self._goes_on = all(paid.unfinished is None for paid in self.rewards)
+        self.goes_on = all(paid.unfinished is None for paid in self.rewards)
         self._round = np.zeros(num_envs, np.int64)
         self._return = np.zeros(num_envs)
         self._length = np.zeros(num_envs, np.int64)
@@ -133,7 +139,7 @@ class JobPartitioningVecEnv(VecEnv):
         for e in np.flatnonzero(is_over).tolist():
             batch, i = self.place(e)
             infos[e] = {
-                "TimeLimit.truncated": self._goes_on,
+                "TimeLimit.truncated": self.goes_on,
                 "episode": {"r": float(self._return[e]), "l": int(self._length[e]), "t": 0.0},
                 "blocking_rate": batch.record(i).blocking_rate(batch.scenario.settings.counted),
             }
@@ -163,6 +169,18 @@ class JobPartitioningVecEnv(VecEnv):
         self._length[:] = state["length"]
         for i, batch in enumerate(self.batches):
             batch.restore({name: state[_key(i, name)] for name in batch.state()})
+
+    def state_of_part(self, first: int, size: int) -> dict[str, NDArray[Any]]:
+        """Arrays from which so many environments, of one scenario, go on by themselves, in environments of their own."""
+        part, (batch, i) = slice(first, first + size), self.place(first)
+        own = {"round": self._round[part].copy(), "return": self._return[part].copy(), "length": self._length[part].copy()}
+        return {**batch.state(slice(i, i + size)), **own}
+
+    def restore_part(self, first: int, state: dict[str, NDArray[Any]]) -> None:
+        """Continue where environments of their own stopped, for those that were taken from ``first`` on."""
+        part, (batch, i) = slice(first, first + len(state["round"])), self.place(first)
+        self._round[part], self._return[part], self._length[part] = state["round"], state["return"], state["length"]
+        batch.restore({name: state[name] for name in state if name not in OWN}, slice(i, i + len(state["round"])))
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         """Only ``action_masks`` is offered."""
@@ -220,7 +238,7 @@ class JobPartitioningVecEnv(VecEnv):
         return self.batches[i], number
 
     def _begin(self, e: int) -> None:
-        sequence = np.random.SeedSequence([FIRST_TRAINING_SEED + self._seed, e, int(self._round[e])])
+        sequence = np.random.SeedSequence([FIRST_TRAINING_SEED + self._seed, self.first + e, int(self._round[e])])
         self._round[e] += 1
         batch, i = self.place(e)
         batch.reset(i, np.random.default_rng(sequence))

@@ -8,9 +8,10 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from signal import SIG_IGN, SIGINT, signal
 from threading import current_thread, main_thread
-from typing import Any
+from typing import Any, Self
 
 from ...errors import ConfigError, MeshwrightError
 from .workers import Result, Task
@@ -37,25 +38,56 @@ class Processes:
 
     def do(self, play: Callable[[Task], Result], tasks: Sequence[Task], keep: Callable[[Task, Result], None]) -> None:
         """See `workers.Workers.do`."""
-        workers = min(self.number, len(tasks))
-        if workers <= 1:
+        with KeptProcesses(min(self.number, len(tasks))) as kept:
+            kept.do(play, tasks, keep)
+
+
+class KeptProcesses:
+    """Workers on this machine that stay, with what they play, from one call of `do` to the next, until the context ends.
+
+    Args:
+        number: tasks done at a time; one alone is done in this process.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._play: Callable[[Any], Any] | None = None
+        self._pool: ProcessPoolExecutor | None = None
+        self._not_ours: set[BaseProcess] = set()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end()
+
+    def do(self, play: Callable[[Task], Result], tasks: Sequence[Task], keep: Callable[[Task, Result], None]) -> None:
+        """See `workers.Workers.do`; other processes take the place of these where something else is played."""
+        if self._number <= 1:
             for task in tasks:
                 keep(task, play(task))
             return
-        not_ours = set(active_children())
-        with ProcessPoolExecutor(workers, get_context("spawn"), _bring, (play,)) as pool:
-            try:
-                with deaf_to_interrupts():
-                    # Not `map`: it cancels what waits when interrupted, and a pool that then loses its processes trips over that.
-                    results = [pool.submit(_do, task) for task in tasks]
-                for task, result in zip(tasks, results, strict=True):
-                    keep(task, result.result())
-            except BrokenProcessPool:
-                raise MeshwrightError("a worker process died; try fewer", field="jobs", value=workers) from None
-            except KeyboardInterrupt:
-                for process in set(active_children()) - not_ours:
-                    process.terminate()
-                raise
+        if self._pool is None or self._play is not play:
+            self._end()
+            self._not_ours = set(active_children())
+            self._play, self._pool = play, ProcessPoolExecutor(self._number, get_context("spawn"), _bring, (play,))
+        try:
+            with deaf_to_interrupts():
+                # Not `map`: it cancels what waits when interrupted, and a pool that then loses its processes trips over that.
+                results = [self._pool.submit(_do, task) for task in tasks]
+            for task, result in zip(tasks, results, strict=True):
+                keep(task, result.result())
+        except BrokenProcessPool:
+            raise MeshwrightError("a worker process died; try fewer", field="jobs", value=self._number) from None
+        except KeyboardInterrupt:
+            for process in set(active_children()) - self._not_ours:
+                process.terminate()
+            raise
+
+    def _end(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._pool = None
 
 
 # What a worker process was brought.

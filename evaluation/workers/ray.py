@@ -47,12 +47,17 @@ class RayWorkers:
 
     def __init__(self, address: str) -> None:
         self._address = address
+        self._play: Callable[[Any], Any] | None = None
+        self._brought: tuple[Any, ...] = ()
 
     def do(self, play: Callable[[Task], Result], tasks: Sequence[Task], keep: Callable[[Task, Result], None]) -> None:
         """See `workers.Workers.do`."""
         ray: Any = import_module("ray")
-        content = pickle.dumps(play)
-        brought = (_sources(), str(Path.cwd()), hashlib.sha256(content).hexdigest(), [ray.put(content)])
+        if self._play is not play:
+            content = pickle.dumps(play)
+            self._brought = (_sources(), str(Path.cwd()), hashlib.sha256(content).hexdigest(), [ray.put(content)])
+            self._play = play
+        brought = self._brought
         remote = ray.remote(num_cpus=1, max_retries=0)(_remote())
         waiting, under_way, done = list(range(len(tasks)))[::-1], dict[Any, int](), dict[int, Result]()
         crashes, num_kept = Counter[int](), 0
