@@ -98,6 +98,10 @@ class GraphError(MeshwrightError):
     """A job graph is malformed: a bad line, a cycle, a negative or non-finite cost."""
 
 
+class TraceError(MeshwrightError):
+    """A model cannot be made or traced: what its code raised, in one line."""
+
+
 class ClusterError(MeshwrightError):
     """A cluster is impossible: no device, a link without bandwidth, an unknown host."""
 

@@ -1,0 +1,129 @@
+"""What one call of PyTorch computes, forward and backward, counted while it runs on tensors without data.
+
+Floating-point operations are those of matrix products, convolutions and attention, two per multiply-add, by the formulas that
+PyTorch registers for its own kernels (`torch.utils.flop_counter`), as in the rest of this project. Attention is counted as
+its two products over all keys, without what fused kernels compute anew in their backward pass.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_unflatten
+from torch.utils.flop_counter import flop_registry
+
+ATTENTION = "scaled_dot_product_attention"
+_ACCUMULATOR_BYTES = 4
+"""Of each number of its output that attention holds while it runs, in float32."""
+
+_COPIES = ("clone", "copy", "_to_copy", "copy_", "native_dropout", "bernoulli_", "div_")
+
+
+@dataclass(frozen=True)
+class OpCost:
+    """What a call costs.
+
+    Attributes:
+        forward_flops: of the call itself.
+        backward_flops: of the gradients of those inputs that want one.
+        workspace_bytes: of what it makes and does not return.
+        is_work: whether it launches anything; views, casts to the same type and checks do not.
+        is_pointwise: whether a compiler can run it inside the op before it: each number of its output is made of the numbers
+            at the same place.
+    """
+
+    forward_flops: float
+    backward_flops: float
+    workspace_bytes: float
+    is_work: bool
+    is_pointwise: bool
+
+
+class _Counter(TorchDispatchMode):
+    """Counts kernels below autograd."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0.0
+        self.num_kernels = 0
+        self.made_bytes = 0.0
+        self.is_pointwise = True
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func._overloadpacket not in flop_registry and func is not torch.ops.prim.device.default:
+            with self:
+                found = func.decompose(*args, **kwargs)
+            if found is not NotImplemented:
+                return found
+        out = func(*args, **kwargs)
+        if func._overloadpacket in flop_registry:
+            self.flops += flop_registry[func._overloadpacket](*args, **kwargs, out_val=out)
+        name = func._schema.name.partition("::")[2]
+        made = tensors_of(out)
+        if made and not func.is_view and name not in ("detach", "alias", "lift_fresh"):
+            self.num_kernels += 1
+            self.made_bytes += sum(map(num_bytes, made))
+            self.is_pointwise &= torch.Tag.pointwise in func.tags or name in _COPIES
+        return out
+
+
+def cost_of(func: Callable[..., Any], args: Any, kwargs: Any) -> OpCost:
+    """What a call costs, found by running it on copies of its arguments, which hold no data.
+
+    Args:
+        func: a function of PyTorch.
+        args, kwargs: its arguments; tensors on the ``meta`` device.
+    """
+    given, spec = tree_flatten((args, kwargs))
+    leaves: dict[int, Any] = {}
+    copies: dict[int, Any] = {}
+    for value in given:
+        if isinstance(value, torch.Tensor) and id(value) not in leaves:
+            leaf = value.detach()
+            if value.requires_grad:
+                leaf.requires_grad_(True)
+            leaves[id(value)] = leaf
+            copies[id(value)] = leaf.view_as(leaf) if value.requires_grad else leaf  # in-place functions refuse leaves
+    args, kwargs = tree_unflatten([copies.get(id(value), value) for value in given], spec)
+    forward, backward = _Counter(), _Counter()
+    with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH), torch.enable_grad():
+        warnings.simplefilter("ignore")
+        with forward:
+            out = func(*args, **kwargs)
+        made = [tensor for tensor in tensors_of(out) if tensor.requires_grad]
+        wanted = [leaf for leaf in leaves.values() if leaf.requires_grad]
+        if made and wanted:
+            gradients = [torch.empty_like(tensor) for tensor in made]
+            with backward:
+                torch.autograd.grad(made, wanted, gradients, allow_unused=True)
+    returned = sum(map(num_bytes, tensors_of(out)))
+    workspace = max(forward.made_bytes - returned, 0.0)
+    if name_of(func) == ATTENTION:
+        workspace = float(_ACCUMULATOR_BYTES * sum(tensor.numel() for tensor in tensors_of(out)))
+    return OpCost(
+        forward.flops, backward.flops, workspace, forward.num_kernels > 0, forward.is_pointwise and not forward.flops
+    )
+
+
+def name_of(func: Any) -> str:
+    """What a function is called, without the variant and the marks of a method: ``layer_norm``, ``add``."""
+    schema = getattr(func, "_schema", None)
+    name = schema.name.partition("::")[2] if schema is not None else getattr(func, "__name__", type(func).__name__)
+    return name.strip("_") or "op"
+
+
+def tensors_of(value: Any) -> list[Any]:
+    """The tensors in a nest of lists, tuples and mappings."""
+    return [leaf for leaf in tree_flatten(value)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def num_bytes(tensor: Any) -> float:
+    """Bytes of a tensor's numbers."""
+    return float(tensor.numel() * tensor.element_size())

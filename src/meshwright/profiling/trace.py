@@ -1,0 +1,145 @@
+"""Traces a model: by ``torch.export``, or while it runs where that fails.
+
+Both ways run on the ``meta`` device, on which tensors have a shape and no data, so that a model of any size is traced on any
+machine; both feed one recorder, so that the graph does not depend on the way.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.fx import Interpreter
+
+from ..errors import MeshwrightError, TraceError
+from ..jobs.graph import JobGraph
+from .op_costs import num_bytes
+from .recorder import RecordedOp, Recorder, Watch
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is traced.
+
+    Attributes:
+        name: of the job.
+        module: on the ``meta`` device, in training mode.
+        args, kwargs: its inputs, on the ``meta`` device.
+        samples: of a step.
+        remarks: how it was made, for people.
+    """
+
+    name: str
+    module: torch.nn.Module
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    samples: int | None
+    remarks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TracedModel:
+    """A model and the ops that it runs.
+
+    Attributes:
+        graph: untimed.
+        ops: of the graph, with their calls and shapes.
+        num_parameters: of the model, tied ones once, read or not.
+        parameter_bytes: of the same.
+        remarks: how it was made and traced, and what is left out, for people.
+    """
+
+    graph: JobGraph
+    ops: tuple[RecordedOp, ...]
+    num_parameters: int
+    parameter_bytes: float
+    remarks: tuple[str, ...]
+
+
+def trace(model: Model) -> TracedModel:
+    """Trace the forward pass of a model; what its backward pass costs follows from each op.
+
+    Raises:
+        TraceError: its forward pass fails on both ways, or computes nothing.
+    """
+    recorder = Recorder(model.module)
+    recorder.given((model.args, model.kwargs))
+    remarks = list(model.remarks)
+    with quiet():
+        try:
+            exported = torch.export.export(model.module, model.args, dict(model.kwargs), strict=False)
+            runner = _ExportedRun(exported.module(), recorder)
+        except Exception as error:  # whatever the code of a user raises while it is exported
+            remarks.append(f"torch.export fails, so that the model was traced while it ran: {first_line(error)}")
+            _watched(model, recorder)
+        else:
+            try:
+                runner.run(*model.args, *model.kwargs.values())
+            except MeshwrightError:
+                raise
+            except Exception as error:  # as above
+                raise TraceError(f"the exported program does not run: {first_line(error)}", value=model.name) from None
+            remarks.append("traced by torch.export")
+    parameters = list(model.module.parameters())
+    if recorder.num_left_out:
+        remarks.append(f"left out: {recorder.num_left_out} calls that only prepare data (positions, masks, labels)")
+    if recorder.unread_bytes:
+        remarks.append(f"left out: {recorder.unread_bytes:,.0f} bytes of parameters that the forward pass does not read")
+    return TracedModel(
+        recorder.graph(model.name, model.samples),
+        tuple(recorder.ops),
+        sum(parameter.numel() for parameter in parameters),
+        sum(map(num_bytes, parameters)),
+        tuple(remarks),
+    )
+
+
+def first_line(error: BaseException) -> str:
+    """An error of other code in one line of bearable length."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    told = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    return told if len(told) <= 300 else told[:297] + "..."
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the warnings of other code."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def _watched(model: Model, recorder: Recorder) -> None:
+    """Run the model under the recorder.
+
+    Raises:
+        TraceError: it fails.
+    """
+    try:
+        with Watch(recorder):
+            model.module(*model.args, **model.kwargs)
+    except Exception as error:  # whatever the code of a user raises
+        raise TraceError(f"the forward pass fails: {first_line(error)}", value=model.name) from None
+
+
+class _ExportedRun(Interpreter):
+    """Runs an exported program node by node under a recorder."""
+
+    def __init__(self, program: torch.fx.GraphModule, recorder: Recorder) -> None:
+        super().__init__(program)
+        self._recorder = recorder
+        self._path = ""
+
+    def run_node(self, n: torch.fx.Node) -> Any:
+        """See `Interpreter.run_node`."""
+        stack = n.meta.get("nn_module_stack") or {}
+        self._path = next((path for path, _ in reversed(stack.values())), "")
+        return super().run_node(n)
+
+    def call_function(self, target: Any, args: Any, kwargs: Any) -> Any:
+        """See `Interpreter.call_function`."""
+        return self._recorder.call(self._path, target, args, kwargs)
