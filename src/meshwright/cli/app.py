@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from .commands import arrange, estimate, evaluate, export, place, plan, summarise, verify_export
+from .commands import arrange, estimate, evaluate, export, place, plan, profile, summarise, verify_export
 from .commands.calibrate.app import calibrate
 from .commands.live import decisions, feedback, replay, serve, slurm_hooks, submit
 from .commands.state.app import state
@@ -47,6 +47,7 @@ app.command("evaluate", short_help="Compare policies on a benchmark, with 95 % i
 app.command("summarise", short_help="Put several evaluations and training runs on one page.")(summarise.summarise_results)
 app.command("plan", short_help="Choose a plan for one job on an empty cluster, and say why.")(plan.plan_job)
 app.command("place", short_help="Put each op of a job on a device, by planners of graphs.")(place.place_job)
+app.command("profile", short_help="Trace a model of PyTorch into a job graph.")(profile.profile_model)
 app.command("arrange", short_help="Choose the devices of stages and replicas on an uneven network.")(arrange.arrange_devices)
 app.command("estimate", short_help="Price one parallel layout of a job: time, utilisation, memory.")(estimate.estimate_layout)
 app.command("export", short_help="Write a plan in the form of a scheduler or launcher.")(export.export_plan)

@@ -22,7 +22,7 @@ ATTENTION = "scaled_dot_product_attention"
 _ACCUMULATOR_BYTES = 4
 """Of each number of its output that attention holds while it runs, in float32."""
 
-_COPIES = ("clone", "copy", "_to_copy", "copy_", "native_dropout", "bernoulli_", "div_")
+_COPIES = ("clone", "empty_like", "empty", "copy", "_to_copy", "copy_", "native_dropout", "bernoulli_", "div_")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def cost_of(func: Callable[..., Any], args: Any, kwargs: Any) -> OpCost:
             if value.requires_grad:
                 leaf.requires_grad_(True)
             leaves[id(value)] = leaf
-            copies[id(value)] = leaf.view_as(leaf) if value.requires_grad else leaf  # in-place functions refuse leaves
+            copies[id(value)] = leaf.clone() if value.requires_grad else leaf  # in-place functions refuse leaves
     args, kwargs = tree_unflatten([copies.get(id(value), value) for value in given], spec)
     forward, backward = _Counter(), _Counter()
     with warnings.catch_warnings(), sdpa_kernel(SDPBackend.MATH), torch.enable_grad():

@@ -6,10 +6,12 @@ machine; both feed one recorder, so that the graph does not depend on the way.
 
 from __future__ import annotations
 
+import logging
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 
 import torch
@@ -107,10 +109,15 @@ def first_line(error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without the warnings of other code."""
-    with warnings.catch_warnings():
+    """Without the warnings, logs and outputs of other code."""
+    disabled = logging.root.manager.disable
+    with warnings.catch_warnings(), redirect_stderr(StringIO()), redirect_stdout(StringIO()):
         warnings.simplefilter("ignore")
-        yield
+        logging.disable(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logging.disable(disabled)
 
 
 def _watched(model: Model, recorder: Recorder) -> None:

@@ -1,0 +1,63 @@
+"""Element-wise ops run inside the op whose output they read, as compilers and fused kernels have it.
+
+An op that only makes each number of its output of the numbers at the same place joins the op before it where it is the only one
+that reads that op's output; so the graph stays free of cycles. This is how the graphs of the zoo are made too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..jobs.graph import JobGraph
+
+
+def fused(graph: JobGraph, is_pointwise: Sequence[bool]) -> tuple[JobGraph, NDArray[np.int64]]:
+    """The graph with element-wise ops joined to the one before them.
+
+    Args:
+        graph: whose ops stand in topological order.
+        is_pointwise: of each op, ``(n,)``.
+
+    Returns:
+        The graph, and of each op the number of that which it became part of, ``(n,)``. FLOPs, seconds and parameters of joined
+        ops are summed, the workspace is the largest, output is that of the last; name and kind are those of the first.
+    """
+    part_of = np.arange(graph.num_ops)
+    last = np.arange(graph.num_ops)
+    readers: list[set[int]] = [set() for _ in range(graph.num_ops)]
+    sources: list[list[int]] = [[] for _ in range(graph.num_ops)]
+    for source, target in graph.edges.tolist():
+        readers[source].add(target)
+        sources[target].append(source)
+    for op in range(graph.num_ops):
+        if not is_pointwise[op]:
+            continue
+        for source in reversed(sources[op]):  # the op nearest before it
+            if len(readers[source]) == 1 and last[part_of[source]] == source:
+                part_of[op] = part_of[source]
+                last[part_of[op]] = op
+                break
+    kept = np.unique(part_of)
+    number = np.full(graph.num_ops, -1)
+    number[kept] = np.arange(len(kept))
+    part_of = number[part_of]
+    edges = part_of[graph.edges]
+    edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
+    workspace = np.zeros(len(kept))
+    np.maximum.at(workspace, part_of, graph.workspace_bytes)
+    summed = ("forward_s", "backward_s", "forward_flops", "backward_flops", "parameter_bytes")
+    costs = {field: np.bincount(part_of, getattr(graph, field), len(kept)) for field in summed}
+    made = replace(
+        graph,
+        op_names=tuple(graph.op_names[op] for op in kept.tolist()),
+        op_kinds=tuple(graph.op_kinds[op] for op in kept.tolist()),
+        activation_bytes=graph.activation_bytes[last[kept]],
+        workspace_bytes=workspace,
+        edges=edges,
+        **costs,
+    )
+    return made, part_of
