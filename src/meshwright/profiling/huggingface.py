@@ -23,9 +23,7 @@ _AUDIO_SAMPLES = 160_000
 """Ten seconds at 16 kHz, of models that read sound as it is."""
 
 
-def load_model(
-    path: Path, *, batch_size: int | None = None, sequence_length: int | None = None, dtype: str = "bf16"
-) -> Model:
+def load_model(path: Path, *, batch_size: int | None = None, sequence_length: int | None = None, dtype: str = "bf16") -> Model:
     """The model of a ``config.json``, with inputs for a training step.
 
     Args:

@@ -107,9 +107,7 @@ def cost_of(func: Callable[..., Any], args: Any, kwargs: Any) -> OpCost:
     workspace = max(forward.made_bytes - returned, 0.0)
     if name_of(func) == ATTENTION:
         workspace = float(_ACCUMULATOR_BYTES * sum(tensor.numel() for tensor in tensors_of(out)))
-    return OpCost(
-        forward.flops, backward.flops, workspace, forward.num_kernels > 0, forward.is_pointwise and not forward.flops
-    )
+    return OpCost(forward.flops, backward.flops, workspace, forward.num_kernels > 0, forward.is_pointwise and not forward.flops)
 
 
 def name_of(func: Any) -> str:
