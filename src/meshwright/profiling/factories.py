@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def load_factory(spec: str, *, inputs: Sequence[str] = (), dtype: str = "bf16") 
     place, _, name = spec.rpartition(":")
     if not place or not name.isidentifier():
         raise TraceError("must read FILE.py:NAME or PACKAGE.MODULE:NAME", field="MODEL", value=spec)
-    with quiet():
+    with quiet(), _no_compiled_files():
         factory = _attribute(_module(place), name, spec)
         made = factory if isinstance(factory, torch.nn.Module) else _made(factory, spec)
     given: Any = None
@@ -58,6 +59,16 @@ def load_factory(spec: str, *, inputs: Sequence[str] = (), dtype: str = "bf16") 
     return Model(name, module, args, kwargs, int(first[0].shape[0]) if first else None)
 
 
+@contextmanager
+def _no_compiled_files() -> Iterator[None]:
+    """Python writes no ``__pycache__`` beside a file that is only read."""
+    before, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        yield
+    finally:
+        sys.dont_write_bytecode = before
+
+
 def _module(place: str) -> Any:
     if not place.endswith(".py"):
         try:
@@ -67,7 +78,8 @@ def _module(place: str) -> Any:
     path = Path(place)
     files.read_text(path)  # is told as every other file where it is missing, and kept from being written over
     spec = importlib.util.spec_from_file_location(f"_profiled_{path.stem}", path)
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     sys.path.insert(0, str(path.resolve().parent))

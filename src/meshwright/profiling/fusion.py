@@ -49,8 +49,10 @@ def fused(graph: JobGraph, is_pointwise: Sequence[bool]) -> tuple[JobGraph, NDAr
     edges = np.unique(edges[edges[:, 0] != edges[:, 1]], axis=0)
     workspace = np.zeros(len(kept))
     np.maximum.at(workspace, part_of, graph.workspace_bytes)
-    summed = ("forward_s", "backward_s", "forward_flops", "backward_flops", "parameter_bytes")
-    costs = {field: np.bincount(part_of, getattr(graph, field), len(kept)) for field in summed}
+
+    def summed(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.bincount(part_of, values, len(kept)).astype(np.float64)
+
     made = replace(
         graph,
         op_names=tuple(graph.op_names[op] for op in kept.tolist()),
@@ -58,6 +60,10 @@ def fused(graph: JobGraph, is_pointwise: Sequence[bool]) -> tuple[JobGraph, NDAr
         activation_bytes=graph.activation_bytes[last[kept]],
         workspace_bytes=workspace,
         edges=edges,
-        **costs,
+        forward_s=summed(graph.forward_s),
+        backward_s=summed(graph.backward_s),
+        forward_flops=summed(graph.forward_flops),
+        backward_flops=summed(graph.backward_flops),
+        parameter_bytes=summed(graph.parameter_bytes),
     )
     return made, part_of

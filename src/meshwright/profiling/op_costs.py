@@ -45,11 +45,11 @@ class OpCost:
     is_pointwise: bool
 
 
-class _Counter(TorchDispatchMode):
+class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Counts kernels below autograd."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.flops = 0.0
         self.num_kernels = 0
         self.made_bytes = 0.0

@@ -171,12 +171,12 @@ class Watch(TorchFunctionMode):
         for path, module in self.recorder.module.named_modules():
             self._hooks.append(module.register_forward_pre_hook(lambda *_, path=path: self._path.append(path)))
             self._hooks.append(module.register_forward_hook(lambda *_: self._leave()))
-        return super().__enter__()
+        return super().__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(self, *told: Any) -> None:
         for hook in self._hooks:
             hook.remove()
-        super().__exit__(*told)
+        super().__exit__(*told)  # type: ignore[no-untyped-call]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self.recorder.call(self._path[-1], func, args, kwargs or {})
