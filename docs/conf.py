@@ -52,6 +52,7 @@ FLOORS = [
     "planning",
     "envs",
     "models",
+    "profiling",
     "training",
     "evaluation",
     "export",

@@ -71,6 +71,7 @@ OPTIONS = {
         "--graphs": "graphs_dir",
         **WRITES,
     },
+    "profile": {"--input": "inputs", "--batch": "batch_size", "--eager": "is_eager", **WRITES},
     "train": {
         "--set": "BUILT BEFORE",
         "--graphs": "graphs_dir",
@@ -86,6 +87,7 @@ COUNTERPARTS = {
     "search": ("planning.search", "search_layouts"),
     "evaluate": ("evaluation.evaluate", "evaluate"),
     "place": ("planning.place", "place"),
+    "profile": ("profiling.profile", "profile"),
     "train": ("training.train", "train"),
     "export": ("export", "export"),
 }
@@ -95,6 +97,7 @@ FIRST = {
     "search": ["--search", "--job", "zoo:alexnet", "--cluster", "preset:host-8"],
     "evaluate": ["max", "--benchmark", "toy"],
     "place": ["--job", "zoo:alexnet", "--cluster", "preset:host-8"],
+    "profile": ["net.py:net"],
     "train": ["preset:toy"],
     "export": ["plan.json", "--format", "torchrun", "--out", "deploy"],
 }

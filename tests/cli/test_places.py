@@ -39,6 +39,7 @@ PLANNED = [
     "export out/layout.json --format deepspeed --out out/deepspeed --json out/files.json",
     "place --job 0.json --cluster cluster.yaml --by heft --json out/ops.json --trace out/ops-trace.json --plot out/ops.svg",
     "arrange network.json --budget-s 1 --json out/arranged.json",
+    "profile {model} --input 2x3 --out out/traced.json --json out/calls.json",
     "export out/ops.json --format tensorflow --out out/tensorflow",
     "verify-export out/layout.json {log} --format deepspeed --json out/verified.json",
     "state add out/plan.json --state out/now.db",
@@ -134,8 +135,9 @@ def test_evaluations_and_exports_stay_in_their_folders_whatever_graphs_are_calle
 
 def test_plans_and_estimates_stay_in_their_files_whatever_the_graph_is_called(command, named):
     (named.parent / FOLDER).write_text(valid("probed.txt"))
+    (named.parent / (FOLDER + "net.py")).write_text("import torch\n\n\ndef net():\n    return torch.nn.Linear(3, 4)\n")
     for line in PLANNED:
-        command(line, log=FOLDER)
+        command(line, log=FOLDER, model=FOLDER + "net.py:net")
     for number in range(1, len(HOSTILE), 4):
         command(PLANNED[0].replace("0.json", f"{number}.json"))
 

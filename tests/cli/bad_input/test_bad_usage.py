@@ -11,6 +11,8 @@ PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
     ("arguments", "message"),
     [
         (("plna",), "no such command (got 'plna'); did you mean 'plan'?"),
+        (("profle",), "no such command (got 'profle'); did you mean 'profile'?"),
+        (("profile",), "MODEL: is missing"),
         (
             ("frobnicate",),
             "no such command (got 'frobnicate'); valid: arrange, calibrate, calibration, decisions, estimate, evaluate, ",

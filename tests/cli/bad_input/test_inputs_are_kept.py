@@ -26,6 +26,7 @@ COMMANDS = {
         ("reference/operators/tasklets/case4_worldwide_geo.json",),
         ("--json",),
     ),
+    "profile": (("net.py:net", "--input", "2x3"), ("net.py",), ("--out", "--json")),
     "arrange": (("network.json",), ("network.json",), ("--json",)),
     "summarise": (("done",), ("done/results.json",), ("--json",)),
     "plan": (("--job", "graph.txt", "--cluster", "cluster.yaml"), ("graph.txt", "cluster.yaml"), ("--json", "--trace")),

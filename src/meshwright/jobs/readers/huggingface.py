@@ -18,7 +18,7 @@ from .model_families import READERS
 
 DEFAULT_BATCH_SIZE = 8
 
-_AS_OPS = "a measured graph.txt or a saved job graph of it is planned as ops, by data and pipeline parallelism"
+_AS_OPS = "`meshwright profile` makes a job graph of it, which is planned as ops, by data and pipeline parallelism"
 
 _ENCODER_DECODERS = ("bart", "encoder-decoder", "led", "longt5", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5", "umt5")
 _IMAGES = ("beit", "convnext", "deit", "dinov2", "resnet", "swin", "vit", "vit_mae")
@@ -98,4 +98,4 @@ def _why_not(config: dict[str, Any], model_type: object) -> str:
         return f"{_AROUND_TEXT}; {done}"
     if isinstance(model_type, str) and model_type in _OTHER_FAMILIES:
         return f"{_OTHER_FAMILIES[model_type]}; {_AS_OPS}"
-    return f"unsupported model type; supported are {', '.join(sorted(READERS))}"
+    return f"unsupported model type; supported are {', '.join(sorted(READERS))}; `meshwright profile` traces others"

@@ -1,0 +1,141 @@
+"""Laws of traced Hugging Face models: what they compute and hold is what the reader of configurations says, by other means."""
+
+import importlib.util
+import json
+import sys
+
+import pytest
+
+from meshwright.devices import device_type
+from meshwright.errors import InputFileError, TraceError
+from meshwright.jobs.load import load_graph
+from meshwright.jobs.readers.huggingface import load_config
+from meshwright.profiling.profile import profile
+
+A100 = device_type("a100")
+GPT2 = {
+    "model_type": "gpt2",
+    "architectures": ["GPT2LMHeadModel"],
+    "n_embd": 64,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": 32,
+    "vocab_size": 512,
+}
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 64,
+    "intermediate_size": 160,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 32,
+    "vocab_size": 512,
+    "tie_word_embeddings": False,
+}
+VIT = {
+    "model_type": "vit",
+    "architectures": ["ViTForImageClassification"],
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 8,
+}
+T5 = {
+    "model_type": "t5",
+    "architectures": ["T5ForConditionalGeneration"],
+    "d_model": 32,
+    "d_kv": 8,
+    "d_ff": 64,
+    "num_layers": 2,
+    "num_heads": 4,
+    "vocab_size": 256,
+    "decoder_start_token_id": 0,
+}
+
+
+def library(test):
+    """A test that runs where the transformers package is installed."""
+    is_absent = importlib.util.find_spec("transformers") is None
+    told = "transformers is not installed; the extra [hf] installs it"
+    return pytest.mark.library(pytest.mark.skipif(is_absent, reason=told)(test))
+
+
+@pytest.fixture
+def config(tmp_path):
+    """``config(data)`` writes a ``config.json`` and returns its path."""
+
+    def written(data):
+        path = tmp_path / "tiny" / "config.json"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(data if isinstance(data, str) else json.dumps(data))
+        return path
+
+    return written
+
+
+@library
+@pytest.mark.parametrize("data", [GPT2, LLAMA], ids=["gpt2", "llama"])
+def test_a_traced_decoder_computes_and_holds_what_its_configuration_says(config, data):
+    path = config(data)
+    found, read = profile(str(path), A100, batch_size=4).graph, load_config(path, batch_size=4)
+    assert found.parameter_bytes.sum() == read.parameter_bytes.sum()
+    assert found.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
+    assert found.backward_flops.sum() == pytest.approx(read.backward_flops.sum(), rel=0.02)
+    assert found.samples_per_step == read.samples_per_step == 4
+    assert found.name == read.name == "tiny"
+
+
+@library
+def test_gpt2_itself_agrees_with_the_reader(config):
+    path = config(GPT2 | {"n_embd": 768, "n_layer": 12, "n_head": 12, "n_positions": 1024, "vocab_size": 50257})
+    found, read = profile(str(path), A100).graph, load_config(path)
+    assert found.parameter_bytes.sum() == read.parameter_bytes.sum() == 2 * 124_439_808
+    assert found.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
+    assert found.backward_flops.sum() == pytest.approx(read.backward_flops.sum(), rel=0.02)
+
+
+@library
+@pytest.mark.parametrize("data", [VIT, T5], ids=["vit", "t5"])
+def test_what_the_reader_refuses_is_traced_into_a_job(config, data, tmp_path):
+    path = config(data)
+    found = profile(str(path.parent), A100, batch_size=2)
+    assert found.traced.parameter_bytes == 2 * found.traced.num_parameters
+    assert 0.5 * found.traced.parameter_bytes < found.graph.parameter_bytes.sum() <= found.traced.parameter_bytes
+    assert 1.5 < found.graph.backward_flops.sum() / found.graph.forward_flops.sum() <= 2
+    found.graph.save(tmp_path / "job.json")
+    assert load_graph(str(tmp_path / "job.json")).to_data() == found.graph.to_data()
+
+
+@library
+def test_a_model_that_transformers_does_not_know_is_told_in_one_line(config):
+    with pytest.raises(TraceError, match=r"config\.json: transformers cannot make the model: ValueError: ") as told:
+        profile(str(config({"model_type": "gtp2"})), A100)
+    assert "\n" not in str(told.value)
+
+
+def test_without_the_package_the_extra_is_named(config, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(TraceError, match=r"config\.json: the transformers package makes it, which the extra \[hf\] installs$"):
+        profile(str(config(GPT2)), A100)
+
+
+@pytest.mark.parametrize("text", ['{"model_type": "gpt', "", "\0"])
+def test_a_truncated_configuration_is_named_with_its_place(config, text):
+    with pytest.raises(InputFileError, match=r"config\.json") as told:
+        profile(str(config(text)), A100)
+    assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("text", ["[1]", "{}", '{"model_type": 3}'])
+def test_json_that_is_no_configuration_is_told(config, text):
+    with pytest.raises(TraceError, match=r"config\.json: model_type: is no configuration of a model"):
+        profile(str(config(text)), A100)
+
+
+def test_inputs_belong_to_a_factory(config):
+    with pytest.raises(TraceError, match=r"^--input: goes with a factory; a config\.json says its inputs$"):
+        profile(str(config(GPT2)), A100, inputs=["3x8"])
