@@ -15,7 +15,7 @@ def profiled(name, *inputs, **options):
 
 
 def test_a_perceptron_by_hand(models):
-    # 3 rows, 8 -> 16 -> 4: two per multiply-add. Nobody wants the gradient of the input: the first layer has that of its matrix only
+    # 3 rows, 8 -> 16 -> 4, two per multiply-add; nobody wants the gradient of the input, so the first layer has one product less
     found = profiled("mlp", "3x8")
     first, second = 2 * 3 * 8 * 16, 2 * 3 * 16 * 4
     graph = found.graph
@@ -104,7 +104,7 @@ def test_a_saved_graph_is_read_as_it_was(models):
         ("no_such_package.models:mlp", ("3x8",), "MODEL: cannot be imported: ModuleNotFoundError: No module named "),
         ("models.py:mlp", (), "--input: is needed, as x=8x3x224x224, unless the factory returns a module and its inputs"),
         ("models.py:mlp", ("3x",), "--input: must read [NAME=]SHAPE[:TYPE], as x=8x3x224x224 or ids=8x1024:int64 (got '3x')"),
-        ("models.py:mlp", ("3x8:int46",), "--input: no such type (got 'int46'); did you mean 'int64'?"),
+        ("models.py:mlp", ("3x8:int46",), "--input: no such type (got 'int46'); valid: bf16, bool, fp16, fp32, int32, int64"),
         ("models.py:mlp", ("0x8",), "--input: holds no number, or more than 10,000,000,000,000 (got '0x8')"),
         ("models.py:mlp", ("x=3x8", "3x8"), "--input: inputs without a name stand before those with one (got '3x8')"),
         ("models.py:mlp", ("x=3x8", "x=3x8"), "--input: the input stands twice (got 'x')"),
@@ -131,7 +131,7 @@ def test_files_that_are_missing_or_do_not_run_are_named(models):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"dtype": "bf61"}, "--dtype: no such type (got 'bf61'); did you mean 'bf16'?"),
+        ({"dtype": "bf61"}, "--dtype: no such type (got 'bf61'); valid: bf16, fp16, fp32"),
         ({"batch_size": 4}, "--batch: goes with a config.json; the inputs of a factory say it (--input)"),
         ({"sequence_length": 0}, "--sequence-length: must be at least 1 (got 0)"),
     ],
