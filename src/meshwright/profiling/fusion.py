@@ -42,6 +42,7 @@ def fused(graph: JobGraph, is_pointwise: Sequence[bool]) -> tuple[JobGraph, NDAr
                 last[part_of[op]] = op
                 break
     kept = np.unique(part_of)
+    kept = kept[np.argsort(last[kept])]  # what reads an output ends after it, so the graph stays in topological order
     number = np.full(graph.num_ops, -1)
     number[kept] = np.arange(len(kept))
     part_of = number[part_of]
