@@ -47,9 +47,9 @@ test: $(STAMP) ## Run the tests, all but the long ones and those that start real
 laws: $(STAMP) ## The same laws at length: thirteen times the cases, and what takes long; half an hour
 	@MESHWRIGHT_DRAWS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -o timeout=3000 -m "not scheduler and not library" $(ARGS)
 
-test-libraries: $(STAMP) ## Install RLlib, TorchRL and Tianshou apart and let each of them, and two examples, learn; five minutes
+test-libraries: $(STAMP) ## Install RLlib, TorchRL, Tianshou and transformers apart; let each learn, or be traced; five minutes
 	@bash .ci/libraries
-	@PYTHONPATH=$(CURDIR)/$(VENV)/libraries $(BIN)/python -m pytest -m library tests/training/libraries $(ARGS)
+	@PYTHONPATH=$(CURDIR)/$(VENV)/libraries $(BIN)/python -m pytest -m library tests/training/libraries tests/profiling $(ARGS)
 
 test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back; look at the pages in a browser
 	@bash .ci/schedulers

@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FLOORS = sorted(p for p in PROJECT["tool"]["setuptools"]["packages"] if p.count(".") == 1)
-WITH_TORCH = {"meshwright.models", "meshwright.planning", "meshwright.training", "meshwright.evaluation"}
+WITH_TORCH = {"meshwright.models", "meshwright.planning", "meshwright.training", "meshwright.evaluation", "meshwright.profiling"}
 WORDS = [
     "format",
     "lint",

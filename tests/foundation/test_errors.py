@@ -58,7 +58,7 @@ def test_pickling_keeps_kind_message_and_parts(kind):
 def test_every_user_error_exits_with_two_but_where_the_input_is_right_and_there_is_nothing_to_learn():
     assert {kind.exit_code for kind in KINDS if kind is not errors.NothingToLearnError} == {2}
     assert errors.NothingToLearnError.exit_code == 1
-    assert len(KINDS) == 14
+    assert len(KINDS) == 15
 
 
 @given(word=st.text(min_size=1), others=st.lists(st.text()))

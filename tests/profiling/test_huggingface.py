@@ -34,6 +34,12 @@ LLAMA = {
     "vocab_size": 512,
     "tie_word_embeddings": False,
 }
+MIXTRAL = LLAMA | {
+    "model_type": "mixtral",
+    "architectures": ["MixtralForCausalLM"],
+    "num_local_experts": 8,
+    "num_experts_per_tok": 2,
+}
 VIT = {
     "model_type": "vit",
     "architectures": ["ViTForImageClassification"],
@@ -78,7 +84,7 @@ def config(tmp_path):
 
 
 @library
-@pytest.mark.parametrize("data", [GPT2, LLAMA], ids=["gpt2", "llama"])
+@pytest.mark.parametrize("data", [GPT2, LLAMA, MIXTRAL], ids=["gpt2", "llama", "mixtral"])
 def test_a_traced_decoder_computes_and_holds_what_its_configuration_says(config, data):
     path = config(data)
     found, read = profile(str(path), A100, batch_size=4).graph, load_config(path, batch_size=4)

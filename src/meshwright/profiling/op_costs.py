@@ -19,6 +19,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from torch.utils.flop_counter import flop_registry
 
 ATTENTION = "scaled_dot_product_attention"
+GROUPED = "grouped_mm"
+"""Products of rows that are sorted by expert, each by its own expert's matrix; PyTorch registers no formula."""
 _ACCUMULATOR_BYTES = 4
 """Of each number of its output that attention holds while it runs, in float32."""
 
@@ -66,6 +68,8 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func._overloadpacket in flop_registry:
             self.flops += flop_registry[func._overloadpacket](*args, **kwargs, out_val=out)
         name = func._schema.name.partition("::")[2]
+        if name.strip("_").startswith(GROUPED):
+            self.flops += _grouped_flops(*[value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)][:2])
         made = tensors_of(out)
         if made and not func.is_view and name not in ("detach", "alias", "lift_fresh"):
             self.num_kernels += 1
@@ -108,6 +112,13 @@ def cost_of(func: Callable[..., Any], args: Any, kwargs: Any) -> OpCost:
     if name_of(func) == ATTENTION:
         workspace = float(_ACCUMULATOR_BYTES * sum(tensor.numel() for tensor in tensors_of(out)))
     return OpCost(forward.flops, backward.flops, workspace, forward.num_kernels > 0, forward.is_pointwise and not forward.flops)
+
+
+def _grouped_flops(left: Any, right: Any) -> float:
+    """Two per multiply-add: each row of ``left`` ``(m, k)`` meets one of ``(e, k, n)``, each expert its rows, or its columns."""
+    if left.dim() == 3 and right.dim() == 2:
+        return 2.0 * int(left.shape[1]) * int(right.numel())
+    return 2.0 * int(left.numel()) * int(right.shape[-1])
 
 
 def name_of(func: Any) -> str:

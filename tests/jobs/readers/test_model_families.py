@@ -220,13 +220,13 @@ def test_a_family_that_is_published_without_some_keys_has_its_formats_own():
 @pytest.mark.parametrize(
     ("held", "told"),
     [
-        ({"model_type": "vit"}, "a model of images, which has no parallel layouts; a measured graph.txt"),
+        ({"model_type": "vit"}, "a model of images, which has no parallel layouts; `meshwright profile`"),
         ({"model_type": "t5"}, "an encoder and a decoder with attention across them, .* data and pipeline parallelism"),
         ({"model_type": "whisper"}, "a model of speech, "),
         ({"model_type": "llava", "text_config": {"model_type": "llama"}}, "text_config, of model_type llama, is a config.json"),
-        ({"model_type": "llava"}, "other parts around it .*, which is not read as a whole; a measured graph.txt"),
+        ({"model_type": "llava"}, "other parts around it .*, which is not read as a whole; `meshwright profile`"),
         ({"model_type": "gemma3", "text_config": TINY}, "text_config, of model_type gemma3_text, is a config.json of its own"),
-        ({"model_type": "fuyu", "text_config": {"model_type": "persimmon"}}, "other parts around it .*; a measured graph.txt"),
+        ({"model_type": "fuyu", "text_config": {"model_type": "persimmon"}}, "other parts around it .*; `meshwright profile`"),
         ({"model_type": "qwen22"}, "unsupported model type; supported are bert, "),
         ({"model_type": "mamba"}, "unsupported model type; supported are bert, "),
     ],
