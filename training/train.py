@@ -14,8 +14,6 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static_features import static_features
-from ..evaluation.workers.processes import Processes
-from ..evaluation.workers.workers import Workers
 from ..jobs.seeds import validation_seeds
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
@@ -30,7 +28,7 @@ from .hooks.tensorboard import TensorBoardWriter
 from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
 from .rollouts.group import GroupPlayer
-from .rollouts.grouped import GroupedPPO, Groups
+from .rollouts.grouped import GroupedPPO, Groups, ShareOut, alone
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .ties import check_something_to_learn
@@ -52,7 +50,7 @@ def train(
     scenario: Scenario | None = None,
     progress: Progress | None = None,
     callbacks: Sequence[TrainingCallback] = (),
-    workers: Workers | None = None,
+    share_out: ShareOut = alone,
 ) -> RunFolder:
     """Train a policy and leave a run folder.
 
@@ -67,7 +65,7 @@ def train(
         scenario: already built, to save its set-up.
         progress: called after every update.
         callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`).
-        workers: who play groups of environments, where the config has any; this process by default. Numbers do not depend on it.
+        share_out: who play groups of environments, where the config has any; numbers do not depend on it.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
@@ -102,7 +100,7 @@ def train(
             if chosen.pretraining is not None and is_before_ppo:
                 rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
                 pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
-            _learn_by_ppo(model, chosen, played, between, workers or Processes())
+            _learn_by_ppo(model, chosen, played, between, share_out)
             between.finish()
     finally:
         board.close()
@@ -118,7 +116,7 @@ def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
 
 
 def _learn_by_ppo(
-    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks, workers: Workers
+    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks, share_out: ShareOut
 ) -> None:
     """Learn phase after phase, from where the model is."""
     for phase in played:
@@ -133,7 +131,7 @@ def _learn_by_ppo(
         features.set_value_network(network_of(model))  # which PPO does not change
         if isinstance(model, GroupedPPO):
             assert chosen.group_envs is not None
-            model.groups = Groups(chosen.group_envs, GroupPlayer(chosen, phase, played[0], features.prior), workers)
+            model.groups = Groups(chosen.group_envs, GroupPlayer(chosen, phase, played[0], features.prior), share_out)
         # The mask travels in the observation, so PPO need not fetch and keep it again.
         model.learn(phase.until_steps - model.num_timesteps, callback=callbacks, reset_num_timesteps=False, use_masking=False)
 

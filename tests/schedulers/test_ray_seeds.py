@@ -130,6 +130,6 @@ def test_rollouts_give_the_policy_of_one_process_also_where_a_node_is_killed(on_
             killed.append(True)
             lose(raylets()[-1])
 
-    assert train(grouped, tmp_path / "all", workers=on_ray).policy.read_bytes() == trained_in_one
-    assert train(grouped, tmp_path / "two", workers=on_ray, progress=kill).policy.read_bytes() == trained_in_one
+    assert train(grouped, tmp_path / "all", share_out=on_ray.do).policy.read_bytes() == trained_in_one
+    assert train(grouped, tmp_path / "two", share_out=on_ray.do, progress=kill).policy.read_bytes() == trained_in_one
     assert killed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,9 +13,18 @@ from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
-from ...evaluation.workers.workers import Workers
 from ..vec_env_wrappers import CentredReward, wrapper_of
 from .group import GroupPlayer, GroupRollout, GroupTask
+
+Play = Callable[[GroupTask], GroupRollout]
+ShareOut = Callable[[Play, Sequence[GroupTask], Callable[[GroupTask, GroupRollout], None]], None]
+"""Does tasks and hands over each with its result, in their order: `evaluation.workers.workers.Workers.do`."""
+
+
+def alone(play: Play, tasks: Sequence[GroupTask], keep: Callable[[GroupTask, GroupRollout], None]) -> None:
+    """A `ShareOut` in this process."""
+    for task in tasks:
+        keep(task, play(task))
 
 
 class Groups(NamedTuple):
@@ -23,12 +33,12 @@ class Groups(NamedTuple):
     Attributes:
         size: environments of a group, of one scenario each.
         play: plays a task.
-        workers: who do it.
+        share_out: who do it.
     """
 
     size: int
     play: GroupPlayer
-    workers: Workers
+    share_out: ShareOut
 
 
 class GroupedPPO(MaskablePPO):
@@ -58,7 +68,7 @@ class GroupedPPO(MaskablePPO):
         episodes = wrapper_of(self, CentredReward).episodes
         tasks = self._tasks()
         played: list[GroupRollout] = []
-        self.groups.workers.do(self.groups.play, tasks, lambda task, rollout: played.append(rollout))
+        self.groups.share_out(self.groups.play, tasks, lambda task, rollout: played.append(rollout))
         for task, rollout in zip(tasks, played, strict=True):
             episodes.restore_part(task.first, rollout.state)
         goes_on = True

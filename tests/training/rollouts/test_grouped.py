@@ -9,11 +9,11 @@ import torch
 from meshwright import settings
 from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError
-from meshwright.evaluation.workers.processes import KeptProcesses, Processes
+from meshwright.evaluation.workers.processes import KeptProcesses
 from meshwright.models.masked_policy import log_shares
 from meshwright.training.curriculum import phases
 from meshwright.training.rollouts.group import GroupPlayer
-from meshwright.training.rollouts.grouped import GroupedPPO, Groups
+from meshwright.training.rollouts.grouped import GroupedPPO, Groups, alone
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import _model, train
 from meshwright.training.vec_env_wrappers import CentredReward, wrapper_of
@@ -24,8 +24,8 @@ def chosen(config):
     return settings.load(TrainSettings, config, changes=["group_envs=2", "total_steps=256", "staggered=true"])
 
 
-def trained(chosen, folder, workers=None, **options):
-    run = train(chosen, folder, workers=workers, **options)
+def trained(chosen, folder, share_out=alone, **options):
+    run = train(chosen, folder, share_out=share_out, **options)
     return run.policy.read_bytes()
 
 
@@ -34,25 +34,23 @@ def whole(chosen, tmp_path_factory):
     return trained(chosen, tmp_path_factory.mktemp("whole") / "run")
 
 
-class Carried:
+def carried(play, tasks, keep):
     """Plays each task from its pickled form, in the order from last to first, and every one twice, as where workers are lost."""
-
-    def do(self, play, tasks, keep):
-        there = {}
-        for number in reversed(range(len(tasks))):
-            for _ in range(2):
-                there[number] = pickle.loads(pickle.dumps(play))(pickle.loads(pickle.dumps(tasks[number])))
-        for number, task in enumerate(tasks):
-            keep(task, there[number])
+    there = {}
+    for number in reversed(range(len(tasks))):
+        for _ in range(2):
+            there[number] = pickle.loads(pickle.dumps(play))(pickle.loads(pickle.dumps(tasks[number])))
+    for number, task in enumerate(tasks):
+        keep(task, there[number])
 
 
 def test_the_policy_does_not_depend_on_who_plays_nor_on_what_is_played_twice(chosen, whole, tmp_path):
-    assert trained(chosen, tmp_path / "carried", Carried()) == whole
+    assert trained(chosen, tmp_path / "carried", carried) == whole
 
 
 def test_the_policy_is_that_of_processes_which_stay_from_update_to_update(chosen, whole, tmp_path):
     with KeptProcesses(2) as processes:
-        assert trained(chosen, tmp_path / "kept", processes) == whole
+        assert trained(chosen, tmp_path / "kept", processes.do) == whole
 
 
 def test_the_policy_depends_on_the_groups(chosen, whole, tmp_path):
@@ -82,7 +80,7 @@ def rollout(request, chosen, config):
     played = phases(chosen)
     model = _model(chosen, played[0])
     assert isinstance(model, GroupedPPO)
-    model.groups = Groups(2, GroupPlayer(chosen, played[0], played[0], None), Processes())
+    model.groups = Groups(2, GroupPlayer(chosen, played[0], played[0], None), alone)
     _, callback = model._setup_learn(1_000)
     env = wrapper_of(model, CentredReward)
     env.set_reward_scaling({}, 0.5)

@@ -164,7 +164,7 @@ def _train_network(asked: _ScenarioRequest) -> None:
         from ....training import train as training  # takes a while, and bars are there by now
 
         with chosen_workers(asked.jobs, asked.ray, are_kept=True) as workers:
-            return training.train(*arguments, **options, workers=workers)
+            return training.train(*arguments, **options, share_out=workers.do)
 
     def shown(now: TrainProgress) -> dict[str, Any]:
         note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
