@@ -57,7 +57,7 @@ FLOORS = [
     "evaluation",
     "export",
 ]
-FOUNDATION = ["devices", "packaged", "settings", "yaml12", "files", "inputs", "temporaries", "errors"]
+FOUNDATION = ["devices", "packaged", "settings", "yaml12", "files", "inputs", "temporaries", "worker_pool", "errors"]
 
 
 FIELDS = re.compile(r":(ivar|param) (\w+(?:, \w+)+):")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from signal import SIG_IGN, SIGINT, signal
 from threading import current_thread, main_thread
 from typing import Any, Self
 
 from ...errors import ConfigError, MeshwrightError
+from ...worker_pool import WorkerPool
 from .workers import Result, Task
 
 MAX_PROCESSES = 256
@@ -52,7 +52,7 @@ class KeptProcesses:
     def __init__(self, number: int) -> None:
         self._number = number
         self._play: Callable[[Any], Any] | None = None
-        self._pool: ProcessPoolExecutor | None = None
+        self._pool: WorkerPool | None = None
         self._not_ours: set[BaseProcess] = set()
 
     def __enter__(self) -> Self:
@@ -70,7 +70,7 @@ class KeptProcesses:
         if self._pool is None or self._play is not play:
             self._end()
             self._not_ours = set(active_children())
-            self._play, self._pool = play, ProcessPoolExecutor(self._number, get_context("spawn"), _bring, (play,))
+            self._play, self._pool = play, WorkerPool(self._number, _bring, (play,))
         try:
             with deaf_to_interrupts():
                 # Not `map`: it cancels what waits when interrupted, and a pool that then loses its processes trips over that.

@@ -19,15 +19,15 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
 from ... import files
 from ...errors import CheckpointError, ConfigError, NothingToLearnError
+from ...worker_pool import WorkerPool
 from ..elastic.settings import ElasticTrainSettings
 from ..fleet.settings import FleetTrainSettings
 from ..hooks.callback import TrainingCallback, ValidationRecord
@@ -335,7 +335,7 @@ def _side_by_side(
     chosen: SweepSettings, folder: Path, left: int, jobs: int, is_over: Callable[[], bool], tell_new: Callable[[], None]
 ) -> None:
     """Trials in several processes; each asks when the one before has ended."""
-    with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
+    with WorkerPool(jobs) as pool:
         running: set[Future[None]] = set()
         try:
             while running or (left and not is_over()):

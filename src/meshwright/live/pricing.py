@@ -7,12 +7,12 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import time
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, ThreadPoolExecutor
 from typing import Any
 
 from ..errors import StateError, TimeLimitError
+from ..worker_pool import WorkerPool
 from .deciding import Planners
 from .decisions import JobRequest
 
@@ -41,7 +41,7 @@ class JobPricing:
         self._planners = planners
         self._limit_s = limit_s
         self._threads = ThreadPoolExecutor(NUM_AT_A_TIME, "preparing")
-        self._pools: list[ProcessPoolExecutor | None] = [None] * NUM_AT_A_TIME
+        self._pools: list[WorkerPool | None] = [None] * NUM_AT_A_TIME
         self._free: asyncio.LifoQueue[int] = asyncio.LifoQueue()
         for number in range(NUM_AT_A_TIME):
             self._free.put_nowait(number)
@@ -80,7 +80,7 @@ class JobPricing:
         """Price a job in one of the processes."""
         pool = self._pools[number]
         if pool is None:
-            pool = self._pools[number] = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+            pool = self._pools[number] = WorkerPool(1)
         try:
             async with asyncio.timeout(self._limit_s):
                 await asyncio.get_running_loop().run_in_executor(pool, price, self._planners.recipe, request)

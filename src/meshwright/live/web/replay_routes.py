@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path as FilePath
@@ -16,6 +15,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from ...errors import MeshwrightError
 from ...planning.policies import OWN
+from ...worker_pool import WorkerPool
 from ..deciding import Planners
 from ..feedback.calibration import ObservedCalibration, calibration
 from ..feedback.runs import observed_runs
@@ -66,7 +66,7 @@ def replay_routes(context: Context) -> APIRouter:
         assert service.path is not None, "checked before"
         loop = asyncio.get_running_loop()
         recipe = service.controller.planners.recipe
-        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+        pool = WorkerPool(1)
         service.also_ends(pool)
         try:
             result = await loop.run_in_executor(pool, played, service.path, asked, recipe)

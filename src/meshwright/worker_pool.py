@@ -1,0 +1,40 @@
+"""`WorkerPool`: processes that do what they are handed, and end with the one that began them, however it ends.
+
+A worker of the standard library's pool holds both ends of the pipe at which it waits. So it never hears that its parent is gone,
+and would wait there for ever with all that it had loaded.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context, parent_process
+from threading import Thread
+from typing import Any
+
+
+class WorkerPool(ProcessPoolExecutor):
+    """Processes begun anew, not forked: threads and locks of this one are none of theirs.
+
+    Args:
+        number: of processes.
+        begin: called first in each of them; can be pickled.
+        arguments: of ``begin``; can be pickled.
+    """
+
+    def __init__(self, number: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> None:
+        super().__init__(number, get_context("spawn"), _begin, (begin, arguments))
+
+
+def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+    Thread(target=_end_with_parent, name="ends with its parent", daemon=True).start()
+    if begin is not None:
+        begin(*arguments)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None, "a worker was begun by somebody"
+    parent.join()
+    os._exit(1)
