@@ -93,9 +93,9 @@ class SetEncoder(nn.Module):
         self.size = 2 * hidden
 
     def forward(self, members: Tensor) -> Tensor:
-        """``(b, members, f)`` to ``(b, 2 hidden)``."""
+        """``(members, b, f)`` to ``(b, 2 hidden)``."""
         # Reductions over the first axis run along contiguous memory, which is what makes them fast.
-        lifted = torch.relu(self.lift(members.transpose(0, 1).contiguous()))
+        lifted = torch.relu(self.lift(members))
         return torch.cat([lifted.mean(dim=0), lifted.amax(dim=0)], dim=1)
 
 

@@ -28,6 +28,7 @@ from .ablation import ablated
 from .afterstate_value import AfterstateValue, AfterWeights
 from .encoders import GraphEncoder, GraphTotals, NoGraph, SetEncoder, StaticTensors
 from .linear_prior import KEY as PRIOR
+from .offered import Offered
 from .settings import NetworkSettings
 
 # Score of a candidate that is not offered; finite, so that no gradient becomes NaN.
@@ -129,22 +130,27 @@ class CandidateNetwork(nn.Module):
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)`` and values ``(b,)`` of a batch of observations (see `envs.job_partitioning`)."""
-        observation = ablated(observation, self.settings.without)
-        embedded = self.graph_embeddings()[observation["graph_id"].reshape(-1).long()]
-        context = self._context(observation, embedded)
-        offered = observation["action_mask"] > 0
-        sample, candidate = offered.nonzero(as_tuple=True)
-        slots = self._with_degrees(observation["candidate_slots"][sample, candidate])
-        features = [observation["candidates"][sample, candidate], self.slot_encoder(slots)]
-        candidate_value = self._candidate_value(observation, sample, candidate) if self.settings.after else None
+        return self.of_offered(self.laid_out(observation))
+
+    def laid_out(self, observation: dict[str, Tensor]) -> Offered:
+        """Observations as `of_offered` reads them, without what the network does without."""
+        return Offered.of(ablated(observation, self.settings.without))
+
+    def of_offered(self, seen: Offered) -> tuple[Tensor, Tensor]:
+        """Scores ``(b, a)`` and values ``(b,)``."""
+        sample, candidate = seen.sample, seen.candidate
+        embedded = self.graph_embeddings()[seen.states["graph_id"].reshape(-1).long()]
+        context = self._context(seen.states, embedded)
+        features = [seen.rows["candidates"], self.slot_encoder(self._with_degrees(seen.rows["candidate_slots"]))]
+        candidate_value = self._candidate_value(seen) if self.settings.after else None
         if candidate_value is not None:
             features.append(candidate_value.hidden.detach())
         hidden = self.candidate(torch.cat(features, dim=1)) + self.candidate_context(context)[sample]
         found = self.score(hidden).squeeze(1)
         if self.settings.prior:
-            found = found + self.prior_sharpness * observation[PRIOR][sample, candidate]
+            found = found + self.prior_sharpness * seen.rows[PRIOR]
         value = self._value(context, embedded)
-        scores = torch.full(offered.shape, NOT_OFFERED, dtype=found.dtype, device=found.device)
+        scores = torch.full((len(seen.count), seen.num_candidates), NOT_OFFERED, dtype=found.dtype, device=found.device)
         if candidate_value is None:
             return scores.index_put((sample, candidate), found), value
         # What PPO learns is the correction; choosing by values must not change them.
@@ -157,14 +163,13 @@ class CandidateNetwork(nn.Module):
         """Values ``(b,)`` alone."""
         if self.settings.after:
             return self.forward(observation)[1]
-        observation = ablated(observation, self.settings.without)
-        embedded = self.graph_embeddings()[observation["graph_id"].reshape(-1).long()]
-        return self._value(self._context(observation, embedded), embedded)
+        states = self.laid_out(observation).states
+        embedded = self.graph_embeddings()[states["graph_id"].reshape(-1).long()]
+        return self._value(self._context(states, embedded), embedded)
 
     def candidate_value(self, observation: dict[str, Tensor]) -> CandidateValue:
         """Values of candidates by the state after them; for networks with the layers ``after``."""
-        observation = ablated(observation, self.settings.without)
-        return self._candidate_value(observation, *(observation["action_mask"] > 0).nonzero(as_tuple=True))
+        return self._candidate_value(self.laid_out(observation))
 
     def afterstate_value(self, candidates: dict[str, Tensor]) -> Tensor:
         """Values of the states after given candidates, ``(v,)``.
@@ -178,15 +183,14 @@ class CandidateNetwork(nn.Module):
         """What `afterstate_value` is computed from for the current scenario, as plain matrices."""
         return self.after.matrices(self.static, sees_time="time-to-free" not in self.settings.without)
 
-    def _candidate_value(self, observation: dict[str, Tensor], sample: Tensor, candidate: Tensor) -> CandidateValue:
-        if "candidate_after" in observation:  # computed already, see `models.afterstate_kernel`
-            found = observation["candidate_after"][sample, candidate]
-            after, hidden = found[:, 0], found[:, 1:]
+    def _candidate_value(self, seen: Offered) -> CandidateValue:
+        rows = seen.rows
+        if "candidate_after" in rows:  # computed already, see `models.afterstate_kernel`
+            after, hidden = rows["candidate_after"][:, 0], rows["candidate_after"][:, 1:]
         else:
-            rows = {key: observation[key][sample, candidate] for key in ("candidate_shapes", "candidate_any")}
-            after, hidden = self._after({**rows, "episode": observation["episode"][sample]})
-        features = [observation[key][sample, candidate] for key in ("candidates", "candidate_ends")]
-        return CandidateValue(sample, candidate, self.pays(torch.cat(features, dim=1)).squeeze(1), after, hidden)
+            after, hidden = self._after({**rows, "episode": seen.states["episode"][seen.sample]})
+        features = torch.cat([rows["candidates"], rows["candidate_ends"]], dim=1)
+        return CandidateValue(seen.sample, seen.candidate, self.pays(features).squeeze(1), after, hidden)
 
     def _after(self, rows: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         candidate_value: tuple[Tensor, Tensor] = self.after(
@@ -199,20 +203,20 @@ class CandidateNetwork(nn.Module):
         encoded: Tensor = self.graph_encoder(static.ops, static.edges, static.graph_of_op, static.num_graphs)
         return encoded
 
-    def _context(self, observation: dict[str, Tensor], embedded: Tensor) -> Tensor:
+    def _context(self, states: dict[str, Tensor], embedded: Tensor) -> Tensor:
         parts = [
-            observation["job"],
-            observation["cluster"],
+            states["job"],
+            states["cluster"],
             embedded,
-            self.device_encoder(observation["devices"]),
-            self.slot_encoder(self._with_degrees(observation["cluster_slots"])),
+            self.device_encoder(states["devices"]),
+            self.slot_encoder(self._with_degrees(states["cluster_slots"])),
         ]
         joined: Tensor = self.context(torch.cat(parts, dim=1))
         return joined
 
     def _with_degrees(self, slots: Tensor) -> Tensor:
-        """Append each degree's own features to its slots: ``(x, d, 2 h)`` to ``(x, d, 2 h + 2)``."""
-        return torch.cat([slots, self.static.degrees.expand(len(slots), -1, -1)], dim=2)
+        """Append each degree's own features to its slots: ``(d, x, 2 h)`` to ``(d, x, 2 h + 2)``."""
+        return torch.cat([slots, self.static.degrees[:, None].expand(-1, slots.shape[1], -1)], dim=2)
 
     def _value(self, context: Tensor, embedded: Tensor) -> Tensor:
         value: Tensor = self.value(torch.cat([context, embedded], dim=1))

@@ -1,0 +1,42 @@
+"""Observations laid out as the network reads them."""
+
+from __future__ import annotations
+
+import torch
+
+from meshwright.models.offered import Offered
+
+
+def test_the_rows_of_two_samples_worked_by_hand():
+    seen = Offered.of(
+        {
+            "action_mask": torch.tensor([[1, 0, 1], [0, 1, 0]]),
+            "candidates": torch.arange(6.0).reshape(2, 3, 1),
+            "job": torch.tensor([[10.0], [20.0]]),
+            "devices": torch.arange(4.0).reshape(2, 2, 1),
+        }
+    )
+    # Offered: candidates 0 and 2 of the first sample, candidate 1 of the second one; devices come before samples.
+    assert seen.rows["candidates"].flatten().tolist() == [0.0, 2.0, 4.0]
+    assert (seen.sample.tolist(), seen.candidate.tolist(), seen.count.tolist()) == ([0, 0, 1], [0, 2, 1], [2, 1])
+    assert seen.states["devices"][:, :, 0].tolist() == [[0.0, 2.0], [1.0, 3.0]]
+
+
+def test_taking_samples_is_laying_out_these_samples_alone():
+    torch.manual_seed(0)
+    observation = {
+        "action_mask": (torch.rand(9, 5) < 0.4).to(torch.int8),
+        "candidates": torch.rand(9, 5, 3),
+        "candidate_slots": torch.rand(9, 5, 2, 4),
+        "cluster_slots": torch.rand(9, 2, 4),
+        "graph_id": torch.arange(9),
+    }
+    picked = torch.tensor([7, 2, 2, 0, 8])
+    taken, wanted = Offered.of(observation).take(picked), Offered.of({key: value[picked] for key, value in observation.items()})
+    assert taken.num_candidates == wanted.num_candidates == 5
+    for name in ("count", "sample", "candidate"):
+        assert torch.equal(getattr(taken, name), getattr(wanted, name))
+    for name in ("states", "rows"):
+        found, expected = getattr(taken, name), getattr(wanted, name)
+        assert found.keys() == expected.keys()
+        assert all(torch.equal(found[key], expected[key]) for key in expected)
