@@ -32,6 +32,7 @@ from .rollouts.grouped import GroupedPPO, Groups, ShareOut, alone
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .ties import check_something_to_learn
+from .updates.ppo import CandidatePPO
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 __all__ = ["Progress", "TrainProgress", "train"]
@@ -145,5 +146,5 @@ def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
         total_steps=chosen.total_steps,
         seed=chosen.seed,
         device=pick_device(chosen.device),
-        kind=MaskablePPO if chosen.group_envs is None else GroupedPPO,
+        kind=CandidatePPO if chosen.group_envs is None else GroupedPPO,
     )

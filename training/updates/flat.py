@@ -1,0 +1,86 @@
+"""All weights of an optimizer as one vector, so that a step is a few operations and not some of each weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+MOMENTS = ("exp_avg", "exp_avg_sq")
+"""What Adam keeps of each weight."""
+
+
+class FlatAdam:
+    """Takes Adam's steps on one vector, of which an optimizer's weights, gradients and moments become parts.
+
+    The optimizer stays what is saved and restored; between two calls of `bind` nothing else may step it.
+
+    Args:
+        optimizer: of one group.
+        memory: for the weights and for their gradients, ``(2, size)``; None: its own.
+
+    Attributes:
+        size: numbers in all.
+        weights: ``(size,)``; its ``grad`` is the gradient.
+    """
+
+    def __init__(self, optimizer: torch.optim.Adam, memory: Tensor | None = None) -> None:
+        (group,) = optimizer.param_groups
+        self._optimizer, self._of = optimizer, [weight for weight in group["params"] if weight.requires_grad]
+        self.size = sum(weight.numel() for weight in self._of)
+        device = self._of[0].device
+        both = torch.empty((2, self.size), device=device) if memory is None else memory
+        self.weights = nn.Parameter(both[0])
+        self.weights.grad = both[1]
+        self._moments = {name: torch.zeros(self.size, device=device) for name in MOMENTS}
+        options = {key: group[key] for key in ("betas", "eps", "weight_decay", "amsgrad", "fused")}
+        self._adam = torch.optim.Adam([self.weights], lr=group["lr"], **options)
+
+    def bind(self) -> None:
+        """Take over weights and moments as they are now, wherever they are."""
+        steps = 0.0
+        (group,) = self._optimizer.param_groups
+        with torch.no_grad():
+            for weight, values, gradient, *moments in zip(
+                self._of, *map(self._parts, (self.weights.detach(), self.gradient, *self._moments.values())), strict=True
+            ):
+                if weight.data_ptr() != values.data_ptr():
+                    values.copy_(weight)
+                    weight.data = values
+                weight.grad = gradient
+                state = self._optimizer.state[weight]
+                for name, moment in zip(MOMENTS, moments, strict=True):
+                    if name not in state:
+                        moment.zero_()
+                    elif state[name].data_ptr() != moment.data_ptr():
+                        moment.copy_(state[name])
+                    state[name] = moment
+                state.setdefault("step", torch.zeros((), device=weight.device))
+                steps = max(steps, float(state["step"]))
+        self._adam.param_groups[0]["lr"] = group["lr"]
+        self._adam.state[self.weights] = {"step": torch.full((), steps, device=self.weights.device), **self._moments}
+
+    @property
+    def gradient(self) -> Tensor:
+        """``(size,)``."""
+        assert self.weights.grad is not None
+        return self.weights.grad
+
+    def step(self, max_norm: float) -> None:
+        """Scale the gradient down to a norm, and take a step against it."""
+        nn.utils.clip_grad_norm_([self.weights], max_norm)
+        self._adam.step()
+
+    def end(self) -> None:
+        """Let the optimizer know the number of steps."""
+        for weight in self._of:
+            self._optimizer.state[weight]["step"].copy_(self._adam.state[self.weights]["step"])
+
+    def _parts(self, flat: Tensor) -> list[Tensor]:
+        return parts(flat, self._of)
+
+
+def parts(flat: Tensor, like: list[Any]) -> list[Tensor]:
+    """A vector as the tensors that it consists of, of the same shapes as others; no copies."""
+    return [part.view_as(one) for part, one in zip(flat.split([one.numel() for one in like]), like, strict=True)]

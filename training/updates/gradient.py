@@ -1,0 +1,91 @@
+"""The loss of PPO on a share of a minibatch.
+
+A minibatch may be cut into shares whose gradients are added up: each share's loss is divided by the size of the whole minibatch,
+by whose mean and deviation advantages are standardised.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...models.masked_policy import log_shares
+from ...models.network import CandidateNetwork
+from ...models.offered import Offered
+
+FIGURES = ("policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "clip_fraction")
+"""Of a minibatch, as sb3-contrib logs them."""
+
+# Of the deviation of advantages, as in Stable-Baselines3.
+EPSILON = 1e-8
+
+
+class Rollout(NamedTuple):
+    """The decisions ``n`` between two updates.
+
+    Attributes:
+        seen: their observations.
+        actions: ``(n,)``, of whole numbers.
+        log_prob: of the actions by the policy that took them, ``(n,)``.
+        advantages, returns: ``(n,)``.
+    """
+
+    seen: Offered
+    actions: Tensor
+    log_prob: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+
+class Weights(NamedTuple):
+    """Constants of the loss: half the width of the ratios that are rewarded; weights of entropy and of values."""
+
+    clip: float
+    entropy: float
+    value: float
+
+
+def share_of(rows: Tensor, share: int, num_shares: int) -> Tensor:
+    """A share of the rows of a minibatch."""
+    return rows.tensor_split(num_shares)[share]
+
+
+def add_gradient(
+    network: CandidateNetwork, rollout: Rollout, rows: Tensor, weights: Weights, share: int = 0, num_shares: int = 1
+) -> Tensor:
+    """Add the gradient of a share of a minibatch to the network's.
+
+    Args:
+        network: as it is now.
+        rollout: what it learns from.
+        rows: the whole minibatch, ``(m,)``.
+        weights: constants.
+        share: which share.
+        num_shares: of how many.
+
+    Returns:
+        The share's part of `FIGURES`, ``(5,)``.
+
+    Source:
+        Schulman et al., "Proximal policy optimization algorithms", 2017; the terms are those of sb3-contrib's MaskablePPO.
+    """
+    all_advantages = rollout.advantages[rows]
+    own = share_of(rows, share, num_shares)
+    part = 1.0 / len(rows)
+    scores, values = network.of_offered(rollout.seen.take(own))
+    log_share = log_shares(scores)
+    log_prob = log_share.gather(1, rollout.actions[own].unsqueeze(1)).squeeze(1)
+    advantages = (rollout.advantages[own] - all_advantages.mean()) / (all_advantages.std() + EPSILON)
+    log_ratio = log_prob - rollout.log_prob[own]
+    ratio = log_ratio.exp()
+    clipped = ratio.clamp(1 - weights.clip, 1 + weights.clip)
+    policy_loss = -torch.min(advantages * ratio, advantages * clipped).sum() * part
+    entropy_loss = (log_share.exp() * log_share).sum() * part
+    value_loss = (rollout.returns[own] - values).square().sum() * part
+    (policy_loss + weights.entropy * entropy_loss + weights.value * value_loss).backward()  # type: ignore[no-untyped-call]
+    with torch.no_grad():
+        divergence = (ratio - 1 - log_ratio).sum() * part
+        num_clipped = ((ratio - 1).abs() > weights.clip).sum() * part
+        return torch.stack([policy_loss, value_loss, entropy_loss, divergence, num_clipped])
