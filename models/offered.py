@@ -1,6 +1,5 @@
 """Observations without the candidates that are not offered, laid out as the network reads them.
 
-Legend: ``b`` samples, ``a`` candidates, ``v`` offered candidates of all samples together, sample after sample; ``d`` members of a
 Legend: ``b`` samples, ``a`` candidates, ``v`` offered candidates of all samples together, sample after sample; ``d`` members of
 a set (degrees, devices), ``f`` features. Sets have their members first, ``(d, b, f)``, the order in which `SetEncoder` sums.
 A rollout is laid out once, and each minibatch then takes its rows with one copy.

@@ -26,6 +26,7 @@ from meshwright.planning.policies import policy as load_policy
 from meshwright.simulation.cluster.scenario import Scenario
 from meshwright.training.settings import TrainSettings, load_train_settings
 from meshwright.training.train import train
+from meshwright.training.updates.ppo import CandidatePPO
 from meshwright.training.vec_env_wrappers import CentredReward
 
 from .measure import BenchmarkFigure, median_s
@@ -39,7 +40,7 @@ BENCHMARKS = ("quickstart", "pacml-compat-D", "ramp-256")
 ROLLOUT, UPDATE, BACKWARD, STEP, FORWARD = "rollout", "update", "backward", "step", "forward"
 TIMED = {
     ROLLOUT: (MaskablePPO, "collect_rollouts"),
-    UPDATE: (MaskablePPO, "train"),
+    UPDATE: (CandidatePPO, "train"),
     BACKWARD: (torch.Tensor, "backward"),
     STEP: (CentredReward, "step_wait"),
     FORWARD: (CandidatePolicy, "forward"),

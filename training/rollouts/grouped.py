@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from sb3_contrib import MaskablePPO
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.vec_env import VecEnv
 
+from ..updates.ppo import CandidatePPO
 from ..vec_env_wrappers import CentredReward, wrapper_of
 from .group import GroupPlayer, GroupRollout, GroupTask
 
@@ -41,7 +41,7 @@ class Groups(NamedTuple):
     share_out: ShareOut
 
 
-class GroupedPPO(MaskablePPO):
+class GroupedPPO(CandidatePPO):
     """PPO whose rollouts do not depend on who plays them, nor on how many do.
 
     Each group draws its actions from a generator of its own, seeded by the run's seed, the decisions so far and the group.
@@ -62,6 +62,7 @@ class GroupedPPO(MaskablePPO):
     ) -> bool:
         """As sb3-contrib does, but for who plays; callbacks are called for each decision after all of them."""
         assert isinstance(rollout_buffer, MaskableDictRolloutBuffer)
+        self._flat_adam()
         self.policy.set_training_mode(False)
         rollout_buffer.reset()
         callback.on_rollout_start()

@@ -83,4 +83,4 @@ class FlatAdam:
 
 def parts(flat: Tensor, like: list[Any]) -> list[Tensor]:
     """A vector as the tensors that it consists of, of the same shapes as others; no copies."""
-    return [part.view_as(one) for part, one in zip(flat.split([one.numel() for one in like]), like, strict=True)]
+    return [part.view_as(one) for part, one in zip(torch.split(flat, [one.numel() for one in like]), like, strict=True)]

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 from sb3_contrib import MaskablePPO
-from stable_baselines3.common.buffers import DictRolloutBuffer
+from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 from stable_baselines3.common.utils import explained_variance
 
 from ...models.network import CandidateNetwork
 from .flat import FlatAdam
-from .gradient import FIGURES, Rollout, Weights, add_gradient
+from .gradient import FIGURES, Decisions, Weights, add_gradient
 
 
 class CandidatePPO(MaskablePPO):
@@ -25,7 +25,7 @@ class CandidatePPO(MaskablePPO):
     _flat: FlatAdam | None = None
 
     def collect_rollouts(self, *arguments: Any, **options: Any) -> bool:
-        """As sb3-contrib does, with weights where updates leave them: products of matrices that lie otherwise may round otherwise."""
+        """As sb3-contrib does, with weights where updates leave them: elsewhere in memory, products may round otherwise."""
         self._flat_adam()
         return super().collect_rollouts(*arguments, **options)
 
@@ -36,6 +36,7 @@ class CandidatePPO(MaskablePPO):
         network = self.policy.get_submodule("network")
         assert isinstance(network, CandidateNetwork)
         assert callable(self.clip_range)
+        assert self.batch_size is not None
         weights = Weights(self.clip_range(self._current_progress_remaining), self.ent_coef, self.vf_coef)
         flat = self._flat_adam()
         rollout = self._rollout(network)
@@ -65,15 +66,15 @@ class CandidatePPO(MaskablePPO):
         self._flat.bind()
         return self._flat
 
-    def _rollout(self, network: CandidateNetwork) -> Rollout:
-        buffer = self.rollout_buffer
-        assert isinstance(buffer, DictRolloutBuffer)
+    def _rollout(self, network: CandidateNetwork) -> Decisions:
+        buffer: Any = self.rollout_buffer
+        assert isinstance(buffer, MaskableDictRolloutBuffer)
 
         def flat(array: Any) -> torch.Tensor:  # environment after environment
             return torch.from_numpy(array).to(self.device).transpose(0, 1).flatten(0, 1)
 
         seen = network.laid_out({key: flat(array) for key, array in buffer.observations.items()})
-        return Rollout(
+        return Decisions(
             seen, *(flat(one) for one in (buffer.actions[..., 0], buffer.log_probs, buffer.advantages, buffer.returns))
         )
 

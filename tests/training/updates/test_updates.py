@@ -1,0 +1,85 @@
+"""PPO's updates of a candidate network are those of sb3-contrib, to the order of sums."""
+
+import numpy as np
+import pytest
+import torch
+from sb3_contrib import MaskablePPO
+from stable_baselines3.common.logger import Logger
+
+from meshwright import settings
+from meshwright.training.curriculum import phases
+from meshwright.training.settings import TrainSettings
+from meshwright.training.train import _model
+from meshwright.training.updates.gradient import Weights, add_gradient, share_of
+
+WEIGHTS = Weights(clip=0.2, entropy=0.01, value=0.5)
+
+
+@pytest.fixture(scope="module", params=[{}, {"target_kl": 1e-4}, {"max_grad_norm": 0.01}], ids=["plain", "stopped", "clipped"])
+def chosen(request, config):
+    return settings.load(TrainSettings, config, changes=[f"ppo.{key}={value}" for key, value in request.param.items()])
+
+
+def learned(chosen, *, by_ours, updates=3):
+    """Weights before and after some updates, and what was logged."""
+    phase = phases(chosen)[0]
+    torch.manual_seed(0)
+    model = _model(chosen, phase)
+    model.set_logger(Logger(None, []))
+    if not by_ours:
+        model.train = lambda: MaskablePPO.train(model)
+    before = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
+    model.learn(updates * chosen.ppo.update_steps, use_masking=False)
+    logged = {key: value for key, value in model.logger.name_to_value.items() if key.startswith("train/")}
+    return before, {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}, logged
+
+
+def test_weights_and_figures_are_those_of_sb3_contrib(chosen):
+    before, ours, logged = learned(chosen, by_ours=True)
+    _, theirs, wanted = learned(chosen, by_ours=False)
+    moved = max(float((theirs[name] - before[name]).abs().max()) for name in theirs)
+    apart = max(float((theirs[name] - ours[name]).abs().max()) for name in theirs)
+    assert moved > 1e-4
+    assert apart < 0.01 * moved
+    assert logged.keys() == wanted.keys()
+    for key, value in wanted.items():
+        assert logged[key] == pytest.approx(value, rel=2e-3, abs=1e-5), key
+
+
+def test_the_same_seed_gives_the_same_bits(chosen):
+    _, first, _ = learned(chosen, by_ours=True)
+    _, second, _ = learned(chosen, by_ours=True)
+    assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+@pytest.fixture(scope="module")
+def after_a_rollout(config):
+    model = _model(settings.load(TrainSettings, config), phases(settings.load(TrainSettings, config))[0])
+    _, callback = model._setup_learn(1_000)
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+    network = model.policy.network
+    return model, network, model._rollout(network)
+
+
+@pytest.mark.parametrize("num_shares", [2, 3, 5])
+def test_the_gradients_of_the_shares_of_a_minibatch_add_up_to_its_own(after_a_rollout, num_shares):
+    model, network, rollout = after_a_rollout
+    rows = torch.from_numpy(np.random.default_rng(0).permutation(len(rollout.actions))[:31])
+    flat = model._flat_adam()
+    flat.gradient.zero_()
+    whole = add_gradient(network, rollout, rows, WEIGHTS)
+    wanted = flat.gradient.clone()
+    flat.gradient.zero_()
+    parts = [add_gradient(network, rollout, rows, WEIGHTS, share, num_shares) for share in range(num_shares)]
+    assert torch.equal(torch.cat([share_of(rows, share, num_shares) for share in range(num_shares)]), rows)
+    torch.testing.assert_close(flat.gradient, wanted, rtol=1e-3, atol=1e-6)
+    torch.testing.assert_close(torch.stack(parts).sum(dim=0), whole, rtol=1e-4, atol=1e-6)
+
+
+def test_weights_lie_in_one_vector_and_are_saved_by_themselves(after_a_rollout, tmp_path):
+    model, network, _ = after_a_rollout
+    flat = model._flat_adam()
+    with torch.no_grad():
+        flat.weights.fill_(0.5)
+    assert all((weight == 0.5).all() for weight in network.parameters() if weight.requires_grad)
+    assert flat.size == sum(weight.numel() for weight in model.policy.parameters() if weight.requires_grad)
