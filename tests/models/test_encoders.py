@@ -11,8 +11,8 @@ from meshwright.models.encoders import SetEncoder
 @pytest.mark.parametrize("shape", [(1, 1, 1), (6, 40, 18), (32, 7, 2)])
 def test_a_set_that_learns_has_the_values_and_gradients_of_torchs_own_operations(shape):
     torch.manual_seed(0)
-    members, encoder = torch.randn(shape), SetEncoder(shape[2], 5)
-    towards = torch.randn(shape[1], encoder.size)
+    members, encoder = torch.randn(shape, dtype=torch.float64), SetEncoder(shape[2], 5).double()
+    towards = torch.randn(shape[1], encoder.size, dtype=torch.float64)
     found = encoder(members)
     found.backward(towards)
     gradients = [weight.grad.clone() for weight in encoder.parameters()]

@@ -22,7 +22,7 @@ FIGURES = ("policy_gradient_loss", "value_loss", "entropy_loss", "approx_kl", "c
 EPSILON = 1e-8
 
 
-class Decisions(NamedTuple):
+class CollectedDecisions(NamedTuple):
     """The decisions ``n`` between two updates.
 
     Attributes:
@@ -53,7 +53,7 @@ def share_of(rows: Tensor, share: int, num_shares: int) -> Tensor:
 
 
 def add_gradient(
-    network: CandidateNetwork, rollout: Decisions, rows: Tensor, weights: Weights, share: int = 0, num_shares: int = 1
+    network: CandidateNetwork, rollout: CollectedDecisions, rows: Tensor, weights: Weights, share: int = 0, num_shares: int = 1
 ) -> Tensor:
     """Add the gradient of a share of a minibatch to the network's.
 

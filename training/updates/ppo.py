@@ -16,7 +16,7 @@ from stable_baselines3.common.utils import explained_variance
 
 from ...models.network import CandidateNetwork
 from .flat import FlatAdam
-from .gradient import FIGURES, Decisions, Weights, add_gradient
+from .gradient import FIGURES, CollectedDecisions, Weights, add_gradient
 
 
 class CandidatePPO(MaskablePPO):
@@ -66,7 +66,7 @@ class CandidatePPO(MaskablePPO):
         self._flat.bind()
         return self._flat
 
-    def _rollout(self, network: CandidateNetwork) -> Decisions:
+    def _rollout(self, network: CandidateNetwork) -> CollectedDecisions:
         buffer: Any = self.rollout_buffer
         assert isinstance(buffer, MaskableDictRolloutBuffer)
 
@@ -74,7 +74,7 @@ class CandidatePPO(MaskablePPO):
             return torch.from_numpy(array).to(self.device).transpose(0, 1).flatten(0, 1)
 
         seen = network.laid_out({key: flat(array) for key, array in buffer.observations.items()})
-        return Decisions(
+        return CollectedDecisions(
             seen, *(flat(one) for one in (buffer.actions[..., 0], buffer.log_probs, buffer.advantages, buffer.returns))
         )
 
