@@ -1,5 +1,7 @@
 """PPO's updates of a candidate network are those of sb3-contrib, to the order of sums."""
 
+import io
+
 import numpy as np
 import pytest
 import torch
@@ -76,10 +78,49 @@ def test_the_gradients_of_the_shares_of_a_minibatch_add_up_to_its_own(after_a_ro
     torch.testing.assert_close(torch.stack(parts).sum(dim=0), whole, rtol=1e-4, atol=1e-6)
 
 
-def test_weights_lie_in_one_vector_and_are_saved_by_themselves(after_a_rollout, tmp_path):
+def test_weights_lie_in_one_vector(after_a_rollout):
     model, network, _ = after_a_rollout
     flat = model._flat_adam()
     with torch.no_grad():
         flat.weights.fill_(0.5)
     assert all((weight == 0.5).all() for weight in network.parameters() if weight.requires_grad)
     assert flat.size == sum(weight.numel() for weight in model.policy.parameters() if weight.requires_grad)
+
+
+def test_a_saved_optimizer_goes_on_to_the_same_bits(chosen):
+    """Weights and moments are parts of vectors; what is saved is each by itself, and another model takes them over."""
+
+    def begun():
+        torch.manual_seed(0)
+        model = _model(chosen, phases(chosen)[0])
+        model.set_logger(Logger(None, []))
+        _, callback = model._setup_learn(10_000)
+        return model, callback
+
+    def update(model, callback):
+        model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+        np.random.seed(1)  # noqa: NPY002 - the generator of sb3-contrib
+        model.train()
+
+    first, callback = begun()
+    update(first, callback)
+    saved = {"policy": first.policy.state_dict(), "optimizer": first.policy.optimizer.state_dict()}
+    file = io.BytesIO()
+    torch.save(saved, file)
+    file.seek(0)
+    restored = torch.load(file)
+    second, _ = begun()
+    second.policy.load_state_dict(restored["policy"])
+    second.policy.optimizer.load_state_dict(restored["optimizer"])
+    first.collect_rollouts(first.env, callback, first.rollout_buffer, first.n_steps)
+    second.rollout_buffer = first.rollout_buffer
+    second._current_progress_remaining = first._current_progress_remaining
+    second.num_timesteps = first.num_timesteps
+    for model in (first, second):
+        np.random.seed(2)  # noqa: NPY002
+        model.train()
+    ours, theirs = first.policy.state_dict(), second.policy.state_dict()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    steps = {float(state["step"]) for state in second.policy.optimizer.state_dict()["state"].values()}
+    assert len(steps) == 1
+    assert steps.pop() > 1
