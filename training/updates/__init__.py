@@ -1,1 +1,1 @@
-"""The updates of PPO: gradients of minibatches, in this process or shared with others."""
+"""The updates of PPO: gradients of minibatches, and steps on all weights at once."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -18,21 +16,19 @@ class FlatAdam:
 
     Args:
         optimizer: of one group.
-        memory: for the weights and for their gradients, ``(2, size)``; None: its own.
 
     Attributes:
         size: numbers in all.
         weights: ``(size,)``; its ``grad`` is the gradient.
     """
 
-    def __init__(self, optimizer: torch.optim.Adam, memory: Tensor | None = None) -> None:
+    def __init__(self, optimizer: torch.optim.Adam) -> None:
         (group,) = optimizer.param_groups
         self._optimizer, self._of = optimizer, [weight for weight in group["params"] if weight.requires_grad]
         self.size = sum(weight.numel() for weight in self._of)
         device = self._of[0].device
-        both = torch.empty((2, self.size), device=device) if memory is None else memory
-        self.weights = nn.Parameter(both[0])
-        self.weights.grad = both[1]
+        self.weights = nn.Parameter(torch.empty(self.size, device=device))
+        self.weights.grad = torch.zeros(self.size, device=device)
         self._moments = {name: torch.zeros(self.size, device=device) for name in MOMENTS}
         options = {key: group[key] for key in ("betas", "eps", "weight_decay", "amsgrad", "fused")}
         self._adam = torch.optim.Adam([self.weights], lr=group["lr"], **options)
@@ -78,9 +74,6 @@ class FlatAdam:
             self._optimizer.state[weight]["step"].copy_(self._adam.state[self.weights]["step"])
 
     def _parts(self, flat: Tensor) -> list[Tensor]:
-        return parts(flat, self._of)
-
-
-def parts(flat: Tensor, like: list[Any]) -> list[Tensor]:
-    """A vector as the tensors that it consists of, of the same shapes as others; no copies."""
-    return [part.view_as(one) for part, one in zip(torch.split(flat, [one.numel() for one in like]), like, strict=True)]
+        """A vector as parts of the shapes of the weights; no copies."""
+        split = torch.split(flat, [weight.numel() for weight in self._of])
+        return [part.view_as(weight) for part, weight in zip(split, self._of, strict=True)]

@@ -1,8 +1,4 @@
-"""The loss of PPO on a share of a minibatch.
-
-A minibatch may be cut into shares whose gradients are added up: each share's loss is divided by the size of the whole minibatch,
-by whose mean and deviation advantages are standardised.
-"""
+"""The loss of PPO on a minibatch."""
 
 from __future__ import annotations
 
@@ -47,45 +43,34 @@ class Weights(NamedTuple):
     value: float
 
 
-def share_of(rows: Tensor, share: int, num_shares: int) -> Tensor:
-    """A share of the rows of a minibatch."""
-    return rows.tensor_split(num_shares)[share]
-
-
-def add_gradient(
-    network: CandidateNetwork, rollout: CollectedDecisions, rows: Tensor, weights: Weights, share: int = 0, num_shares: int = 1
-) -> Tensor:
-    """Add the gradient of a share of a minibatch to the network's.
+def add_gradient(network: CandidateNetwork, rollout: CollectedDecisions, rows: Tensor, weights: Weights) -> Tensor:
+    """Add the gradient of a minibatch to the network's.
 
     Args:
         network: as it is now.
         rollout: what it learns from.
-        rows: the whole minibatch, ``(m,)``.
+        rows: the minibatch, ``(m,)``.
         weights: constants.
-        share: which share.
-        num_shares: of how many.
 
     Returns:
-        The share's part of `FIGURES`, ``(5,)``.
+        `FIGURES`, ``(5,)``.
 
     Source:
         Schulman et al., "Proximal policy optimization algorithms", 2017; the terms are those of sb3-contrib's MaskablePPO.
     """
-    all_advantages = rollout.advantages[rows]
-    own = share_of(rows, share, num_shares)
-    part = 1.0 / len(rows)
-    scores, values = network.of_offered(rollout.seen.take(own))
+    scores, values = network.of_offered(rollout.seen.take(rows))
     log_share = log_shares(scores)
-    log_prob = log_share.gather(1, rollout.actions[own].unsqueeze(1)).squeeze(1)
-    advantages = (rollout.advantages[own] - all_advantages.mean()) / (all_advantages.std() + EPSILON)
-    log_ratio = log_prob - rollout.log_prob[own]
+    log_prob = log_share.gather(1, rollout.actions[rows].unsqueeze(1)).squeeze(1)
+    advantages = rollout.advantages[rows]
+    advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
+    log_ratio = log_prob - rollout.log_prob[rows]
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - weights.clip, 1 + weights.clip)
-    policy_loss = -torch.min(advantages * ratio, advantages * clipped).sum() * part
-    entropy_loss = (log_share.exp() * log_share).sum() * part
-    value_loss = (rollout.returns[own] - values).square().sum() * part
+    policy_loss = -torch.min(advantages * ratio, advantages * clipped).mean()
+    entropy_loss = (log_share.exp() * log_share).sum(dim=1).mean()
+    value_loss = (rollout.returns[rows] - values).square().mean()
     (policy_loss + weights.entropy * entropy_loss + weights.value * value_loss).backward()  # type: ignore[no-untyped-call]
     with torch.no_grad():
-        divergence = (ratio - 1 - log_ratio).sum() * part
-        num_clipped = ((ratio - 1).abs() > weights.clip).sum() * part
+        divergence = (ratio - 1 - log_ratio).mean()
+        num_clipped = ((ratio - 1).abs() > weights.clip).float().mean()
         return torch.stack([policy_loss, value_loss, entropy_loss, divergence, num_clipped])

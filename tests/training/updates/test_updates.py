@@ -12,9 +12,6 @@ from meshwright import settings
 from meshwright.training.curriculum import phases
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import _model
-from meshwright.training.updates.gradient import Weights, add_gradient, share_of
-
-WEIGHTS = Weights(clip=0.2, entropy=0.01, value=0.5)
 
 
 @pytest.fixture(scope="module", params=[{}, {"target_kl": 1e-4}, {"max_grad_norm": 0.01}], ids=["plain", "stopped", "clipped"])
@@ -48,42 +45,48 @@ def test_weights_and_figures_are_those_of_sb3_contrib(chosen):
         assert logged[key] == pytest.approx(value, rel=2e-3, abs=1e-5), key
 
 
+@pytest.mark.parametrize("of_values", [0.0, 0.5])
+def test_the_gradient_is_that_of_sb3_contrib_where_ratios_are_clipped(config, of_values):
+    """One minibatch of all decisions, by weights that have moved far since they were taken.
+
+    The values' term is large then, so that the others are compared without it too.
+    """
+    chosen = settings.load(TrainSettings, config)
+    model = _model(chosen, phases(chosen)[0])
+    model.set_logger(Logger(None, []))
+    _, callback = model._setup_learn(1_000)
+    model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
+    model.n_epochs, model.batch_size, model.max_grad_norm, model.ent_coef = 1, chosen.ppo.update_steps, 1e9, 0.5
+    model.vf_coef = of_values
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for weight in model.policy.parameters():
+            weight.add_(torch.randn_like(weight))
+    begun = {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}
+    found = []
+    for train in (model.train, lambda: MaskablePPO.train(model)):
+        model.policy.load_state_dict(begun)
+        train()
+        assert model.logger.name_to_value["train/clip_fraction"] > 0.1
+        assert model.logger.name_to_value["train/entropy_loss"] < -0.1
+        found.append(torch.cat([weight.grad.flatten() for weight in model.policy.parameters() if weight.requires_grad]))
+    ours, theirs = found
+    assert float((ours - theirs).norm()) < 1e-4 * float(theirs.norm())
+
+
 def test_the_same_seed_gives_the_same_bits(chosen):
     _, first, _ = learned(chosen, by_ours=True)
     _, second, _ = learned(chosen, by_ours=True)
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-@pytest.fixture(scope="module")
-def after_a_rollout(config):
-    model = _model(settings.load(TrainSettings, config), phases(settings.load(TrainSettings, config))[0])
-    _, callback = model._setup_learn(1_000)
-    model.collect_rollouts(model.env, callback, model.rollout_buffer, model.n_steps)
-    network = model.policy.network
-    return model, network, model._rollout(network)
-
-
-@pytest.mark.parametrize("num_shares", [2, 3, 5])
-def test_the_gradients_of_the_shares_of_a_minibatch_add_up_to_its_own(after_a_rollout, num_shares):
-    model, network, rollout = after_a_rollout
-    rows = torch.from_numpy(np.random.default_rng(0).permutation(len(rollout.actions))[:31])
-    flat = model._flat_adam()
-    flat.gradient.zero_()
-    whole = add_gradient(network, rollout, rows, WEIGHTS)
-    wanted = flat.gradient.clone()
-    flat.gradient.zero_()
-    parts = [add_gradient(network, rollout, rows, WEIGHTS, share, num_shares) for share in range(num_shares)]
-    assert torch.equal(torch.cat([share_of(rows, share, num_shares) for share in range(num_shares)]), rows)
-    torch.testing.assert_close(flat.gradient, wanted, rtol=1e-3, atol=1e-6)
-    torch.testing.assert_close(torch.stack(parts).sum(dim=0), whole, rtol=1e-4, atol=1e-6)
-
-
-def test_weights_lie_in_one_vector(after_a_rollout):
-    model, network, _ = after_a_rollout
+def test_weights_lie_in_one_vector(config):
+    chosen = settings.load(TrainSettings, config)
+    model = _model(chosen, phases(chosen)[0])
     flat = model._flat_adam()
     with torch.no_grad():
         flat.weights.fill_(0.5)
-    assert all((weight == 0.5).all() for weight in network.parameters() if weight.requires_grad)
+    assert all((weight == 0.5).all() for weight in model.policy.network.parameters() if weight.requires_grad)
     assert flat.size == sum(weight.numel() for weight in model.policy.parameters() if weight.requires_grad)
 
 
