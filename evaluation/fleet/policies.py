@@ -1,9 +1,10 @@
 """From the spelling of a policy of a fleet to something that plays episodes.
 
 A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a rollout planner over a rule (see
-`planners.fleet.rollout`); ``best-fixed-entry`` in place of ``fixed-N`` in the name of a rule, and ``best-refusal`` in place of
-``refuse-N``, which `evaluation.fleet.evaluate` turns into the numbers that do best on validation episodes; ``shipped:NAME``, a
-trained policy that comes with the package; anything else is the path of a run folder or of its policy.
+`planners.fleet.rollout`); ``best-fixed-entry``, ``best-goodput-shares``, ``best-priced`` and ``best-refusal`` in place of
+``fixed-N``, ``goodput-shares-N``, ``priced-W`` and ``refuse-N`` in the name of a rule, which `evaluation.fleet.evaluate` turns
+into the numbers that do best on validation episodes; ``shipped:NAME``, a trained policy that comes with the package; anything
+else is the path of a run folder or of its policy.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from ...planners.fleet.playing import choose_at_random, play_at_random, play_rul
 from ...planners.fleet.rollout import FleetRollout
 from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
-from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_REFUSAL, BEST_SHARES, fleet_rule, nearest_rule
+from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_PRICED, BEST_REFUSAL, BEST_SHARES, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
 from ...planning.policies import OF_ONE_JOB, OWN, POLICY_FILES, SHIPPED, fleet_policy_file
 from ...simulation.fleet import dynamics
@@ -34,6 +35,9 @@ from .bounds import BOUND
 
 REFUSALS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
 """Percentages of jobs with most work among which ``best-refusal`` chooses."""
+
+WEIGHTS = (0, 1, 2, 4, 8, 16)
+"""How often a waiting job may count, among which ``best-priced`` chooses."""
 
 RANDOM = "random"
 ROLLOUT = "rollout:"
@@ -147,7 +151,7 @@ class LearnedPlayer(FleetPlayer):
 
 def is_best_fixed_entry(spec: str) -> bool:
     """Whether a spelling is of a rule with a number of devices, or a percentage of refusals, that is best."""
-    return any(one in spec for one in (BEST_FIXED_ENTRY, BEST_SHARES, BEST_REFUSAL)) and not spec.startswith(ROLLOUT)
+    return any(one in spec for one in (BEST_FIXED_ENTRY, BEST_SHARES, BEST_PRICED, BEST_REFUSAL)) and not spec.startswith(ROLLOUT)
 
 
 def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
@@ -156,8 +160,9 @@ def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
         spec.replace(BEST_FIXED_ENTRY, f"fixed-{degree}").replace(BEST_SHARES, f"goodput-shares-{degree}")
         for degree in fleet.problem.degrees
     ]
-    each = dict.fromkeys(of_entry)  # none twice where the spelling has no such part
-    return list(dict.fromkeys(one.replace(BEST_REFUSAL, f"refuse-{percent}") for one in each for percent in REFUSALS))
+    priced = dict.fromkeys(one.replace(BEST_PRICED, f"priced-{weight}") for one in of_entry for weight in WEIGHTS)
+    # none twice where the spelling has no such part
+    return list(dict.fromkeys(one.replace(BEST_REFUSAL, f"refuse-{percent}") for one in priced for percent in REFUSALS))
 
 
 def is_rule(spec: str) -> bool:
@@ -201,7 +206,7 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         raise PolicyError("no such run folder, and no rule (those have no /)", value=spec)
     import torch  # it takes a while
 
-    from ...models.fleet_saved import load_fleet_policy
+    from ...models.fleet.saved import load_fleet_policy
 
     torch.set_num_threads(1)  # more of them wait for each other over networks so small
     return LearnedPlayer(load_fleet_policy(path, fleet))
@@ -219,7 +224,7 @@ def off_ground(spec: str, fleet: Fleet) -> str | None:
     """What a trained policy meets here that it was not trained for, in a sentence; None for rules and where nothing is other."""
     if spec == BOUND or is_rule(spec):
         return None
-    from ...models.fleet_saved import SavedFleetNetwork
+    from ...models.fleet.saved import SavedFleetNetwork
 
     found = fleet.off_ground(SavedFleetNetwork.load(fleet_policy_file(spec)).trained.get("ground", {}))
     return None if found is None else f"{policy_name(spec)} was not trained for this fleet, but for {found}."

@@ -9,7 +9,7 @@ from meshwright.clusters import load_cluster
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.ground import KEY, Ground, grounds, off_ground
 from meshwright.envs.static_features import static_features
-from meshwright.models.fleet_saved import SavedFleetNetwork
+from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import SavedNetwork
 from meshwright.planning.policies import fleet_policy_file, shipped_fleet_names, shipped_names

@@ -9,8 +9,8 @@ import torch
 from meshwright.cli import run_command_line
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.errors import CheckpointError, InputFileError, PlanError
-from meshwright.models.fleet_network import FleetActor
-from meshwright.models.fleet_saved import SavedFleetNetwork
+from meshwright.models.fleet.network import FleetActor
+from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planning.menu_plan import plan_from_menu
 from meshwright.plans import load_plan

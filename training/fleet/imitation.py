@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...errors import PolicyError
-from ...models.fleet_network import FleetActor
-from ...models.fleet_saved import player
+from ...models.fleet.network import FleetActor
+from ...models.fleet.saved import player
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from .settings import ImitationSettings

@@ -24,9 +24,9 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
 from ...errors import CheckpointError, NothingToLearnError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
-from ...models.fleet_network import FleetActor
-from ...models.fleet_policy import FleetPolicy
-from ...models.fleet_saved import SavedFleetNetwork, player
+from ...models.fleet.network import FleetActor
+from ...models.fleet.policy import FleetPolicy
+from ...models.fleet.saved import SavedFleetNetwork, player
 from ...planners.fleet.rules import fleet_rule
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter

@@ -11,7 +11,7 @@ from ..envs.fleet.benchmark import FleetBenchmark, load_fleet_benchmark
 from ..envs.fleet.settings import FleetSettings
 from ..errors import PlanError
 from ..jobs.load import JobSource
-from ..models.fleet_saved import SavedFleetNetwork
+from ..models.fleet.saved import SavedFleetNetwork
 from ..planners.menu.job_types import job_type
 from ..planners.menu.settings import JobTypeSettings, load_job_types
 

@@ -24,7 +24,7 @@ from ..envs.fleet.fleet import Fleet, Jobs, build_fleet
 from ..envs.fleet.menu_lines import layout_name
 from ..errors import PlanError, PolicyError
 from ..jobs.load import JobSource
-from ..models.fleet_saved import SavedFleetNetwork, player
+from ..models.fleet.saved import SavedFleetNetwork, player
 from ..planners.fleet.rule import EntryRule
 from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule

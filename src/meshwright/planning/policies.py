@@ -213,7 +213,7 @@ def is_by_menu(policy: str) -> bool:
         return policy.removeprefix(SHIPPED) in shipped_fleet_names()
     if not Path(policy).is_dir() and Path(policy).suffix != ".pt":
         return False
-    from ..models.fleet_saved import is_of_fleet
+    from ..models.fleet.saved import is_of_fleet
 
     return is_of_fleet(policy)
 

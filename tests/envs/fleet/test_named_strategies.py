@@ -80,8 +80,8 @@ def test_synchronous_training_alone_meets_the_same_jobs_and_is_offered_nothing_e
 
 def test_a_policy_of_a_menu_without_names_is_refused(named, small_fleet, tmp_path):
     torch = pytest.importorskip("torch")
-    from meshwright.models.fleet_network import FleetActor
-    from meshwright.models.fleet_saved import SavedFleetNetwork, load_fleet_policy
+    from meshwright.models.fleet.network import FleetActor
+    from meshwright.models.fleet.saved import SavedFleetNetwork, load_fleet_policy
     from meshwright.models.settings import FleetNetworkSettings
 
     torch.manual_seed(0)

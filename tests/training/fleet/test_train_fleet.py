@@ -9,8 +9,8 @@ import torch
 from meshwright import settings
 from meshwright.errors import CheckpointError, NothingToLearnError
 from meshwright.evaluation.fleet.policies import off_ground
-from meshwright.models.fleet_network import FleetActor
-from meshwright.models.fleet_saved import SavedFleetNetwork, player
+from meshwright.models.fleet.network import FleetActor
+from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import choose_all, imitate, played

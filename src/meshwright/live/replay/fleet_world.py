@@ -135,7 +135,7 @@ class FleetWorld:
             return self, fleet_player(name, self.fleet)
         if spec.startswith(MENU_RULE):
             raise PolicyError(f"{MENU_RULE}RULE names a rule of fleets", value=spec)
-        from ...models.fleet_saved import SavedFleetNetwork  # loads torch
+        from ...models.fleet.saved import SavedFleetNetwork  # loads torch
         from ...planning.fleet_of_job import trained_on
 
         trained = trained_on(SavedFleetNetwork.load(fleet_policy_file(spec))).fleet

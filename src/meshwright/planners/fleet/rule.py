@@ -30,7 +30,10 @@ class EntryRule(IntEnum):
     the next smaller that the job can use; ``FASTEST`` of all that fit now; ``LEAST_DEVICE_SECONDS`` the cheapest that fits now;
     ``FAIR_SHARE`` the fastest within an equal share of the cluster among the jobs in it, none fewer than a least number (shares
     by goodput, as Qiao et al., "Pollux", 2021, with our own speeds); ``MARGINAL_GAIN`` free devices go one doubling after the
-    other to the offered job whose remaining time falls most per device (Peng et al., "Optimus", 2018).
+    other to the offered job whose remaining time falls most per device (Peng et al., "Optimus", 2018). ``PRICED`` the one with
+    least time times ``1 + price x devices``: each device-second that a job takes is one that the others in the cluster wait for,
+    so its price is the jobs in the cluster, those that wait counted several times, over its devices. A job waits while the best
+    on all devices would cost less by more than `WAIT_FOR`.
     """
 
     REQUESTED = 0
@@ -39,6 +42,11 @@ class EntryRule(IntEnum):
     LEAST_DEVICE_SECONDS = 3
     FAIR_SHARE = 4
     MARGINAL_GAIN = 5
+    PRICED = 6
+
+
+WAIT_FOR = 0.25
+"""Share by which an entry must cost less than those that are possible now for a job to wait for it."""
 
 
 class PlacementChoice(IntEnum):
@@ -63,6 +71,7 @@ class FleetRule(NamedTuple):
         preempts: whether running jobs are paused or resized in rounds.
         service_limit_device_s: of ``LAS``.
         most_work_device_s: jobs with more of it, in the entry that wastes least, are never started.
+        waiting_weight: of ``PRICED``, how often a waiting job counts.
     """
 
     order: int
@@ -73,3 +82,4 @@ class FleetRule(NamedTuple):
     preempts: bool
     service_limit_device_s: float
     most_work_device_s: float
+    waiting_weight: float

@@ -17,7 +17,7 @@ from ...simulation.fleet.placing import can_run_on, find_hosts, largest_part, st
 from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.shared_steps import shared_step_times
 from ...simulation.fleet.state import PlacementRule
-from .rule import EntryRule, JobOrder, PlacementChoice
+from .rule import WAIT_FOR, EntryRule, JobOrder, PlacementChoice
 
 
 @njit
@@ -84,6 +84,8 @@ def start_action(problem, state, e, rule, place):  # type: ignore[no-untyped-def
     """The action that starts a waiting job as the rule wants it, 0 where it cannot, or is to wait."""
     job = state.offered[e, place]
     d = _wanted_degree(problem, state, e, rule, place, job)
+    if rule.entry == EntryRule.PRICED:
+        return _priced_action(problem, state, e, rule, place, d)
     if d < 0 or state.deadline_s[e, job] == np.inf:
         return best_action(problem, state, e, rule, place, d)
     for larger in range(d, len(problem.degrees)):
@@ -211,7 +213,47 @@ def _wanted_degree(problem, state, e, rule, place, job):  # type: ignore[no-unty
         return _within(problem, state, e, job, _share(problem, state, e, rule))
     if rule.entry == EntryRule.MARGINAL_GAIN:
         return _by_gain(problem, state, e, place)
+    if rule.entry == EntryRule.PRICED:
+        return _by_price(problem, state, e, rule, job)
     return -1
+
+
+@njit
+def _price(problem, state, e, rule):  # type: ignore[no-untyped-def]
+    """Of a device-second, in seconds: the jobs that wait for it."""
+    devices = problem.network.devices_per_host * len(problem.network.host_group)
+    return (rule.waiting_weight * state.num_waiting[e] + state.num_running[e]) / devices
+
+
+@njit
+def _by_price(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
+    """The degree that costs a job least if all devices were free, its own time and the price of its device-seconds."""
+    price, best, least = _price(problem, state, e, rule), -1, np.inf
+    for d in range(len(problem.degrees)):
+        cost = fastest_s(problem, state, e, job, d) * (1.0 + price * problem.degrees[d])
+        if cost < least:
+            best, least = d, cost
+    return best
+
+
+@njit
+def _priced_action(problem, state, e, rule, place, wanted):  # type: ignore[no-untyped-def]
+    """The possible action that costs least by `_by_price`; 0 where the wanted degree would cost less by more than `WAIT_FOR`."""
+    menu, job = problem.menu, state.offered[e, place]
+    price, best, least = _price(problem, state, e, rule), 0, np.inf
+    for d in range(len(problem.degrees)):
+        action = best_action(problem, state, e, rule, place, d)
+        if action > 0:
+            number = (action - 1) // len(problem.rule) - place * problem.entries_per_job
+            step_s = choice_step_s(
+                problem, state, e, job, 0, menu.first_entry[state.job_type[e, job]] + number, (action - 1) % len(problem.rule)
+            )
+            cost = step_s * (1.0 + price * problem.degrees[d])
+            if cost < least:
+                best, least = action, cost
+    ideal = fastest_s(problem, state, e, job, wanted) * (1.0 + price * problem.degrees[wanted])
+    can_wait = state.can_act[e, 0] and state.deadline_s[e, job] == np.inf
+    return 0 if can_wait and least > ideal * (1.0 + WAIT_FOR) else best
 
 
 @njit
@@ -291,7 +333,7 @@ def _by_gain(problem, state, e, wanted):  # type: ignore[no-untyped-def]
 @njit
 def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
     """In a round: resize a running job by its share, or pause one that another on the queue comes before; 0 for neither."""
-    if rule.entry == EntryRule.FAIR_SHARE:
+    if rule.entry == EntryRule.FAIR_SHARE or rule.entry == EntryRule.PRICED:
         action = _resize(problem, state, e, rule)
         if action > 0 or (rule.order != JobOrder.SRTF and rule.order != JobOrder.LAS):
             return action
@@ -319,13 +361,12 @@ def _preempt(problem, state, e, rule):  # type: ignore[no-untyped-def]
 
 @njit
 def _resize(problem, state, e, rule):  # type: ignore[no-untyped-def]
-    """Shrink jobs beyond their share while others wait; grow those below it while nobody does."""
-    share = _share(problem, state, e, rule)
+    """Shrink jobs beyond what the rule wants for them while others wait; grow those below it while nobody does."""
     for place in range(problem.visible_waiting, len(state.offered[e])):
         job = state.offered[e, place]
         if job < 0:
             continue
-        d = _within(problem, state, e, job, share)
+        d = _wanted_degree(problem, state, e, rule, place, job)
         held = problem.menu.degree[state.entry[e, job]]
         wanted = problem.degrees[d]
         left = state.num_steps[e, job] - state.done_steps[e, job]

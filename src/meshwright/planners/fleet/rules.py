@@ -2,8 +2,8 @@
 
 A name is ``BASE`` or ``ORDER:ENTRY``, with ``+backfill`` where jobs behind one that cannot start may, and with ``@packed``,
 ``@spread`` or ``@nearest`` where it places otherwise than packed: ``sjf+backfill@spread``, ``sjf:fixed-16``. Orders are ``fifo``,
-``sjf``, ``srtf``, ``edf`` and ``las``; entries all other bases, ``fixed-N`` and ``goodput-shares-N``. ``+refuse-N`` never starts
-the N percent of jobs with most work.
+``sjf``, ``srtf``, ``edf`` and ``las``; entries all other bases, ``fixed-N``, ``goodput-shares-N`` and ``priced-W``.
+``+refuse-N`` never starts the N percent of jobs with most work.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ BASES: dict[str, tuple[JobOrder, EntryRule, bool]] = {
     "marginal-gain": (JobOrder.SJF, EntryRule.MARGINAL_GAIN, False),
     "least-interference": (JobOrder.FIFO, EntryRule.REQUESTED, False),
     "goodput-shares": (JobOrder.FIFO, EntryRule.FAIR_SHARE, True),
+    "priced": (JobOrder.SJF, EntryRule.PRICED, True),
 }
 """Order, entry and whether running jobs are decided again where the fleet has rounds."""
 
@@ -54,6 +55,10 @@ PLACES = ("packed", "spread", "nearest")
 BACKFILL = "backfill"
 BEST_FIXED_ENTRY = "best-fixed-entry"
 BEST_SHARES = "best-goodput-shares"
+PRICED = "priced"
+BEST_PRICED = "best-priced"
+WAITING_WEIGHT = 2.0
+"""How often `EntryRule.PRICED` counts a job that waits, unless its name tells."""
 BEST_REFUSAL = "best-refusal"
 
 
@@ -61,7 +66,7 @@ def fleet_rule(name: str, problem: HasDegrees, work_device_s: NDArray[np.float64
     """A rule by its name.
 
     ``fixed-N`` gives every job ``N`` devices, or the next smaller number that it can use; ``goodput-shares-N`` an equal share,
-    but no fewer than ``N``.
+    but no fewer than ``N``. ``priced-W`` counts a job that waits ``W`` times, ``priced`` twice.
 
     Args:
         name: of it.
@@ -80,6 +85,7 @@ def fleet_rule(name: str, problem: HasDegrees, work_device_s: NDArray[np.float64
     if not are_known or (colon and order_name not in ORDERS) or not (bare in BASES or _of_degree(bare)):
         raise _no_rule(name, problem)
     order, entry, preempts, degree = _base(bare, name, problem)
+    weight = WAITING_WEIGHT if bare == PRICED else float(degree) if entry == EntryRule.PRICED else 0.0
     if colon:
         order, _, preempts_order = BASES[order_name]
         preempts = preempts or preempts_order
@@ -87,7 +93,7 @@ def fleet_rule(name: str, problem: HasDegrees, work_device_s: NDArray[np.float64
     if "least-interference" in (base, entry_name):
         placement = PlacementChoice.LEAST_INTERFERENCE
     most = _most_work(refusals[0].removeprefix("refuse-"), name, work_device_s) if refusals else np.inf
-    return FleetRule(int(order), int(entry), degree, int(placement), backfills, preempts, SERVICE_LIMIT_DEVICE_S, most)
+    return FleetRule(int(order), int(entry), degree, int(placement), backfills, preempts, SERVICE_LIMIT_DEVICE_S, most, weight)
 
 
 def nearest_rule(name: str, problem: HasDegrees) -> str | None:
@@ -102,7 +108,9 @@ def nearest_rule(name: str, problem: HasDegrees) -> str | None:
     order, colon, entry = base.rpartition(":")
     if colon and entry in ORDERS and order not in ORDERS:  # the wrong way round
         order, entry = entry, order
-    entries = [*BASES, BEST_FIXED_ENTRY, BEST_SHARES, *(f"{one}-{degree}" for one in OF_DEGREE for degree in problem.degrees)]
+    entries = [*BASES, BEST_FIXED_ENTRY, BEST_SHARES, BEST_PRICED]
+    entries += [f"{one}-{degree}" for one in OF_DEGREE for degree in problem.degrees]
+    entries += re.findall(f"{PRICED}-[0-9]{{1,2}}$", base)
     found = [
         nearest(order, ORDERS) if colon else "",
         nearest(entry, entries),
@@ -124,7 +132,7 @@ def _no_rule(name: str, problem: HasDegrees) -> PolicyError:
     if place and place not in PLACES:
         return PolicyError(f"a rule places by @{', @'.join(PLACES)}", value=name)
     bases = [base for base in BASES if base not in ORDERS]
-    bases += [*(f"{one}-N" for one in OF_DEGREE), BEST_FIXED_ENTRY, BEST_SHARES]
+    bases += [*(f"{one}-N" for one in OF_DEGREE), f"{PRICED}-W", BEST_FIXED_ENTRY, BEST_SHARES, BEST_PRICED]
     told = f"an order ({', '.join(ORDERS)}), an entry ({', '.join(bases)}) or ORDER:ENTRY"
     return PolicyError(f"no such rule of a fleet; one is {told}, with +{BACKFILL}, +refuse-N, @PLACE where wanted", value=name)
 
@@ -137,10 +145,12 @@ def _most_work(percent: str, name: str, work_device_s: NDArray[np.float64] | Non
 
 
 def _base(base: str, name: str, problem: HasDegrees) -> tuple[JobOrder, EntryRule, bool, int]:
-    """Order, entry, whether it decides again, and degree."""
+    """Order, entry, whether it decides again, and degree, or the weight of jobs that wait."""
     if base in BASES:
         return *BASES[base], 0
     prefix, _, number = base.rpartition("-")
+    if prefix == PRICED:
+        return *BASES[PRICED], int(number)
     found = np.flatnonzero(problem.degrees == int(number))
     if not len(found):
         degrees = ", ".join(map(str, problem.degrees))
@@ -150,4 +160,6 @@ def _base(base: str, name: str, problem: HasDegrees) -> tuple[JobOrder, EntryRul
 
 def _of_degree(base: str) -> bool:
     prefix, _, number = base.rpartition("-")
+    if prefix == PRICED:
+        return re.fullmatch("[0-9]{1,2}", number) is not None
     return prefix in OF_DEGREE and re.fullmatch("[0-9]{1,9}", number) is not None

@@ -7,10 +7,10 @@ from typing import Any
 from gymnasium import spaces
 from stable_baselines3.common.type_aliases import Schedule
 
-from ..envs.fleet.fleet import Fleet
-from .fleet_network import FleetActor
-from .masked_policy import ScorePolicy
-from .settings import FleetNetworkSettings
+from ...envs.fleet.fleet import Fleet
+from ..masked_policy import ScorePolicy
+from ..settings import FleetNetworkSettings
+from .network import FleetActor
 
 
 class FleetPolicy(ScorePolicy):

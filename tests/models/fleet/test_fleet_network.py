@@ -6,8 +6,8 @@ import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.errors import CheckpointError
-from meshwright.models.fleet_network import IMPOSSIBLE, FleetActor
-from meshwright.models.fleet_saved import SavedFleetNetwork, load_fleet_policy
+from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
+from meshwright.models.fleet.saved import SavedFleetNetwork, load_fleet_policy
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.models.tensor_file import save_tensors
 from tests.tiny_fleet import tiny_fleet

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .. import files, settings
-from ..envs.fleet.batch import FleetBatch
-from ..envs.fleet.fleet import Fleet
-from ..envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK
-from ..errors import CheckpointError, ConfigError
-from .fleet_network import FleetActor
-from .settings import FleetNetworkSettings
-from .tensor_file import load_tensors, save_tensors
+from ... import files, settings
+from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK
+from ...errors import CheckpointError, ConfigError
+from ..settings import FleetNetworkSettings
+from ..tensor_file import load_tensors, save_tensors
+from .network import FleetActor
 
 KIND = "fleet"
 FORMAT_VERSION = 1

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..envs.fleet.fleet import Fleet
-from ..envs.fleet.observation import (
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.observation import (
     CANDIDATE,
     CANDIDATE_STRATEGY,
     CONTEXT,
@@ -31,11 +31,14 @@ from ..envs.fleet.observation import (
     TRUNK,
     observer,
 )
-from ..envs.fleet.spaces import trunk_members
-from .network import begin_small
-from .settings import FleetNetworkSettings
+from ...envs.fleet.spaces import trunk_members
+from ..network import begin_small
+from ..settings import FleetNetworkSettings
+from .prices import PriceHead, of_share
 
 IMPOSSIBLE = -1e9
+MOST_RATIO = 1e4
+"""Step times over the least beyond which they are cut."""
 TO_COME = 10
 """Figures of the jobs that arrive soon, which the critic alone is told, and in training alone."""
 
@@ -46,11 +49,15 @@ class MenuTensors(nn.Module):
     Attributes:
         entry: features of each entry and whether it is there, by type, ``(t, j, f)`` and ``(t, j)``.
         choice: one-hot rule and share of the device type, ``(p, 5)``.
+        share, ratio: of each entry, share of the cluster's devices, and seconds of a step at best over those of the type's
+            fastest entry, ``(t, j)``.
     """
 
     entry: Tensor
     is_there: Tensor
     choice: Tensor
+    share: Tensor
+    ratio: Tensor
 
     def __init__(self, fleet: Fleet) -> None:
         super().__init__()
@@ -58,8 +65,13 @@ class MenuTensors(nn.Module):
         features, first = observer(fleet).entry, problem.menu.first_entry
         entry = np.zeros((fleet.num_types, problem.entries_per_job, features.shape[1]), np.float32)
         there = np.zeros(entry.shape[:2], np.float32)
+        share, ratio = np.ones_like(there), np.full_like(there, MOST_RATIO)
+        least = problem.menu.step_s.min(axis=(1, 2, 3))
         for kind in range(fleet.num_types):
             count = first[kind + 1] - first[kind]
+            of_kind = slice(first[kind], first[kind + 1])
+            share[kind, :count] = problem.menu.degree[of_kind] / problem.num_devices
+            ratio[kind, :count] = np.minimum(least[of_kind] / least[of_kind].min(), MOST_RATIO)
             entry[kind, :count] = features[first[kind] : first[kind + 1]]
             there[kind, :count] = 1.0
         kinds = max(1, len(fleet.cluster.device_types) - 1)
@@ -68,6 +80,10 @@ class MenuTensors(nn.Module):
         self.register_buffer("is_there", torch.as_tensor(there), persistent=False)
         self.register_buffer("choice", torch.as_tensor(choice, dtype=torch.float32), persistent=False)
         self.register_buffer("member", torch.as_tensor(trunk_members(problem.network).T.copy()), persistent=False)
+        self.register_buffer("share", torch.as_tensor(share), persistent=False)
+        self.register_buffer("ratio", torch.as_tensor(ratio), persistent=False)
+        self.num_devices = problem.num_devices
+        self.tells_candidates = fleet.settings.candidate_features != "none"
         self.num_pauses = problem.visible_running
         self.num_actions = problem.num_actions
         self.first_pause = problem.first_pause
@@ -87,15 +103,16 @@ class FleetActor(nn.Module):
         self.settings = settings
         self.menu = MenuTensors(fleet)
         width = settings.width
+        times = 2 if settings.prices else 1
         more, of_candidate = (len(STRATEGY), len(CANDIDATE_STRATEGY)) if fleet.has_strategies else (0, 0)
         self.type_of = nn.Sequential(nn.Linear(len(ENTRY) + more, width), nn.ReLU(), nn.Linear(width, width))
         self.enter = nn.ModuleDict(
             {
                 "hosts": nn.Linear(len(HOST), width),
                 "trunks": nn.Linear(len(TRUNK), width),
-                "running": nn.Linear(len(RUNNING) + width, width),
-                "offers": nn.Linear(len(OFFER) + width, width),
-                "context": nn.Linear(len(CONTEXT) + more, width),
+                "running": nn.Linear(times * len(RUNNING) + width, width),
+                "offers": nn.Linear(times * len(OFFER) + width, width),
+                "context": nn.Linear(times * (len(CONTEXT) + more), width),
             }
         )
         self.rounds = nn.ModuleList(_Round(width) for _ in range(settings.rounds))
@@ -109,6 +126,7 @@ class FleetActor(nn.Module):
         self.of_choice = nn.Linear(5, width, bias=False)
         self.of_candidate = nn.Linear(len(CANDIDATE) + of_candidate, width, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
+        self.prices = PriceHead(width) if settings.prices else None
         for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score):
             begin_small(head[-1])
 
@@ -139,10 +157,10 @@ class FleetActor(nn.Module):
         nodes = {
             "hosts": enter["hosts"](seen["hosts"]),
             "trunks": enter["trunks"](seen["trunks"]),
-            "running": enter["running"](torch.cat([seen["running"], types[seen["running_type"].long()]], dim=2)),
-            "offers": enter["offers"](torch.cat([seen["offers"], types[seen["offer_type"].long()]], dim=2)),
+            "running": enter["running"](torch.cat([self._read(seen["running"]), types[seen["running_type"].long()]], dim=2)),
+            "offers": enter["offers"](torch.cat([self._read(seen["offers"]), types[seen["offer_type"].long()]], dim=2)),
         }
-        context = enter["context"](seen["context"])
+        context = enter["context"](self._read(seen["context"]))
         there = {"running": seen["running"][:, :, -1:], "offers": seen["offers"][:, :, :1]}
         edges = seen["host_of"], seen["trunk_of"]
         if self.settings.messages:
@@ -152,6 +170,12 @@ class FleetActor(nn.Module):
             for one in self.rounds:
                 nodes, context = one(nodes, context, there, None, menu.member)
         return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
+
+    def _read(self, features: Tensor) -> Tensor:
+        """Features; where prices are set, beside the logarithm of ``x`` in each that is ``x / (1 + x)``."""
+        if self.prices is None:
+            return features
+        return torch.cat([features, of_share(features).clamp(1e-3, 1e3).log() / 4.0], dim=-1)
 
     def _scores(self, seen: Mapping[str, Tensor], nodes: dict[str, Tensor], whole: Tensor) -> Tensor:
         menu, offers = self.menu, nodes["offers"]
@@ -167,11 +191,19 @@ class FleetActor(nn.Module):
         mixed = self.of_offer(offers)[row, offer] + self.of_whole(whole)[row]
         mixed = mixed + self.of_entry(menu.entry)[kind, entry] + self.of_choice(menu.choice)[choice]
         mixed = mixed + self.of_candidate(seen["candidates"][row, action + 1])
-        scores[row, action + 1] = self.score(mixed).squeeze(1)
+        starts: Tensor = self.score(mixed).squeeze(1)
+        pauses: Tensor | float = 0.0
+        if self.prices is not None:
+            ratio = menu.ratio[kind, entry]
+            if menu.tells_candidates:
+                ratio = 1.0 / seen["candidates"][row, action + 1, 1].clamp(min=1.0 / MOST_RATIO)
+            priced, pauses = self.prices(seen, offers, self.of_whole(whole), menu, (row, offer, entry), ratio)
+            starts = starts + priced
+        scores[row, action + 1] = starts
         if menu.num_pauses:
             running = offers[:, menu.num_waiting :]
             pair = torch.cat([running, self.of_whole(whole).unsqueeze(1).expand_as(running)], dim=2)
-            scores[:, menu.first_pause : menu.first_pause + menu.num_pauses] = self.pause_score(pair).squeeze(2)
+            scores[:, menu.first_pause : menu.first_pause + menu.num_pauses] = self.pause_score(pair).squeeze(2) + pauses
         if bool(building.any()):
             placed = (offers * seen["offers"][:, :, -1:]).sum(dim=1)
             both = torch.cat([placed, self.of_whole(whole)], dim=1).unsqueeze(1)

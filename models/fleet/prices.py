@@ -1,0 +1,105 @@
+"""Scores of a fleet's actions by the price of a device-second, which the network sets for each job.
+
+Other jobs wait for each device-second that a job takes, so its price follows from the jobs in the cluster. An action that would
+take ``t`` seconds on ``n`` of ``N`` devices costs, at the price ``q``,
+
+    c = t (1 + q n / N)
+
+For each job on offer the network returns three numbers: the logarithm of its price over ``2 waiting + running`` jobs; how much
+dearer than the cheapest entry of the menu an action may be and still be better than to wait; and how much later the job comes
+than its work says. A start scores the logarithm of the cheapest cost over its own, plus what the job may be dearer, times a
+sharpness; less a multiple of how much more work the job has than the smallest on offer. To pass scores 0. A running job's new
+start is compared with going on as it is; its pause with the smallest job that waits. Sharpness and multiple are learned too.
+
+Before training the network's part is about nothing, and the best action is about that of the rule ``sjf:priced``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ..network import begin_small
+
+WAITING_WEIGHT = 2.0
+"""How often a waiting job counts in the price before training."""
+DEARER = 0.22
+"""Logarithm of how much dearer than the cheapest a start may be before training: by a quarter."""
+STAYS = 0.4
+"""The same of what a running job saves by a restart."""
+SMALLER = 3.0
+"""Logarithm of how much less work a waiting job has than a running one that pauses for it."""
+SHARPNESS, ORDER = 10.0, 3.0
+"""Of costs, and of the order of jobs, as training begins."""
+
+
+def of_share(share: Tensor) -> Tensor:
+    """``x`` of the feature ``x / (1 + x)``, as ``t / T`` of a time ``t / (t + T)``."""
+    return share / (1.0 - share).clamp(min=1e-6)
+
+
+class PriceHead(nn.Module):
+    """The network's part of prices, and the scores that follow.
+
+    Args:
+        width: of the nodes and of the projected whole.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.of_job = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 3))
+        begin_small(self.of_job[-1])
+        self.log_sharpness = nn.Parameter(torch.tensor(SHARPNESS).log())
+        self.log_order = nn.Parameter(torch.tensor(ORDER).log())
+
+    def forward(
+        self,
+        seen: Mapping[str, Tensor],
+        offers: Tensor,
+        whole: Tensor,
+        menu: Any,
+        listed: tuple[Tensor, Tensor, Tensor],
+        ratio: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Scores of starts and pauses, before what else the network adds.
+
+        Args:
+            seen: the observation.
+            offers: nodes of jobs on offer, ``(b, v, w)``.
+            whole: projected, ``(b, w)``.
+            menu: `network.MenuTensors`.
+            listed: episode, place of offer and entry of each start that is scored, ``(n,)`` each.
+            ratio: its seconds of a step over those of the job's fastest entry, ``(n,)``.
+
+        Returns:
+            ``(n,)``, and of the running jobs on offer ``(b, v - waiting)``.
+        """
+        both = torch.cat([offers, whole.unsqueeze(1).expand_as(offers)], dim=2)
+        log_price, dearer, later = self.of_job(both).unbind(2)
+        context, row = seen["context"], seen["offers"]
+        jobs = WAITING_WEIGHT * of_share(context[:, 1]) + of_share(context[:, 2])
+        price = (jobs.clamp(min=0.1).log().unsqueeze(1) + log_price).exp()
+        kind = seen["offer_type"].long()
+        cost = menu.ratio[kind] * (1.0 + price.unsqueeze(2) * menu.share[kind])
+        cheapest = torch.where(menu.is_there[kind] > 0, cost, torch.inf).min(dim=2).values
+        is_running = row[:, :, 1] > 0
+        held = ((1.0 + menu.num_devices) ** row[:, :, 9] - 1.0) / menu.num_devices
+        is_held = (menu.is_there[kind] > 0) & ((menu.share[kind] - held.unsqueeze(2)).abs() < 0.5 / menu.num_devices)
+        goes_on = torch.where(is_held, cost, torch.inf).min(dim=2).values
+        restart = of_share(row[:, :, 10]) / of_share(row[:, :, 3]).clamp(min=1e-6) * ((row[:, :, 8] > 0) | is_running)
+        compared = torch.where(is_running & goes_on.isfinite(), goes_on, cheapest)
+        allowed = torch.where(is_running, dearer - STAYS, dearer + DEARER)
+        work = of_share(row[:, :, 4]).clamp(min=1e-6).log() + later
+        waits = (row[:, :, 0] > 0) & ~is_running
+        least = torch.where(waits, work, torch.inf).min(dim=1, keepdim=True).values
+        behind = torch.where(waits, work - least, torch.zeros_like(work))
+        sharpness, order = self.log_sharpness.exp(), self.log_order.exp()
+        e, offer, entry = listed
+        own = (ratio + restart[e, offer]) * (1.0 + price[e, offer] * menu.share[kind[e, offer], entry])
+        starts = sharpness * (allowed[e, offer] + (compared[e, offer] / own).log()) - order * behind[e, offer]
+        gap = torch.where(least.isfinite(), work - least, torch.full_like(work, -SMALLER)) - SMALLER
+        pauses = order * gap[:, menu.num_waiting :].clamp(-4.0, 1.0)
+        return starts, pauses

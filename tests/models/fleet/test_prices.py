@@ -1,0 +1,125 @@
+"""Scores by the price of a device-second, against the formula in plain Python."""
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
+from meshwright.models.fleet.prices import DEARER, ORDER, SHARPNESS
+from meshwright.models.fleet.saved import SavedFleetNetwork
+from meshwright.models.settings import FleetNetworkSettings
+from tests.tiny_fleet import tiny_fleet
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    return tiny_fleet(tmp_path_factory.mktemp("fleet"), load=1.5, candidate_features="analytic")
+
+
+@pytest.fixture(scope="module")
+def batch(fleet):
+    """Episodes in which jobs wait."""
+    made, rng = FleetBatch(fleet, 6), np.random.default_rng(0)
+    for e in range(6):
+        made.reset(e, np.random.default_rng(e))
+    for _ in range(25):
+        made.step(np.array([0 if mask[0] else rng.choice(np.flatnonzero(mask)) for mask in made.observations.action_mask]))
+    return made
+
+
+def seen_of(batch):
+    return {name: torch.as_tensor(values.copy()) for name, values in batch.observations._asdict().items()}
+
+
+def network(fleet, **changes):
+    """One of which all that training adds is nothing."""
+    torch.manual_seed(0)
+    made = FleetActor(FleetNetworkSettings(width=8, prices=True, **changes), fleet)
+    for head in (made.score, made.pass_score, made.prices.of_job):
+        torch.nn.init.zeros_(head[-1].weight)
+        torch.nn.init.zeros_(head[-1].bias)
+    return made
+
+
+def test_before_training_scores_are_those_of_the_formula(fleet, batch):
+    problem, menu, state = fleet.problem, fleet.problem.menu, batch.state
+    scores = network(fleet)(seen_of(batch))[0].detach().numpy()
+    compared = 0
+    for e in range(batch.num_episodes):
+        price = (2 * state.num_waiting[e] + state.num_running[e]) / problem.num_devices
+        works = {}
+        for place in range(problem.visible_waiting):
+            job = state.offered[e, place]
+            if job >= 0:
+                works[place] = np.log(state.num_steps[e, job] * menu.work_device_s[state.job_type[e, job]])
+        for place, work in works.items():
+            kind = state.job_type[e, state.offered[e, place]]
+            entries = range(menu.first_entry[kind], menu.first_entry[kind + 1])
+            cheapest = min(menu.step_s[one].min() * (1 + price * menu.degree[one]) for one in entries)
+            for number, one in enumerate(entries):
+                for choice in range(len(problem.rule)):
+                    action = 1 + (place * problem.entries_per_job + number) * len(problem.rule) + choice
+                    if not state.can_act[e, action]:
+                        assert scores[e, action] == IMPOSSIBLE
+                        continue
+                    d = problem.entry_degree[one]
+                    step_s = menu.step_s[one, 0, state.part_index[e, 0, d, choice], state.spread_index[e, 0, d, choice]]
+                    own = step_s * (1 + price * menu.degree[one])
+                    wanted = SHARPNESS * (DEARER + np.log(cheapest / own)) - ORDER * (work - min(works.values()))
+                    assert scores[e, action] == pytest.approx(wanted, abs=2e-3)
+                    compared += 1
+        assert scores[e, 0] == (0.0 if state.can_act[e, 0] else IMPOSSIBLE)
+    assert compared > 30
+
+
+def test_a_higher_price_makes_smaller_parts_better(fleet, batch):
+    seen, made = seen_of(batch), network(fleet)
+    cheap = made(seen)[0]
+    with torch.no_grad():
+        made.prices.of_job[-1].bias[0] = 2.0
+    dear = made(seen)[0]
+    degree = torch.as_tensor(fleet.problem.menu.degree)
+    moved = 0
+    for e in range(batch.num_episodes):
+        first = (cheap[e, 1:].argmax() // len(fleet.problem.rule)).item()
+        place, number = divmod(first, fleet.problem.entries_per_job)
+        if batch.state.offered[e, place] < 0 or cheap[e, 1:].max() < IMPOSSIBLE / 2:
+            continue
+        begin = fleet.problem.menu.first_entry[batch.state.job_type[e, batch.state.offered[e, place]]]
+        count = fleet.problem.entries_per_job * len(fleet.problem.rule)
+        of_job = slice(1 + place * count, 1 + (place + 1) * count)
+        were, are = (
+            degree[begin + scores[e, of_job].argmax().item() // len(fleet.problem.rule)].item() for scores in (cheap, dear)
+        )
+        assert are <= were
+        moved += are < were
+    assert moved > 0
+
+
+def test_it_is_kept_on_disk(fleet, batch, tmp_path):
+    made = FleetActor(FleetNetworkSettings(width=8, prices=True), fleet)
+    SavedFleetNetwork.of(made, {}).save(tmp_path / "policy.pt")
+    again = SavedFleetNetwork.load(tmp_path).network(fleet)
+    for one, other in zip(made(seen_of(batch)), again(seen_of(batch)), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_running_jobs_are_compared_with_going_on(tmp_path):
+    """A resize that saves less than it costs scores below passing."""
+    fleet = tiny_fleet(tmp_path, load=0.5, elastic={"every_s": 30.0, "restart_s": 1e5, "storage_gbytes_per_s": 10.0})
+    batch = FleetBatch(fleet, 1)
+    batch.reset(0, np.random.default_rng(1))
+    made, seen = network(fleet), 0
+    for _ in range(200):
+        if batch.state.is_over[0]:
+            break
+        scores = made(seen_of(batch))[0][0].detach().numpy()
+        if batch.state.in_round[0]:
+            count = fleet.problem.entries_per_job * len(fleet.problem.rule)
+            first = 1 + fleet.problem.visible_waiting * count
+            again = scores[first : fleet.problem.first_pause]
+            assert (again < 0).all()
+            seen += int((again > IMPOSSIBLE / 2).sum())
+        batch.step(np.array([scores.argmax()]))
+    assert seen > 20
