@@ -32,13 +32,12 @@ from ...envs.fleet.observation import (
     observer,
 )
 from ...envs.fleet.spaces import trunk_members
+from ...planners.fleet.linear_prices import MOST_RATIO
 from ..network import begin_small
 from ..settings import FleetNetworkSettings
 from .prices import PriceHead, of_share
 
 IMPOSSIBLE = -1e9
-MOST_RATIO = 1e4
-"""Step times over the least beyond which they are cut."""
 TO_COME = 10
 """Figures of the jobs that arrive soon, which the critic alone is told, and in training alone."""
 

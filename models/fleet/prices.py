@@ -11,7 +11,9 @@ than its work says. A start scores the logarithm of the cheapest cost over its o
 sharpness; less a multiple of how much more work the job has than the smallest on offer. To pass scores 0. A running job's new
 start is compared with going on as it is; its pause with the smallest job that waits. Sharpness and multiple are learned too.
 
-Before training the network's part is about nothing, and the best action is about that of the rule ``sjf:priced``.
+The three numbers are linear in a few features, by weights that a search may have found (`planners.fleet.linear_prices`), and to
+these is added what the network makes of the whole graph. Before training both are about nothing, and the best action is about
+that of the rule ``sjf:priced``.
 """
 
 from __future__ import annotations
@@ -19,21 +21,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...planners.fleet.linear_prices import (
+    DEARER,
+    DIRECT,
+    LEAST,
+    MOST,
+    ORDER,
+    SHARPNESS,
+    SMALLER,
+    STAYS,
+    WAITING_WEIGHT,
+)
 from ..network import begin_small
 
-WAITING_WEIGHT = 2.0
-"""How often a waiting job counts in the price before training."""
-DEARER = 0.22
-"""Logarithm of how much dearer than the cheapest a start may be before training: by a quarter."""
-STAYS = 0.4
-"""The same of what a running job saves by a restart."""
-SMALLER = 3.0
-"""Logarithm of how much less work a waiting job has than a running one that pauses for it."""
-SHARPNESS, ORDER = 10.0, 3.0
-"""Of costs, and of the order of jobs, as training begins."""
+QUICK = 10.0
+"""How much faster than others the weights are learned that are direct, from features to the three numbers."""
 
 
 def of_share(share: Tensor) -> Tensor:
@@ -52,8 +59,15 @@ class PriceHead(nn.Module):
         super().__init__()
         self.of_job = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 3))
         begin_small(self.of_job[-1])
+        self.direct = nn.Linear(len(DIRECT), 3, bias=False)
+        nn.init.zeros_(self.direct.weight)
         self.log_sharpness = nn.Parameter(torch.tensor(SHARPNESS).log())
         self.log_order = nn.Parameter(torch.tensor(ORDER).log())
+
+    def set_direct(self, weights: NDArray[np.float64]) -> None:
+        """Let prices begin as some weights of `planners.fleet.linear_prices` say, ``(3, x)``."""
+        with torch.no_grad():
+            self.direct.weight.copy_(torch.as_tensor(weights / QUICK, dtype=torch.float32))
 
     def forward(
         self,
@@ -78,9 +92,15 @@ class PriceHead(nn.Module):
             ``(n,)``, and of the running jobs on offer ``(b, v - waiting)``.
         """
         both = torch.cat([offers, whole.unsqueeze(1).expand_as(offers)], dim=2)
-        log_price, dearer, later = self.of_job(both).unbind(2)
         context, row = seen["context"], seen["offers"]
-        jobs = WAITING_WEIGHT * of_share(context[:, 1]) + of_share(context[:, 2])
+        waiting, running = of_share(context[:, 1]), of_share(context[:, 2])
+        of_all = torch.stack(
+            [(1.0 + waiting).log() - 1.0, (1.0 + running).log() - 2.5, context[:, 0], torch.ones_like(waiting)], dim=1
+        )
+        own = of_share(torch.stack([row[:, :, 4], row[:, :, 2]], dim=2)).clamp(LEAST, MOST).log() / 2.0
+        direct = torch.cat([own, of_all.unsqueeze(1).expand(-1, own.shape[1], -1)], dim=2)
+        log_price, dearer, later = (self.of_job(both) + QUICK * self.direct(direct)).unbind(2)
+        jobs = WAITING_WEIGHT * waiting + running
         price = (jobs.clamp(min=0.1).log().unsqueeze(1) + log_price).exp()
         kind = seen["offer_type"].long()
         cost = menu.ratio[kind] * (1.0 + price.unsqueeze(2) * menu.share[kind])
@@ -98,8 +118,8 @@ class PriceHead(nn.Module):
         behind = torch.where(waits, work - least, torch.zeros_like(work))
         sharpness, order = self.log_sharpness.exp(), self.log_order.exp()
         e, offer, entry = listed
-        own = (ratio + restart[e, offer]) * (1.0 + price[e, offer] * menu.share[kind[e, offer], entry])
-        starts = sharpness * (allowed[e, offer] + (compared[e, offer] / own).log()) - order * behind[e, offer]
+        taken = (ratio + restart[e, offer]) * (1.0 + price[e, offer] * menu.share[kind[e, offer], entry])
+        starts = sharpness * (allowed[e, offer] + (compared[e, offer] / taken).log()) - order * behind[e, offer]
         gap = torch.where(least.isfinite(), work - least, torch.full_like(work, -SMALLER)) - SMALLER
         pauses = order * gap[:, menu.num_waiting :].clamp(-4.0, 1.0)
         return starts, pauses

@@ -1,4 +1,4 @@
-"""The run folder of a fleet's policy: that of any run, with the network before PPO."""
+"""The run folder of a fleet's policy: that of any run, with the networks before PPO."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ class FleetRunFolder(AnyRunFolder[FleetTrainSettings]):
 
     kind = FleetTrainSettings
     ending = ".pt"
+
+    @property
+    def searched(self) -> Path:
+        """The network after the search for prices."""
+        return self.path / "searched.pt"
 
     @property
     def imitated(self) -> Path:

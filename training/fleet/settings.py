@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.settings import FleetNetworkSettings
@@ -35,6 +35,24 @@ class ImitationSettings(settings.Settings):
     corrections: int = Field(default=0, ge=0, le=20)
 
 
+class PriceSearchSettings(settings.Settings):
+    """A stage before all others: direct weights of prices are searched for by CMA-ES; for networks that set prices.
+
+    Attributes:
+        generations: how often a population is drawn.
+        population: sets of weights of each.
+        num_episodes: new training episodes of each generation, the same for its whole population.
+        spread: standard deviation of each weight at the start.
+        validate_every_generations: generations between two validations of the mean.
+    """
+
+    generations: int = Field(default=60, ge=1, le=10_000)
+    population: int = Field(default=20, ge=4, le=1_000)
+    num_episodes: int = Field(default=24, ge=1, le=1_000)
+    spread: float = Field(default=0.3, gt=0, le=10)
+    validate_every_generations: int = Field(default=5, ge=1)
+
+
 class FleetTrainSettings(settings.Settings):
     """What is learned on, by which network, with which constants, and when it is looked at.
 
@@ -51,7 +69,8 @@ class FleetTrainSettings(settings.Settings):
         log: writers of the validations (see `training.hooks.names`).
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
-        imitation: the first stage; null: none.
+        search: a stage before imitation, in which weights of prices are searched for; null: none.
+        imitation: the stage before PPO; null: none.
         ppo: constants of the second stage.
         discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or
             per decision.
@@ -71,8 +90,15 @@ class FleetTrainSettings(settings.Settings):
     log: tuple[LogName, ...] = ()
     reward_scale: float = Field(default=0.02, gt=0)
     reward_most: float = Field(default=3.0, gt=0)
+    search: PriceSearchSettings | None = None
     imitation: ImitationSettings | None = ImitationSettings()
     ppo: PPOSettings = PPOSettings()
     discounted_by: Literal["time", "decision"] = "time"
     spread_starts: bool = True
     network: FleetNetworkSettings = FleetNetworkSettings()
+
+    @model_validator(mode="after")
+    def _searches_what_there_is(self) -> Self:
+        if self.search is not None and not self.network.prices:
+            raise ValueError("search looks for prices, and network.prices is false: the network sets none")
+        return self

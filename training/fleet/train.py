@@ -1,7 +1,8 @@
-"""`train_fleet`: imitation of a rule, then PPO, from a config to a run folder.
+"""`train_fleet`: search for prices, imitation of a rule, then PPO, from a config to a run folder.
 
-The same seed gives the same numbers. Two stages, each with a name of its own: `imitation.imitate` and PPO. The network after the
-first is kept (``imitated.pt``), so that what each stage is good for can be told.
+The same seed gives the same numbers. Stages, each with a name of its own: `price_search.search_prices` and `imitation.imitate`,
+where the config has them, and PPO. The network after each of the first is kept (``searched.pt``, ``imitated.pt``), so that what
+each stage is good for can be told.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..ppo import figures_of, make_ppo
 from . import fleet_checkpoint
 from .imitation import choose_all, imitate
+from .price_search import search_prices
 from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
 from .timed_buffer import TimedRolloutBuffer
@@ -123,10 +125,21 @@ def train_fleet(
 def _before_ppo(
     model: MaskablePPO, env: FleetVecEnv, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
 ) -> None:
-    """Imitate a rule, where the config has that stage, and validate."""
+    """Search for prices, then imitate a rule, where the config has these stages, and validate after each."""
     callback.begin(model)
+    if chosen.search is not None:
+        head = _network(model).prices
+        assert head is not None, "the settings refuse a search without prices"
+        seeds = _validation_seeds(chosen)
+        weights, values = search_prices(
+            env.batch.fleet, chosen.search, chosen.seed, seeds, lambda share: callback.report("search", share)
+        )
+        head.set_direct(weights)
+        callback.look(model, {"before_search": values[0]}, "search")
+        SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.searched)
     if chosen.imitation is None:
-        callback.look(model, {})
+        if chosen.search is None:
+            callback.look(model, {})
         return
     found = imitate(
         _network(model), env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share)

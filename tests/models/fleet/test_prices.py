@@ -6,9 +6,9 @@ import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
-from meshwright.models.fleet.prices import DEARER, ORDER, SHARPNESS
 from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
+from meshwright.planners.fleet.linear_prices import DEARER, DIRECT, ORDER, SHARPNESS, choose_by_prices
 from tests.tiny_fleet import tiny_fleet
 
 
@@ -36,7 +36,7 @@ def network(fleet, **changes):
     """One of which all that training adds is nothing."""
     torch.manual_seed(0)
     made = FleetActor(FleetNetworkSettings(width=8, prices=True, **changes), fleet)
-    for head in (made.score, made.pass_score, made.prices.of_job):
+    for head in (made.score, made.pass_score, made.pause_score, made.prices.of_job):
         torch.nn.init.zeros_(head[-1].weight)
         torch.nn.init.zeros_(head[-1].bias)
     return made
@@ -67,7 +67,7 @@ def test_before_training_scores_are_those_of_the_formula(fleet, batch):
                     step_s = menu.step_s[one, 0, state.part_index[e, 0, d, choice], state.spread_index[e, 0, d, choice]]
                     own = step_s * (1 + price * menu.degree[one])
                     wanted = SHARPNESS * (DEARER + np.log(cheapest / own)) - ORDER * (work - min(works.values()))
-                    assert scores[e, action] == pytest.approx(wanted, abs=2e-3)
+                    assert scores[e, action] == pytest.approx(wanted, abs=5e-3)
                     compared += 1
         assert scores[e, 0] == (0.0 if state.can_act[e, 0] else IMPOSSIBLE)
     assert compared > 30
@@ -83,7 +83,7 @@ def test_a_higher_price_makes_smaller_parts_better(fleet, batch):
     moved = 0
     for e in range(batch.num_episodes):
         first = (cheap[e, 1:].argmax() // len(fleet.problem.rule)).item()
-        place, number = divmod(first, fleet.problem.entries_per_job)
+        place, _ = divmod(first, fleet.problem.entries_per_job)
         if batch.state.offered[e, place] < 0 or cheap[e, 1:].max() < IMPOSSIBLE / 2:
             continue
         begin = fleet.problem.menu.first_entry[batch.state.job_type[e, batch.state.offered[e, place]]]
@@ -123,3 +123,27 @@ def test_running_jobs_are_compared_with_going_on(tmp_path):
             seen += int((again > IMPOSSIBLE / 2).sum())
         batch.step(np.array([scores.argmax()]))
     assert seen > 20
+
+
+ROUNDS = {"every_s": 30.0, "restart_s": 20.0, "storage_gbytes_per_s": 10.0}
+
+
+@pytest.mark.parametrize("elastic", [None, ROUNDS])
+def test_by_direct_weights_alone_it_is_the_compiled_rule(tmp_path, elastic):
+    """Features are rounded to single precision, so the rule's action may be one whose score differs by rounding."""
+    fleet = tiny_fleet(tmp_path, load=1.5, candidate_features="analytic", elastic=elastic)
+    batch, made, rng = FleetBatch(fleet, 1), network(fleet), np.random.default_rng(2)
+    kinds = set()
+    for episode in range(4):
+        weights = rng.normal(0, 0.4, (3, len(DIRECT)))
+        made.prices.set_direct(weights)
+        batch.reset(0, np.random.default_rng(episode))
+        for _ in range(120):
+            if batch.state.is_over[0]:
+                break
+            scores = made(seen_of(batch))[0][0].detach().numpy()
+            action = choose_by_prices(fleet.problem, batch.state, 0, weights, fleet.mean_duration_s)
+            assert scores[action] >= scores.max() - 0.02
+            kinds.add("pass" if action == 0 else "pause" if action >= fleet.problem.first_pause else "start")
+            batch.step(np.array([action]))
+    assert {"pass", "start"} <= kinds

@@ -7,14 +7,15 @@ import pytest
 import torch
 
 from meshwright import settings
-from meshwright.errors import CheckpointError, NothingToLearnError
+from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError
 from meshwright.evaluation.fleet.policies import off_ground
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import choose_all, imitate, played
-from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings
+from meshwright.training.fleet.price_search import search_prices
+from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, PriceSearchSettings
 from meshwright.training.fleet.train import train_fleet
 from meshwright.training.fleet.vec_env import FleetVecEnv
 from tests.tiny_fleet import tiny_fleet
@@ -153,3 +154,37 @@ def test_a_policy_says_where_it_was_not_trained_for(run, fleet, tmp_path):
         "run was not trained for this fleet, but for another menu (vgg16, resnet18, here alexnet) "
         "and another objective (mean_completion_s, here mean_wait_s)."
     )
+
+
+SEARCH = {"generations": 4, "population": 6, "num_episodes": 2, "validate_every_generations": 2}
+
+
+def test_a_search_for_prices_is_a_stage_of_its_own(fleet, tmp_path):
+    changes = {"search": SEARCH, "imitation": None, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 64}
+    made = train_fleet(chosen(**changes), tmp_path / "run", fleet)
+    rows = json.loads(made.learning_curve.read_text())
+    assert [row["steps"] for row in rows] == [0, 64]
+    assert rows[0]["validation"] <= rows[0]["before_search"] * (1 + 1e-6)
+    again = train_fleet(chosen(**changes), tmp_path / "again", fleet)
+    first, second = (SavedFleetNetwork.load(run.searched).weights["prices.direct.weight"] for run in (made, again))
+    assert torch.equal(first, second)
+
+
+def test_a_search_finds_better_prices_than_none_on_episodes_that_it_has_not_seen(fleet):
+    weights, values = search_prices(
+        fleet,
+        PriceSearchSettings(generations=15, population=10, num_episodes=6, validate_every_generations=15),
+        0,
+        range(100, 140),
+        lambda share: None,
+    )
+    assert values[1] < values[0]
+    assert np.abs(weights).max() > 0
+
+
+def test_a_search_wants_a_network_that_sets_prices_and_placements_that_find_hosts(tmp_path):
+    with pytest.raises(ConfigError, match=r"network\.prices"):
+        chosen(search=SEARCH)
+    one_by_one = tiny_fleet(tmp_path, num_jobs=20, placements=["construct"])
+    with pytest.raises(ConfigError, match="which host to pick"):
+        search_prices(one_by_one, PriceSearchSettings(), 0, range(100, 101), lambda share: None)

@@ -29,7 +29,8 @@ def train_fleet_policy(asked: TrainRequest) -> None:
             fleet = load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).build(progress=priced)
         from ....training.fleet.train import train_fleet
 
-        tasks = {stage: bars.add_task(stage, total=100, note="") for stage in ("imitation", "PPO")}
+        stages = {"search": chosen.search, "imitation": chosen.imitation, "PPO": chosen.ppo}
+        tasks = {stage: bars.add_task(stage, total=100, note="") for stage, there in stages.items() if there is not None}
 
         def report(now: FleetProgress) -> None:
             check_interrupt()

@@ -1,0 +1,122 @@
+"""A rule whose price of a device-second, patience and order of jobs are linear in what is seen of a job and the cluster.
+
+It is what a network of `models.fleet.prices` does where all but its direct weights add nothing, in compiled code, so that these
+weights can be searched for on thousands of whole episodes. The formulas stand there; a test holds the two equal.
+
+Legend: ``x`` features, see `DIRECT`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...compiled import njit
+from ...simulation.fleet import dynamics
+from ...simulation.fleet.actions import first_pause, start_number
+from ...simulation.fleet.offers import choice_step_s
+from ...simulation.fleet.runs import restart_s
+from ...simulation.fleet.state import JobState
+
+DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "always")
+"""Logarithms, but for the last two."""
+WAITING_WEIGHT = 2.0
+"""How often a waiting job counts in the price before the weights."""
+DEARER = 0.22
+"""Logarithm of how much dearer than the cheapest a start may be before the weights: by a quarter."""
+STAYS = 0.4
+"""The same of what a running job saves by a restart."""
+SMALLER = 3.0
+"""Logarithm of how much less work a waiting job has than a running one that pauses for it."""
+SHARPNESS, ORDER = 30.0, 10.0
+"""Of costs, and of the order of jobs."""
+MOST_RATIO = 1e4
+"""Step times over the least beyond which they are cut."""
+LEAST, MOST = 1e-3, 1e3
+"""Between which shares are whose logarithms are features."""
+
+
+@njit
+def play_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no-untyped-def]
+    """Play episode ``e``, which has begun, to its end; weights ``(3, x)``."""
+    while not state.is_over[e]:
+        dynamics.act(problem, state, e, choose_by_prices(problem, state, e, weights, duration_s))
+
+
+@njit
+def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no-untyped-def]
+    """The action of the best score; one of those that are possible, none of them to pick hosts."""
+    menu, num_devices = problem.menu, problem.network.devices_per_host * len(problem.network.host_group)
+    waiting, running = state.num_waiting[e], state.num_running[e]
+    jobs = max(0.1, WAITING_WEIGHT * waiting + running)
+    x = np.ones(len(DIRECT))
+    x[2], x[3], x[4] = np.log1p(waiting) - 1.0, np.log1p(running) - 2.5, state.free[e].sum() / num_devices
+    count = state.offered.shape[1]
+    price, dearer, work = np.zeros(count), np.zeros(count), np.zeros(count)
+    least = np.inf
+    for place in range(count):
+        job = state.offered[e, place]
+        if job < 0:
+            continue
+        left = state.num_steps[e, job] - state.done_steps[e, job]
+        share = 8.0 * left * menu.work_device_s[state.job_type[e, job]] / num_devices / duration_s
+        x[0] = np.log(min(MOST, max(LEAST, share))) / 2.0
+        x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / duration_s))) / 2.0
+        price[place] = jobs * np.exp((weights[0] * x).sum())
+        dearer[place] = (weights[1] * x).sum()
+        work[place] = np.log(max(1e-6, share)) + (weights[2] * x).sum()
+        if state.status[e, job] != JobState.RUNNING:
+            least = min(least, work[place])
+    best, most = 0, 0.0 if state.can_act[e, 0] else -np.inf
+    for place in range(count):
+        if state.offered[e, place] >= 0:
+            action, score = _best_start(problem, state, e, place, price[place], dearer[place], work[place] - least)
+            if score > most:
+                best, most = action, score
+    for place in range(problem.visible_waiting, count):
+        action = first_pause(problem) + place - problem.visible_waiting
+        if state.offered[e, place] >= 0 and state.can_act[e, action]:
+            gap = work[place] - least if least < np.inf else -SMALLER
+            score = ORDER * min(1.0, max(-4.0, gap - SMALLER))
+            if score > most:
+                best, most = action, score
+    return best
+
+
+@njit
+def _best_start(problem, state, e, place, price, dearer, behind):  # type: ignore[no-untyped-def]
+    """The start of a job on offer that scores best, and its score; minus infinity where none is possible."""
+    menu, job = problem.menu, state.offered[e, place]
+    num_devices = problem.network.devices_per_host * len(problem.network.host_group)
+    kind = state.job_type[e, job]
+    begin, end = menu.first_entry[kind], menu.first_entry[kind + 1]
+    is_running = state.status[e, job] == JobState.RUNNING
+    held = menu.degree[state.entry[e, job]] if is_running else 0
+    fastest_s = np.inf
+    for entry in range(begin, end):
+        fastest_s = min(fastest_s, menu.step_s[entry].min())
+    cheapest, goes_on = np.inf, np.inf
+    for entry in range(begin, end):
+        ratio = min(MOST_RATIO, menu.step_s[entry].min() / fastest_s)
+        cost = ratio * (1.0 + price * menu.degree[entry] / num_devices)
+        cheapest = min(cheapest, cost)
+        if menu.degree[entry] == held:
+            goes_on = min(goes_on, cost)
+    left = state.num_steps[e, job] - state.done_steps[e, job]
+    restart = 0.0
+    if is_running or state.done_steps[e, job] > 0:
+        restart = restart_s(problem, state, e, job) / (left * fastest_s)
+    compared = goes_on if is_running and goes_on < np.inf else cheapest
+    allowed = dearer + (-STAYS if is_running else DEARER)
+    number = max(0, place - problem.visible_waiting + 1)
+    best, most = 0, -np.inf
+    for entry in range(begin, end):
+        for choice in range(len(problem.rule)):
+            action = start_number(problem, place, entry - begin, choice)
+            if not state.can_act[e, action]:
+                continue
+            ratio = min(MOST_RATIO, choice_step_s(problem, state, e, job, number, entry, choice) / fastest_s)
+            taken = (ratio + restart) * (1.0 + price * menu.degree[entry] / num_devices)
+            score = SHARPNESS * (allowed + np.log(compared / taken)) - (0.0 if is_running else ORDER * behind)
+            if score > most:
+                best, most = action, score
+    return best, most
