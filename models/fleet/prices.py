@@ -32,6 +32,7 @@ from ...planners.fleet.linear_prices import (
     LEAST,
     MOST,
     ORDER,
+    PER_DEVICES,
     SHARPNESS,
     SMALLER,
     STAYS,
@@ -94,10 +95,11 @@ class PriceHead(nn.Module):
         both = torch.cat([offers, whole.unsqueeze(1).expand_as(offers)], dim=2)
         context, row = seen["context"], seen["offers"]
         waiting, running = of_share(context[:, 1]), of_share(context[:, 2])
-        of_all = torch.stack(
-            [(1.0 + waiting).log() - 1.0, (1.0 + running).log() - 2.5, context[:, 0], torch.ones_like(waiting)], dim=1
-        )
-        own = of_share(torch.stack([row[:, :, 4], row[:, :, 2]], dim=2)).clamp(LEAST, MOST).log() / 2.0
+        part = PER_DEVICES / menu.num_devices
+        whole_cluster = (1.0 + part * waiting).log() - 1.0, (1.0 + part * running).log() - 2.5, context[:, 0]
+        of_all = torch.stack([*whole_cluster, torch.ones_like(waiting)], dim=1)
+        left = of_share(row[:, :, 4]) / part
+        own = torch.stack([left, of_share(row[:, :, 2])], dim=2).clamp(LEAST, MOST).log() / 2.0
         direct = torch.cat([own, of_all.unsqueeze(1).expand(-1, own.shape[1], -1)], dim=2)
         log_price, dearer, later = (self.of_job(both) + QUICK * self.direct(direct)).unbind(2)
         jobs = WAITING_WEIGHT * waiting + running
@@ -112,7 +114,7 @@ class PriceHead(nn.Module):
         restart = of_share(row[:, :, 10]) / of_share(row[:, :, 3]).clamp(min=1e-6) * ((row[:, :, 8] > 0) | is_running)
         compared = torch.where(is_running & goes_on.isfinite(), goes_on, cheapest)
         allowed = torch.where(is_running, dearer - STAYS, dearer + DEARER)
-        work = of_share(row[:, :, 4]).clamp(min=1e-6).log() + later
+        work = left.clamp(min=1e-6).log() + later
         waits = (row[:, :, 0] > 0) & ~is_running
         least = torch.where(waits, work, torch.inf).min(dim=1, keepdim=True).values
         behind = torch.where(waits, work - least, torch.zeros_like(work))

@@ -18,7 +18,9 @@ from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.state import JobState
 
 DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "always")
-"""Logarithms, but for the last two."""
+"""Logarithms, but for the last two; jobs waiting and running for each `PER_DEVICES` devices of the cluster, so that the same
+weights mean the same in a cluster several times as large to which jobs come as many times as often."""
+PER_DEVICES = 256.0
 WAITING_WEIGHT = 2.0
 """How often a waiting job counts in the price before the weights."""
 DEARER = 0.22
@@ -49,7 +51,9 @@ def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no
     waiting, running = state.num_waiting[e], state.num_running[e]
     jobs = max(0.1, WAITING_WEIGHT * waiting + running)
     x = np.ones(len(DIRECT))
-    x[2], x[3], x[4] = np.log1p(waiting) - 1.0, np.log1p(running) - 2.5, state.free[e].sum() / num_devices
+    part = PER_DEVICES / num_devices
+    x[2], x[3] = np.log1p(part * waiting) - 1.0, np.log1p(part * running) - 2.5
+    x[4] = state.free[e].sum() / num_devices
     count = state.offered.shape[1]
     price, dearer, work = np.zeros(count), np.zeros(count), np.zeros(count)
     least = np.inf
@@ -58,7 +62,7 @@ def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no
         if job < 0:
             continue
         left = state.num_steps[e, job] - state.done_steps[e, job]
-        share = 8.0 * left * menu.work_device_s[state.job_type[e, job]] / num_devices / duration_s
+        share = 8.0 * left * menu.work_device_s[state.job_type[e, job]] / PER_DEVICES / duration_s
         x[0] = np.log(min(MOST, max(LEAST, share))) / 2.0
         x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / duration_s))) / 2.0
         price[place] = jobs * np.exp((weights[0] * x).sum())
