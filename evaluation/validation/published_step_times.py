@@ -18,6 +18,7 @@ from ...costs.process_groups.group_network import HostNetwork
 from ...devices import DeviceType, device_names, device_type, is_variant
 from ...errors import InputFileError, MeshwrightError
 from ...jobs.transformer import TransformerShape
+from .published_runs import LLAMA, as_published, year_of
 
 GIB = 2.0**30
 
@@ -88,7 +89,11 @@ January 2023; sums of input gradients beside weight gradients, and weight gradie
 version 3.0 in early 2022; interleaved schedules whose stages do not divide the micro-batches with Megatron Core 0.9 and
 PyTorch 2.5 in 2024."""
 
-PEAKS = {"peak_tflops_per_s": ("peak_flops_per_s", 1e12), "memory_bandwidth_gbytes_per_s": ("memory_bandwidth_bytes_per_s", 1e9)}
+PEAKS = {
+    "peak_tflops_per_s": ("peak_flops_per_s", 1e12),
+    "memory_bandwidth_gbytes_per_s": ("memory_bandwidth_bytes_per_s", 1e9),
+    "power_watts": ("power_watts", 1.0),
+}
 """Figures of a device that a row may give in place of the data sheet's, as of cards held to less power."""
 
 READ = {
@@ -215,6 +220,8 @@ class _UnsupportedError(Exception):
 
 
 def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
+    unread = _unread(row)
+    row, of_source = as_published(row, name, family)
     measured_s = _number(row["measured"], "step_time_s", "measured")
     model, cluster, given = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (
@@ -222,7 +229,7 @@ def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
     )
     if hidden % heads:
         raise _UnsupportedError(f"{heads} heads do not divide the hidden width {hidden}")
-    year = _year(str(row.get("source") or "") + " " + str(row.get("family") or ""))
+    year = year_of(str(row.get("source") or "") + " " + str(row.get("family") or ""))
     shape = gpt(layers, hidden, heads, vocabulary, length, name=name, **_more(model))
     device = _device(cluster)
     wires, notes = _wires(cluster)
@@ -246,7 +253,7 @@ def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
     layout["num_devices"] = num_devices
     work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
     group = (family, name.split("-")[0], num_devices, *work)
-    told, software = (*notes, *_unread(row)), str(row.get("software") or "") or None
+    told, software = (*notes, *unread, *of_source), str(row.get("software") or "") or None
     return PublishedStep(name, family, shape, length, device, wires, layout, measured_s, group, year, software, told)
 
 
@@ -260,7 +267,8 @@ def _unread(row: dict[str, Any]) -> list[str]:
 
 def _more(model: dict[str, Any]) -> dict[str, Any]:
     """What a model says beyond the keys that all have."""
-    more: dict[str, Any] = {
+    more: dict[str, Any] = dict(LLAMA) if model.get("gated") is True else {}
+    more |= {
         MODEL_KEYS[key]: _whole(model, key, "model") for key, value in model.items() if key in MODEL_KEYS and value is not None
     }
     for key, name in MODEL_FLAGS.items():
@@ -321,15 +329,6 @@ def _wires(cluster: dict[str, Any]) -> tuple[HostNetwork, list[str]]:
         notes.append(f"cluster.nic_gbit_per_s is not printed: {rate:g}, as in a DGX with {device} devices")
     switched = "switch" in str(cluster.get("host_link") or "").lower() or link != LINK_BYTES_PER_S["v100"]
     return HostNetwork(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh"), notes
-
-
-def _year(text: str) -> int:
-    """The year of a source, by its arXiv number or a four-digit year; the present where it has neither."""
-    arxiv = re.search(r"\b(\d\d)(\d\d)\.\d{4,5}\b", text)
-    if arxiv:
-        return 2000 + int(arxiv.group(1))
-    years = [int(found) for found in re.findall(r"\b(20[12]\d)\b", text)]
-    return min(years) if years else 2026
 
 
 def _number(data: dict[str, Any], key: str, where: str) -> float:

@@ -257,11 +257,12 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
     devices = given["num_devices"]
     degrees = divisors(devices)
     heads = row.shape.num_heads
-    chunks = list(range(1, row.shape.num_layers + 1))
+    num_layers = row.shape.num_layers + sum(given.get(key) or 0 for key in ("first_stage_less_layers", "last_stage_less_layers"))
+    chunks = list(range(1, num_layers + 1))
     batch = given.get("global_batch")
     options: dict[str, list[Any]] = {
         "tp": [d for d in degrees if d <= 8 and heads % d == 0],
-        "pp": [d for d in degrees if d <= row.shape.num_layers],
+        "pp": [d for d in degrees if d <= num_layers],
         "dp": degrees,
         "micro_batch": [b for b in range(1, MAX_MICRO_BATCH + 1) if batch is None or batch % b == 0],
         "virtual_stages": chunks,
@@ -283,7 +284,7 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
             continue
         schedule = full.get("schedule")
         is_cut_open = "virtual_stages" in open_fields or "schedule" in open_fields
-        if is_cut_open and v > 1 and (schedule != "interleaved" or pp == 1 or row.shape.num_layers % (pp * v)):
+        if is_cut_open and v > 1 and (schedule != "interleaved" or pp == 1 or num_layers % (pp * v)):
             continue
         if "schedule" in open_fields and schedule == "interleaved" and v == 1:
             continue
