@@ -62,6 +62,22 @@ RUNS = (
         "stage get no spare layer",
     ),
     RunText(
+        _TITAN,
+        "-405B-",
+        {"micro_batch": 4},
+        {},
+        f"{_TABLES}, table 5: 32 sequences of a replica; torchtitan/config_manager.py: as many micro-batches as stages, 8, where "
+        "pipeline_parallel_microbatches is not given",
+    ),
+    RunText(
+        _TITAN,
+        "-405B-.*-inter$",
+        {"virtual_stages": 2},
+        {},
+        "pytorch/torchtitan, torchtitan/parallelisms/pipelining_utils.py (generate_split_points): two stages of a rank where no split "
+        "is given",
+    ),
+    RunText(
         "llama3-2024",
         "",
         {"framework": "fsdp2", "compile": True, "overlap_pp": True, "first_stage_less_layers": 1, "last_stage_less_layers": 1},

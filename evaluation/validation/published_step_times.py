@@ -84,10 +84,11 @@ FUSED_ATTENTION_SINCE = 2023
 ASYNC_GRADIENTS_SINCE = 2022
 FUSED_ACCUMULATION_SINCE = 2022
 UNEVEN_ROUNDS_SINCE = 2024
+ASYNC_TP_SINCE = 2025
 """From which year on a source's software is taken to have what a row cannot say. FlashAttention came to Megatron-LM in
 January 2023; sums of input gradients beside weight gradients, and weight gradients that add to the sum by themselves, with
 version 3.0 in early 2022; interleaved schedules whose stages do not divide the micro-batches with Megatron Core 0.9 and
-PyTorch 2.5 in 2024."""
+PyTorch 2.5 in 2024; PyTorch's async tensor parallelism with 2.6 in January 2025."""
 
 PEAKS = {
     "peak_tflops_per_s": ("peak_flops_per_s", 1e12),

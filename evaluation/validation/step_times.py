@@ -23,7 +23,7 @@ from ...errors import PlanError
 from ...planners.layouts.space import divisors
 from ...plans.partition import Layout, build_of_plan
 from .coverage import Coverage, Prediction, left_out, software_of
-from .published_step_times import CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, PublishedStep, read_rows
+from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, PublishedStep, read_rows
 
 CALIBRATION_SET = (
     "vTrain's single-host table, rows of hidden size 1024 (VIA-Research/vTrain)",
@@ -270,7 +270,7 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
         "recompute": ["none", "selective", "full"],
         "sequence_parallel": [False, True],
         "zero": [0],
-        "overlap_tp": [False, True],
+        "overlap_tp": [False, True] if given.get("framework") != "fsdp2" or row.year >= ASYNC_TP_SINCE else [False],
         "overlap_pp": [False, True],
     }
     found = []

@@ -331,6 +331,11 @@ class Layout(ParallelDegrees):
         return self.framework == "fsdp2" and self.zero >= 1
 
     @property
+    def keeps_gathered(self) -> bool:
+        """Whether a product keeps its gathered input: PyTorch's own do, Megatron-LM's and async tensor parallelism gather again."""
+        return self.framework == "fsdp2" and self.sequence_parallel and not (self.async_gradients or self.overlap_tp)
+
+    @property
     def reduces_in_passes(self) -> bool:
         """Whether ZeRO reduces gradients for every micro-batch: ZeRO-3, and ZeRO-2 without a pipeline."""
         return self.zero >= 3 or (self.zero == 2 and self.pp == 1)

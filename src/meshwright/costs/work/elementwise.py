@@ -27,9 +27,10 @@ PLAIN_LOSS_FORWARD_BYTES, PLAIN_LOSS_BACKWARD_BYTES = 14, 22
 """The same of PyTorch's cross-entropy of logits that are brought to float32: to float32 (6), log-softmax (8); backward: the gradient
 of the picked ones into zeros (4), that of log-softmax from two (12), back to half precision (6)."""
 
-PLAIN_LOSS_NUMBERS = 12
+PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS = 12, 16
 """Bytes that it holds of each logit at its worst moment, beside those in half precision: log-softmax, its gradient and that of the
-logits, in float32."""
+logits, in float32; of a loss over logits that are spread over tp also the exponentials (pytorch/pytorch,
+torch/distributed/tensor/parallel/loss.py, ``_nll_loss_and_log_softmax_backward``)."""
 
 
 def norm(parts: LayerParts, name: str) -> tuple[Sweep, Sweep]:

@@ -160,6 +160,8 @@ class LayerParts:
             return [to_input, replace(sum_, chunks=1), *to_weight]
         again = self.message(f"{name} input again", "all_gather", 1 if asynchronous else 0)
         scatter = self.message(f"{name} input gradient", "reduce_scatter", len(to_weight) if asynchronous else 0)
+        if layout.keeps_gathered:
+            return [to_input, replace(scatter, chunks=1), *to_weight]
         return [replace(again, chunks=1), to_input, replace(scatter, chunks=1), *to_weight]
 
     def attention_core(self) -> Pass:

@@ -14,7 +14,7 @@ from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..pipelines.schedules import in_flight, waiting
-from .elementwise import PLAIN_LOSS_NUMBERS
+from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .selective_ops import kept_bytes as kept_bytes_of_ops
 from .work import LayoutWork
 
@@ -73,6 +73,7 @@ def layer_activation_bytes(
     recompute: str,
     attention: str,
     width: int = 2,
+    keeps_gathered: bool = False,
 ) -> float:
     """Bytes that one layer keeps of one micro-batch for its backward pass.
 
@@ -93,6 +94,7 @@ def layer_activation_bytes(
         recompute: as in the layout.
         attention: as in the layout.
         width: bytes of a number.
+        keeps_gathered: whether inputs that are gathered by sequence are kept whole.
 
     Source:
         Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, section 4.
@@ -105,7 +107,7 @@ def layer_activation_bytes(
     norms = 1 if shape.is_parallel else 2
     queries = shape.num_heads * shape.head_dim
     keys_and_values = max(shape.num_key_value_heads, tp) * (shape.head_dim + shape.value_head_dim)
-    stream = (norms * 2 * width + norms * mask) * hidden / split
+    stream = (norms * 2 * width + norms * mask) * hidden / split + (norms * width * hidden if keeps_gathered else 0.0)
     stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
     inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) * (3 if shape.is_gated else 2) * width / tp
@@ -172,6 +174,10 @@ def _stage_memory(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
     kept, again = _activations(work, stage, of_layer)
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
+        if layout.zero >= 2 and not layout.reduces_in_passes:
+            # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
+            part = min(1.0, 2 / layout.virtual_stages)
+            gradients = gradient_width * (shared + part * (held.parameters - shared))
         parameters = 4.0 * shared + (0.0 if layout.zero >= 3 else width * held.parameters)
         moments = _moments(work, stage, gradients, kept, again)
         return max((_held(parameters, 8.0 * held.optimizer_parameters, *moment) for moment in moments), key=lambda one: one.total)
@@ -290,6 +296,7 @@ def _layer_bytes(shape: TransformerShape, work: LayoutWork, recompute: str) -> f
         recompute,
         layout.attention,
         layout.number_bytes,
+        layout.keeps_gathered,
     )
 
 
@@ -323,7 +330,8 @@ def _logits_bytes(work: LayoutWork) -> float:
     """Logits in the working precision, and in float32 twice, or as often as PyTorch's loss has them; of one piece of them."""
     layout = work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
-    in_float32 = PLAIN_LOSS_NUMBERS if layout.framework == "fsdp2" else 8
+    of_torch = PLAIN_LOSS_NUMBERS if layout.tp == 1 else SPREAD_PLAIN_LOSS_NUMBERS
+    in_float32 = of_torch if layout.framework == "fsdp2" else 8
     return (layout.number_bytes + in_float32) * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
 
 
