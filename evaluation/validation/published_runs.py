@@ -32,6 +32,7 @@ class RunText(NamedTuple):
 
 _TITAN = "torchtitan-2024"
 _TABLES = "pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md"
+_SPLIT = "torchtitan/parallelisms/pipelining_utils.py (generate_split_points)"
 _CODE = "pytorch/torchtitan at 9dec370, torchtitan/parallelisms/parallelize_llama.py"
 
 RUNS = (
@@ -51,42 +52,47 @@ RUNS = (
         {},
         f"{_TABLES}, tables 1 and 3; train_configs/llama3_8b.toml, selective_ac_option = 'op'",
     ),
-    RunText(_TITAN, "-f8|-405B-", {"precision": "fp8"}, {}, f"{_TABLES}, tables 1, 2, 4 and 5: Float8 (linear layers but the output)"),
-    RunText(_TITAN, "-cp[0-9]", {"context_parallel": "all-gather"}, {}, f"{_CODE}: the default of context_parallel_rotate_method"),
+    RunText(
+        _TITAN,
+        "-f8|-405B-",
+        {"precision": "fp8"},
+        {},
+        f"{_TABLES}, tables 1, 2, 4 and 5: Float8, of all linear layers but the output",
+    ),
+    RunText(
+        _TITAN,
+        "-cp[0-9]",
+        {"context_parallel": "all-gather"},
+        {},
+        "pytorch/pytorch, torch/distributed/tensor/experimental/_attention.py, default of rotate_method",
+    ),
     RunText(
         _TITAN,
         "-405B-",
         {"zero": 2, "overlap_tp": True, "first_stage_less_layers": 1, "last_stage_less_layers": 1},
         {},
-        f"{_TABLES}, table 5: AsyncTP; {_CODE}: with a pipeline weights stay whole after the forward pass; the first and the last "
-        "stage get no spare layer",
+        f"{_TABLES}, table 5: AsyncTP; {_CODE}: with a pipeline weights stay whole after the forward pass; {_SPLIT}: the first "
+        "and the last stage get no spare layer",
     ),
     RunText(
         _TITAN,
         "-405B-",
         {"micro_batch": 4},
         {},
-        f"{_TABLES}, table 5: 32 sequences of a replica; torchtitan/config_manager.py: as many micro-batches as stages, 8, where "
-        "pipeline_parallel_microbatches is not given",
+        f"{_TABLES}, table 5: 32 sequences of a replica; config_manager.py: as many micro-batches as stages, 8, where their "
+        "number is not given",
     ),
-    RunText(
-        _TITAN,
-        "-405B-.*-inter$",
-        {"virtual_stages": 2},
-        {},
-        "pytorch/torchtitan, torchtitan/parallelisms/pipelining_utils.py (generate_split_points): two stages of a rank where no split "
-        "is given",
-    ),
+    RunText(_TITAN, "-405B-.*-inter$", {"virtual_stages": 2}, {}, f"{_SPLIT}: two stages of a rank where no split is given"),
     RunText(
         "llama3-2024",
         "",
-        {"framework": "fsdp2", "compile": True, "overlap_pp": True, "first_stage_less_layers": 1, "last_stage_less_layers": 1},
+        {"framework": "fsdp2", "compile": None, "overlap_pp": True, "first_stage_less_layers": 1, "last_stage_less_layers": 1},
         {},
-        "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2: FSDP with ZeRO-2, asynchronous transfers, a layer less on the "
-        "first and on the last stage",
+        "Grattafiori et al. 2024 (arXiv 2407.21783), section 3.3.2: FSDP with ZeRO-2, asynchronous transfers, a layer less on "
+        "the first and on the last stage; whether kernels are fused is not printed",
     ),
 )
-"""In the order in which they are applied."""
+"""In the order in which they are applied. A None leaves a field open."""
 
 LLAMA = {
     "max_positions": 131_072,

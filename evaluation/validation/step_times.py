@@ -36,7 +36,7 @@ MAX_MICRO_BATCH = 64
 
 SETTINGS = "settings not printed"
 
-SWITCHES = ("sequence_parallel", "zero", "overlap_tp", "overlap_pp")
+SWITCHES = ("sequence_parallel", "zero", "overlap_tp", "overlap_pp", "compile")
 """Fields that are open where a row says ``null``; one that is absent has the layout's default."""
 
 
@@ -272,6 +272,7 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
         "zero": [0],
         "overlap_tp": [False, True] if given.get("framework") != "fsdp2" or row.year >= ASYNC_TP_SINCE else [False],
         "overlap_pp": [False, True],
+        "compile": [False, True],
     }
     found = []
     for values in itertools.product(*(options[key] for key in open_fields)):

@@ -1,7 +1,7 @@
 """Gradients that are coded before they are sent: `Compression` is the union of all codes.
 
 All but the identity change the mathematics; a multiplier is declared as for `training.Training`. What goes over the wire
-and what coding takes is told in `costs.compression`. A strategy of training and a code taken together: how exact they are, and how many steps they want.
+and what coding takes is told in `costs.compression`.
 """
 
 from __future__ import annotations

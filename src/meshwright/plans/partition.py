@@ -17,7 +17,8 @@ from .. import settings
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from ..settings import Count, Index, Switch
-from .layout_keys import framework_defaults, unknown_layout_key
+from .frameworks.defaults import framework_defaults
+from .frameworks.names import unknown_layout_key
 
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
 """A key and its value without the sign between them."""
@@ -195,7 +196,7 @@ class Layout(ParallelDegrees):
     distributed_optimizer: Switch = Field(default=False, description="whether dp shards the optimizer, as ZeRO-1 does")
     precision: Literal["bf16", "fp16", "fp32", "fp8"] = Field(
         default="bf16",
-        description="of weights and activations; fp8 is bf16 whose products in layers, attention apart, are of numbers of one byte",
+        description="of weights and activations; fp8 is bf16 with products in layers, attention apart, of numbers of one byte",
     )
     fp32_gradients: Switch = Field(default=True, description="whether gradients are summed in 4 bytes under mixed precision")
     attention: Literal["fused", "unfused"] = Field(
@@ -332,7 +333,7 @@ class Layout(ParallelDegrees):
 
     @property
     def keeps_gathered(self) -> bool:
-        """Whether a product keeps its gathered input: PyTorch's own do, Megatron-LM's and async tensor parallelism gather again."""
+        """Whether products keep their gathered input, as PyTorch's own do; Megatron-LM's and async tensor parallelism do not."""
         return self.framework == "fsdp2" and self.sequence_parallel and not (self.async_gradients or self.overlap_tp)
 
     @property

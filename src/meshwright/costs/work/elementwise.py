@@ -24,12 +24,12 @@ LOSS_FORWARD_BYTES, LOSS_BACKWARD_BYTES = 38, 14
 maximum (8), exponential (8), sum (4), division (8); backward: times the gradient (8), back to half precision (6)."""
 
 PLAIN_LOSS_FORWARD_BYTES, PLAIN_LOSS_BACKWARD_BYTES = 14, 22
-"""The same of PyTorch's cross-entropy of logits that are brought to float32: to float32 (6), log-softmax (8); backward: the gradient
-of the picked ones into zeros (4), that of log-softmax from two (12), back to half precision (6)."""
+"""The same of PyTorch's cross-entropy of logits that are brought to float32: to float32 (6), log-softmax (8); backward: the
+gradient of the picked ones into zeros (4), that of log-softmax from two (12), back to half precision (6)."""
 
 PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS = 12, 16
-"""Bytes that it holds of each logit at its worst moment, beside those in half precision: log-softmax, its gradient and that of the
-logits, in float32; of a loss over logits that are spread over tp also the exponentials (pytorch/pytorch,
+"""Bytes that it holds of each logit at its worst moment, beside those in half precision: log-softmax, its gradient and that of
+the logits, in float32; of a loss over logits that are spread over tp also the exponentials (pytorch/pytorch,
 torch/distributed/tensor/parallel/loss.py, ``_nll_loss_and_log_softmax_backward``)."""
 
 
@@ -65,7 +65,8 @@ def rotary(parts: LayerParts) -> list[Sweep]:
     What Megatron-LM's kernel takes is not counted, as little as before.
     """
     shape, e = parts.shape, parts.element_bytes
-    if parts.layout.compile is None and not parts.layout.runs_operators or shape.learned_positions or shape.is_encoder:
+    is_of_megatron = parts.layout.compile is None and not parts.layout.runs_operators
+    if is_of_megatron or shape.learned_positions or shape.is_encoder:
         return []
     numbers = parts.tokens * (parts.query_width + parts.key_width)
     moved = 16.0 + 2 * e if parts.layout.runs_operators else 2.0 * e

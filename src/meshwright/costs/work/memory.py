@@ -193,17 +193,15 @@ def _held(parameters: float, optimizer: float, gradients: float, activations: fl
     return StageMemory(parameters, gradients, optimizer, activations, buffers, runtime)
 
 
-def _moments(
-    work: LayoutWork, stage: int, gradients: float, kept: float, again: float
-) -> list[tuple[float, float, float]]:
+def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:
     """Gradients, activations and buffers of FSDP2 at the two moments of which one is the worst.
 
     - The loss: logits, and gradients of earlier micro-batches alone, for a gradient is there once it was computed.
     - The backward pass of a layer: what it computes again, all gradients, and those of the largest unit whole, with the buffer
       from which they are reduced.
 
-    At both, tables of the root module are whole, from the forward to the backward pass, and a layer that computes and the next one,
-    which is gathered beside the weights that it is copied into. In a pipeline all weights are, and count as parameters.
+    At both, tables of the root module are whole, from the forward to the backward pass, and a layer that computes and the next
+    one, which is gathered beside the weights that it is copied into. In a pipeline all weights are, and count as parameters.
 
     Source:
         pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (``_lazy_init`` keeps the root's parameters) and

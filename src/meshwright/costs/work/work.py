@@ -200,7 +200,8 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "the fused kernel computes in 16 bits; precision=fp32 wants attention=unfused",
         ),
         (
-            layout.recompute == "selective-ops" and (shape.num_experts > 1 or shape.latent is not None or bool(shape.other_layers)),
+            layout.recompute == "selective-ops"
+            and (shape.num_experts > 1 or shape.latent is not None or bool(shape.other_layers)),
             "recompute",
             "selective-ops",
             f"counts the products of dense layers, and {name} has others",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ... import settings
 from ...errors import ConfigError, PlanError
-from ...plans.layout_keys import unknown_layout_key
+from ...plans.frameworks.names import unknown_layout_key
 from ...plans.partition import Layout, build_of_plan
 from ...plans.rank_order import ORDERS, check_order
 

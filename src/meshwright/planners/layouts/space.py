@@ -139,6 +139,7 @@ class LayoutSpace:
             for other in self.fixed:
                 again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
                 again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
+                again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
                 for ep, is_cut, recompute in product(experts, cut, self._kept("recompute", again)):
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
                     yield self._level(other | degrees | {"sequence_parallel": is_cut, "recompute": recompute})
