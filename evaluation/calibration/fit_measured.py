@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ import yaml
 from numpy.typing import NDArray
 
 from ... import files
-from ...costs.training_step.kernels import AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
+from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
 from ...costs.work.operations import FusedAttention, Product, Sweep
 from ...devices import device_type
 from ...errors import ConfigError
@@ -38,18 +38,9 @@ FITTED = {
     "loss_efficiency": (0.1, 2.0),
     "fused_attention_efficiency": (0.02, 1.0),
     "fused_attention_backward_efficiency": (0.02, 1.0),
-    "attention.half_length": (0.0, 10000.0),
-    "attention.narrow_share": (0.2, 1.5),
-    "attention.start_us": (0.0, 50.0),
     "kernel_gap_us": (0.0, 50.0),
 }
-"""The constants, with bounds, as `value_of` takes them; the fit starts at those that the device has now."""
-
-PARTS: dict[str, type[Fp8Settings | AttentionSettings]] = {"fp8": Fp8Settings, "attention": AttentionSettings}
-"""Constants that have several of their own."""
-
-FLAT = AttentionSettings(half_length=100.0, narrow_share=0.9, start_us=5.0)
-"""Where the fit of attention starts on a device that has no constants of how it hangs on its sizes."""
+"""The constants, with bounds; the fit starts at those that the device has now."""
 
 FAMILIES = ("product", "attention_product", "fused_attention", "stream", "loss")
 OUTLYING = 0.1
@@ -128,13 +119,12 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
             raise ConfigError(problem, file=path, field="items", value=family + side)
     names = list(FITTED)
     low, high = (np.array([FITTED[name][side] for name in names]) for side in range(2))
-    start = start.model_copy(update={"attention": start.attention or FLAT})
-    middle = np.clip([value_of(start, name) for name in names], low, high)
+    middle = np.clip([getattr(start, name) for name in names], low, high)
     count = [0]
     fitted_on = [_priced(rows) for rows in used.values()]
 
     def model(values: NDArray[np.float64]) -> KernelModel:
-        return KernelModel(device, with_values(start, dict(zip(names, values.tolist(), strict=True))))
+        return KernelModel(device, start.model_copy(update=dict(zip(names, values.tolist(), strict=True))))
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
         count[0] += 1
@@ -156,7 +146,7 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
     constants = {name: float(f"{value:.4g}") for name, value in zip(names, fit.x.tolist(), strict=True)}
     kept_s = shipped.optimizer_bytes_per_parameter / shipped.memory_efficiency
     constants["optimizer_bytes_per_parameter"] = float(f"{kept_s * constants['memory_efficiency']:.4g}")
-    settled = with_values(start, constants).model_copy(update={"device": measured.device, "calibrated": True})
+    settled = start.model_copy(update={**constants, "device": measured.device, "calibrated": True})
     kernels = KernelModel(device, settled)
     of_used, of_rest = ({family: held_against(rows, kernels) for family, rows in some.items()} for some in (used, left_out))
     errors = [summary(rows)["mean_relative_error"] for rows in of_rest.values()]
@@ -182,23 +172,8 @@ def write(path: str | Path, constants: KernelSettings, source: str) -> None:
 
 def at_bounds(found: MeasuredCalibration) -> list[str]:
     """Constants that the fit would have moved beyond what is possible."""
-    ends = {name: value_of(found.constants, name) for name in FITTED}
-    return [name for name, bounds in FITTED.items() if (end := ends[name]) in bounds and end]
-
-
-def value_of(constants: KernelSettings, name: str) -> float | None:
-    """A constant by name; ``fp8.start_us`` is that of the part `fp8`; None where there is none."""
-    part, _, last = name.rpartition(".")
-    found = getattr(constants, part) if part else constants
-    return None if found is None else getattr(found, last)
-
-
-def with_values(constants: KernelSettings, values: Mapping[str, float]) -> KernelSettings:
-    """The constants with some of them replaced, named as for `value_of`."""
-    update: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
-    own = {name: {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")} for name in PARTS}
-    update |= {name: PARTS[name].model_validate(own[name]) for name in PARTS if own[name]}
-    return constants.model_copy(update=update)
+    ends = {name: getattr(found.constants, name) for name in FITTED}
+    return [name for name, bounds in FITTED.items() if ends[name] in bounds and ends[name] > 0]
 
 
 def halves(measured: MeasuredKernels) -> tuple[dict[str, list[Item]], dict[str, list[Item]]]:

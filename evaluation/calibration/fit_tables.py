@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
+from ...costs.training_step.kernels import AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
 from ...devices import DeviceType, device_type
 from ...errors import ConfigError
 from .fit_a100 import Residual
-from .fit_measured import OUTLYING, summary, with_values
+from .fit_measured import OUTLYING, summary
 from .kernel_csv import ATTENTION, FP8_PRODUCT, PRODUCT, TableKernel, read
 
 Bounds = dict[str, tuple[float, float, float]]
@@ -46,6 +46,9 @@ FITTED: dict[str, Bounds] = {
         "attention.start_us": (15.0, 0.0, 50.0),
     },
 }
+
+PARTS: dict[str, type[Fp8Settings | AttentionSettings]] = {"fp8": Fp8Settings, "attention": AttentionSettings}
+"""Constants that have several of their own."""
 
 LONG_US = 10.0
 """Products of at least so long are summed up by themselves: of shorter ones the launch is most of the time."""
@@ -141,6 +144,13 @@ def calibrate(
     return TableCalibration(settled, started, fitted, left_out)
 
 
+def value_of(constants: KernelSettings, name: str) -> float | None:
+    """A constant by name; ``fp8.start_us`` is that of the part `fp8`; None where there is none."""
+    part, _, last = name.rpartition(".")
+    found = getattr(constants, part) if part else constants
+    return None if found is None else getattr(found, last)
+
+
 def _of_any(start: str) -> KernelSettings:
     """Constants by name or file, of whatever device."""
     from ...costs.training_step.kernels import CONSTANTS
@@ -165,7 +175,7 @@ def _fitted(
         count[0] += 1
         if progress is not None:
             progress(family, count[0], max(100, count[0]))
-        kernels = KernelModel(device, with_values(constants, dict(zip(bounds, values.tolist(), strict=True))))
+        kernels = KernelModel(device, _with(constants, dict(zip(bounds, values.tolist(), strict=True))))
         seconds = np.array([kernels.kernel_s(row.kernel, row.element_bytes) for row in rows], np.float64)
         return np.asarray(np.log(1e6 * seconds / us), np.float64)
 
@@ -180,7 +190,15 @@ def _fitted(
         loss="soft_l1",
         f_scale=OUTLYING,
     )
-    return with_values(constants, {name: float(f"{value:.4g}") for name, value in zip(bounds, fit.x.tolist(), strict=True)})
+    return _with(constants, {name: float(f"{value:.4g}") for name, value in zip(bounds, fit.x.tolist(), strict=True)})
+
+
+def _with(constants: KernelSettings, values: dict[str, float]) -> KernelSettings:
+    """The constants with some of them replaced, named as for `value_of`."""
+    update: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+    own = {name: {key.partition(".")[2]: value for key, value in values.items() if key.startswith(f"{name}.")} for name in PARTS}
+    update |= {name: PARTS[name].model_validate(own[name]) for name in PARTS if own[name]}
+    return constants.model_copy(update=update)
 
 
 def _held_against(rows: Sequence[TableKernel], kernels: KernelModel) -> tuple[Residual, ...]:

@@ -19,7 +19,7 @@ from ...costs.training_step.step_time import Pricer
 from ...costs.training_step.uncertainty import interval
 from ...costs.work.memory import peak_memory
 from ...costs.work.work import describe
-from ...errors import PlanError
+from ...errors import ConfigError, PlanError
 from ...planners.layouts.space import divisors
 from ...plans.partition import Layout, build_of_plan
 from .coverage import Coverage, Prediction, left_out, software_of
@@ -176,7 +176,11 @@ def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> Pre
             problem = problem or str(error)  # of the smallest values of the open fields: what is wrong with the given ones
             continue
         memory = peak_memory(work)[1].total
-        found = PredictedStep(row, pricer.price_work(work), chosen, memory)
+        try:
+            price = pricer.price_work(work)
+        except ConfigError as error:  # kernels in a precision of which the device has no constants
+            return PredictedStep(row, None, remark=f"layout.precision: {error}")
+        found = PredictedStep(row, price, chosen, memory)
         (fitting if memory <= row.device.memory_bytes else other).append(found)
     if fitting or other:
         best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))

@@ -80,8 +80,8 @@ def _of_tables(
     json_file: str | None,
 ) -> None:
     """Constants of products and attention."""
-    from ....evaluation.calibration.fit_measured import value_of, write
-    from ....evaluation.calibration.fit_tables import calibrate
+    from ....evaluation.calibration.fit_measured import write
+    from ....evaluation.calibration.fit_tables import calibrate, value_of
 
     if device is None:
         raise ConfigError("the key is missing: a table does not say what it was measured on", field="--device")
@@ -158,8 +158,5 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
 
 
 def _constants(out: Console, names: Sequence[str], fitted: KernelSettings, shipped: KernelSettings) -> None:
-    from ....evaluation.calibration.fit_measured import value_of
-
-    values = [(name, value_of(fitted, name), value_of(shipped, name)) for name in names]
-    lines = [[name, *("" if value is None else f"{value:.4g}" for value in found)] for name, *found in values]
+    lines = [[name, f"{getattr(fitted, name):.4g}", f"{getattr(shipped, name):.4g}"] for name in names]
     output.table(out, f"Constants of the {fitted.device.upper()}", ["constant", "fitted", "shipped"], lines)
