@@ -156,8 +156,8 @@ class PublishedStep:
     unsupported: str | None = None
 
 
-def read_rows(path: str | Path) -> list[PublishedStep]:
-    """The rows of a file of either form.
+def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedStep]:
+    """The rows of a file of either form; ``reads_text`` also takes what a source says beside its table (`published_runs`).
 
     Raises:
         InputFileError: missing, or neither form.
@@ -169,7 +169,7 @@ def read_rows(path: str | Path) -> list[PublishedStep]:
     rows = data.get("rows") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows:
         raise InputFileError("holds no list of rows", file=path, field="rows")
-    return [_published(row, number) for number, row in enumerate(rows)]
+    return [_published(row, number, reads_text=reads_text) for number, row in enumerate(rows)]
 
 
 def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: int, **more: Any) -> TransformerShape:
@@ -196,7 +196,7 @@ def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: 
     return TransformerShape(**(keys | more))
 
 
-def _published(row: Any, number: int) -> PublishedStep:
+def _published(row: Any, number: int, *, reads_text: bool = True) -> PublishedStep:
     named = row if isinstance(row, dict) else {}
     name, family = str(named.get("id") or f"row {number}"), str(named.get("family") or "without a family")
     try:
@@ -207,7 +207,7 @@ def _published(row: Any, number: int) -> PublishedStep:
                 raise _UnsupportedError(f"{key}: the key is missing")
             if key in ("model", "cluster", "layout", "measured") and not isinstance(named[key], dict):
                 raise _UnsupportedError(f"{key}: must be a mapping of keys, got {named[key]!r}")
-        return _supported(named, name, family)
+        return _supported(named, name, family, reads_text)
     except (_UnsupportedError, MeshwrightError) as problem:
         return _refused(name, family, str(problem))
 
@@ -220,9 +220,9 @@ class _UnsupportedError(Exception):
     """Why a row cannot be priced."""
 
 
-def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
+def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) -> PublishedStep:
     unread = _unread(row)
-    row, of_source = as_published(row, name, family)
+    row, of_source = as_published(row, name, family) if reads_text else (row, [])
     measured_s = _number(row["measured"], "step_time_s", "measured")
     model, cluster, given = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (

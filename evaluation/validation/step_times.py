@@ -132,11 +132,14 @@ class StepTimeValidation:
         }
 
 
-def validate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> StepTimeValidation:
+def validate(
+    paths: Sequence[str | Path], *, reads_text: bool = True, progress: Callable[[str, int, int], None] | None = None
+) -> StepTimeValidation:
     """Predict every row of some files.
 
     Args:
         paths: files of either form, see `published_step_times`.
+        reads_text: whether what a source says beside its table is taken, see `published_runs`.
         progress: called with the file, rows done and rows.
 
     Raises:
@@ -145,7 +148,7 @@ def validate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int],
     pricers: dict[Any, Pricer] = {}
     found = []
     for path in paths:
-        rows = read_rows(path)
+        rows = read_rows(path, reads_text=reads_text)
         for number, row in enumerate(rows):
             if progress is not None:
                 progress(str(path), number, len(rows))

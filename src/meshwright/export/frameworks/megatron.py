@@ -214,6 +214,17 @@ def _layout_words(layout: Layout) -> list[str]:
         if layout.schedule == EAGER:
             problem += "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
         raise ExportError(problem, field="partition.layout.schedule", value=layout.schedule)
+    unwritten = {
+        "recompute": layout.recompute == "selective-ops",
+        "precision": layout.precision == "fp8",
+        "compile": layout.compile is not None,
+        "loss_chunks": layout.loss_chunks > 1,
+        "first_stage_less_layers": layout.first_stage_less_layers > 0,
+        "last_stage_less_layers": layout.last_stage_less_layers > 0,
+    }
+    for key in (key for key, is_set in unwritten.items() if is_set):
+        problem = "is not among Megatron's arguments that are written here"
+        raise ExportError(problem, field=f"partition.layout.{key}", value=getattr(layout, key))
     if layout.zero > 1:
         problem = "Megatron's distributed optimizer is ZeRO stage 1"
         raise ExportError(problem, field="partition.layout.zero", value=layout.zero)
