@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import load_cluster
 from meshwright.errors import ExportError
 from meshwright.export.frameworks.megatron import rank_order, render, renumbered
-from meshwright.export.frameworks.megatron_groups import groups
+from meshwright.plans.frameworks.megatron_groups import groups
 from meshwright.export.target import ExportOptions
 from meshwright.export.writer import write
 from meshwright.jobs.job import Job

@@ -19,10 +19,9 @@ from typing import Literal
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ...plans.partition import EAGER, Layout
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
-from ..requirements import comma_separated, hosts_of, refuse_volumes
+from ..requirements import comma_separated, hosts_of, refuse_unrunnable
 from ..target import ExportOptions, Files, Target, header
 
 HOSTFILE = "hostfile"
@@ -128,7 +127,8 @@ def _slots(plan: PlacementPlan) -> dict[str, int]:
 def _batch(plan: PlacementPlan) -> Batch:
     layout, splits = plan.layout(), plan.op_splits()
     if layout is not None:
-        return _layout_batch(layout)
+        refuse_unrunnable(plan, "deepspeed")
+        return Batch(layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp)
     if plan.op_placement() is not None:
         return _pipeline_batch(plan)
     if splits is None:
@@ -154,18 +154,6 @@ def _pipeline_batch(plan: PlacementPlan) -> Batch:
     if samples is None:
         raise ExportError("does not say how many samples a step has, so the batch sizes are unknown", field="job.graph")
     return Batch(micro_batch=samples, accumulation=plan.micro_batches or placed.in_flight, dp=placed.groups[0].replicas)
-
-
-def _layout_batch(layout: Layout) -> Batch:
-    refuse_volumes(layout, "DeepSpeed")
-    if layout.pp > 1 and layout.schedule != "1f1b":
-        problem = "DeepSpeed's pipeline runs 1f1b"
-        if layout.schedule == EAGER:
-            problem += "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
-        raise ExportError(problem, field="partition.layout.schedule", value=layout.schedule)
-    if layout.pp > 1 and layout.zero > 1:
-        raise ExportError("DeepSpeed's pipeline goes with ZeRO stage 1 at most", field="partition.layout.zero", value=layout.zero)
-    return Batch(layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp)
 
 
 def _config(batch: Batch) -> dict[str, object]:

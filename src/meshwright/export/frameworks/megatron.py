@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ...plans.partition import EAGER, Layout, ParallelDegrees
+from ...plans.partition import Layout, ParallelDegrees
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
-from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_volumes
+from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_unrunnable
 from ..target import ExportOptions, Files, Target, header
-from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, allows, rank_coordinates
+from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, allows, rank_coordinates
 from .megatron_layers import pipeline_layout
 
 ARGUMENTS = "megatron.args"
@@ -173,7 +173,7 @@ def _degrees(plan: PlacementPlan) -> ParallelDegrees:
             problem = "has no coordinates, so Megatron's rank order cannot be held against the plan"
             raise ExportError(problem, field=f"rank {rank.rank}")
     if layout is not None:
-        refuse_volumes(layout, "Megatron-LM")
+        refuse_unrunnable(plan, "megatron")
         return layout
     return ParallelDegrees(**{axis: 1 + max(getattr(rank.coordinates, axis) for rank in plan.ranks) for axis in _AXES})
 
@@ -209,26 +209,7 @@ def _check_hosts(plan: PlacementPlan, arranged: RankOrder) -> None:
 
 def _layout_words(layout: Layout) -> list[str]:
     """What a layout says beside its degrees."""
-    if layout.pp > 1 and layout.schedule not in ("1f1b", "interleaved"):
-        problem = "Megatron runs 1f1b, and interleaved with virtual stages"
-        if layout.schedule == EAGER:
-            problem += "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
-        raise ExportError(problem, field="partition.layout.schedule", value=layout.schedule)
-    if layout.zero > 1:
-        problem = "Megatron's distributed optimizer is ZeRO stage 1"
-        raise ExportError(problem, field="partition.layout.zero", value=layout.zero)
-    if layout.overlap_tp and not layout.sequence_parallel:
-        raise ExportError("Megatron hides it with sequence_parallel only", field="partition.layout.overlap_tp", value=True)
-    if layout.ep > 1 and layout.tp > 1 and not layout.sequence_parallel:
-        problem = "Megatron wants it where there is both ep and tp"
-        raise ExportError(problem, field="partition.layout.sequence_parallel", value=False)
     is_interleaved = layout.virtual_stages > 1
-    if layout.overlap_pp and layout.pp > 1 and not is_interleaved:
-        problem = "Megatron hides pipeline transfers in the interleaved schedule only"
-        raise ExportError(problem, field="partition.layout.overlap_pp", value=True)
-    if is_interleaved and layout.num_micro_batches < layout.pp:
-        problem = f"Megatron interleaves no fewer micro-batches than stages, here {layout.num_micro_batches} of {layout.pp}"
-        raise ExportError(problem, field="partition.layout.virtual_stages", value=layout.virtual_stages)
     words = ["--micro-batch-size", str(layout.micro_batch), "--global-batch-size", str(layout.global_batch)]
     if is_interleaved and layout.num_micro_batches % layout.pp:
         from ...costs.pipelines.schedules import round_size  # loads the compiler; other layouts do without

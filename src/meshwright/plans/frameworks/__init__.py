@@ -1,0 +1,1 @@
+"""Training frameworks: which layouts each of them runs, and how it numbers ranks."""
