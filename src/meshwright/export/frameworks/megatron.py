@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, allows, rank_coordinates
 from ...plans.partition import Layout, ParallelDegrees
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_unrunnable
 from ..target import ExportOptions, Files, Target, header
-from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, allows, rank_coordinates
 from .megatron_layers import pipeline_layout
 
 ARGUMENTS = "megatron.args"

@@ -313,9 +313,7 @@ _DEEPSPEED = Framework(
             lambda asked: asked.layout.tp > 1,
         ),
         Limit("zero", "DeepSpeed's experts go with ZeRO stage 2 at most", (0, 1, 2), lambda asked: asked.layout.ep > 1),
-        Limit(
-            "context_parallel", "DeepSpeed cuts sequences as Ulysses does", ("ulysses",), lambda asked: asked.layout.cp > 1
-        ),
+        Limit("context_parallel", "DeepSpeed cuts sequences as Ulysses does", ("ulysses",), lambda asked: asked.layout.cp > 1),
         Limit(
             "sequence_parallel",
             "Ulysses does not go with Megatron's sequence parallelism",
