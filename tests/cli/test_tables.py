@@ -38,4 +38,10 @@ def test_a_table_that_fits_is_as_wide_as_its_cells_and_a_narrow_one_becomes_line
     rows = [["1", "tp=2 zero=1", "12.25"]]
     assert "  1   tp=2 zero=1   12.25" in shown(27, ["", "layout", "GB"], rows).splitlines()[-2]
     assert "tp=2" in shown(26, ["", "layout", "GB"], rows).splitlines()[-3]
-    assert shown(18, ["", "layout", "GB"], rows).splitlines() == ["a title", "  1, layout tp=2", "      zero=1, GB", "      12.25", ""]
+    assert shown(18, ["", "layout", "GB"], rows).splitlines() == [
+        "a title",
+        "  1, layout tp=2",
+        "      zero=1, GB",
+        "      12.25",
+        "",
+    ]

@@ -23,9 +23,11 @@ from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of, refuse_unrunnable
 from ..target import ExportOptions, Files, Target, header
+from .model_arguments import huggingface_keys
 
 HOSTFILE = "hostfile"
 CONFIG = "ds_config.json"
+MODEL = "model.json"
 
 _MAX_ARGUMENT_BYTES = 100_000
 """Longest ``--include``; Linux passes no single argument of more than 131,071 bytes, and the command is one."""
@@ -90,7 +92,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     if len(include) > _MAX_ARGUMENT_BYTES:
         raise ExportError(f"{len(hosts)} hosts are too many for one --include", field="ranks")
     slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
+    model = plan.job.transformer
     return {
+        **({} if model is None else {MODEL: files.json_text(huggingface_keys(model)) + "\n"}),
         HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
         CONFIG: files.json_text(_config(batch) | _coded(plan)) + "\n",
         remote_shell.FILE_NAME: _launcher(head, include, plan.host_order[0], options),
