@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import InputFileError
-from meshwright.jobs.trace import PARTS, Trace, load_trace, part_of
+from meshwright.jobs.trace import PARTS, Trace, TraceArrivals, TraceColumns, load_trace, part_of
 
 HEADER = "timestamp,duration,num_gpus,cluster\n"
 ROWS = """\
@@ -157,3 +157,25 @@ def test_episodes_of_philly_differ_and_share_no_row_between_test_validation_and_
     assert len({window.start for window in found["validation"][:20]}) == 20
     ends = {part: (min(w.start for w in of), max(w.stop for w in of)) for part, of in found.items()}
     assert ends["training"][1] <= ends["validation"][0] < ends["validation"][1] <= ends["test"][0]
+
+
+def test_seconds_dates_and_other_names_of_columns_tell_the_same_jobs(tmp_path):
+    dated = load_trace(trace_file(tmp_path, HEADER + ROWS))
+    named = "job,gpu_num,submit_time,run\nx,2,1507507200,100.0\ny,4,1507507300,10.0\nz,2,1507507300.0,5\nw,1,7,1\n"
+    columns = TraceColumns(timestamp="submit_time", duration="run", num_gpus="gpu_num")
+    numbered = load_trace(trace_file(tmp_path, named), columns=columns)
+    assert numbered.start_s == dated.start_s == 1507507200  # 2017-10-09 00:00:00 UTC
+    assert numbered.time_s.tolist() == dated.time_s.tolist()
+    assert numbered.work_s.tolist() == dated.work_s.tolist()
+    with pytest.raises(InputFileError, match="submit_time: the column is missing"):
+        load_trace(trace_file(tmp_path, HEADER + ROWS), columns=columns)
+    with pytest.raises(InputFileError, match=r"timestamp: must read YYYY-MM-DD HH:MM:SS, or be seconds \(got 'soon'\)"):
+        load_trace(trace_file(tmp_path, HEADER + "soon,1,2,a\n"))
+
+
+def test_a_window_as_recorded_is_not_stretched(tmp_path):
+    trace = load_trace(trace_file(tmp_path, HEADER + ROWS.replace("00:01:40,5", "00:06:40,5")))
+    assert trace.times_s(slice(1, 3)).tolist() == [0.0, 300.0]
+    assert TraceArrivals(kind="trace").offered_load is None
+    with pytest.raises(ValueError, match="scale the time together"):
+        TraceArrivals(kind="trace", offered_load=0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER
 from ...plans.partition import Layout
+from ..launchers import remote_shell
 from ..target import ExportOptions, Files, Target, header
 from . import grid_ranks
 from .grid_ranks import RankOrder
@@ -86,7 +87,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     plan = grid_ranks.as_grid(plan, "Megatron")
     arranged = rank_order(plan)
     head = header(options.job_name(plan), plan, "Megatron-LM", _NOT_GUARANTEED)
-    words, left_out = arguments(plan, arranged), []
+    words = arguments(plan, arranged)
+    left_out: list[str] = []
     if plan.job.transformer is not None:
         of_model, left_out = megatron_words(plan.job.transformer)
         layout = plan.layout()
@@ -95,7 +97,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     return {
         ARGUMENTS: f"{head}{said}# One word on each line.\n" + "".join(f"{word}\n" for word in words),
         **grid_ranks.host_files(plan, arranged, head, "Megatron"),
-        grid_ranks.remote_shell.FILE_NAME: grid_ranks.launcher(plan, arranged, options, head, _PREPARE),
+        remote_shell.FILE_NAME: grid_ranks.launcher(plan, arranged, options, head, _PREPARE),
     }
 
 

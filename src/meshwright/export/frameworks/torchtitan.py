@@ -17,6 +17,7 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER
 from ...plans.partition import Layout
+from ..launchers import remote_shell
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target, header
 from . import grid_ranks
@@ -74,7 +75,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     rendered[CONFIG] = head + "".join(f"\n[{table}]\n{_toml(keys)}" for table, keys in tables.items())
     behind = f" --job.config_file $there/{CONFIG}"
     launch = grid_ranks.launcher(plan, arranged, options, head, "", behind)
-    return {**rendered, **grid_ranks.host_files(plan, arranged, head, "torchtitan"), grid_ranks.remote_shell.FILE_NAME: launch}
+    return {**rendered, **grid_ranks.host_files(plan, arranged, head, "torchtitan"), remote_shell.FILE_NAME: launch}
 
 
 def _tables(plan: PlacementPlan, layout: Layout, name: str) -> dict[str, dict[str, Any]]:
