@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -179,3 +181,40 @@ def test_a_window_as_recorded_is_not_stretched(tmp_path):
     assert TraceArrivals(kind="trace").offered_load is None
     with pytest.raises(ValueError, match="scale the time together"):
         TraceArrivals(kind="trace", offered_load=0.5)
+
+
+def job_log(tmp_path, jobs):
+    path = tmp_path / "cluster_job_log.json"
+    path.write_text(json.dumps(jobs))
+    return path
+
+
+def attempt(start, end, *gpus):
+    times = {"start_time": start and f"2017-10-09 {start}", "end_time": end and f"2017-10-09 {end}"}
+    return {**times, "detail": [{"ip": f"m{n}", "gpus": [f"gpu{g}" for g in range(number)]} for n, number in enumerate(gpus)]}
+
+
+def test_the_job_log_of_philly_worked_by_hand(tmp_path):
+    jobs = [
+        {"jobid": "b", "submitted_time": "2017-10-09 01:00:00", "attempts": [attempt("01:00:00", "01:00:10", 8, 8)]},
+        {
+            "jobid": "a",
+            "submitted_time": "2017-10-09 00:00:00",
+            "attempts": [attempt("00:10:00", "00:10:30", 2), attempt("00:20:00", "00:21:00", 4)],
+        },
+        {"jobid": "killed while queued", "submitted_time": "2017-10-09 02:00:00", "attempts": []},
+        {"jobid": "no end", "submitted_time": "2017-10-09 02:00:00", "attempts": [attempt("02:00:00", None, 4)]},
+    ]
+    trace = load_trace(job_log(tmp_path, jobs))
+    assert trace.time_s.tolist() == [0.0, 3600.0]
+    assert trace.duration_s.tolist() == [90.0, 10.0]  # both attempts of the first
+    assert trace.work_s.tolist() == [360.0, 160.0]  # of its last, four GPUs; two hosts of eight
+
+
+def test_another_json_is_no_job_log(tmp_path):
+    with pytest.raises(InputFileError, match="a list of jobs is wanted"):
+        load_trace(job_log(tmp_path, {}))
+    with pytest.raises(InputFileError, match="job 0: wants submitted_time"):
+        load_trace(job_log(tmp_path, [{"attempts": "x"}]))
+    with pytest.raises(InputFileError, match="timestamp: must read"):
+        load_trace(job_log(tmp_path, [{"submitted_time": "soon", "attempts": [attempt("00:00:00", "00:00:09", 2)]}]))

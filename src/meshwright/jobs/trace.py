@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -149,27 +150,17 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, columns: TraceColumns | N
     """Read a trace and keep the jobs with at least ``min_gpus`` GPUs.
 
     Args:
-        path: the file.
+        path: the file, CSV, or JSON as of Philly's job log.
         min_gpus: GPUs of a job that is kept, at least.
         columns: how the file calls its columns.
 
     Raises:
         InputFileError: the file is missing, a column is missing, a row is malformed, or no row is kept.
     """
-    reader = files.read_csv(path)
-    header = [name.strip() for name in next(reader, (1, []))[1]]
-    called = columns or TraceColumns()
-    names = [getattr(called, column) for column in _COLUMNS]
-    for column in names:
-        if column not in header:
-            raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
-    wanted = itemgetter(*(header.index(column) for column in names))
+    rows = _philly_jobs(path) if Path(path).suffix == ".json" else _csv_jobs(path, columns or TraceColumns())
     gpus_of: dict[str, float] = {}  # by their text: most rows repeat one of a few
     kept: list[tuple[float, float, float, float]] = []
-    for line, row in reader:
-        if len(row) != len(header):
-            raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
-        timestamp, duration, gpus = wanted(row)
+    for line, row, (timestamp, duration, gpus) in rows:
         num_gpus = gpus_of.get(gpus)
         if num_gpus is None:
             num_gpus = gpus_of[gpus] = _num_gpus(gpus.strip(), path, line)
@@ -178,26 +169,73 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, columns: TraceColumns | N
             kept.append((_seconds(timestamp.strip(), path, line), duration_s, duration_s * num_gpus, _hash_fraction(row)))
     if not kept:
         raise InputFileError(f"holds no job with at least {min_gpus} GPUs", file=path)
-    columns = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
-    start_s = float(columns[0, 0])
-    return Trace(start_s, columns[:, 0] - start_s, columns[:, 1], columns[:, 2], columns[:, 3], str(path))
+    found = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
+    start_s = float(found[0, 0])
+    return Trace(start_s, found[:, 0] - start_s, found[:, 1], found[:, 2], found[:, 3], str(path))
 
 
-def _num_gpus(text: str, path: str | Path, line: int) -> float:
+_Row = tuple[int | None, list[str], tuple[str, str, str]]
+"""Line of a job in its file, its whole text, and its time, duration and GPUs."""
+
+
+def _csv_jobs(path: str | Path, called: TraceColumns) -> Iterator[_Row]:
+    reader = files.read_csv(path)
+    header = [name.strip() for name in next(reader, (1, []))[1]]
+    names = [getattr(called, column) for column in _COLUMNS]
+    for column in names:
+        if column not in header:
+            raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
+    wanted = itemgetter(*(header.index(column) for column in names))
+    for line, row in reader:
+        if len(row) != len(header):
+            raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
+        yield line, row, wanted(row)
+
+
+def _philly_jobs(path: str | Path) -> Iterator[_Row]:
+    """Jobs of Philly's ``cluster_job_log``: the time of submission, the seconds of all attempts, the GPUs of the last one.
+
+    Jobs of which no attempt began and ended are left out.
+
+    Source:
+        The schema that msr-fiddle/philly-traces documents (Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for
+        DNN training workloads", 2019).
+    """
+    jobs = files.read_json(path)
+    if not isinstance(jobs, list):
+        raise InputFileError("a list of jobs is wanted, as Philly's cluster_job_log has", file=path, value=type(jobs).__name__)
+    for number, job in enumerate(jobs):
+        try:
+            attempts = [one for one in job["attempts"] if _is_time(one["start_time"]) and _is_time(one["end_time"])]
+            gpus = sum(len(host["gpus"]) for host in attempts[-1]["detail"]) if attempts else 0
+            submitted = job["submitted_time"]
+            took_s = sum(_seconds(one["end_time"], path, None) - _seconds(one["start_time"], path, None) for one in attempts)
+        except (KeyError, TypeError, AttributeError):
+            problem = "wants submitted_time, and attempts with start_time, end_time and detail with gpus"
+            raise InputFileError(problem, file=path, field=f"job {number}") from None
+        if attempts and gpus:
+            yield None, [str(job.get("jobid", number))], (str(submitted), f"{took_s:.3f}", str(gpus))
+
+
+def _is_time(text: object) -> bool:
+    return isinstance(text, str) and text not in ("", "None")
+
+
+def _num_gpus(text: str, path: str | Path, line: int | None) -> float:
     number = _number(text, "num_gpus", path, line)
     if number > MAX_GPUS:
         raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field="num_gpus", value=text)
     return number
 
 
-def _number(text: str, field: str, path: str | Path, line: int, unit: str = "") -> float:
+def _number(text: str, field: str, path: str | Path, line: int | None, unit: str = "") -> float:
     try:
         return quantities.amount(text, unit)
     except ValueError as error:
         raise InputFileError(str(error), file=path, line=line, field=field, value=text) from None
 
 
-def _seconds(text: str, path: str | Path, line: int) -> float:
+def _seconds(text: str, path: str | Path, line: int | None) -> float:
     """Seconds since 1970 of a date, or since any moment as they stand."""
     if _SECONDS.fullmatch(text):
         return float(text)
