@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ..errors import ExportError
 from ..plans.document import PlacementPlan, is_host_name
-from ..plans.frameworks.table import FRAMEWORKS, Asked
+from ..plans.frameworks.table import FRAMEWORKS, LayoutOfModel
 
 
 def hosts_of(plan: PlacementPlan) -> dict[str, list[int]]:
@@ -40,7 +40,7 @@ def refuse_unrunnable(plan: PlacementPlan, name: str) -> None:
     layout, model = plan.layout(), plan.job.transformer
     if layout is None:
         return
-    asked = Asked(layout, model, None if model is None else model.sequence_length)
+    asked = LayoutOfModel(layout, model, None if model is None else model.sequence_length)
     if (refusal := FRAMEWORKS[name].refusal(asked)) is not None:
         raise ExportError(refusal.problem, field=f"partition.layout.{refusal.key}", value=refusal.value)
 

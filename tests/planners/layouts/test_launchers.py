@@ -9,7 +9,7 @@ from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.planning.search import search_layouts
-from meshwright.plans.frameworks.table import FRAMEWORKS, Asked
+from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel
 
 from .small_layouts import A100, GPT, LENGTH, MIXTURE, PAIRS
 
@@ -27,7 +27,7 @@ def test_a_search_for_a_framework_finds_what_it_runs_of_all_layouts(shape, name)
     runs = {
         layout
         for layout in ranking(shape, None)
-        if asked.refusal(Asked(layout, shape, LENGTH)) is None
+        if asked.refusal(LayoutOfModel(layout, shape, LENGTH)) is None
         and any(asked.numbering(layout, order, PAIRS.devices_per_host) for order in ("tp-cp-dp-pp", "tp-cp-pp-dp"))
     }
     found = ranking(shape, name)

@@ -6,7 +6,7 @@ from meshwright.errors import PlanError
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans import Layout
 from meshwright.plans.frameworks.numbering import as_megatron, as_the_layout, by_hosts, in_any_order
-from meshwright.plans.frameworks.table import FRAMEWORKS, Asked, framework
+from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel, framework
 from meshwright.plans.rank_order import ORDERS
 
 LLAMA = zoo_shape("llama-7b")[0]
@@ -16,7 +16,7 @@ GROUPED = LLAMA.model_copy(update={"num_key_value_heads": 2})
 def refused(name, text, shape=None, length=None):
     """The key for which a framework refuses a layout; None where it runs it."""
     rest = [f"{key}={value}" for key, value in (("micro_batch", 1), ("global_batch", 16)) if key not in text]
-    found = FRAMEWORKS[name].refusal(Asked(Layout.parse(",".join([text, *rest])), shape, length))
+    found = FRAMEWORKS[name].refusal(LayoutOfModel(Layout.parse(",".join([text, *rest])), shape, length))
     return found and found.key
 
 

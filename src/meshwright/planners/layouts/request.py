@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ... import settings
 from ...errors import ConfigError, PlanError
 from ...jobs.transformer import TransformerKeys
-from ...plans.frameworks.table import Asked, Framework, framework
+from ...plans.frameworks.table import Framework, LayoutOfModel, framework
 from ...plans.partition import Layout, build_of_plan, unknown_layout_key
 from ...plans.rank_order import ORDERS, check_order
 
@@ -89,7 +89,7 @@ class SearchRequest:
 
     def is_run(self, layout: Layout, shape: TransformerKeys | None = None, sequence_length: int | None = None) -> bool:
         """Whether the framework runs a layout of a model; what it refuses is counted in `refused`."""
-        refusal = None if self.framework is None else self.framework.refusal(Asked(layout, shape, sequence_length))
+        refusal = None if self.framework is None else self.framework.refusal(LayoutOfModel(layout, shape, sequence_length))
         if refusal is not None:
             self.refused[refusal] += 1
         return refusal is None

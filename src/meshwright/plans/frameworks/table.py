@@ -26,7 +26,7 @@ from .numbering import Numbering, as_megatron, as_the_layout, by_hosts, in_any_o
 SPATIAL = ("sp_d", "sp_h", "sp_w")
 
 
-class Asked(NamedTuple):
+class LayoutOfModel(NamedTuple):
     """What is held against a framework.
 
     Attributes:
@@ -66,11 +66,11 @@ class Limit:
     """
 
     key: str
-    problem: str | Callable[[Asked], str]
+    problem: str | Callable[[LayoutOfModel], str]
     values: tuple[Any, ...] | None = None
-    when: Callable[[Asked], bool] = lambda asked: True
+    when: Callable[[LayoutOfModel], bool] = lambda asked: True
 
-    def refusal(self, asked: Asked) -> Refusal | None:
+    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
         """What is wrong, or None."""
         value = getattr(asked.layout, self.key)
         if (self.values is not None and value in self.values) or not self.when(asked):
@@ -102,13 +102,13 @@ class Framework:
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
     where_cut: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def refusals(self, asked: Asked) -> Iterator[Refusal]:
+    def refusals(self, asked: LayoutOfModel) -> Iterator[Refusal]:
         """Everything that is wrong, in the order of the limits."""
         for limit in self.limits:
             if (found := limit.refusal(asked)) is not None:
                 yield found
 
-    def refusal(self, asked: Asked) -> Refusal | None:
+    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
         """The first thing that is wrong, or None where the framework runs the layout."""
         return next(self.refusals(asked), None)
 
@@ -127,13 +127,13 @@ def framework(name: str, *, field: str = "--for") -> Framework:
     return FRAMEWORKS[name]
 
 
-def is_pipelined(asked: Asked) -> bool:
+def is_pipelined(asked: LayoutOfModel) -> bool:
     """Whether there are stages."""
     return asked.layout.pp > 1
 
 
 def _without_volumes(title: str) -> tuple[Limit, ...]:
-    def problem(asked: Asked) -> str:
+    def problem(asked: LayoutOfModel) -> str:
         layout = asked.layout
         nearest = f"the nearest plan is dp={layout.dp * layout.sp} with the same pp, where a sample fits a device"
         return f"{title} has no spatial parallelism; {nearest}"
@@ -142,7 +142,7 @@ def _without_volumes(title: str) -> tuple[Limit, ...]:
 
 
 def _schedules(problem: str, *values: str) -> Limit:
-    def told(asked: Asked) -> str:
+    def told(asked: LayoutOfModel) -> str:
         nearest = "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
         return problem + (nearest if asked.layout.schedule == EAGER else "")
 
@@ -152,11 +152,11 @@ def _schedules(problem: str, *values: str) -> Limit:
 def _key_value_heads(title: str) -> Limit:
     """Tensor parallelism that would copy heads of keys and values."""
 
-    def counts(asked: Asked) -> bool:
+    def counts(asked: LayoutOfModel) -> bool:
         shape = asked.shape
         return shape is not None and shape.latent is None and shape.num_key_value_heads % asked.layout.tp > 0
 
-    def problem(asked: Asked) -> str:
+    def problem(asked: LayoutOfModel) -> str:
         return f"{title} wants tp to divide the {asked.shape.num_key_value_heads if asked.shape else 0} key-value heads"
 
     return Limit("tp", problem, when=counts)
@@ -165,24 +165,24 @@ def _key_value_heads(title: str) -> Limit:
 def _halves(title: str) -> Limit:
     """Each rank of a ring has a piece of both halves of the sequence, so that a causal mask costs all of them alike."""
 
-    def counts(asked: Asked) -> bool:
+    def counts(asked: LayoutOfModel) -> bool:
         cp, length = asked.layout.cp, asked.sequence_length
         return cp > 1 and length is not None and length % (2 * cp) > 0
 
     return Limit("cp", lambda asked: f"{title} wants 2 cp to divide the sequence of {asked.sequence_length} tokens", when=counts)
 
 
-def _is_interleaved(asked: Asked) -> bool:
+def _is_interleaved(asked: LayoutOfModel) -> bool:
     return asked.layout.pp > 1 and asked.layout.schedule == "interleaved"
 
 
-def _has_uneven_rounds(asked: Asked) -> bool:
+def _has_uneven_rounds(asked: LayoutOfModel) -> bool:
     """Whether the micro-batches of an interleaved schedule are no multiple of its rounds, as PyTorch counts them."""
     number = asked.layout.num_micro_batches
     return _is_interleaved(asked) and number % max(1, number // asked.layout.pp) > 0
 
 
-def _tears_experts(asked: Asked) -> bool:
+def _tears_experts(asked: LayoutOfModel) -> bool:
     """Whether groups of experts are no runs of whole sequences inside the ranks that share one copy."""
     layout = asked.layout
     return layout.ep > 1 and (layout.ep % layout.cp > 0 or layout.num_shards % layout.ep > 0)
