@@ -241,7 +241,7 @@ def estimate(
         profile_batch: samples for which the figures of a profile hold; by default the global batch.
         training: strategies by which it is trained too, as `plans.training.parse_training` reads them.
         compression: codes of the gradients of synchronous training, as `plans.compression.parse_compression` reads them.
-        framework: what runs the job, as the key ``framework`` of a layout in words (`plans.frameworks.defaults.FRAMEWORKS`):
+        framework: what runs the job, as the key ``framework`` of a layout in words (`plans.frameworks.defaults.FrameworkName`):
             what that leaves open is as the framework does it.
 
     Raises:

@@ -17,7 +17,7 @@ from .. import settings
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from ..settings import Count, Index, Switch
-from .frameworks.defaults import framework_defaults
+from .frameworks.defaults import FrameworkName, framework_defaults
 from .frameworks.names import unknown_layout_key
 
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
@@ -208,7 +208,7 @@ class Layout(ParallelDegrees):
     fused_accumulation: Switch = Field(
         default=True, description="whether the product of a weight gradient adds to the sum by itself"
     )
-    framework: Literal["megatron", "fsdp2", "deepspeed"] | None = Field(
+    framework: FrameworkName | None = Field(
         default=None, description="what runs it; absent: kernels as Megatron-LM's, ZeRO as DeepSpeed's", exclude_if=_is_absent
     )
     compile: Switch | None = Field(

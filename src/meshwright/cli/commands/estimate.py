@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from ...planning.explain import Switch
 
 
-class Framework(StrEnum):
+class PricedFramework(StrEnum):
     """Values of ``--framework``."""
 
     MEGATRON = "megatron"
@@ -56,7 +56,7 @@ def estimate_layout(
         ),
     ],
     framework: Annotated[
-        Framework | None,
+        PricedFramework | None,
         typer.Option(help="What runs it: keys that the layout leaves open are as it does them, and are printed."),
     ] = None,
     sequence_length: Annotated[

@@ -1,1 +1,1 @@
-"""Keys of a layout as frameworks spell them, and what they do where they are left open."""
+"""Training frameworks: how they spell a layout, what they do where it is left open, which they run, and how they number ranks."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
-FRAMEWORKS = ("megatron", "fsdp2", "deepspeed")
+FrameworkName = Literal["megatron", "fsdp2", "deepspeed"]
+"""What a layout may be priced as; `table` knows which layouts they run."""
 
 
 def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -20,7 +21,7 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
     - DeepSpeed shards nothing unless told to, and hides gradients with ZeRO-3 alone (``overlap_comm``).
 
     Args:
-        framework: one of `FRAMEWORKS`; of any other there are none.
+        framework: one of `FrameworkName`; of any other there are none.
         given: the keys that are given.
 
     Source:
