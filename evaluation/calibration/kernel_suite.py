@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...costs.work.layer import LOSS_BACKWARD_BYTES, LOSS_FORWARD_BYTES
+from ...costs.work.elementwise import LOSS_BACKWARD_BYTES, LOSS_FORWARD_BYTES
 from ...jobs.zoo.catalogue import zoo_batch_size
 from .kernel_table import (
     FAMILIES,

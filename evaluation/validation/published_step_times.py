@@ -18,6 +18,7 @@ from ...costs.process_groups.group_network import HostNetwork
 from ...devices import DeviceType, device_names, device_type, is_variant
 from ...errors import InputFileError, MeshwrightError
 from ...jobs.transformer import TransformerShape
+from .published_runs import LLAMA, as_published, year_of
 
 GIB = 2.0**30
 
@@ -83,12 +84,17 @@ FUSED_ATTENTION_SINCE = 2023
 ASYNC_GRADIENTS_SINCE = 2022
 FUSED_ACCUMULATION_SINCE = 2022
 UNEVEN_ROUNDS_SINCE = 2024
+ASYNC_TP_SINCE = 2025
 """From which year on a source's software is taken to have what a row cannot say. FlashAttention came to Megatron-LM in
 January 2023; sums of input gradients beside weight gradients, and weight gradients that add to the sum by themselves, with
 version 3.0 in early 2022; interleaved schedules whose stages do not divide the micro-batches with Megatron Core 0.9 and
-PyTorch 2.5 in 2024."""
+PyTorch 2.5 in 2024; PyTorch's async tensor parallelism with 2.6 in January 2025."""
 
-PEAKS = {"peak_tflops_per_s": ("peak_flops_per_s", 1e12), "memory_bandwidth_gbytes_per_s": ("memory_bandwidth_bytes_per_s", 1e9)}
+PEAKS = {
+    "peak_tflops_per_s": ("peak_flops_per_s", 1e12),
+    "memory_bandwidth_gbytes_per_s": ("memory_bandwidth_bytes_per_s", 1e9),
+    "power_watts": ("power_watts", 1.0),
+}
 """Figures of a device that a row may give in place of the data sheet's, as of cards held to less power."""
 
 READ = {
@@ -150,8 +156,8 @@ class PublishedStep:
     unsupported: str | None = None
 
 
-def read_rows(path: str | Path) -> list[PublishedStep]:
-    """The rows of a file of either form.
+def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedStep]:
+    """The rows of a file of either form; ``reads_text`` also takes what a source says beside its table (`published_runs`).
 
     Raises:
         InputFileError: missing, or neither form.
@@ -163,7 +169,7 @@ def read_rows(path: str | Path) -> list[PublishedStep]:
     rows = data.get("rows") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows:
         raise InputFileError("holds no list of rows", file=path, field="rows")
-    return [_published(row, number) for number, row in enumerate(rows)]
+    return [_published(row, number, reads_text=reads_text) for number, row in enumerate(rows)]
 
 
 def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: int, **more: Any) -> TransformerShape:
@@ -190,7 +196,7 @@ def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: 
     return TransformerShape(**(keys | more))
 
 
-def _published(row: Any, number: int) -> PublishedStep:
+def _published(row: Any, number: int, *, reads_text: bool = True) -> PublishedStep:
     named = row if isinstance(row, dict) else {}
     name, family = str(named.get("id") or f"row {number}"), str(named.get("family") or "without a family")
     try:
@@ -201,7 +207,7 @@ def _published(row: Any, number: int) -> PublishedStep:
                 raise _UnsupportedError(f"{key}: the key is missing")
             if key in ("model", "cluster", "layout", "measured") and not isinstance(named[key], dict):
                 raise _UnsupportedError(f"{key}: must be a mapping of keys, got {named[key]!r}")
-        return _supported(named, name, family)
+        return _supported(named, name, family, reads_text)
     except (_UnsupportedError, MeshwrightError) as problem:
         return _refused(name, family, str(problem))
 
@@ -214,7 +220,9 @@ class _UnsupportedError(Exception):
     """Why a row cannot be priced."""
 
 
-def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
+def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) -> PublishedStep:
+    unread = _unread(row)
+    row, of_source = as_published(row, name, family) if reads_text else (row, [])
     measured_s = _number(row["measured"], "step_time_s", "measured")
     model, cluster, given = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (
@@ -222,7 +230,7 @@ def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
     )
     if hidden % heads:
         raise _UnsupportedError(f"{heads} heads do not divide the hidden width {hidden}")
-    year = _year(str(row.get("source") or "") + " " + str(row.get("family") or ""))
+    year = year_of(str(row.get("source") or "") + " " + str(row.get("family") or ""))
     shape = gpt(layers, hidden, heads, vocabulary, length, name=name, **_more(model))
     device = _device(cluster)
     wires, notes = _wires(cluster)
@@ -246,7 +254,7 @@ def _supported(row: dict[str, Any], name: str, family: str) -> PublishedStep:
     layout["num_devices"] = num_devices
     work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
     group = (family, name.split("-")[0], num_devices, *work)
-    told, software = (*notes, *_unread(row)), str(row.get("software") or "") or None
+    told, software = (*notes, *unread, *of_source), str(row.get("software") or "") or None
     return PublishedStep(name, family, shape, length, device, wires, layout, measured_s, group, year, software, told)
 
 
@@ -260,7 +268,8 @@ def _unread(row: dict[str, Any]) -> list[str]:
 
 def _more(model: dict[str, Any]) -> dict[str, Any]:
     """What a model says beyond the keys that all have."""
-    more: dict[str, Any] = {
+    more: dict[str, Any] = dict(LLAMA) if model.get("gated") is True else {}
+    more |= {
         MODEL_KEYS[key]: _whole(model, key, "model") for key, value in model.items() if key in MODEL_KEYS and value is not None
     }
     for key, name in MODEL_FLAGS.items():
@@ -321,15 +330,6 @@ def _wires(cluster: dict[str, Any]) -> tuple[HostNetwork, list[str]]:
         notes.append(f"cluster.nic_gbit_per_s is not printed: {rate:g}, as in a DGX with {device} devices")
     switched = "switch" in str(cluster.get("host_link") or "").lower() or link != LINK_BYTES_PER_S["v100"]
     return HostNetwork(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh"), notes
-
-
-def _year(text: str) -> int:
-    """The year of a source, by its arXiv number or a four-digit year; the present where it has neither."""
-    arxiv = re.search(r"\b(\d\d)(\d\d)\.\d{4,5}\b", text)
-    if arxiv:
-        return 2000 + int(arxiv.group(1))
-    years = [int(found) for found in re.findall(r"\b(20[12]\d)\b", text)]
-    return min(years) if years else 2026
 
 
 def _number(data: dict[str, Any], key: str, where: str) -> float:

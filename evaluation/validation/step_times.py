@@ -19,11 +19,11 @@ from ...costs.training_step.step_time import Pricer
 from ...costs.training_step.uncertainty import interval
 from ...costs.work.memory import peak_memory
 from ...costs.work.work import describe
-from ...errors import PlanError
+from ...errors import ConfigError, PlanError
 from ...planners.layouts.space import divisors
 from ...plans.partition import Layout, build_of_plan
 from .coverage import Coverage, Prediction, left_out, software_of
-from .published_step_times import CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, PublishedStep, read_rows
+from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, PublishedStep, read_rows
 
 CALIBRATION_SET = (
     "vTrain's single-host table, rows of hidden size 1024 (VIA-Research/vTrain)",
@@ -36,7 +36,7 @@ MAX_MICRO_BATCH = 64
 
 SETTINGS = "settings not printed"
 
-SWITCHES = ("sequence_parallel", "zero", "overlap_tp", "overlap_pp")
+SWITCHES = ("sequence_parallel", "zero", "overlap_tp", "overlap_pp", "compile")
 """Fields that are open where a row says ``null``; one that is absent has the layout's default."""
 
 
@@ -132,11 +132,14 @@ class StepTimeValidation:
         }
 
 
-def validate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int], None] | None = None) -> StepTimeValidation:
+def validate(
+    paths: Sequence[str | Path], *, reads_text: bool = True, progress: Callable[[str, int, int], None] | None = None
+) -> StepTimeValidation:
     """Predict every row of some files.
 
     Args:
         paths: files of either form, see `published_step_times`.
+        reads_text: whether what a source says beside its table is taken, see `published_runs`.
         progress: called with the file, rows done and rows.
 
     Raises:
@@ -145,7 +148,7 @@ def validate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int],
     pricers: dict[Any, Pricer] = {}
     found = []
     for path in paths:
-        rows = read_rows(path)
+        rows = read_rows(path, reads_text=reads_text)
         for number, row in enumerate(rows):
             if progress is not None:
                 progress(str(path), number, len(rows))
@@ -176,7 +179,11 @@ def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> Pre
             problem = problem or str(error)  # of the smallest values of the open fields: what is wrong with the given ones
             continue
         memory = peak_memory(work)[1].total
-        found = PredictedStep(row, pricer.price_work(work), chosen, memory)
+        try:
+            price = pricer.price_work(work)
+        except ConfigError as error:  # kernels in a precision of which the device has no constants
+            return PredictedStep(row, None, remark=f"layout.precision: {error}")
+        found = PredictedStep(row, price, chosen, memory)
         (fitting if memory <= row.device.memory_bytes else other).append(found)
     if fitting or other:
         best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))
@@ -257,11 +264,12 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
     devices = given["num_devices"]
     degrees = divisors(devices)
     heads = row.shape.num_heads
-    chunks = list(range(1, row.shape.num_layers + 1))
+    num_layers = row.shape.num_layers + sum(given.get(key) or 0 for key in ("first_stage_less_layers", "last_stage_less_layers"))
+    chunks = list(range(1, num_layers + 1))
     batch = given.get("global_batch")
     options: dict[str, list[Any]] = {
         "tp": [d for d in degrees if d <= 8 and heads % d == 0],
-        "pp": [d for d in degrees if d <= row.shape.num_layers],
+        "pp": [d for d in degrees if d <= num_layers],
         "dp": degrees,
         "micro_batch": [b for b in range(1, MAX_MICRO_BATCH + 1) if batch is None or batch % b == 0],
         "virtual_stages": chunks,
@@ -269,8 +277,9 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
         "recompute": ["none", "selective", "full"],
         "sequence_parallel": [False, True],
         "zero": [0],
-        "overlap_tp": [False, True],
+        "overlap_tp": [False, True] if given.get("framework") != "fsdp2" or row.year >= ASYNC_TP_SINCE else [False],
         "overlap_pp": [False, True],
+        "compile": [False, True],
     }
     found = []
     for values in itertools.product(*(options[key] for key in open_fields)):
@@ -283,7 +292,7 @@ def _choices(row: PublishedStep) -> list[dict[str, Any]]:
             continue
         schedule = full.get("schedule")
         is_cut_open = "virtual_stages" in open_fields or "schedule" in open_fields
-        if is_cut_open and v > 1 and (schedule != "interleaved" or pp == 1 or row.shape.num_layers % (pp * v)):
+        if is_cut_open and v > 1 and (schedule != "interleaved" or pp == 1 or num_layers % (pp * v)):
             continue
         if "schedule" in open_fields and schedule == "interleaved" and v == 1:
             continue

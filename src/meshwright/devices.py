@@ -37,6 +37,7 @@ class DeviceSettings(settings.Settings):
     compute_efficiency: float = Field(gt=0, le=1)
     memory_efficiency: float = Field(gt=0, le=1)
     kernel_launch_us: float = Field(ge=0)
+    power_watts: float | None = Field(default=None, gt=0)
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class DeviceType:
         compute_efficiency: reachable share of ``peak_flops_per_s``.
         memory_efficiency: reachable share of ``memory_bandwidth_bytes_per_s``.
         kernel_launch_s: time below which no op goes.
+        power_watts: limit of its power; None where none is known.
     """
 
     name: str
@@ -60,6 +62,26 @@ class DeviceType:
     compute_efficiency: float
     memory_efficiency: float
     kernel_launch_s: float
+    power_watts: float | None = None
+
+    @property
+    def clock_share(self) -> float:
+        """Clock under the limit of power over the clock at the data sheet's, while matrix units are busy; 1 at most.
+
+        They run at the limit, so that a lower one lowers the clock: dynamic power is capacitance x voltage squared x clock, and
+        where the voltage goes with the clock its cube. H100 NVL, 400 W: 0.83 by that, 0.84 by the peaks of NVIDIA's data sheets
+        (835 of 989 TFLOP/s). What a device draws whatever its clock is not taken off, nor what its memory draws.
+
+        Source:
+            Mei et al., "A survey and measurement study of GPU DVFS on energy conservation", 2017, section 2.
+        """
+        rated = rated_watts(self.name)
+        return 1.0 if rated is None or self.power_watts is None else min(1.0, self.power_watts / rated) ** (1 / 3)
+
+    @property
+    def reached_flops_per_s(self) -> float:
+        """Peak of the matrix units at the clock that the limit of power leaves."""
+        return self.peak_flops_per_s * self.clock_share
 
     def op_s(self, flops: NDArray[np.float64], moved_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds of each op by the roofline: launch time plus the slower of arithmetic and memory traffic.
@@ -74,7 +96,7 @@ class DeviceType:
         Source:
             Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009.
         """
-        arithmetic_s = flops / (self.peak_flops_per_s * self.compute_efficiency)
+        arithmetic_s = flops / (self.reached_flops_per_s * self.compute_efficiency)
         memory_s = moved_bytes / (self.memory_bandwidth_bytes_per_s * self.memory_efficiency)
         busy_s = np.maximum(arithmetic_s, memory_s)
         return np.where(busy_s > 0, busy_s + self.kernel_launch_s, 0.0)
@@ -89,6 +111,7 @@ class DeviceType:
             "compute_efficiency": self.compute_efficiency,
             "memory_efficiency": self.memory_efficiency,
             "kernel_launch_us": self.kernel_launch_s * 1e6,
+            **({} if self.power_watts in (None, rated_watts(self.name)) else {"power_watts": self.power_watts}),
         }
 
 
@@ -108,6 +131,7 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
         compute_efficiency=spec.compute_efficiency,
         memory_efficiency=spec.memory_efficiency,
         kernel_launch_s=spec.kernel_launch_us / 1e6,
+        power_watts=spec.power_watts,
     )
 
 
@@ -115,6 +139,12 @@ def base_name(name: str) -> str:
     """A device type without its variant: ``a100`` of ``a100-80gb``, ``rtx-pro-6000`` of ``rtx-pro-6000-server``."""
     lower = name.lower()
     return next((known for known in _LONG_NAMES if f"{lower}-".startswith(f"{known}-")), lower.split("-")[0])
+
+
+def rated_watts(name: str) -> float | None:
+    """Power of a device type, or of the one that it is a variant of, by its data sheet; None where that is not known."""
+    base = base_name(name)
+    return _built_in(base).power_watts if base in _names() else None
 
 
 def is_variant(name: str, product: str) -> bool:
@@ -125,7 +155,12 @@ def is_variant(name: str, product: str) -> bool:
 
 def device_names() -> list[str]:
     """The names of the built-in device types."""
-    return sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml"))
+    return list(_names())
+
+
+@cache
+def _names() -> tuple[str, ...]:
+    return tuple(sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml")))
 
 
 @cache

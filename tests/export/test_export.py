@@ -27,6 +27,7 @@ SCHEDULERS = {
     "slurm": "Slurm",
     "tensorflow": "TensorFlow",
     "torchrun": "torchrun",
+    "torchtitan": "torchtitan",
 }
 """How each is called at the head of its files."""
 

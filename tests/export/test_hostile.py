@@ -250,7 +250,10 @@ def _own_words(files: dict[str, str | bytes], folder: Path) -> list[str]:
     arguments = files.get("megatron.args")
     if isinstance(arguments, str):
         return [line for line in arguments.splitlines() if not line.startswith("#")]
-    return ["--deepspeed_config", str(folder / "out" / "ds_config.json")] if "ds_config.json" in files else []
+    for option, name in (("--deepspeed_config", "ds_config.json"), ("--job.config_file", "torchtitan.toml")):
+        if name in files:
+            return [option, str(folder / "out" / name)]
+    return []
 
 
 def _commands(value: Any) -> Iterator[list[str]]:

@@ -1,10 +1,12 @@
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import InputFileError
-from meshwright.jobs.trace import PARTS, Trace, load_trace, part_of
+from meshwright.jobs.trace import PARTS, Trace, TraceArrivals, TraceColumns, load_trace, part_of
 
 HEADER = "timestamp,duration,num_gpus,cluster\n"
 ROWS = """\
@@ -157,3 +159,62 @@ def test_episodes_of_philly_differ_and_share_no_row_between_test_validation_and_
     assert len({window.start for window in found["validation"][:20]}) == 20
     ends = {part: (min(w.start for w in of), max(w.stop for w in of)) for part, of in found.items()}
     assert ends["training"][1] <= ends["validation"][0] < ends["validation"][1] <= ends["test"][0]
+
+
+def test_seconds_dates_and_other_names_of_columns_tell_the_same_jobs(tmp_path):
+    dated = load_trace(trace_file(tmp_path, HEADER + ROWS))
+    named = "job,gpu_num,submit_time,run\nx,2,1507507200,100.0\ny,4,1507507300,10.0\nz,2,1507507300.0,5\nw,1,7,1\n"
+    columns = TraceColumns(timestamp="submit_time", duration="run", num_gpus="gpu_num")
+    numbered = load_trace(trace_file(tmp_path, named), columns=columns)
+    assert numbered.start_s == dated.start_s == 1507507200  # 2017-10-09 00:00:00 UTC
+    assert numbered.time_s.tolist() == dated.time_s.tolist()
+    assert numbered.work_s.tolist() == dated.work_s.tolist()
+    with pytest.raises(InputFileError, match="submit_time: the column is missing"):
+        load_trace(trace_file(tmp_path, HEADER + ROWS), columns=columns)
+    with pytest.raises(InputFileError, match=r"timestamp: must read YYYY-MM-DD HH:MM:SS, or be seconds \(got 'soon'\)"):
+        load_trace(trace_file(tmp_path, HEADER + "soon,1,2,a\n"))
+
+
+def test_a_window_as_recorded_is_not_stretched(tmp_path):
+    trace = load_trace(trace_file(tmp_path, HEADER + ROWS.replace("00:01:40,5", "00:06:40,5")))
+    assert trace.times_s(slice(1, 3)).tolist() == [0.0, 300.0]
+    assert TraceArrivals(kind="trace").offered_load is None
+    with pytest.raises(ValueError, match="scale the time together"):
+        TraceArrivals(kind="trace", offered_load=0.5)
+
+
+def job_log(tmp_path, jobs):
+    path = tmp_path / "cluster_job_log.json"
+    path.write_text(json.dumps(jobs))
+    return path
+
+
+def attempt(start, end, *gpus):
+    times = {"start_time": start and f"2017-10-09 {start}", "end_time": end and f"2017-10-09 {end}"}
+    return {**times, "detail": [{"ip": f"m{n}", "gpus": [f"gpu{g}" for g in range(number)]} for n, number in enumerate(gpus)]}
+
+
+def test_the_job_log_of_philly_worked_by_hand(tmp_path):
+    jobs = [
+        {"jobid": "b", "submitted_time": "2017-10-09 01:00:00", "attempts": [attempt("01:00:00", "01:00:10", 8, 8)]},
+        {
+            "jobid": "a",
+            "submitted_time": "2017-10-09 00:00:00",
+            "attempts": [attempt("00:10:00", "00:10:30", 2), attempt("00:20:00", "00:21:00", 4)],
+        },
+        {"jobid": "killed while queued", "submitted_time": "2017-10-09 02:00:00", "attempts": []},
+        {"jobid": "no end", "submitted_time": "2017-10-09 02:00:00", "attempts": [attempt("02:00:00", None, 4)]},
+    ]
+    trace = load_trace(job_log(tmp_path, jobs))
+    assert trace.time_s.tolist() == [0.0, 3600.0]
+    assert trace.duration_s.tolist() == [90.0, 10.0]  # both attempts of the first
+    assert trace.work_s.tolist() == [360.0, 160.0]  # of its last, four GPUs; two hosts of eight
+
+
+def test_another_json_is_no_job_log(tmp_path):
+    with pytest.raises(InputFileError, match="a list of jobs is wanted"):
+        load_trace(job_log(tmp_path, {}))
+    with pytest.raises(InputFileError, match="job 0: wants submitted_time"):
+        load_trace(job_log(tmp_path, [{"attempts": "x"}]))
+    with pytest.raises(InputFileError, match="timestamp: must read"):
+        load_trace(job_log(tmp_path, [{"submitted_time": "soon", "attempts": [attempt("00:00:00", "00:00:09", 2)]}]))

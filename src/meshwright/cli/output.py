@@ -166,20 +166,70 @@ def table(
 ) -> None:
     """Print a table; columns from number ``numbers_from`` on, up to ``numbers_to``, are aligned to the right.
 
-    Unless ``breaks_numbers`` these are never folded, so that the others, whatever their width, give way.
+    No word is broken: where the columns do not fit even so, each row becomes lines of its own. Unless ``breaks_numbers`` numbers
+    are never folded, so that the other columns, whatever their width, give way.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
+    numbers_end = len(columns) if numbers_to is None else numbers_to
+    is_number = [numbers_from <= place < numbers_end for place in range(len(columns))]
+    cells = [[column, *(row[place] for row in rows)] for place, column in enumerate(columns)]
+    kept = [not breaks_numbers and number for number in is_number]
+    widths = _widths(cells, kept, out.width - _AROUND * len(columns) - 1)
+    if widths is None:
+        _print_stacked(out, title, columns, rows)
+        return
     made = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left")
-    for number, column in enumerate(columns):
-        is_number = number >= numbers_from and (numbers_to is None or number < numbers_to)
-        side: Literal["left", "right"] = "right" if is_number else "left"
-        made.add_column(column, justify=side, overflow="fold", no_wrap=is_number and not breaks_numbers)
+    for column, number, width in zip(columns, is_number, widths, strict=True):
+        side: Literal["left", "right"] = "right" if number else "left"
+        made.add_column(column, justify=side, overflow="fold", width=width)
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
     out.print(made)
+
+
+_AROUND = 3
+"""Columns of a terminal around each column of a table, a space on both sides and one between; the table has one more."""
+
+
+def _widths(cells: Sequence[Sequence[str]], is_kept: Sequence[bool], room: int) -> list[int] | None:
+    """Widths of columns, wide ones narrowed down to their longest word until they fit; None where they cannot.
+
+    Args:
+        cells: of each column, its head first.
+        is_kept: whether a column is never narrowed.
+        room: for all columns together.
+    """
+    from rich.cells import cell_len
+
+    widths = [max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells]
+    least = [
+        width if kept else max((cell_len(word) for cell in column for word in cell.split()), default=0)
+        for column, width, kept in zip(cells, widths, is_kept, strict=True)
+    ]
+    if sum(least) > room:
+        return None
+    while (excess := sum(widths) - room) > 0:
+        widest = max((place for place in range(len(widths)) if widths[place] > least[place]), key=lambda place: widths[place])
+        others = [width for place, width in enumerate(widths) if place != widest and width < widths[widest]]
+        widths[widest] = max(least[widest], widths[widest] - excess, min(widths[widest] - 1, max(others, default=0)))
+    return widths
+
+
+def _print_stacked(out: Console, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print rows one below the other, each cell after the name of its column."""
+    from textwrap import TextWrapper
+
+    wrapped = TextWrapper(out.width, break_long_words=False, break_on_hyphens=False)
+    out.print(wrapped.fill(title), markup=False, soft_wrap=True)
+    wrapped.initial_indent, wrapped.subsequent_indent = "  ", "      "
+    for row in rows:
+        named = [(" ".join(column.split()), cell) for column, cell in zip(columns, row, strict=True) if cell]
+        text = ", ".join(f"{column} {cell}" if column else cell for column, cell in named)
+        out.print(wrapped.fill(text), markup=False, soft_wrap=True)
+    out.print()
 
 
 @contextmanager

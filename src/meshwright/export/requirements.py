@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from ..errors import ExportError
 from ..plans.document import PlacementPlan, is_host_name
-from ..plans.partition import Layout
+from ..plans.frameworks.table import FRAMEWORKS, LayoutOfModel
 
 
 def hosts_of(plan: PlacementPlan) -> dict[str, list[int]]:
@@ -27,17 +27,22 @@ def hosts_of(plan: PlacementPlan) -> dict[str, list[int]]:
     return dict(devices)
 
 
-def refuse_volumes(layout: Layout, framework: str) -> None:
-    """Refuse a layout that cuts volumes.
+def refuse_unrunnable(plan: PlacementPlan, name: str) -> None:
+    """Refuse a layout that a framework does not run, see `plans.frameworks.table`.
+
+    Args:
+        plan: one with a layout, or without one, of which nothing is asked.
+        name: of the framework.
 
     Raises:
-        ExportError: it does; the nearest layout that the framework can say is named.
+        ExportError: it does not; the key is named.
     """
-    for key in ("sp_d", "sp_h", "sp_w") if layout.sp > 1 else ():
-        if (parts := getattr(layout, key)) > 1:
-            nearest = f"the nearest plan is dp={layout.dp * layout.sp} with the same pp, where a sample fits a device"
-            problem = f"{framework} has no spatial parallelism; {nearest}"
-            raise ExportError(problem, field=f"partition.layout.{key}", value=parts)
+    layout, model = plan.layout(), plan.job.transformer
+    if layout is None:
+        return
+    asked = LayoutOfModel(layout, model, None if model is None else model.sequence_length)
+    if (refusal := FRAMEWORKS[name].refusal(asked)) is not None:
+        raise ExportError(refusal.problem, field=f"partition.layout.{refusal.key}", value=refusal.value)
 
 
 def ranks_per_host(plan: PlacementPlan, scheduler: str) -> int:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from .. import files, settings
 from ..plans.document import PlacementPlan
@@ -21,6 +21,22 @@ UTF-8, bytes as they are; what starts with ``#!`` becomes executable."""
 
 MAX_NAME = 40
 """Longest job name: a pod adds ``-node9999-0-0`` and a random suffix to it and may not pass 63 characters."""
+
+
+_NAME = "[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
+_SLURM_WORDS = {
+    "partition": (f"{_NAME}(,{_NAME}){{0,15}}", "names of letters, digits and . _ - are wanted, with commas between several"),
+    "account": (_NAME, "a name of letters, digits and . _ - is wanted"),
+    "time": (
+        "([0-9]{1,5}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,7}(:[0-9]{2}){0,2}|UNLIMITED)",
+        "minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS or DAYS-HOURS:MINUTES:SECONDS is wanted",
+    ),
+    "container": (
+        "[A-Za-z0-9./_][A-Za-z0-9./_:@#+=-]{0,254}",
+        "an image or path of letters, digits and . / _ : @ # + = - is wanted",
+    ),
+}
+"""By option what Slurm's own words may be, and how that is told."""
 
 
 class ExportOptions(settings.Settings):
@@ -53,6 +69,14 @@ class ExportOptions(settings.Settings):
     sharing: Literal["hosts", "devices"] = Field(
         default="hosts",
         description="what is asked for (slurm): hosts whole, so that nobody else is on them, or the plan's devices alone",
+    )
+    partition: str | None = Field(default=None, description="Slurm's partition, or several with commas between (slurm)")
+    account: str | None = Field(default=None, description="account that the job is charged to (slurm)")
+    time: str | None = Field(
+        default=None, description="limit of the job's run time, as 30 (minutes), 12:00:00, 2-12 or 2-12:30:00 (slurm)"
+    )
+    container: str | None = Field(
+        default=None, description="image in which each rank runs, by pyxis: a registry's, or the path of a .sqsh file (slurm)"
     )
     kubernetes: Literal["jobset", "trainjob", "volcano", "kueue", "all"] = Field(
         default="jobset",
@@ -106,6 +130,16 @@ class ExportOptions(settings.Settings):
             raise ValueError("is empty")
         if words[0].startswith("-"):  # --node-rank=0 would pass for the launcher's own
             raise ValueError("begins with an option; name a program (a module runs as the command 'python -m NAME')")
+        return text
+
+    @field_validator("partition", "account", "time", "container", mode="before")
+    @classmethod
+    def _check_words_of_slurm(cls, value: object, info: ValidationInfo) -> object:
+        """Texts stand in the script's directives as they are, so that only what cannot mean anything else is taken."""
+        pattern, wanted = _SLURM_WORDS[info.field_name or ""]
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(text, str) and not re.fullmatch(pattern, text):
+            raise ValueError(wanted)
         return text
 
     @property

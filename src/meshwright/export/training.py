@@ -31,14 +31,14 @@ def check_said(plan: PlacementPlan, target: str) -> None:
     """
     training, code = plan.training, plan.compression
     if training is not None and training.kind != "synchronous":
-        if target in ("megatron", "deepspeed", "device-map", "tensorflow"):
+        if target in ("megatron", "torchtitan", "deepspeed", "device-map", "tensorflow"):
             _refuse(f"{target} sums gradients in every step", "training", training.kind)
         if isinstance(training, StaleSynchronous | Asynchronous) and target != "ray":
             _refuse(f"{target} has no parameter server", "training", training.kind)
         if target == "chakra" and not isinstance(training, LocalSgd):
             _refuse("traces hold whole periods of local-sgd, no other strategy", "training", training.kind)
     if code is not None:
-        if target in ("megatron", "device-map", "tensorflow"):
+        if target in ("megatron", "torchtitan", "device-map", "tensorflow"):
             _refuse(f"{target} sends gradients as they are", "compression", code.kind)
         if target == "deepspeed" and not isinstance(code, Sign):
             _refuse("DeepSpeed has optimizers of one bit (kind=sign), and codes of ZeRO-3", "compression", code.kind)

@@ -17,7 +17,7 @@ from ..plans import legality
 from ..plans.document import PlacementPlan
 from . import training
 from .chakra import traces
-from .frameworks import deepspeed, megatron
+from .frameworks import deepspeed, megatron, torchtitan
 from .kubernetes import forms
 from .launchers import openmpi, ray, slurm, torchrun
 from .operators import device_map, tensorflow
@@ -32,6 +32,7 @@ targets: dict[str, Target] = {
         ray.TARGET,
         openmpi.TARGET,
         megatron.TARGET,
+        torchtitan.TARGET,
         deepspeed.TARGET,
         traces.TARGET,
         device_map.TARGET,
@@ -50,6 +51,9 @@ OTHER_NAMES = {
     "mpirun": "openmpi",
     "pytorch": "torchrun",
     "megatron-lm": "megatron",
+    "titan": "torchtitan",
+    "fsdp": "torchrun",
+    "fsdp2": "torchrun",
     "accelerate": "device-map",
     "transformers": "device-map",
     "tf": "tensorflow",

@@ -1,7 +1,7 @@
 """Jobs of a recorded cluster trace: a CSV with the time, duration and number of GPUs of each job.
 
-Columns read are ``timestamp`` (``YYYY-MM-DD HH:MM:SS``), ``duration`` (seconds) and ``num_gpus``; others only count
-for the hash of the row. The rows need not be sorted. Microsoft's Philly trace has this form.
+Columns read are ``timestamp`` (ISO 8601, as ``YYYY-MM-DD HH:MM:SS``, or seconds), ``duration`` (seconds) and ``num_gpus``, or
+what the settings call them; others only count for the hash of the row. The rows need not be sorted.
 
 Test, validation and training episodes take their jobs from three parts of the trace that share no row, in order of time
 the training part first (`PARTS`). Which part a generator draws from is told by its seed, as everywhere in this project:
@@ -12,15 +12,17 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from .. import files, quantities
 from ..errors import InputFileError
@@ -34,23 +36,42 @@ _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
 _COLUMNS = ("timestamp", "duration", "num_gpus")
 
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,9})?|[0-9]{9,12}(\.[0-9]{1,9})?")
+"""Seconds by number: up to four months from the trace's beginning, or since 1970. Eight digits are a date of ISO 8601."""
+
 MAX_GPUS = 100_000
 """Of one job."""
 
 
+class TraceColumns(Settings):
+    """How a trace calls its columns."""
+
+    timestamp: str = Field(default="timestamp", min_length=1)
+    duration: str = Field(default="duration", min_length=1)
+    num_gpus: str = Field(default="num_gpus", min_length=1)
+
+
 class TraceArrivals(Settings):
-    """Jobs as a trace recorded them, with time scaled to an offered load.
+    """Jobs as a trace recorded them; with an offered load, their time is scaled to it.
 
     An episode is a run of consecutive rows (see `Trace.window`); its time is scaled so that the work that arrives, per
-    second and device, is ``offered_load``. Without a ``file`` the user has to name one; ``source`` tells where it is found.
+    second and device of ``num_devices``, is ``offered_load``. Without these jobs arrive when they did. Without a ``file`` the
+    user has to name one; ``source`` tells where it is found.
     """
 
     kind: Literal["trace"]
     file: str | None = None
     source: str | None = None
-    offered_load: float = Field(gt=0)
-    num_devices: int = Field(gt=0)
+    offered_load: float | None = Field(default=None, gt=0)
+    num_devices: int | None = Field(default=None, gt=0)
     min_gpus: int = Field(default=2, gt=0)
+    columns: TraceColumns | None = Field(default=None, exclude_if=lambda columns: columns is None)
+
+    @model_validator(mode="after")
+    def _is_scaled_by_both(self) -> Self:
+        if (self.offered_load is None) != (self.num_devices is None):
+            raise ValueError("offered_load and num_devices scale the time together; leave both out for the times as recorded")
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +113,17 @@ class Trace:
         start = int(rng.integers(num_starts)) if number is None else int(num_starts * (number * _GOLDEN % 1.0))
         return slice(first + start, first + start + num_jobs)
 
+    def times_s(self, window: slice) -> NDArray[np.float64]:
+        """The window's arrival times as recorded, from zero on."""
+        return np.asarray(self.time_s[window] - self.time_s[window.start], np.float64)
+
     def scaled_times_s(self, window: slice, mean_interarrival_s: float) -> NDArray[np.float64]:
         """The window's arrival times from zero on, stretched to a mean time between arrivals.
 
         Raises:
             InputFileError: several jobs that all arrive in one second cannot be stretched.
         """
-        times = self.time_s[window] - self.time_s[window.start]
+        times = self.times_s(window)
         if len(times) == 1:
             return np.zeros(1)
         if times[-1] == 0:
@@ -121,24 +146,21 @@ def part_of(rng: np.random.Generator) -> tuple[str, int | None]:
     return "test", int(seed)
 
 
-def load_trace(path: str | Path, *, min_gpus: int = 2) -> Trace:
+def load_trace(path: str | Path, *, min_gpus: int = 2, columns: TraceColumns | None = None) -> Trace:
     """Read a trace and keep the jobs with at least ``min_gpus`` GPUs.
+
+    Args:
+        path: the file, CSV, or JSON as of Philly's job log.
+        min_gpus: GPUs of a job that is kept, at least.
+        columns: how the file calls its columns.
 
     Raises:
         InputFileError: the file is missing, a column is missing, a row is malformed, or no row is kept.
     """
-    reader = files.read_csv(path)
-    header = [name.strip() for name in next(reader, (1, []))[1]]
-    for column in _COLUMNS:
-        if column not in header:
-            raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
-    wanted = itemgetter(*(header.index(column) for column in _COLUMNS))
+    rows = _philly_jobs(path) if Path(path).suffix == ".json" else _csv_jobs(path, columns or TraceColumns())
     gpus_of: dict[str, float] = {}  # by their text: most rows repeat one of a few
     kept: list[tuple[float, float, float, float]] = []
-    for line, row in reader:
-        if len(row) != len(header):
-            raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
-        timestamp, duration, gpus = wanted(row)
+    for line, row, (timestamp, duration, gpus) in rows:
         num_gpus = gpus_of.get(gpus)
         if num_gpus is None:
             num_gpus = gpus_of[gpus] = _num_gpus(gpus.strip(), path, line)
@@ -147,31 +169,81 @@ def load_trace(path: str | Path, *, min_gpus: int = 2) -> Trace:
             kept.append((_seconds(timestamp.strip(), path, line), duration_s, duration_s * num_gpus, _hash_fraction(row)))
     if not kept:
         raise InputFileError(f"holds no job with at least {min_gpus} GPUs", file=path)
-    columns = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
-    start_s = float(columns[0, 0])
-    return Trace(start_s, columns[:, 0] - start_s, columns[:, 1], columns[:, 2], columns[:, 3], str(path))
+    found = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
+    start_s = float(found[0, 0])
+    return Trace(start_s, found[:, 0] - start_s, found[:, 1], found[:, 2], found[:, 3], str(path))
 
 
-def _num_gpus(text: str, path: str | Path, line: int) -> float:
+_Row = tuple[int | None, list[str], tuple[str, str, str]]
+"""Line of a job in its file, its whole text, and its time, duration and GPUs."""
+
+
+def _csv_jobs(path: str | Path, called: TraceColumns) -> Iterator[_Row]:
+    reader = files.read_csv(path)
+    header = [name.strip() for name in next(reader, (1, []))[1]]
+    names = [getattr(called, column) for column in _COLUMNS]
+    for column in names:
+        if column not in header:
+            raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
+    wanted = itemgetter(*(header.index(column) for column in names))
+    for line, row in reader:
+        if len(row) != len(header):
+            raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
+        yield line, row, wanted(row)
+
+
+def _philly_jobs(path: str | Path) -> Iterator[_Row]:
+    """Jobs of Philly's ``cluster_job_log``: the time of submission, the seconds of all attempts, the GPUs of the last one.
+
+    Jobs of which no attempt began and ended are left out.
+
+    Source:
+        The schema that msr-fiddle/philly-traces documents (Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for
+        DNN training workloads", 2019).
+    """
+    jobs = files.read_json(path)
+    if not isinstance(jobs, list):
+        raise InputFileError("a list of jobs is wanted, as Philly's cluster_job_log has", file=path, value=type(jobs).__name__)
+    for number, job in enumerate(jobs):
+        try:
+            attempts = [one for one in job["attempts"] if _is_time(one["start_time"]) and _is_time(one["end_time"])]
+            gpus = sum(len(host["gpus"]) for host in attempts[-1]["detail"]) if attempts else 0
+            submitted = job["submitted_time"]
+            took_s = sum(_seconds(one["end_time"], path, None) - _seconds(one["start_time"], path, None) for one in attempts)
+        except (KeyError, TypeError, AttributeError):
+            problem = "wants submitted_time, and attempts with start_time, end_time and detail with gpus"
+            raise InputFileError(problem, file=path, field=f"job {number}") from None
+        if attempts and gpus:
+            yield None, [str(job.get("jobid", number))], (str(submitted), f"{took_s:.3f}", str(gpus))
+
+
+def _is_time(text: object) -> bool:
+    return isinstance(text, str) and text not in ("", "None")
+
+
+def _num_gpus(text: str, path: str | Path, line: int | None) -> float:
     number = _number(text, "num_gpus", path, line)
     if number > MAX_GPUS:
         raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field="num_gpus", value=text)
     return number
 
 
-def _number(text: str, field: str, path: str | Path, line: int, unit: str = "") -> float:
+def _number(text: str, field: str, path: str | Path, line: int | None, unit: str = "") -> float:
     try:
         return quantities.amount(text, unit)
     except ValueError as error:
         raise InputFileError(str(error), file=path, line=line, field=field, value=text) from None
 
 
-def _seconds(text: str, path: str | Path, line: int) -> float:
+def _seconds(text: str, path: str | Path, line: int | None) -> float:
+    """Seconds since 1970 of a date, or since any moment as they stand."""
+    if _SECONDS.fullmatch(text):
+        return float(text)
     try:
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):  # the second for a time zone that leads out of the calendar
-        problem = "must read YYYY-MM-DD HH:MM:SS"
+        problem = "must read YYYY-MM-DD HH:MM:SS, or be seconds"
         raise InputFileError(problem, file=path, line=line, field="timestamp", value=text) from None
 
 

@@ -168,7 +168,8 @@ class Workload:
                 )
                 source = settings.arrivals.source
                 raise ConfigError(problem + ("" if source is None else f"; {source}"), field="arrivals.file")
-            trace = load_trace(base / settings.arrivals.file, min_gpus=settings.arrivals.min_gpus)
+            arrivals = settings.arrivals
+            trace = load_trace(base / settings.arrivals.file, min_gpus=arrivals.min_gpus, columns=arrivals.columns)
         return cls(settings, tuple(graphs), trace)
 
     def sample(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
@@ -189,7 +190,8 @@ class Workload:
             graph_id = self._traced_graphs[window]
             num_steps = self._traced_steps[window]
             work_s = num_steps * self._step_s[graph_id]
-            arrival_s = self.trace.scaled_times_s(window, self._interarrival_s(work_s))
+            mean_s = self._interarrival_s(work_s)
+            arrival_s = self.trace.times_s(window) if mean_s is None else self.trace.scaled_times_s(window, mean_s)
         else:
             graph_id = self._draw_graphs(rng, num_jobs)
             assert self.settings.steps is not None
@@ -202,7 +204,10 @@ class Workload:
     def mean_interarrival_s(self) -> float:
         """Expected seconds between two arrivals; over the whole trace where there is one."""
         if isinstance(self.settings.arrivals, TraceArrivals):
-            return self._interarrival_s(self._traced_steps * self._step_s[self._traced_graphs])
+            assert self.trace is not None
+            scaled_s = self._interarrival_s(self._traced_steps * self._step_s[self._traced_graphs])
+            recorded_s = float(self.trace.time_s[-1]) / max(1, len(self.trace.time_s) - 1)
+            return recorded_s if scaled_s is None else scaled_s
         return self.settings.arrivals.mean_interarrival_s
 
     @cached_property
@@ -240,10 +245,12 @@ class Workload:
         assert self.trace is not None
         return _steps_of(self.trace.work_s, self._step_s[self._traced_graphs])
 
-    def _interarrival_s(self, work_s: NDArray[np.float64]) -> float:
-        """Mean time between arrivals at which work arrives at the offered load."""
+    def _interarrival_s(self, work_s: NDArray[np.float64]) -> float | None:
+        """Mean time between arrivals at which work arrives at the offered load; None where jobs arrive as recorded."""
         arrivals = self.settings.arrivals
         assert isinstance(arrivals, TraceArrivals)
+        if arrivals.offered_load is None or arrivals.num_devices is None:
+            return None
         return float(work_s.mean() / (arrivals.offered_load * arrivals.num_devices))
 
     def _draw_graphs(self, rng: np.random.Generator, num_jobs: int) -> NDArray[np.int64]:

@@ -32,6 +32,7 @@ from ..jobs.load import JobSource
 from ..planners.free_devices import Allocation, find_allocation
 from ..plans.compression import AnyCompression
 from ..plans.document import Figure
+from ..plans.frameworks.defaults import framework_defaults
 from ..plans.partition import Layout
 from ..plans.training import AnyTraining
 from ..simulation.layouts.running import STEPS, num_tasks, run_layout
@@ -219,6 +220,7 @@ def estimate(
     profile_batch: int | None = None,
     training: str | None = None,
     compression: str | None = None,
+    framework: str | None = None,
 ) -> Estimate:
     """Price one layout.
 
@@ -239,6 +241,8 @@ def estimate(
         profile_batch: samples for which the figures of a profile hold; by default the global batch.
         training: strategies by which it is trained too, as `plans.training.parse_training` reads them.
         compression: codes of the gradients of synchronous training, as `plans.compression.parse_compression` reads them.
+        framework: what runs the job, as the key ``framework`` of a layout in words (`plans.frameworks.defaults.FrameworkName`):
+            what that leaves open is as the framework does it.
 
     Raises:
         PlanError: the job cannot be cut so, the cluster has too few devices or free ones, or it does not fit their memory.
@@ -247,6 +251,10 @@ def estimate(
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
     maker = work_of(source, where, (costs or CostSettings()).of_layouts, sequence_length=sequence_length)
+    if framework is not None:
+        if not isinstance(layout, str):
+            raise PlanError("goes with a layout in words; a Layout says its own", field="framework", value=framework)
+        layout = f"{layout},framework={framework}"
     cut, asked = read_layout(layout, maker.samples)
     check_place(where, cut)
     if is_free is not None and not is_free.all():
@@ -316,6 +324,14 @@ def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Lay
         return layout, frozenset(layout.model_fields_set)
     given = Layout.parse(layout, samples_per_step=samples_per_step).model_fields_set
     return Layout.parse(layout, samples_per_step=samples_per_step, hides_unasked=True), frozenset(given)
+
+
+def of_framework(layout: Layout) -> str:
+    """What the framework of a layout does unless told otherwise, as far as the layout agrees, for people; else empty."""
+    found = framework_defaults(layout.framework, layout.model_dump())
+    same = {key: value for key, value in found.items() if getattr(layout, key) == value}
+    words = " ".join(f"{key}={str(value).lower()}" for key, value in same.items())
+    return f"as {layout.framework} does unless told otherwise: {words}" if words else ""
 
 
 def check_place(cluster: Cluster, layout: Layout) -> None:

@@ -6,7 +6,6 @@ Legend of shapes: ``n`` ops of the job graph, ``degree`` ranks of an op-split pl
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,6 +17,8 @@ from .. import settings
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from ..settings import Count, Index, Switch
+from .frameworks.defaults import FrameworkName, framework_defaults
+from .frameworks.names import unknown_layout_key
 
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
 """A key and its value without the sign between them."""
@@ -29,6 +30,11 @@ ZERO_BUBBLE = ("zb-h1", "zb-2p")
 
 EAGER = "eager-1f1b"
 """1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
+
+
+def _is_absent(value: object) -> bool:
+    """Whether a key is left out where a layout is written, so that layouts without it read as they did before it was known."""
+    return value is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +178,11 @@ class Layout(ParallelDegrees):
     micro_batch: Count = Field(description="samples of one micro-batch on one replica")
     global_batch: Count = Field(description="samples of one step over all replicas")
     sequence_parallel: Switch = Field(default=False, description="whether activations between tp regions are cut by sequence")
-    recompute: Literal["none", "selective", "full"] = Field(default="none", description="activation recomputation")
+    recompute: Literal["none", "selective", "full", "selective-ops"] = Field(
+        default="none",
+        description="activation recomputation: of attention's inside (selective), of all but attention and every second product "
+        "(selective-ops), of whole layers (full)",
+    )
     zero: Literal[0, 1, 2, 3] = Field(default=0, description="ZeRO stage")
     overlap_tp: Switch = Field(default=False, description="whether tensor-parallel communication hides behind computation")
     overlap_pp: Switch = Field(default=False, description="whether pipeline transfers hide behind computation")
@@ -184,7 +194,10 @@ class Layout(ParallelDegrees):
         default=None, description="ranks that share one copy of what ZeRO shards (hybrid sharding); absent: all of dp x cp"
     )
     distributed_optimizer: Switch = Field(default=False, description="whether dp shards the optimizer, as ZeRO-1 does")
-    precision: Literal["bf16", "fp16", "fp32"] = Field(default="bf16", description="of weights and activations")
+    precision: Literal["bf16", "fp16", "fp32", "fp8"] = Field(
+        default="bf16",
+        description="of weights and activations; fp8 is bf16 with products in layers, attention apart, of numbers of one byte",
+    )
     fp32_gradients: Switch = Field(default=True, description="whether gradients are summed in 4 bytes under mixed precision")
     attention: Literal["fused", "unfused"] = Field(
         default="fused", description="fused never stores the scores; unfused is how it was done before FlashAttention"
@@ -194,6 +207,24 @@ class Layout(ParallelDegrees):
     )
     fused_accumulation: Switch = Field(
         default=True, description="whether the product of a weight gradient adds to the sum by itself"
+    )
+    framework: FrameworkName | None = Field(
+        default=None, description="what runs it; absent: kernels as Megatron-LM's, ZeRO as DeepSpeed's", exclude_if=_is_absent
+    )
+    compile: Switch | None = Field(
+        default=None,
+        description="whether element-wise work is fused (true) or each operator of PyTorch runs by itself (false); absent: as "
+        "the framework does",
+        exclude_if=_is_absent,
+    )
+    loss_chunks: Count = Field(
+        default=1, description="pieces in which logits and loss are computed one after the other", exclude_if=lambda n: n == 1
+    )
+    first_stage_less_layers: Index = Field(
+        default=0, description="layers that the first model chunk has less than the others", exclude_if=lambda n: n == 0
+    )
+    last_stage_less_layers: Index = Field(
+        default=0, description="layers that the last model chunk has less than the others", exclude_if=lambda n: n == 0
     )
 
     @model_validator(mode="after")
@@ -228,7 +259,7 @@ class Layout(ParallelDegrees):
         Args:
             text: ``key=value`` pairs with commas between; a key that is absent takes its default.
             samples_per_step: the job's own batch, taken where ``global_batch`` is absent.
-            hides_unasked: whether absent keys of what is hidden are as `hidden_unasked` says.
+            hides_unasked: whether absent keys of what is hidden are as `hidden_unasked` says, or as the framework does.
 
         Raises:
             PlanError: a key that is unknown, absent or twice, or values that do not go together.
@@ -256,6 +287,8 @@ class Layout(ParallelDegrees):
         unasked = hidden_unasked(chunks, schedule) if hides_unasked or schedule == EAGER else {}
         if not hides_unasked:
             unasked.pop("overlap_dp", None)
+        elif "framework" in data:
+            unasked |= framework_defaults(data["framework"], data)
         return build_of_plan(cls, unasked | data, prefix="layout.")
 
     @property
@@ -284,9 +317,24 @@ class Layout(ParallelDegrees):
         return 4 if self.precision == "fp32" else 2
 
     @property
+    def runs_operators(self) -> bool:
+        """Whether element-wise work runs operator by operator: PyTorch's way where nothing is said, not Megatron-LM's."""
+        return (self.framework == "fsdp2") if self.compile is None else not self.compile
+
+    @property
     def gradient_bytes(self) -> int:
         """Bytes in which a gradient is summed."""
         return 4 if self.fp32_gradients else self.number_bytes
+
+    @property
+    def is_fsdp2(self) -> bool:
+        """Whether PyTorch's FSDP2 shards: float32 parameters without a copy in 16 bits, gathered once for a backward pass."""
+        return self.framework == "fsdp2" and self.zero >= 1
+
+    @property
+    def keeps_gathered(self) -> bool:
+        """Whether products keep their gathered input, as PyTorch's own do; Megatron-LM's and async tensor parallelism do not."""
+        return self.framework == "fsdp2" and self.sequence_parallel and not (self.async_gradients or self.overlap_tp)
 
     @property
     def reduces_in_passes(self) -> bool:
@@ -338,37 +386,6 @@ def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
     """
     is_cut = isinstance(virtual_stages, int) and virtual_stages > 1
     return {"overlap_dp": True, "overlap_pp": is_cut or schedule == EAGER}
-
-
-OTHER_NAMES = {
-    "tensor_parallel": "tp",
-    "tensor_model_parallel_size": "tp",
-    "tensor_parallel_size": "tp",
-    "pipeline_parallel": "pp",
-    "pipeline_model_parallel_size": "pp",
-    "pipeline_parallel_size": "pp",
-    "data_parallel": "dp",
-    "data_parallel_size": "dp",
-    "expert_parallel": "ep",
-    "expert_model_parallel_size": "ep",
-    "context_parallel_size": "cp",
-    "mbs": "micro_batch",
-    "micro_batch_size": "micro_batch",
-    "gbs": "global_batch",
-    "global_batch_size": "global_batch",
-    "batch": "global_batch",
-    "zero_stage": "zero",
-    "num_layers_per_virtual_pipeline_stage": "virtual_stages",
-}
-"""Keys of a layout as Megatron-LM, DeepSpeed and others spell them."""
-
-
-def unknown_layout_key(key: str, field: str, known: Iterable[str]) -> PlanError:
-    """The refusal of a key, which names the one that is meant."""
-    own = OTHER_NAMES.get(key.lower().replace("-", "_"))
-    if own is not None and own in known:
-        return PlanError(f"unknown key; here it is {own!r}", field=field)
-    return PlanError("unknown key", field=field, value=key, choices=known)
 
 
 def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:

@@ -161,3 +161,33 @@ def test_options_of_a_search_want_a_search(refused):
 def test_a_model_that_fits_nowhere_is_told_with_what_it_lacks(refused, work):
     (work / "config.json").write_text(json.dumps(GPT | {"n_embd": 16384, "n_layer": 64, "n_head": 128}))
     assert "GB short" in refused(*SEARCH)
+
+
+def test_a_search_for_a_framework_begins_with_the_usual_choice_and_ends_with_the_front(meshwright, work):
+    told = meshwright(*SEARCH, "--for", "torchtitan", "--keep", "cp=1,pp=1|2", "--front", 2)
+    assert (told.status, told.err) == (0, "")
+    first, *rest = told.out.splitlines()
+    assert first.startswith("your usual choice (pure FSDP) takes ")
+    titles = [line.split(",")[0] for line in rest if line.startswith(("Plan of", "Best layouts", "Pareto front"))]
+    assert [title.split(" of ")[0] for title in titles] == ["Plan", "Best layouts", "Pareto front"]
+    front = told.out.partition("Pareto front")[2]
+    assert [line.split()[0] for line in front.splitlines() if line[:2] == "  " and line[2:3].isdigit()] == ["1", "2"]
+    assert "illegal or not for torchtitan" in told.out
+    without = meshwright(*SEARCH, "--keep", "cp=1,pp=1|2,zero=1", "--front", 0)
+    assert without.out.startswith("your usual choice takes ")
+    assert "Pareto front" not in without.out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--for", "megatorn"), "--for: unknown framework (got 'megatorn'); did you mean 'megatron'?"),
+        (("--for", "megatron", "--keep", "zero=3"), "layout.zero: no legal layout of 16 devices is one that Megatron-LM runs"),
+        (("--front", -1), "--front: must be at least 0 (got -1)"),
+    ],
+)
+def test_a_wrong_framework_or_key_is_told_in_one_line(meshwright, work, words, told):
+    answer = meshwright(*SEARCH, *words)
+    assert (answer.status, answer.out) == (2, "")
+    assert told in answer.err
+    assert answer.err.count("\n") == 1

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import load_cluster
 from meshwright.errors import ExportError
 from meshwright.export.frameworks.megatron import rank_order, render, renumbered
-from meshwright.export.frameworks.megatron_groups import groups
 from meshwright.export.target import ExportOptions
 from meshwright.export.writer import write
 from meshwright.jobs.job import Job
 from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import Layout, layout_plan, legality, place
+from meshwright.plans.frameworks.megatron_groups import groups
 
 from ...draws import draws
 from ...schedulers.processes import free_ports

@@ -225,3 +225,18 @@ def _submit(script: str, folder: Path, *, tasks: int, **environment: str) -> sub
     (folder / "job.sbatch").write_text(script)
     slurm = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": str(tasks), "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
     return subprocess.run(["bash", "job.sbatch"], cwd=folder, env=slurm | environment, capture_output=True, text=True, timeout=60)
+
+
+def test_partition_account_time_and_container_stand_where_slurm_reads_them(running_example):
+    options = {"partition": "gpu,debug", "account": "a-1", "time": 90, "container": "nvcr.io#nvidia/pytorch:25.01-py3"}
+    script = export(running_example, "slurm", options)["job.sbatch"]
+    directives = [line for line in script.splitlines() if line.startswith("#SBATCH")]
+    assert {"#SBATCH --partition=gpu,debug", "#SBATCH --account=a-1", "#SBATCH --time=90"} < set(directives)
+    assert " --container-image='nvcr.io#nvidia/pytorch:25.01-py3' " in script
+
+
+@pytest.mark.parametrize("key", ["partition", "account", "time", "container"])
+@pytest.mark.parametrize("text", ["a b", "'x'", 'a"b', "$(id)", "`id`", "a\n#SBATCH --wrap=x", "--help", "", "a;b", "\\"])
+def test_other_words_of_slurm_are_refused(running_example, key, text):
+    with pytest.raises(ExportError, match=f"{key}: .*wanted"):
+        export(running_example, "slurm", {key: text})

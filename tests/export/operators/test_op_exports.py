@@ -176,7 +176,7 @@ def test_other_than_equal_layers_are_refused_with_the_first_op(target):
     assert "no op is named after a layer" in told(named(["a", "b"], [0, 1]), target)
 
 
-@pytest.mark.parametrize("target", sorted(set(targets) - {"device-map", "tensorflow", "megatron", "deepspeed"}))
+@pytest.mark.parametrize("target", sorted(set(targets) - {"device-map", "tensorflow", "megatron", "torchtitan", "deepspeed"}))
 def test_other_targets_take_the_ranks_as_they_are(target, op_example):
     manifest = json.loads(export(op_example, target)["export.json"])
     assert [(rank["host"], rank["local_rank"]) for rank in manifest["ranks"]] == [("gpu-07", 0), ("gpu-07", 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -30,6 +31,14 @@ if TYPE_CHECKING:
     from ...planning.explain import Switch
 
 
+class PricedFramework(StrEnum):
+    """Values of ``--framework``."""
+
+    MEGATRON = "megatron"
+    FSDP2 = "fsdp2"
+    DEEPSPEED = "deepspeed"
+
+
 NARROW = 100
 """Columns of a terminal below which the kinds of co-designs are left out."""
 
@@ -46,6 +55,10 @@ def estimate_layout(
             help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches off, but overlap_dp is on.",
         ),
     ],
+    framework: Annotated[
+        PricedFramework | None,
+        typer.Option(help="What runs it: keys that the layout leaves open are as it does them, and are printed."),
+    ] = None,
     sequence_length: Annotated[
         int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
     ] = None,
@@ -92,6 +105,7 @@ def estimate_layout(
         costs=chosen,
         training=training,
         compression=compression,
+        framework=None if framework is None else framework.value,
         **read.arguments(),
     )
     switches = switches_of(found) if explain else []
@@ -115,7 +129,7 @@ def estimate_layout(
 
 def _show(out: Console, found: Estimate) -> None:
     from ...costs.training_step.uncertainty import interval
-    from ...planning.estimate import priced_with
+    from ...planning.estimate import of_framework, priced_with
     from ...plans.document import figure_text
 
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
@@ -124,6 +138,8 @@ def _show(out: Console, found: Estimate) -> None:
     output.print_remarks(out, found.remarks)
     hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
     out.print(f"{priced_with(found.costs)} {hidden}", markup=False, soft_wrap=True)
+    if framework := of_framework(found.layout):
+        out.print(framework, markup=False, soft_wrap=True)
     doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.uncertainty_terms.items()]
     output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
     low_s, high_s = interval(found.step.step_s, found.step.uncertainty)

@@ -11,7 +11,7 @@ from ...errors import ExportError
 from .. import output
 from ..options import JsonFile
 
-_TEXTS = ("command", "script", "decision")
+_TEXTS = ("command", "script", "decision", "partition", "account", "time", "container")
 """Options that are read as they are, in place of YAML."""
 
 

@@ -24,7 +24,7 @@ from ..options import (
     ProfileBatch,
     TrainingStrategies,
 )
-from .search import search_plans
+from .search import FRONT_ROWS, search_plans
 
 if TYPE_CHECKING:
     from ...planning.plan import Planned
@@ -87,6 +87,11 @@ def plan_job(
         str | None, typer.Option(metavar="EFFORT", help="Order of hosts on an uneven network: none, fast (default), thorough.")
     ] = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
+    front: Annotated[int | None, typer.Option(metavar="N", help="Rows of the Pareto front; 10 by default, 0: none.")] = None,
+    launcher: Annotated[
+        str | None,
+        typer.Option("--for", metavar="NAME", help="Only what this runs: megatron, torchtitan, deepspeed or fsdp2."),
+    ] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
     ] = None,
@@ -105,7 +110,7 @@ def plan_job(
 
         others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
         others |= {"--search": search or None, "--keep": keep, "--order": order, "--top": top, "--all": whole, "--plot": plot}
-        others |= {"--training": training, "--compression": compression}
+        others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
         others |= {"--costs": costs, "--set": changes, "--collectives": collectives, "--overlap-slowdown": overlap_slowdown}
         others |= {"--collectives-table": collectives_table, "--graphs": graphs, "--profile-batch": profile_batch}
         for option, value in others.items():
@@ -120,7 +125,7 @@ def plan_job(
 
         others = {"--max-degree": max_degree, "--trace": trace, "--keep": keep}
         others |= {"--order": order, "--top": top, "--all": whole, "--plot": plot, "--graphs": graphs, "--costs": costs}
-        others |= {"--training": training, "--compression": compression}
+        others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
         others |= {"--set": changes, "--collectives": collectives, "--collectives-table": collectives_table}
         others |= {"--overlap-slowdown": overlap_slowdown, "--profile-batch": profile_batch}
         for option, value in others.items():
@@ -144,6 +149,7 @@ def plan_job(
         "--arrange": arrange,
     }
     by_search |= {"--training": training, "--compression": compression, "--top": top, "--all": whole, "--plot": plot}
+    by_search |= {"--front": front, "--for": launcher}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
@@ -153,8 +159,13 @@ def plan_job(
         from ...planners.layouts.request import SearchRequest
 
         most, effort = 10 if top is None else top, arrange or "fast"
-        asked = SearchRequest(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort)
-        search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster))
+        if front is not None and front < 0:
+            raise MeshwrightError("must be at least 0", field="--front", value=front)
+        asked = SearchRequest(
+            *(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort, launcher)
+        )
+        shown = FRONT_ROWS if front is None else front
+        search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)
         return
     output.check_file("--json", json_file)
     output.check_file("--trace", trace)

@@ -30,8 +30,8 @@ NARROW = 100
 UNKEPT = "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved and eager schedules overlap_dp=true"
 """See `meshwright.plans.partition.hidden_unasked`."""
 
-MOST_ROWS = 40
-"""Of the Pareto front; --all writes the whole of it."""
+FRONT_ROWS = 10
+"""Of the Pareto front unless --front says otherwise; --all writes the whole of it."""
 
 
 def search_plans(
@@ -44,8 +44,9 @@ def search_plans(
     plot_file: Path | None,
     json_file: str | None,
     occupied: Occupied | None = None,
+    front_rows: int = FRONT_ROWS,
 ) -> None:
-    """Search, write what was asked for, and show the best layouts, the front and what became of the others.
+    """Search, write what was asked for, and show the plan, the best layouts, the front and what became of the others.
 
     Args:
         job, cluster, asked: as of `planning.search.search_layouts`; ``top`` is the number of rows of the table.
@@ -55,6 +56,7 @@ def search_plans(
         plot_file: where the picture goes.
         json_file: where the plan goes.
         occupied: who holds which devices; None: nobody.
+        front_rows: rows of the front that are shown.
     """
     from ...planning.estimate import priced_with
     from ...planning.search import search_layouts
@@ -79,11 +81,12 @@ def search_plans(
             from ...evaluation.plots.layout_search import layouts_svg as drawn
 
         files.write_text(plot_file, drawn(found))
-    _show(found, top, json_file)
-    output.console(json_file).print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=True)
+    _show(found, top, front_rows, json_file)
+    out = output.console(json_file)
+    out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
     if occupied is not None:
-        occupied.show(output.console(json_file), json_file)
-    output.print_written(output.console(json_file), json_file, whole_file, plot_file)
+        occupied.show(out, json_file)
+    output.print_written(out, json_file, whole_file, plot_file)
 
 
 class _BestSoFar:
@@ -108,14 +111,46 @@ def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str
             raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
 
 
-def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
+def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
+    from ...planning.usual import usual_text
+
     out = output.console(json_file)
-    counts, best, name = found.searched.counts, found.best, found.cluster.name
-    places = found.simplest_first(top)
+    out.print(usual_text(found), markup=False, soft_wrap=not out.is_terminal)
+    winner = found.strategies.winner
+    best = found.best if winner is None else winner.found
+    summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
+    output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
+    _show_ranking(out, found, top)
+    exact_s, strategies, refused = found.strategies
+    title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"
+    show_strategies(out, title, [(row.price, row.found.text) for row in strategies], exact_s)
+    output.print_remarks(out, list(refused))
+    _show_front(out, found, front_rows)
+    counts, framework = found.searched.counts, found.request.framework
+    out.print(
+        f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
+        f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
+        + ("" if framework is None else f" or not for {framework.title}")
+        + (f"; of {counts.unproven:,} interleaved ones the best cut is not proven" if counts.unproven else ""),
+        markup=False,
+        soft_wrap=not out.is_terminal,
+    )
+    if not found.cluster.hosts_are_alike:
+        out.print(
+            f"the hosts of {found.cluster.name} are not alike: layouts were searched with ranks numbered as "
+            f"{', '.join(found.tried_orders)}; --arrange says how much is done to put the hosts in a better order",
+            markup=False,
+            soft_wrap=not out.is_terminal,
+        )
+
+
+def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
+    """The best layouts, and remarks on them."""
+    best, places = found.best, found.simplest_first(top)
     rows = [
         ("=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}", found.searched.ranking[place]) for place in places
     ]
-    _table(out, f"Best layouts of {found.name} on {name}, {found.batch_text}", found, rows)
+    _table(out, f"Best layouts of {found.name} on {found.cluster.name}, {found.batch_text}", found, rows)
     remarks = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
     if len(found.ties) > 1:
         remarks.insert(
@@ -128,36 +163,20 @@ def _show(found: RankedLayouts, top: int, json_file: str | None) -> None:
         )
         remarks.append(f"--batch {one.global_batch} brings {more}")
     output.print_remarks(out, remarks)
+
+
+def _show_front(out: Console, found: RankedLayouts, front_rows: int) -> None:
+    """The fastest layout of each number of devices, and the first rows of the front."""
     front = found.searched.front
     numbers = sorted({one.devices for one in front}, reverse=True)
     if len(numbers) > 1:
         fastest = [next(one for one in front if one.devices == number) for number in numbers]
         _table(out, "Fastest by devices", found, _numbered(fastest))
-    left_out = len(front) - MOST_ROWS
-    title = "Pareto front of time, memory and devices" + (f", {left_out} more of less memory or devices" if left_out > 0 else "")
-    _table(out, title, found, _numbered(front[:MOST_ROWS]))
-    out.print(
-        f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
-        f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
-        + (f"; of {counts.unproven:,} interleaved ones the best cut is not proven" if counts.unproven else ""),
-        markup=False,
-        soft_wrap=True,
-    )
-    if not found.cluster.hosts_are_alike:
-        out.print(
-            f"the hosts of {name} are not alike: layouts were searched with ranks numbered as {', '.join(found.tried_orders)}; "
-            "--arrange says how much is done to put the hosts in a better order",
-            markup=False,
-            soft_wrap=True,
-        )
-    exact_s, strategies, refused = found.strategies
-    title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"
-    show_strategies(out, title, [(row.price, row.found.text) for row in strategies], exact_s)
-    output.print_remarks(out, list(refused))
-    winner = found.strategies.winner
-    best = best if winner is None else winner.found
-    summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
-    output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
+    left_out = len(front) - front_rows
+    title = "Pareto front of time, memory and devices"
+    title += f", {left_out} more of less memory or devices (--front {len(front)})" if left_out > 0 else ""
+    if front_rows:
+        _table(out, title, found, _numbered(front[:front_rows]))
 
 
 def _numbered(layouts: Sequence[RankedLayout]) -> list[tuple[str, RankedLayout]]:

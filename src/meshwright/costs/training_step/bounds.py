@@ -138,7 +138,7 @@ class LowerBound(BoundedPricer):
     def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
         """The least time over all regular groups of the same size; where hosts are not alike, over all that some order gives."""
         size = (group or groups_of(layout, self.wires.devices_per_host, self.order)[message.axis]).size
-        is_flat = message.axis == "shard" and layout.zero >= 3
+        is_flat = message.axis == "shard" and layout.zero >= 3 and not layout.is_fsdp2
         is_pipeline = message.axis in ("pp", "ends")
         key: tuple[object, ...] = message.operation, message.payload_bytes, size, is_pipeline, is_flat
         if isinstance(self.wires, PlacedNetwork):

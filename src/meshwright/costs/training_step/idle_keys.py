@@ -16,6 +16,11 @@ LAYERS_ONLY = (
     "fp32_gradients",
     "attention",
     "fused_accumulation",
+    "framework",
+    "compile",
+    "loss_chunks",
+    "first_stage_less_layers",
+    "last_stage_less_layers",
 )
 """Keys about layers, of which a graph of ops tells nothing (see `graph_work.describe_graph`)."""
 
@@ -37,6 +42,8 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
         ),
         "overlap_pp": (layout.pp == 1, "pp is 1"),
         "schedule": (layout.pp == 1, "pp is 1"),
+        "first_stage_less_layers": (layout.pp == 1, "pp is 1"),
+        "last_stage_less_layers": (layout.pp == 1, "pp is 1"),
         "overlap_dp": (copies == 1, f"{counted} is 1"),
         "context_parallel": (layout.cp == 1, "cp is 1"),
         "shard_group": (layout.shard_group == copies, f"it is all of {counted}"),

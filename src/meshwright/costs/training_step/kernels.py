@@ -153,10 +153,10 @@ class KernelModel:
         """
         constants, device = self.constants, self.device
         cores = constants.num_multiprocessors
-        if element_bytes == 1:
+        if element_bytes == 1 or item.fp8_casts:
             return self._fp8_product_s(item)
         share = constants.attention_product_efficiency if item.is_attention else constants.product_efficiency
-        per_core = device.peak_flops_per_s * share / cores
+        per_core = device.reached_flops_per_s * share / cores
         if element_bytes == 4:
             per_core /= 2.0  # TF32 runs at half the rate of 16 bits on matrix units
         result_bytes = 2 * item.sum_bytes or element_bytes
@@ -164,12 +164,13 @@ class KernelModel:
         return self._tiled_s(item, element_bytes, result_bytes, per_core, overhead_k) + constants.kernel_gap_us / 1e6
 
     def _fp8_product_s(self, item: Product) -> float:
-        """A product of numbers of one byte, with turning its left operand into such; the result has 16 bits."""
+        """A product of numbers of one byte, with turning its left operand, or both, into such; the result has 16 bits."""
         constants, device = self.constants, self.device
         if constants.fp8 is None:
             raise ConfigError("there are no constants of products in fp8", field="kernels", value=constants.device)
-        per_core = FP8_SPEED * device.peak_flops_per_s * constants.fp8.product_efficiency / constants.num_multiprocessors
-        cast_s = item.batch * item.m * item.k * constants.fp8.cast_bytes_per_number / self._product_bytes_per_s
+        per_core = FP8_SPEED * device.reached_flops_per_s * constants.fp8.product_efficiency / constants.num_multiprocessors
+        cast = item.batch * item.k * (item.m + (item.n if item.fp8_casts > 1 else 0))
+        cast_s = cast * constants.fp8.cast_bytes_per_number / self._product_bytes_per_s
         starts_s = (constants.kernel_gap_us + constants.fp8.start_us) / 1e6
         result_bytes = 2 * item.sum_bytes or 2
         return self._tiled_s(item, 1, result_bytes, per_core, constants.fp8.product_overhead_k) + cast_s + starts_s
@@ -218,7 +219,7 @@ class KernelModel:
         if constants.attention is not None:
             share *= constants.attention.reached(item.length, item.head_dim)
             start_us += constants.attention.start_us
-        return max(item.flops / (device.peak_flops_per_s * share), moved_s) + start_us / 1e6
+        return max(item.flops / (device.reached_flops_per_s * share), moved_s) + start_us / 1e6
 
     def sweep_s(self, item: Sweep) -> float:
         """Seconds of element-wise kernels: bytes over what the memory reaches."""

@@ -97,7 +97,8 @@ class StepPricer(ABC):
     def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
         """Seconds of a message that has the links for itself.
 
-        Where ZeRO-3 gathers over hosts, every rank is taken to fetch all by its own share of the cards.
+        Where DeepSpeed's ZeRO-3 gathers over hosts, every rank is taken to fetch all by its own share of the cards; FSDP2 calls
+        the library's collectives.
 
         Args:
             message: what is sent.
@@ -109,7 +110,7 @@ class StepPricer(ABC):
             which counts ZeRO-3's traffic so: three times the parameters for each rank, across hosts.
         """
         stands = group or whole_lane(self.wires, layout, self.order).at(0)[message.axis]
-        if message.axis == "shard" and layout.zero >= 3:
+        if message.axis == "shard" and layout.zero >= 3 and not layout.is_fsdp2:
             return self.wires.flat_s(message.operation, message.payload_bytes, stands)
         return self.wires.group_s(message.operation, message.payload_bytes, stands)
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..collectives.prices import Operation
+from .elementwise import activation
 from .operations import Item, Message, Product, Sweep
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     wide = round(parts.halves * inner)
     order = Sweep("token order", 2.0 * e * own * shape.experts_per_token * shape.hidden, 2)
     sent = float(e * own * shape.experts_per_token * shape.hidden)
-    act, act_gradient = parts.activation(routed * inner)
+    act, act_gradient = activation(parts, routed * inner)
     names = ("dispatch", "combine")
     sends: list[list[Item]] = [[Message(n, "all_to_all", "ep", sent)] if layout.ep > 1 else [] for n in names]
     weights = local * (parts.halves + 1) * shape.hidden * inner
@@ -42,9 +43,9 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
         order,
         *sends[0],
         *gathers,
-        Product("experts up", rows, wide, shape.hidden, local),
+        parts.linear("experts up", rows, wide, shape.hidden, local),
         act,
-        Product("experts down", rows, shape.hidden, round(inner), local),
+        parts.linear("experts down", rows, shape.hidden, round(inner), local),
         *sums,
         *sends[1],
         replace(order, name="token order back"),
@@ -53,10 +54,10 @@ def experts(parts: LayerParts) -> tuple[list[Item], list[Item]]:
         replace(order, name="token order gradient"),
         *sends[1],
         *gathers,
-        Product("experts down input gradient", rows, round(inner), shape.hidden, local),
+        parts.linear("experts down input gradient", rows, round(inner), shape.hidden, local),
         parts.weight_gradient("experts down", shape.hidden, round(inner), rows, local),
         act_gradient,
-        Product("experts up input gradient", rows, shape.hidden, wide, local),
+        parts.linear("experts up input gradient", rows, shape.hidden, wide, local),
         parts.weight_gradient("experts up", wide, shape.hidden, rows, local),
         Sweep("expert gradient sum", parts.sum_bytes(weights), 2, is_weight=True),
         *sums,

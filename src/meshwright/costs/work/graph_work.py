@@ -234,7 +234,12 @@ def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
     for bad, field, value, problem in (
         *((getattr(layout, axis) > 1, axis, getattr(layout, axis), layers) for axis in ("tp", "cp", "ep")),
         (layout.zero >= 2, "zero", layout.zero, "gathers and scatters layer by layer, which a graph of ops does not tell"),
-        (layout.recompute == "selective", "recompute", "selective", "is about attention, which a graph of ops does not tell"),
+        (
+            layout.recompute.startswith("selective"),
+            "recompute",
+            layout.recompute,
+            "is about attention, which a graph of ops does not tell",
+        ),
         (
             layout.schedule in ("zb-h1", "zb-2p"),
             "schedule",

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...jobs.transformer import TransformerShape
-from .operations import Item, Message, Product, Sweep
+from .operations import Item, Message, Sweep
 
 if TYPE_CHECKING:
     from .layer_parts import LayerParts
@@ -44,7 +44,7 @@ def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     keys_and_values = round(parts.key_width - shape.num_heads * latent.rope_head_dim / layout.tp + parts.value_width)
     vectors = float(parts.element_bytes * own * narrow)
     copied = 2.0 * parts.element_bytes * tokens * parts.key_width  # the heads' own part of a key beside the common one
-    down = Product("qkv down", own, narrow, shape.hidden)
+    down = parts.linear("qkv down", own, narrow, shape.hidden)
     forward: list[Item] = [down, Sweep("latent norm", 2 * vectors, 2)]
     is_spread = layout.tp > 1 and layout.sequence_parallel
     payload = float(parts.element_bytes * tokens * narrow)
@@ -55,12 +55,12 @@ def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
     if latent.query_rank is not None:
         rows.insert(0, ("queries up", queries, latent.query_rank))
     else:
-        forward += parts.gathered("queries", [Product("queries", tokens, queries, shape.hidden)])
+        forward += parts.gathered("queries", [parts.linear("queries", tokens, queries, shape.hidden)])
         backward += parts.product_backward("queries", tokens, queries, shape.hidden, is_column=True)
     if is_spread:
         backward.append(Message("latent vectors again", "all_gather", "tp", payload))
     for name, columns, rank in rows:
-        forward.append(Product(name, tokens, columns, rank))
+        forward.append(parts.linear(name, tokens, columns, rank))
         backward += parts.gradients(name, tokens, columns, rank)
     forward.append(Sweep("key copy", copied, 1))
     backward.insert(0, Sweep("key gradient copy", copied, 1))

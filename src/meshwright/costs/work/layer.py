@@ -15,17 +15,21 @@ from typing import Literal
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from .elementwise import (
+    LOSS_BACKWARD_BYTES,
+    LOSS_FORWARD_BYTES,
+    PLAIN_LOSS_BACKWARD_BYTES,
+    PLAIN_LOSS_FORWARD_BYTES,
+    norm,
+)
 from .layer_parts import LayerParts
 from .operations import Axis, Item, Message, Pass, Product, Sweep
+from .selective_ops import recomputed
 
 PREFETCHED_PARAMETERS = 5e7
 """Largest weight that ZeRO-3 fetches ahead of its use, unless the layout says that it overlaps: a weight that does not fit
 DeepSpeed's buffer for that is fetched when it is wanted, and nothing hides it. DeepSpeed's default of
 ``stage3_prefetch_bucket_size``, deepspeed/runtime/zero/config.py."""
-
-LOSS_FORWARD_BYTES, LOSS_BACKWARD_BYTES = 38, 14
-"""Bytes that Megatron-LM's vocabulary-parallel cross-entropy moves for each logit: to float32 (6), maximum (4), minus
-maximum (8), exponential (8), sum (4), division (8); backward: times the gradient (8), back to half precision (6)."""
 
 LOOK_UP_KERNELS, SORTED_KERNELS = 10, 12
 """Launches in which PyTorch looks tokens up (with the masks of those that another rank holds), and in which it adds their
@@ -61,7 +65,8 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     halves = made.joined(attention, feed_forward) if shape.is_parallel else made.in_turn(attention, feed_forward)
     forward, backward = halves
     core = made.attention_core() if layout.attention == "unfused" else ()
-    recompute = {"none": (), "selective": core, "full": forward}[layout.recompute]
+    again: dict[str, Pass] = {"none": (), "selective": core, "full": forward}
+    recompute = recomputed(made) if layout.recompute == "selective-ops" else again[layout.recompute]
     return _with_zero(
         BlockWork(forward, recompute, backward, made.dense_parameters, made.expert_parameters, made.largest_weight), layout
     )
@@ -102,18 +107,22 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
         has_own_table: whether gradients of the head's table are summed by themselves; those of a tied table that stands
             beside the embedding join the embedding's first.
     """
-    made = LayerParts(shape, layout, sequence_length)
+    made = LayerParts(shape, layout, sequence_length, is_head=True)
     columns = -(-shape.vocabulary // layout.tp)
     logits = made.tokens * columns
-    norm_forward, norm_backward = made.norm("final norm")
+    norm_forward, norm_backward = norm(made, "final norm")
     forward: list[Item] = [norm_forward]
     backward: list[Item] = []
     if layout.tp > 1 and layout.sequence_parallel:
         forward.append(made.message("logits input", "all_gather"))
     forward.append(Product("logits", made.tokens, columns, shape.hidden))
-    kind: Literal["loss", "spread loss"] = "loss" if layout.tp == 1 else "spread loss"
-    forward.append(Sweep("loss", LOSS_FORWARD_BYTES * logits, 12, kind=kind))
-    backward.append(Sweep("loss gradient", LOSS_BACKWARD_BYTES * logits, 4, kind=kind))
+    if layout.framework == "fsdp2":
+        forward.append(Sweep("loss", PLAIN_LOSS_FORWARD_BYTES * logits, 4))
+        backward.append(Sweep("loss gradient", PLAIN_LOSS_BACKWARD_BYTES * logits, 4))
+    else:
+        kind: Literal["loss", "spread loss"] = "loss" if layout.tp == 1 else "spread loss"
+        forward.append(Sweep("loss", LOSS_FORWARD_BYTES * logits, 12, kind=kind))
+        backward.append(Sweep("loss gradient", LOSS_BACKWARD_BYTES * logits, 4, kind=kind))
     if layout.tp > 1:
         for part in ("maximum", "target", "sum"):
             forward.append(Message(f"loss {part}", "all_reduce", "tp", 4.0 * made.tokens))
@@ -133,6 +142,9 @@ def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) 
     pipeline that is so for every micro-batch; where a zero-bubble schedule puts weight gradients off, they are scattered
     with those, which need no weights. DeepSpeed fetches a table for the embedding's backward pass as well.
 
+    FSDP2 reduces in the precision of the sums, gathers once for both passes of a layer that recomputes, and copies what it
+    gathered into the weights (pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_collectives.py).
+
     Args:
         work: the block.
         layout: how the model is cut.
@@ -148,12 +160,19 @@ def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) 
         if not parameters:
             continue
         payload = layout.number_bytes * parameters
-        summed = layout.number_bytes * scattered if axis == "shard" and scattered is not None else payload
+        summed_bytes = layout.gradient_bytes if layout.is_fsdp2 else layout.number_bytes
+        summed = summed_bytes * (scattered if axis == "shard" and scattered is not None else parameters)
         if layout.reduces_in_passes:
             beside = len(backward)
             backward = (Message("gradients", "reduce_scatter", axis, summed, beside, is_weight=True), *backward)
         if layout.zero >= 3:
             gather = Message("parameters", "all_gather", axis, payload)
+            if layout.is_fsdp2:
+                copy = Sweep("copy of parameters", 2 * payload, 1)
+                first, last = (recompute, backward) if recompute else (backward, ())
+                forward, first = ((replace(gather, beside=len(items) + 1), copy, *items) for items in (forward, first))
+                recompute, backward = (first, last) if recompute else ((), first)
+                continue
             forward, recompute, backward = (
                 (replace(gather, beside=len(items) if is_ahead else 0), *items) if items else items
                 for items in (forward, recompute if layout.recompute == "full" else (), backward)

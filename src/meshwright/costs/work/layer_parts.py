@@ -11,6 +11,7 @@ from dataclasses import replace
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from .elementwise import activation, norm, rotary
 from .experts import experts
 from .latent_attention import latent_products, narrow_parameters, up_parameters
 from .operations import FusedAttention, Item, Message, Pass, Product, Sweep
@@ -29,7 +30,7 @@ than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, m
 class LayerParts:
     """The bricks of a layer: every method gives items, or forward and backward items."""
 
-    def __init__(self, shape: TransformerShape, layout: Layout, sequence_length: int) -> None:
+    def __init__(self, shape: TransformerShape, layout: Layout, sequence_length: int, *, is_head: bool = False) -> None:
         self.shape = shape
         self.layout = layout
         self.sequence_length = sequence_length
@@ -43,6 +44,7 @@ class LayerParts:
         self.context_width = shape.num_heads * shape.value_head_dim / layout.tp
         self.joint_width = self.query_width + self.key_width + self.value_width
         self.halves = 2 if shape.is_gated else 1
+        self.fp8_casts = 2 if layout.precision == "fp8" and not is_head else 0
 
     @property
     def dense_parameters(self) -> float:
@@ -89,10 +91,9 @@ class LayerParts:
         payload = float(self.element_bytes * self.tokens * self.shape.hidden)
         return Message(name, operation, "tp", payload, beside, chunks, is_weight)
 
-    def norm(self, name: str) -> tuple[Sweep, Sweep]:
-        """Reads and writes once; backward reads gradient and input, writes the gradient, and reads both for the weights."""
-        part = self.element_bytes * self.tokens * self.shape.hidden / self.split
-        return Sweep(name, 2 * part, 1), Sweep(f"{name} gradient", 5 * part, 2)
+    def linear(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
+        """The product of a linear layer, by fp8 in numbers of one byte that both operands are turned into."""
+        return Product(name, m, n, k, batch, fp8_casts=self.fp8_casts)
 
     def residual(self, name: str) -> tuple[Sweep, Sweep]:
         """Bias, dropout (a mask of one byte each) and residual in one kernel; backward the mask alone and the sum of two."""
@@ -107,20 +108,26 @@ class LayerParts:
         return self.layout.gradient_bytes
 
     def sum_bytes(self, parameters: float) -> float:
-        """Bytes that adding one micro-batch's gradient to the sum moves, beyond what the product itself does."""
+        """Bytes that adding one micro-batch's gradient to the sum moves, beyond what the product itself does.
+
+        FSDP2 that reduces in passes sums nothing: it copies gradients into the buffer from which they are reduced.
+        """
         if self.layout.fused_accumulation:
             return 0.0
+        if self.layout.is_fsdp2 and self.layout.reduces_in_passes:
+            return (self.summed_bytes + self.element_bytes) * parameters
         return (2.0 * self.summed_bytes + self.element_bytes) * parameters
 
     def weight_gradient(self, name: str, m: int, n: int, k: int, batch: int = 1) -> Product:
         """The product of a weight's gradient, which adds to the sum by itself if it may."""
         sum_bytes = self.summed_bytes if self.layout.fused_accumulation else 0
-        return Product(f"{name} weight gradient", m, n, k, batch, is_weight=True, sum_bytes=sum_bytes)
+        made = self.linear(f"{name} weight gradient", m, n, k, batch)
+        return replace(made, is_weight=True, sum_bytes=sum_bytes)
 
     def gradients(self, name: str, m: int, n: int, k: int, *, bias: bool = False, batch: int = 1) -> list[Item]:
         """Gradients of the input and then of the weights of a linear layer of ``m`` tokens, without messages."""
         weights = batch * n * k
-        made: list[Item] = [Product(f"{name} input gradient", m, k, n, batch), self.weight_gradient(name, n, k, m, batch)]
+        made: list[Item] = [self.linear(f"{name} input gradient", m, k, n, batch), self.weight_gradient(name, n, k, m, batch)]
         if self.sum_bytes(weights):
             made.append(Sweep(f"{name} gradient sum", self.sum_bytes(weights), 1, is_weight=True))
         if bias:
@@ -153,6 +160,8 @@ class LayerParts:
             return [to_input, replace(sum_, chunks=1), *to_weight]
         again = self.message(f"{name} input again", "all_gather", 1 if asynchronous else 0)
         scatter = self.message(f"{name} input gradient", "reduce_scatter", len(to_weight) if asynchronous else 0)
+        if layout.keeps_gathered:
+            return [to_input, replace(scatter, chunks=1), *to_weight]
         return [replace(again, chunks=1), to_input, replace(scatter, chunks=1), *to_weight]
 
     def attention_core(self) -> Pass:
@@ -194,7 +203,7 @@ class LayerParts:
         core_forward, core_backward = self._core()
         qkv, qkv_backward = self._joint() if shape.latent is None else latent_products(self)
         forward: list[Item] = [*qkv, *core_forward, copy]
-        forward += self._scattered("attention output", [Product("attention output", tokens, shape.hidden, width)])
+        forward += self._scattered("attention output", [self.linear("attention output", tokens, shape.hidden, width)])
         backward = self.product_backward("attention output", tokens, shape.hidden, width, is_column=False, bias=shape.output_bias)
         backward += [replace(copy, name="context gradient copy"), *core_backward]
         if self.layout.attention == "unfused":  # the gradients of the three are put side by side again
@@ -206,13 +215,14 @@ class LayerParts:
         shape, tokens, joint = self.shape, self.tokens, round(self.joint_width)
         # The joint bias is added by a kernel of its own; the others are added with what follows their products.
         bias = [Sweep("qkv bias", 2.0 * self.element_bytes * tokens * joint, 1)] if shape.qkv_bias else []
-        forward: list[Item] = [*self.gathered("qkv", [Product("qkv", tokens, joint, shape.hidden)]), *bias]
+        forward: list[Item] = [*self.gathered("qkv", [self.linear("qkv", tokens, joint, shape.hidden)]), *bias]
         backward = self.product_backward("qkv", tokens, joint, shape.hidden, is_column=True, bias=shape.qkv_bias)
         if shape.has_head_norms:
             part = self.element_bytes * tokens * (self.query_width + self.key_width)
             forward.append(Sweep("head norms", 2 * part, 2))
             backward.insert(0, Sweep("head norms gradient", 5 * part, 4))
-        return forward, backward
+        turned = rotary(self)
+        return [*forward, *turned], [*turned, *backward]
 
     def feed_forward(self) -> tuple[list[Item], list[Item]]:
         """Up, activation, down, forward and backward; experts where there are any."""
@@ -224,9 +234,9 @@ class LayerParts:
         inner = width / self.layout.tp
         wide = round(self.halves * inner)
         up, down = f"{name} up", f"{name} down"
-        act, act_gradient = self.activation(tokens * inner)
-        forward: list[Item] = [*self.gathered(up, [Product(up, tokens, wide, shape.hidden)]), act]
-        forward += self._scattered(down, [Product(down, tokens, shape.hidden, round(inner))])
+        act, act_gradient = activation(self, tokens * inner)
+        forward: list[Item] = [*self.gathered(up, [self.linear(up, tokens, wide, shape.hidden)]), act]
+        forward += self._scattered(down, [self.linear(down, tokens, shape.hidden, round(inner))])
         backward = self.product_backward(down, tokens, shape.hidden, inner, is_column=False, bias=shape.mlp_bias)
         backward.append(act_gradient)
         backward += self.product_backward(up, tokens, wide, shape.hidden, is_column=True, bias=shape.mlp_bias)
@@ -237,17 +247,17 @@ class LayerParts:
         forward: list[Item] = []
         backward: list[Item] = []
         for name, (there, back) in (("attention", attention), ("mlp", feed_forward)):
-            norm, norm_gradient = self.norm(f"{name} norm")
+            before, before_gradient = norm(self, f"{name} norm")
             residual, residual_gradient = self.residual(f"{name} residual")
-            last, last_gradient = self.norm(f"{name} output norm")
+            last, last_gradient = norm(self, f"{name} output norm")
             has_last = bool(self.shape.has_output_norms)
-            forward += [norm, *there, *[last] * has_last, residual]
-            backward[:0] = [residual_gradient, *[last_gradient] * has_last, *back, norm_gradient]
+            forward += [before, *there, *[last] * has_last, residual]
+            backward[:0] = [residual_gradient, *[last_gradient] * has_last, *back, before_gradient]
         return tuple(forward), tuple(backward)
 
     def joined(self, attention: tuple[list[Item], list[Item]], feed_forward: tuple[list[Item], list[Item]]) -> tuple[Pass, Pass]:
         """One norm, one gathered input and one summed output for both halves (Wang and Komatsuzaki, "GPT-J-6B", 2021)."""
-        norm, norm_gradient = self.norm("norm")
+        before, before_gradient = norm(self, "norm")
         residual, residual_gradient = self.residual("residual")
         there, back = attention
         there_mlp, back_mlp = feed_forward
@@ -256,7 +266,7 @@ class LayerParts:
         twice = {"mlp up input again", "mlp up input gradient", "mlp down output gradient"}
         back_mlp = [i for i in back_mlp if not (isinstance(i, Message) and i.name in twice - {"mlp down output gradient"})]
         back = [i for i in back if not (isinstance(i, Message) and i.name == "attention output output gradient")]
-        return (norm, *no_scatter, *no_gather, residual), (residual_gradient, *back_mlp, *back, norm_gradient)
+        return (before, *no_scatter, *no_gather, residual), (residual_gradient, *back_mlp, *back, before_gradient)
 
     def gathered(self, name: str, products: list[Item]) -> list[Item]:
         """Products after the gathering of their input where that is cut by sequence."""
@@ -342,9 +352,3 @@ class LayerParts:
         # Ring: each of c blocks of attention runs while the next keys and values come; backward their gradients go along.
         turns = (2 if is_backward else 1) * (c - 1) * block
         return [Message("ring of keys and values", "send_recv", "cp", turns, len(items)), *items]
-
-    def activation(self, numbers: float) -> tuple[Sweep, Sweep]:
-        """Activation on its input (two inputs with a gate): reads them, writes one; backward reads and writes them too."""
-        reads = self.halves
-        forward = Sweep("activation", (reads + 1.0) * self.element_bytes * numbers, 1)
-        return forward, Sweep("activation gradient", (2.0 * reads + 1) * self.element_bytes * numbers, 1)

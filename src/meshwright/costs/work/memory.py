@@ -14,6 +14,8 @@ from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..pipelines.schedules import in_flight, waiting
+from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
+from .selective_ops import kept_bytes as kept_bytes_of_ops
 from .work import LayoutWork
 
 FRAGMENTATION = 0.04
@@ -71,6 +73,7 @@ def layer_activation_bytes(
     recompute: str,
     attention: str,
     width: int = 2,
+    keeps_gathered: bool = False,
 ) -> float:
     """Bytes that one layer keeps of one micro-batch for its backward pass.
 
@@ -91,6 +94,7 @@ def layer_activation_bytes(
         recompute: as in the layout.
         attention: as in the layout.
         width: bytes of a number.
+        keeps_gathered: whether inputs that are gathered by sequence are kept whole.
 
     Source:
         Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, section 4.
@@ -103,7 +107,7 @@ def layer_activation_bytes(
     norms = 1 if shape.is_parallel else 2
     queries = shape.num_heads * shape.head_dim
     keys_and_values = max(shape.num_key_value_heads, tp) * (shape.head_dim + shape.value_head_dim)
-    stream = (norms * 2 * width + norms * mask) * hidden / split
+    stream = (norms * 2 * width + norms * mask) * hidden / split + (norms * width * hidden if keeps_gathered else 0.0)
     stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
     inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) * (3 if shape.is_gated else 2) * width / tp
@@ -120,7 +124,7 @@ def layer_activation_bytes(
 
 class _OfLayer(NamedTuple):
     """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off;
-    without recomputation, and with selective one."""
+    without recomputation, and with selective one (op by op where that is chosen)."""
 
     kept: float
     put_off: float
@@ -132,7 +136,8 @@ class _OfLayer(NamedTuple):
         """By the names of the layers' blocks."""
         made = {}
         for name, shape in zip(work.blocks, work.shape.kinds, strict=False):
-            again = (work.layout.recompute, "none", "selective")
+            chosen = work.layout.recompute
+            again = (chosen, "none", chosen if chosen == "selective-ops" else "selective")
             kept, whole, selective = (_layer_bytes(shape, work, recompute) for recompute in again)
             made[name] = cls(kept, selective if _computes_again(work.layout) else kept, whole, selective)
         return made
@@ -142,7 +147,7 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     """Memory of a rank of one stage.
 
     ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
-    micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time.
+    micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
     """
     return _stage_memory(work, stage, _OfLayer.of(work))
 
@@ -166,14 +171,53 @@ def _stage_memory(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
     shards = layout.num_shards
     expert_shards = min(shards, layout.dp * layout.cp // layout.ep) if layout.shards_optimizer else 1
     shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
-    parameters = width * (shared if layout.zero >= 3 else held.parameters)
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
+    kept, again = _activations(work, stage, of_layer)
+    if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
+        if layout.zero >= 2 and not layout.reduces_in_passes:
+            # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
+            part = min(1.0, 2 / layout.virtual_stages)
+            gradients = gradient_width * (shared + part * (held.parameters - shared))
+        parameters = 4.0 * shared + (0.0 if layout.zero >= 3 else width * held.parameters)
+        moments = _moments(work, stage, gradients, kept, again)
+        return max((_held(parameters, 8.0 * held.optimizer_parameters, *moment) for moment in moments), key=lambda one: one.total)
+    parameters = width * (shared if layout.zero >= 3 else held.parameters)
     optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
-    activations = _activations(work, stage, of_layer)
-    buffers = _buffers(work, stage, width, gradient_width)
-    return StageMemory(
-        parameters, gradients, optimizer, activations, buffers, RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
-    )
+    logits = _logits_bytes(work) if stage == layout.pp - 1 else 0.0
+    buffers = _message_buffers(work) + logits + _sharding_buffers(work, stage)
+    return _held(parameters, optimizer, gradients, kept + again, buffers)
+
+
+def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:
+    runtime = RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
+    return StageMemory(parameters, gradients, optimizer, activations, buffers, runtime)
+
+
+def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:
+    """Gradients, activations and buffers of FSDP2 at the two moments of which one is the worst.
+
+    - The loss: logits, and gradients of earlier micro-batches alone, for a gradient is there once it was computed.
+    - The backward pass of a layer: what it computes again, all gradients, and those of the largest unit whole, with the buffer
+      from which they are reduced.
+
+    At both, tables of the root module are whole, from the forward to the backward pass, and a layer that computes and the next
+    one, which is gathered beside the weights that it is copied into. In a pipeline all weights are, and count as parameters.
+
+    Source:
+        pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (``_lazy_init`` keeps the root's parameters) and
+        _fsdp_param_group.py; pytorch/torchtitan, torchtitan/train.py (``zero_grad`` frees gradients).
+    """
+    layout, held = work.layout, [work.blocks[name] for name in work.stages[stage].layers]
+    layer = max(block.dense_parameters + block.expert_parameters for block in held)
+    is_last = stage == layout.pp - 1
+    ends = work.embedding.dense_parameters * (stage == 0) + work.head.dense_parameters * is_last
+    whole = layout.number_bytes * (ends + 3 * layer) if layout.zero >= 3 else 0.0
+    buffers = _message_buffers(work) + whole
+    unit = (layout.number_bytes + layout.gradient_bytes) * max(layer, ends)
+    backward = (gradients, kept + again, buffers + unit)
+    if not is_last:
+        return [backward]
+    return [backward, (gradients if layout.num_micro_batches > 1 else 0.0, kept, buffers + _logits_bytes(work))]
 
 
 def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
@@ -239,6 +283,8 @@ def _kept(layout: Layout, stage: int) -> float:
 def _layer_bytes(shape: TransformerShape, work: LayoutWork, recompute: str) -> float:
     layout = work.layout
     tokens = layout.micro_batch * work.sequence_length // layout.cp
+    if recompute == "selective-ops":
+        return kept_bytes_of_ops(shape, layout, tokens)
     return layer_activation_bytes(
         shape,
         layout.tp,
@@ -248,43 +294,56 @@ def _layer_bytes(shape: TransformerShape, work: LayoutWork, recompute: str) -> f
         recompute,
         layout.attention,
         layout.number_bytes,
+        layout.keeps_gathered,
     )
 
 
-def _activations(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
+def _activations(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> tuple[float, float]:
+    """What is kept from forward to backward passes, and what a layer computes again before its own."""
     layout, shape = work.layout, work.shape
     held = [of_layer[name] for name in work.stages[stage].layers]
-    total = _layers_bytes(work, stage, of_layer)
+    total, again = _layers_bytes(work, stage, of_layer), 0.0
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     split = layout.tp if layout.sequence_parallel else 1
     if layout.recompute == "full":
-        total += max(one.whole for one in held)
-    elif layout.recompute == "selective" and layout.attention == "unfused":
-        total += max(one.whole - one.selective for one in held)
+        again = max(one.whole for one in held)
+    elif layout.recompute == "selective-ops" or (layout.recompute == "selective" and layout.attention == "unfused"):
+        again = max(0.0, *(one.whole - one.selective for one in held))
     if stage == 0 and shape.has_dropout:
         total += _kept(layout, stage) * tokens * shape.hidden / split
-    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0)
+    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0), again
 
 
-def _buffers(work: LayoutWork, stage: int, width: int, gradient_width: int) -> float:
-    layout, shape = work.layout, work.shape
-    tokens = layout.micro_batch * work.sequence_length // layout.cp
-    stream = float(width * tokens * shape.hidden)
-    total = 0.0
-    if layout.tp > 1:
-        total += 2 * stream  # a gathered input and a sum
+def _message_buffers(work: LayoutWork) -> float:
+    """What is sent or received of activations."""
+    layout = work.layout
+    stream = float(layout.number_bytes * layout.micro_batch * work.sequence_length // layout.cp * work.shape.hidden)
+    total = 2 * stream if layout.tp > 1 else 0.0  # a gathered input and a sum
     if layout.pp > 1:
         total += 2 * stream / (layout.tp if layout.sequence_parallel else 1)
-    if stage == layout.pp - 1:  # logits in the working precision and twice in float32
-        total += (width + 8) * tokens * shape.vocabulary / layout.tp
-    parameters = work.stages[stage].parameters
+    return total
+
+
+def _logits_bytes(work: LayoutWork) -> float:
+    """Logits in the working precision, and in float32 twice, or as often as PyTorch's loss has them; of one piece of them."""
+    layout = work.layout
+    tokens = layout.micro_batch * work.sequence_length // layout.cp
+    of_torch = PLAIN_LOSS_NUMBERS if layout.tp == 1 else SPREAD_PLAIN_LOSS_NUMBERS
+    in_float32 = of_torch if layout.framework == "fsdp2" else 8
+    return (layout.number_bytes + in_float32) * tokens * work.shape.vocabulary / layout.tp / layout.loss_chunks
+
+
+def _sharding_buffers(work: LayoutWork, stage: int) -> float:
+    """Weights that are whole for a time, and buckets of gradients."""
+    layout, parameters = work.layout, work.stages[stage].parameters
+    width, gradient_width = layout.number_bytes, layout.gradient_bytes
     if layout.zero >= 3:
         held = [work.blocks[name] for name in work.stages[stage].layers]
         layer = max(block.dense_parameters + block.expert_parameters for block in held)
         table = work.embedding.dense_parameters if stage in (0, layout.pp - 1) else 0.0
         whole = max(2 * layer, table)
         weight = max(table, *(block.largest_weight for block in held))
-        total += width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)
-    elif layout.shards_optimizer and layout.num_shards > 1:
-        total += gradient_width * min(parameters, BUCKET_PARAMETERS)
-    return total
+        return width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)
+    if layout.shards_optimizer and layout.num_shards > 1:
+        return gradient_width * min(parameters, BUCKET_PARAMETERS)
+    return 0.0

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from itertools import groupby
 
 from ...jobs.transformer import LayerKind, layer_kinds
+from ...plans.partition import Layout
 
 Parts = tuple[tuple[str, int], ...]
 """Names of blocks, and how many of each."""
@@ -49,20 +50,23 @@ def block_name(kind: int) -> str:
 
 @lru_cache(maxsize=1024)
 def spread(
-    num_layers: int, other_layers: tuple[LayerKind, ...] | None, pp: int, virtual_stages: int
+    num_layers: int,
+    other_layers: tuple[LayerKind, ...] | None,
+    pp: int,
+    virtual_stages: int,
+    less: tuple[int, int] = (0, 0),
 ) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
     """The chunks in model order, and the layers of each stage by the name of their block; equal ones are the same object.
 
-    Layers are spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head.
+    Layers are spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head. The first
+    and the last chunk may be given fewer, as if embedding and head were layers too.
     """
     count = pp * virtual_stages
-    each, left = divmod(num_layers, count)
-    by_distance = sorted(range(count), key=lambda chunk: (abs(2 * chunk - (count - 1)), chunk))
-    longer = set(by_distance[:left])
+    sizes = chunk_sizes(num_layers, count, less)
     names, chunks, first = [block_name(kind) for kind in layer_kinds(num_layers, other_layers)], [], 0
     held: list[dict[str, int]] = [{} for _ in range(pp)]
     for chunk in range(count):
-        number = each + (chunk in longer)
+        number = sizes[chunk]
         runs = tuple((name, len(list(run))) for name, run in groupby(names[first : first + number]))
         chunks.append(ChunkWork(chunk % pp, chunk // pp, number, chunk == 0, chunk == count - 1, runs))
         for name, of_run in runs:
@@ -70,3 +74,31 @@ def spread(
         first += number
     known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
     return tuple(chunks), tuple(known.setdefault(tuple(sorted(layers.items())), layers) for layers in held)
+
+
+def chunk_sizes(num_layers: int, num_chunks: int, less: tuple[int, int]) -> tuple[int, ...]:
+    """Layers of each chunk, see `spread`; less than none where the first or the last is to have too few.
+
+    Args:
+        num_layers: of the model.
+        num_chunks: of the model.
+        less: layers that the first and the last chunk have less than the others.
+    """
+    each, left = divmod(num_layers + sum(less), num_chunks)
+    by_distance = sorted(range(num_chunks), key=lambda chunk: (abs(2 * chunk - (num_chunks - 1)), chunk))
+    sizes = [each] * num_chunks
+    for chunk in by_distance[:left]:
+        sizes[chunk] += 1
+    sizes[0] -= less[0]
+    sizes[-1] -= less[1]
+    return tuple(sizes)
+
+
+def less_layers(layout: Layout) -> tuple[int, int]:
+    """Layers that the first and the last chunk of a layout have less than the others."""
+    return layout.first_stage_less_layers, layout.last_stage_less_layers
+
+
+def least_layers(num_layers: int, layout: Layout) -> int:
+    """Layers of the smallest chunk of a layout, or less than none."""
+    return min(chunk_sizes(num_layers, layout.pp * layout.virtual_stages, less_layers(layout)))

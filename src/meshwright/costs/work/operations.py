@@ -30,6 +30,7 @@ class Product:
         is_weight: part of the weight gradient, which a zero-bubble schedule may put off.
         is_attention: one of the narrow products of unfused attention, a head's width long or wide.
         sum_bytes: of a number of the sum that it adds its result to; 0 where it writes the result by itself.
+        fp8_casts: operands that are turned into numbers of one byte for it; 0 where it is in the working precision.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Product:
     is_weight: bool = False
     is_attention: bool = False
     sum_bytes: int = 0
+    fp8_casts: int = 0
 
     @property
     def flops(self) -> float:

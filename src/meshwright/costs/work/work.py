@@ -22,8 +22,9 @@ from ...plans.partition import Layout
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
-from .model_chunks import ChunkWork, block_name, spread
+from .model_chunks import ChunkWork, block_name, least_layers, less_layers, spread
 from .operations import Message
+from .selective_ops import again_products
 
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
@@ -124,7 +125,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if checks:
         check(shape, layout, length)
     key = micro_batch_key(layout, length)
-    chunks, layers = spread(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages)
+    chunks, layers = spread(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout))
     held = _blocks(shape, layout, length, key)
     stages = _stages(shape, layout, layers, held)
     return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
@@ -158,6 +159,7 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
         (kind.num_experts for kind in shape.kinds if kind.num_experts > 1 and kind.num_experts % ep), shape.num_experts
     )
     uneven = layout.schedule == "interleaved" and v > 1
+    counted = shape.num_layers + layout.first_stage_less_layers + layout.last_stage_less_layers
     name = shape.name
     volume = next((key for key in ("sp_d", "sp_h", "sp_w") if getattr(layout, key) > 1), "sp_d")
     return [
@@ -184,18 +186,37 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "sequence parallelism needs tp to divide the tokens of a micro-batch",
         ),
         (ep > 1 and experts % ep != 0, "ep", ep, f"does not divide the {experts} expert(s) of {name}"),
-        (chunks > shape.num_layers, "pp", pp, f"{chunks} model chunks are more than the {shape.num_layers} layers of {name}"),
+        (chunks > counted, "pp", pp, f"{chunks} model chunks are more than the {counted} layers of {name}"),
         (
-            uneven and shape.num_layers % chunks != 0,
+            uneven and counted % chunks != 0,
             "virtual_stages",
             v,
-            f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {shape.num_layers} layers of {name}",
+            f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {counted} layers of {name}",
         ),
         (
             layout.precision == "fp32" and layout.attention == "fused",
             "attention",
             "fused",
             "the fused kernel computes in 16 bits; precision=fp32 wants attention=unfused",
+        ),
+        (
+            layout.recompute == "selective-ops"
+            and (shape.num_experts > 1 or shape.latent is not None or bool(shape.other_layers)),
+            "recompute",
+            "selective-ops",
+            f"counts the products of dense layers, and {name} has others",
+        ),
+        (
+            layout.recompute == "selective-ops" and layout.attention == "unfused",
+            "recompute",
+            "selective-ops",
+            "keeps what fused attention makes; attention=unfused goes with recompute=selective",
+        ),
+        (
+            any(less := less_layers(layout)) and least_layers(shape.num_layers, layout) < (v == 1),
+            "first_stage_less_layers" if less[0] else "last_stage_less_layers",
+            less[0] or less[1],
+            f"leaves a stage of {name} no layers, or a chunk less than none",
         ),
     ]
 
@@ -217,7 +238,9 @@ def step_flops(work: LayoutWork) -> tuple[float, float]:
         linear, attention = _layer_flops(kind, length)
         layers += number * (linear + attention)
         inside = attention if layout.attention == "unfused" else 0.0
-        again += tokens * number * {"none": 0.0, "selective": inside, "full": linear + attention}[layout.recompute]
+        ops = 2.0 * sum(one.inner * one.width for one in again_products(kind)) if layout.recompute == "selective-ops" else 0.0
+        shares = {"none": 0.0, "selective": inside, "selective-ops": ops, "full": linear + attention}
+        again += tokens * number * shares[layout.recompute]
     forward = tokens * (layers + 2 * shape.hidden * shape.vocabulary)
     return 3 * forward, 3 * forward + again
 
@@ -251,6 +274,9 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
         layout.zero >= 3,
         layout.reduces_in_passes,
         layout.overlap_dp and layout.zero >= 2,
+        layout.framework,
+        layout.compile,
+        layout.precision == "fp8",
     )
 
 

@@ -104,7 +104,7 @@ def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster
 
 def _cuts_layers(layout: Layout) -> bool:
     is_cut = max(layout.tp, layout.cp, layout.ep) > 1
-    return is_cut or layout.zero >= 2 or layout.recompute == "selective" or layout.parts_gradients
+    return is_cut or layout.zero >= 2 or layout.recompute.startswith("selective") or layout.parts_gradients
 
 
 def _transformer(plan: PlacementPlan, graph: JobGraph, layout: Layout) -> tuple[TransformerShape, int]:

@@ -19,14 +19,15 @@ from typing import Literal
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ...plans.partition import EAGER, Layout
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
-from ..requirements import comma_separated, hosts_of, refuse_volumes
+from ..requirements import comma_separated, hosts_of, refuse_unrunnable
 from ..target import ExportOptions, Files, Target, header
+from .model_arguments import huggingface_keys
 
 HOSTFILE = "hostfile"
 CONFIG = "ds_config.json"
+MODEL = "model.json"
 
 _MAX_ARGUMENT_BYTES = 100_000
 """Longest ``--include``; Linux passes no single argument of more than 131,071 bytes, and the command is one."""
@@ -91,7 +92,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     if len(include) > _MAX_ARGUMENT_BYTES:
         raise ExportError(f"{len(hosts)} hosts are too many for one --include", field="ranks")
     slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
+    model = plan.job.transformer
     return {
+        **({} if model is None else {MODEL: files.json_text(huggingface_keys(model)) + "\n"}),
         HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
         CONFIG: files.json_text(_config(batch) | _coded(plan)) + "\n",
         remote_shell.FILE_NAME: _launcher(head, include, plan.host_order[0], options),
@@ -128,7 +131,8 @@ def _slots(plan: PlacementPlan) -> dict[str, int]:
 def _batch(plan: PlacementPlan) -> Batch:
     layout, splits = plan.layout(), plan.op_splits()
     if layout is not None:
-        return _layout_batch(layout)
+        refuse_unrunnable(plan, "deepspeed")
+        return Batch(layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp)
     if plan.op_placement() is not None:
         return _pipeline_batch(plan)
     if splits is None:
@@ -154,18 +158,6 @@ def _pipeline_batch(plan: PlacementPlan) -> Batch:
     if samples is None:
         raise ExportError("does not say how many samples a step has, so the batch sizes are unknown", field="job.graph")
     return Batch(micro_batch=samples, accumulation=plan.micro_batches or placed.in_flight, dp=placed.groups[0].replicas)
-
-
-def _layout_batch(layout: Layout) -> Batch:
-    refuse_volumes(layout, "DeepSpeed")
-    if layout.pp > 1 and layout.schedule != "1f1b":
-        problem = "DeepSpeed's pipeline runs 1f1b"
-        if layout.schedule == EAGER:
-            problem += "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
-        raise ExportError(problem, field="partition.layout.schedule", value=layout.schedule)
-    if layout.pp > 1 and layout.zero > 1:
-        raise ExportError("DeepSpeed's pipeline goes with ZeRO stage 1 at most", field="partition.layout.zero", value=layout.zero)
-    return Batch(layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp)
 
 
 def _config(batch: Batch) -> dict[str, object]:

@@ -1,34 +1,23 @@
-"""Megatron-LM: its parallel arguments, and the hosts and devices in the order on which its fixed rank order lands.
-
-Megatron numbers ranks by a fixed order of the axes (`megatron_groups`) and asks nobody. So the plan's coordinates decide
-which of Megatron's ranks each planned rank becomes, and the launcher starts hosts, and devices within a host, in that
-order. torchrun with static rendezvous keeps it.
-"""
+"""Megatron-LM: its arguments, and the hosts and devices in the order on which its fixed rank order lands (`grid_ranks`)."""
 
 from __future__ import annotations
 
-import shlex
-from dataclasses import dataclass
-
-from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ...plans.partition import EAGER, Layout, ParallelDegrees
+from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER
+from ...plans.partition import Layout
 from ..launchers import remote_shell
-from ..operators.op_devices import as_equal_layers
-from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_volumes
 from ..target import ExportOptions, Files, Target, header
-from .megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, allows, rank_coordinates
+from . import grid_ranks
+from .grid_ranks import RankOrder
 from .megatron_layers import pipeline_layout
+from .model_arguments import megatron_words
 
 ARGUMENTS = "megatron.args"
-HOSTS = "hosts.txt"
-RANKS = "ranks.tsv"
-
-_AXES = ("pp", "dp", "cp", "ep", "tp")
 
 _NOT_GUARANTEED = (
     "Rank numbers: Megatron's own, which need not be the plan's; ranks.tsv has both.",
-    "Model: layers, widths, experts and data are for the script's other arguments; they must be those of the plan's job.",
+    "Model: its arguments are those of the plan's job where the plan holds its shape; comments say what they leave out. Data and "
+    "tokenizer, and what is left out, are for the script's other arguments.",
     "Commands: a script gets megatron.args behind its own arguments; a command of the user's own must pass them itself.",
     "Versions: the rank order is that of megatron-core 0.16.1; --pipeline-model-parallel-layout is experimental there.",
     "Experts: their tensor-parallel degree is that of the dense layers.",
@@ -38,23 +27,6 @@ _NOT_GUARANTEED = (
 )
 
 
-@dataclass(frozen=True)
-class RankOrder:
-    """How Megatron numbers the ranks of a plan.
-
-    Attributes:
-        order: Megatron's order of the axes.
-        degrees: its parallel degrees.
-        plan_rank: the plan's rank at each of Megatron's ranks.
-        per_host: ranks on every host.
-    """
-
-    order: str
-    degrees: ParallelDegrees
-    plan_rank: tuple[int, ...]
-    per_host: int
-
-
 def rank_order(plan: PlacementPlan) -> RankOrder:
     """The order in which Megatron's groups are the plan's and every host has a run of ranks.
 
@@ -62,28 +34,9 @@ def rank_order(plan: PlacementPlan) -> RankOrder:
     own numbers is preferred.
 
     Raises:
-        ExportError: no coordinates, unequal ranks per host, an expert slice that Megatron gives to another rank, or a host
-            whose ranks would not follow one another in any order; the rank is named.
+        ExportError: as `grid_ranks.rank_order`.
     """
-    hosts_of(plan)  # refuses what is no host name
-    plan = _as_grid(plan)
-    degrees = _degrees(plan)
-    per_host = ranks_per_host(plan, "Megatron's launcher")
-    found: list[RankOrder] = []
-    refused: list[ExportError] = []
-    for order in (DEFAULT_ORDER, MAPPED_ORDER):
-        if not allows(degrees, order):
-            continue
-        arranged = RankOrder(order, degrees, _plan_ranks(plan, degrees, order), per_host)
-        try:
-            _check_hosts(plan, arranged)
-        except ExportError as error:
-            refused.append(error)
-        else:
-            found.append(arranged)
-    if not found:
-        raise refused[0]
-    return min(found, key=lambda arranged: arranged.plan_rank != tuple(range(plan.num_ranks)))
+    return grid_ranks.rank_order(grid_ranks.as_grid(plan, "Megatron"), "megatron", (DEFAULT_ORDER, MAPPED_ORDER))
 
 
 def renumbered(plan: PlacementPlan) -> PlacementPlan:
@@ -92,12 +45,8 @@ def renumbered(plan: PlacementPlan) -> PlacementPlan:
     Raises:
         ExportError: as `rank_order`.
     """
-    plan = _as_grid(plan)
-    number = {rank: megatron for megatron, rank in enumerate(rank_order(plan).plan_rank)}
-    ranks = sorted((rank.model_copy(update={"rank": number[rank.rank]}) for rank in plan.ranks), key=lambda rank: rank.rank)
-    stages = tuple(s.model_copy(update={"ranks": tuple(sorted(number[rank] for rank in s.ranks))}) for s in plan.stages)
-    hosts = tuple(dict.fromkeys(rank.host for rank in ranks))
-    return plan.model_copy(update={"ranks": tuple(ranks), "host_order": hosts, "stages": stages})
+    plan = grid_ranks.as_grid(plan, "Megatron")
+    return grid_ranks.renumbered(plan, rank_order(plan))
 
 
 def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
@@ -135,100 +84,34 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     Raises:
         ExportError: as `rank_order` and `arguments`, or ops on devices that are no pipeline of equal layers.
     """
-    plan = _as_grid(plan)
+    plan = grid_ranks.as_grid(plan, "Megatron")
     arranged = rank_order(plan)
     head = header(options.job_name(plan), plan, "Megatron-LM", _NOT_GUARANTEED)
     words = arguments(plan, arranged)
-    ranks = [plan.ranks[rank] for rank in arranged.plan_rank]
-    blocks = [ranks[first : first + arranged.per_host] for first in range(0, len(ranks), arranged.per_host)]
-    hosts = "".join(f"{block[0].host}\t{comma_separated([rank.local_rank for rank in block])}\n" for block in blocks)
-    rows = ["\t".join(("rank", "plan_rank", "host", "device", *_AXES))]
-    for number, (rank, place) in enumerate(zip(ranks, rank_coordinates(arranged.degrees, arranged.order).tolist(), strict=True)):
-        rows.append("\t".join(map(str, (number, rank.rank, rank.host, rank.local_rank, *place))))
-    torchrun = [
-        "torchrun",
-        "--rdzv-backend=static",
-        f"--nnodes={len(blocks)}",
-        f"--nproc-per-node={arranged.per_host}",
-        f"--master-addr={ranks[0].host}",
-        f"--master-port={options.master_port}",
-    ]
+    left_out: list[str] = []
+    if plan.job.transformer is not None:
+        of_model, left_out = megatron_words(plan.job.transformer)
+        layout = plan.layout()
+        words += [*of_model, *([] if layout is None or layout.precision == "fp32" else [f"--{layout.precision}"])]
+    said = "".join(f"# Left out: {what}.\n" for what in left_out)
     return {
-        ARGUMENTS: f"{head}# One word on each line.\n" + "".join(f"{word}\n" for word in words),
-        HOSTS: f"{head}# Host, tab, its devices; both in the order of Megatron's ranks ({arranged.order}).\n{hosts}",
-        RANKS: head + "".join(f"{row}\n" for row in rows),
-        remote_shell.FILE_NAME: _launcher(head, torchrun, options.torchrun_words),
+        ARGUMENTS: f"{head}{said}# One word on each line.\n" + "".join(f"{word}\n" for word in words),
+        **grid_ranks.host_files(plan, arranged, head, "Megatron"),
+        remote_shell.FILE_NAME: grid_ranks.launcher(plan, arranged, options, head, _PREPARE),
     }
 
 
-def _as_grid(plan: PlacementPlan) -> PlacementPlan:
-    """The plan itself, or a pipeline of ops as one of equal layers."""
-    return plan if plan.op_placement() is None else as_equal_layers(plan, "Megatron")
-
-
-def _degrees(plan: PlacementPlan) -> ParallelDegrees:
-    layout = plan.layout()
-    for rank in plan.ranks:
-        if rank.coordinates is None:
-            problem = "has no coordinates, so Megatron's rank order cannot be held against the plan"
-            raise ExportError(problem, field=f"rank {rank.rank}")
-    if layout is not None:
-        refuse_volumes(layout, "Megatron-LM")
-        return layout
-    return ParallelDegrees(**{axis: 1 + max(getattr(rank.coordinates, axis) for rank in plan.ranks) for axis in _AXES})
-
-
-def _plan_ranks(plan: PlacementPlan, degrees: ParallelDegrees, order: str) -> tuple[int, ...]:
-    """The plan's rank with the coordinates of each of Megatron's ranks."""
-    at: dict[tuple[int, ...], int] = {}
-    for rank in plan.ranks:
-        assert rank.coordinates is not None
-        at[tuple(getattr(rank.coordinates, axis) for axis in ("pp", "dp", "cp", "tp"))] = rank.rank
-    ranks = []
-    for pp, dp, cp, ep, tp in rank_coordinates(degrees, order).tolist():
-        number = at[pp, dp, cp, tp]
-        coordinates = plan.ranks[number].coordinates
-        if coordinates is not None and coordinates.ep != ep:
-            problem = f"Megatron gives dp={dp} cp={cp} the expert slice ep={ep}"
-            raise ExportError(problem, field=f"rank {number}", value=f"ep={coordinates.ep}")
-        ranks.append(number)
-    return tuple(ranks)
-
-
-def _check_hosts(plan: PlacementPlan, arranged: RankOrder) -> None:
-    """Each host has a run of Megatron's ranks."""
-    for number, rank in enumerate(arranged.plan_rank):
-        first = arranged.plan_rank[number - number % arranged.per_host]
-        if plan.ranks[rank].host != plan.ranks[first].host:
-            problem = (
-                f"is Megatron's rank {number} by the order {arranged.order}; torchrun would start it on "
-                f"{plan.ranks[first].host}, next to rank {first}"
-            )
-            raise ExportError(problem, field=f"rank {rank}", value=plan.ranks[rank].host)
+_PREPARE = f"""while read -r word; do
+  case "$word" in '' | '#'*) continue ;; esac
+  program+=" $(printf %q "$word")"
+done <"$here/{ARGUMENTS}"
+"""
+"""A script gets Megatron's arguments behind its own."""
 
 
 def _layout_words(layout: Layout) -> list[str]:
     """What a layout says beside its degrees."""
-    if layout.pp > 1 and layout.schedule not in ("1f1b", "interleaved"):
-        problem = "Megatron runs 1f1b, and interleaved with virtual stages"
-        if layout.schedule == EAGER:
-            problem += "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
-        raise ExportError(problem, field="partition.layout.schedule", value=layout.schedule)
-    if layout.zero > 1:
-        problem = "Megatron's distributed optimizer is ZeRO stage 1"
-        raise ExportError(problem, field="partition.layout.zero", value=layout.zero)
-    if layout.overlap_tp and not layout.sequence_parallel:
-        raise ExportError("Megatron hides it with sequence_parallel only", field="partition.layout.overlap_tp", value=True)
-    if layout.ep > 1 and layout.tp > 1 and not layout.sequence_parallel:
-        problem = "Megatron wants it where there is both ep and tp"
-        raise ExportError(problem, field="partition.layout.sequence_parallel", value=False)
     is_interleaved = layout.virtual_stages > 1
-    if layout.overlap_pp and layout.pp > 1 and not is_interleaved:
-        problem = "Megatron hides pipeline transfers in the interleaved schedule only"
-        raise ExportError(problem, field="partition.layout.overlap_pp", value=True)
-    if is_interleaved and layout.num_micro_batches < layout.pp:
-        problem = f"Megatron interleaves no fewer micro-batches than stages, here {layout.num_micro_batches} of {layout.pp}"
-        raise ExportError(problem, field="partition.layout.virtual_stages", value=layout.virtual_stages)
     words = ["--micro-batch-size", str(layout.micro_batch), "--global-batch-size", str(layout.global_batch)]
     if is_interleaved and layout.num_micro_batches % layout.pp:
         from ...costs.pipelines.schedules import round_size  # loads the compiler; other layouts do without
@@ -237,13 +120,18 @@ def _layout_words(layout: Layout) -> list[str]:
         words += ["--microbatch-group-size-per-virtual-pipeline-stage", str(size)]
     flags = {
         "--sequence-parallel": layout.sequence_parallel,
-        "--use-distributed-optimizer": layout.zero == 1,
+        "--use-distributed-optimizer": layout.shards_optimizer,
         "--overlap-grad-reduce": layout.overlap_dp,
-        "--overlap-param-gather": layout.overlap_dp and layout.zero == 1,
+        "--overlap-param-gather": layout.overlap_dp and layout.shards_optimizer,
         "--tp-comm-overlap": layout.overlap_tp,
         "--no-overlap-p2p-communication": is_interleaved and not layout.overlap_pp,
+        "--grad-reduce-in-bf16": layout.precision == "bf16" and not layout.fp32_gradients,
     }
     words += [flag for flag, is_set in flags.items() if is_set]
+    if layout.cp > 1 and layout.context_parallel != "ring":
+        words += ["--cp-comm-type", "a2a" if layout.context_parallel == "ulysses" else "all_gather"]
+    if layout.num_shards > 1 and layout.num_shards < layout.copies:
+        words += ["--num-distributed-optimizer-instances", str(layout.copies // layout.num_shards)]
     if layout.recompute == "selective":
         words += ["--recompute-granularity", "selective"]
     if layout.recompute == "full":
@@ -251,31 +139,9 @@ def _layout_words(layout: Layout) -> list[str]:
     return words
 
 
-def _launcher(head: str, torchrun: list[str], program: list[str]) -> str:
-    """A script gets Megatron's arguments behind its own; a command of the user's own is run as it is."""
-    prepare = f"torchrun={shlex.quote(shlex.join(torchrun))}\nprogram={shlex.quote(shlex.join(program))}\n"
-    if program[0] != "--no-python":
-        prepare += f"""while read -r word; do
-  case "$word" in '' | '#'*) continue ;; esac
-  program+=" $(printf %q "$word")"
-done <"$here/{ARGUMENTS}"
-"""
-    return remote_shell.script(
-        head,
-        starts="torchrun",
-        rows=HOSTS,
-        columns="IFS=$'\\t' read -r host devices",
-        prepare=prepare,
-        command="""
-command="exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$devices"
-command+=" $torchrun --node-rank=$node $program"
-""",
-    )
-
-
 TARGET = Target(
     name="megatron",
-    summary="Megatron-LM's parallel arguments, and hosts and devices in the order of its ranks",
+    summary="Megatron-LM's arguments of layout and model, and hosts and devices in the order of its ranks",
     guaranteed=(
         "Megatron's groups along tp, cp, ep, dp and pp are the plan's: each device has the planned coordinates.",
         "The master address is the host of Megatron's rank 0.",

@@ -60,6 +60,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     ports = min(PORTS, 65_536 - options.master_port)
     port = f"{options.master_port}" if is_whole else f"$(({options.master_port} + SLURM_JOB_ID % {ports}))"
     decision = "" if options.decision is None else f"#SBATCH --comment=mw:{options.decision}\n"
+    asked = (("partition", options.partition), ("account", options.account), ("time", options.time))
+    directives = "".join(f"#SBATCH --{key}={value}\n" for key, value in asked if value is not None)
     hostfile = "".join(f"{rank.host}\n" for rank in plan.ranks)
     text = f"""#!/bin/bash
 #SBATCH --job-name={name}
@@ -68,7 +70,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 #SBATCH --ntasks={plan.num_ranks}
 #SBATCH --ntasks-per-node={per_host}
 #SBATCH --gpus-per-node={devices}
-{decision}{_EXCLUSIVE if is_whole else ""}#
+{decision}{directives}{_EXCLUSIVE if is_whole else ""}#
 {header(name, plan, "Slurm", _left_open(options))}
 set -euo pipefail
 
@@ -88,9 +90,16 @@ fi
 MASTER_ADDR=$(head -n 1 "$SLURM_HOSTFILE")
 export MASTER_ADDR MASTER_PORT={port}
 
-srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1 bash -c {shlex.quote(task)}
+srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1{_container(options)} bash -c {shlex.quote(task)}
 """
     return {FILE_NAME: text, **(_switches(plan, name, options) if options.topology_conf else {})}
+
+
+def _container(options: ExportOptions) -> str:
+    """What makes pyxis run the tasks in an image, with the job's folder where it is outside."""
+    if options.container is None:
+        return ""
+    return f' --container-image={shlex.quote(options.container)} --container-mounts="$PWD:$PWD" --container-workdir="$PWD"'
 
 
 def _left_open(options: ExportOptions) -> tuple[str, ...]:

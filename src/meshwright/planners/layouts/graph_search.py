@@ -113,6 +113,10 @@ class GraphSearch:
 
     def __post_init__(self) -> None:
         self.keep = self.request.kept
+        asked = self.request.framework
+        if asked is not None and asked.needs_layers:
+            problem = f"{asked.title} is planned for transformers here, {self.graph.name} is a graph of ops; deepspeed takes it"
+            raise PlanError(problem, field="--for", value=asked.name)
         for axis in UNCUT:
             if self.keep.get(axis, (1,)) != (1,):
                 problem = "cuts layers, which a graph of ops does not tell; it is cut by dp and pp"
@@ -141,7 +145,8 @@ class GraphSearch:
         waiting: list[_Waiting] = []
         for world in worlds:
             for layout in self.layouts(world):
-                orders = regular_orders(layout, self.devices_per_host, self.request.orders, self.wires, self._known_orders)
+                tried = self.request.orders_of(layout, self.devices_per_host)
+                orders = regular_orders(layout, self.devices_per_host, tried, self.wires, self._known_orders)
                 if not orders:
                     self.counts.illegal += 1
                 elif (one := self._uncut(layout, orders) or self._bounded(layout, orders, QUICK_STEPS)) is not None:
@@ -172,7 +177,7 @@ class GraphSearch:
                 continue
             sizes = [size for size in self._kept("micro_batch", divisors(batch // dp)) if samples % size == 0]
             copies = dp * prod(volume)
-            zeros = self._kept("zero", [0, 1] if copies > 1 else [0])
+            zeros = self.request.sharded_by(self._kept("zero", [0, 1] if copies > 1 else [0]), copies > 1)
             again = self._kept("recompute", list(RECOMPUTATIONS))
             for other, size, zero, recompute in product(others, sizes, zeros, again):
                 shards = other["shard_group"]
@@ -187,7 +192,11 @@ class GraphSearch:
                     if schedule == EAGER and pp > 1 and not keys["overlap_pp"]:
                         self.counts.illegal += 1
                         continue
-                    yield Layout(**keys)
+                    layout = Layout(**keys)
+                    if not self.request.is_run(layout):
+                        self.counts.illegal += 1
+                        continue
+                    yield layout
 
     def work(self, layout: Layout, order: str) -> GraphWork:
         """What the stages of a layout that was found do.
@@ -331,7 +340,7 @@ class GraphSearch:
         ranks = "dp x pp" if self.graph.volumes is None else "dp x pp x sp"
         problem = f"no layout of {self.graph.name} is legal on {devices} devices: {ranks} ranks, dp dividing the batch"
         too_large = self._found.too_large(self.graph.name, devices, self.capacity_bytes)
-        return too_large or PlanError(problem, field="batch", value=self.global_batch)
+        return too_large or self.request.not_run(devices) or PlanError(problem, field="batch", value=self.global_batch)
 
 
 _SEARCHED = (

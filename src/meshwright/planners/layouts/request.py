@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ... import settings
 from ...errors import ConfigError, PlanError
-from ...plans.partition import Layout, build_of_plan, unknown_layout_key
+from ...jobs.transformer import TransformerKeys
+from ...plans.frameworks.names import unknown_layout_key
+from ...plans.frameworks.table import Framework, LayoutOfModel, framework
+from ...plans.partition import Layout, build_of_plan
 from ...plans.rank_order import ORDERS, check_order
 
 if TYPE_CHECKING:
@@ -34,6 +38,7 @@ class SearchRequest:
         training: strategies that are priced too (see `plans.training.parse_training`).
         compression: codes of gradients that are priced too (see `plans.compression.parse_compression`).
         arrange: how much is done to put the hosts of an uneven network in a better order: none, fast or thorough.
+        launcher: framework that is to run the layout (see `plans.frameworks.table`); None: any.
         on_best: called with each layout that is better than all before, and the counts so far.
 
     Raises:
@@ -50,6 +55,7 @@ class SearchRequest:
     training: str | None = None
     compression: str | None = None
     arrange: str = "fast"
+    launcher: str | None = None
     on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
 
     def __post_init__(self) -> None:
@@ -59,6 +65,8 @@ class SearchRequest:
         if self.order is not None:
             check_order(self.order)
         parse_keep(self.keep)
+        if self.launcher is not None:
+            framework(self.launcher)
 
     @cached_property
     def kept(self) -> dict[str, tuple[Any, ...]]:
@@ -69,6 +77,61 @@ class SearchRequest:
     def orders(self) -> tuple[str, ...]:
         """Rank orders that are tried."""
         return ORDERS if self.order is None else (self.order,)
+
+    @cached_property
+    def framework(self) -> Framework | None:
+        """What is to run the layout; None: any."""
+        return None if self.launcher is None else framework(self.launcher)
+
+    @cached_property
+    def refused(self) -> Counter[tuple[str, Any, str]]:
+        """How often each key was refused by the framework so far: key, value and what is wrong."""
+        return Counter()
+
+    def is_run(self, layout: Layout, shape: TransformerKeys | None = None, sequence_length: int | None = None) -> bool:
+        """Whether the framework runs a layout of a model; what it refuses is counted in `refused`."""
+        refusal = None if self.framework is None else self.framework.refusal(LayoutOfModel(layout, shape, sequence_length))
+        if refusal is not None:
+            self.refused[refusal] += 1
+        return refusal is None
+
+    def not_run(self, devices: str) -> PlanError | None:
+        """What is wrong where no layout of so many devices is left, if it is for the framework's sake."""
+        if self.framework is None:
+            return None
+        title = self.framework.title
+        if self.refused:
+            (key, value, problem), _ = self.refused.most_common(1)[0]
+            told = f"no legal layout of {devices} devices is one that {title} runs; most fail by this key: {problem}"
+            return PlanError(told, field=f"layout.{key}", value=value)
+        if self.order is not None:
+            told = f"{title} starts no layout of {devices} devices with its ranks so"
+            return PlanError(told, field="--order", value=self.order)
+        return None
+
+    def orders_of(self, layout: Layout, devices_per_host: int) -> tuple[str, ...]:
+        """Rank orders that are tried of a layout: those in which the framework starts it."""
+        if self.framework is None:
+            return self.orders
+        return tuple(order for order in self.orders if self.framework.numbering(layout, order, devices_per_host))
+
+    def sharded_by(self, zero_stages: list[int], has_copies: bool) -> list[int]:
+        """Of some ZeRO stages those that the framework has."""
+        if self.framework is None or not has_copies:
+            return zero_stages
+        known = self.framework.zero_stages
+        has = f"{self.framework.title} has the ZeRO stages {', '.join(map(str, known))}"
+        self.refused.update(("zero", stage, has) for stage in zero_stages if stage not in known and "zero" in self.kept)
+        return [stage for stage in zero_stages if stage in known]
+
+    def where_cut(self, degrees: Mapping[str, int]) -> dict[str, Any]:
+        """Keys that are not searched as the framework has them, of a layout of these degrees; kept ones stay."""
+        if self.framework is None:
+            return {}
+        found: dict[str, Any] = {}
+        for axis, keys in self.framework.where_cut.items():
+            found |= {key: value for key, value in keys.items() if degrees[axis] > 1 and key not in self.kept}
+        return found
 
 
 def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:

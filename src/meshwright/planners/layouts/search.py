@@ -261,5 +261,7 @@ class LayoutSearch:
         problem = f"no layout is legal on {devices} devices"
         for key, value, why in self.space.kept_in_vain(worlds):
             return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
+        if (not_run := self.space.request.not_run(devices)) is not None:
+            return not_run
         problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
         return PlanError(problem, field="batch", value=self.space.global_batch)

@@ -139,9 +139,11 @@ class LayoutSpace:
             for other in self.fixed:
                 again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
                 again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
+                again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
                 for ep, is_cut, recompute in product(experts, cut, self._kept("recompute", again)):
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
-                    yield self._level(other | degrees | {"sequence_parallel": is_cut, "recompute": recompute})
+                    chosen = degrees | self.request.where_cut(degrees)
+                    yield self._level(other | chosen | {"sequence_parallel": is_cut, "recompute": recompute})
 
     def layouts(self, world: int) -> Iterator[Layout]:
         """All legal layouts of so many ranks."""
@@ -158,7 +160,8 @@ class LayoutSpace:
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
-        return regular_orders(layout, self.devices_per_host, self.request.orders, wires, self._known_orders)
+        orders = self.request.orders_of(layout, self.devices_per_host)
+        return regular_orders(layout, self.devices_per_host, orders, wires, self._known_orders)
 
     @property
     def tried_orders(self) -> tuple[str, ...]:
@@ -214,10 +217,16 @@ class LayoutSpace:
             if not self._is_legal_block(base) or (shards is not None and copies % shards):
                 num_illegal += num_tried
                 continue
+            if self.request.framework is not None:
+                leaves = tuple(leaf for leaf in leaves if self._is_run(LayoutFamily(base, leaves), leaf))
             num_illegal += num_tried - len(leaves)
             if leaves:
                 nodes.append(LayoutFamily(base, leaves))
         return Level(tuple(nodes), num_illegal)
+
+    def _is_run(self, node: LayoutFamily, leaf: Leaf) -> bool:
+        """Whether the framework that is asked for runs a layout."""
+        return self.request.is_run(self.layout(node, leaf), self.shape, self.sequence_length)
 
     def _leaves(self, chosen: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
         """How many leaves there are, and those that are legal."""
@@ -235,7 +244,7 @@ class LayoutSpace:
         return self._known_leaves[key]
 
     def _tried(self, pp: int, has_copies: bool) -> list[Leaf]:
-        zeros = self._kept("zero", [0, 1, 2, 3] if has_copies else [0])
+        zeros = self.request.sharded_by(self._kept("zero", [0, 1, 2, 3] if has_copies else [0]), has_copies)
         zeros = [zero for zero in zeros if zero != 2 or pp == 1 or 1 not in zeros]
         schedules = self._kept("schedule", list(SCHEDULES))
         if pp == 1:

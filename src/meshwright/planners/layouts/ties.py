@@ -29,7 +29,7 @@ LATER_ONLY = ("hidden communication", UTILISATION)
 """Doubts by which a step can only take longer than predicted; those of the slower one speak for no tie."""
 
 _SCHEDULES = ("none", "1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-2p")
-_RECOMPUTATIONS = ("none", "selective", "full")
+_RECOMPUTATIONS = ("none", "selective", "selective-ops", "full")
 
 
 def tie_width(first: Mapping[str, float], second: Mapping[str, float]) -> float:

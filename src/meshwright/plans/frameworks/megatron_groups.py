@@ -17,7 +17,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from ...plans.partition import ParallelDegrees
+from ..partition import ParallelDegrees
 
 DEFAULT_ORDER = "tp-cp-ep-dp-pp"
 MAPPED_ORDER = "tp-cp-ep-pp-dp"

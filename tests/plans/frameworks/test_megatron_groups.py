@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright.export.frameworks.megatron_groups import (
+from meshwright.plans.frameworks.megatron_groups import (
     DEFAULT_ORDER,
     MAPPED_ORDER,
     allows,
@@ -19,7 +19,7 @@ from meshwright.export.frameworks.megatron_groups import (
 )
 from meshwright.plans.partition import Layout, ParallelDegrees
 
-from . import megatron_core
+from ...export.frameworks import megatron_core
 
 SIZES = st.sampled_from([1, 2, 3, 4])
 AXES = ["tp", "cp", "dp", "pp", "dp-cp", "tp-pp", "tp-cp", "tp-dp", "tp-dp-cp", "tp-cp-dp-pp"]

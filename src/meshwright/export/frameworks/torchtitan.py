@@ -1,0 +1,142 @@
+"""torchtitan: its job configuration and the model's arguments, and hosts and devices in the order of its ranks (`grid_ranks`).
+
+torchtitan's mesh has the dimensions pp, dp_replicate, dp_shard, cp and tp, the last fastest; with ``expert_parallel_degree`` the
+ranks of dp_shard and cp hold the experts. That is the layout's own numbering.
+
+Source:
+    ``torchtitan/config/job_config.py`` and ``torchtitan/distributed/parallel_dims.py`` (pytorch/torchtitan, 2025).
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ... import files
+from ...errors import ExportError
+from ...plans.document import PlacementPlan
+from ...plans.frameworks.megatron_groups import DEFAULT_ORDER
+from ...plans.partition import Layout
+from ..launchers import remote_shell
+from ..requirements import hosts_of
+from ..target import ExportOptions, Files, Target, header
+from . import grid_ranks
+from .model_arguments import torchtitan_model
+
+CONFIG = "torchtitan.toml"
+MODEL = "model_args.json"
+
+_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
+_ROTATIONS = {"ring": "alltoall", "all-gather": "allgather"}
+_PRECISIONS = {"bf16": "bfloat16", "fp32": "float32", "fp8": "bfloat16"}
+_FP8 = "quantize.linear.float8"
+
+_NOT_GUARANTEED = (
+    "Rank numbers: torchtitan's own, which need not be the plan's; ranks.tsv has both.",
+    f"Model: torchtitan takes flavors by name; register one made of {MODEL}, or name one of its own that is the plan's model.",
+    "Stages: layers are divided by torchtitan, as evenly as it can; the planned stages may hold others at the ends.",
+    f"Commands: a script gets --job.config_file {CONFIG} behind its own arguments; a command of the user's own must read it "
+    "itself.",
+    "Versions: the keys are those of torchtitan's TOML configuration; releases that are configured in Python take the same "
+    "values.",
+    "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
+    "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
+    "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
+)
+
+
+def renumbered(plan: PlacementPlan) -> PlacementPlan:
+    """The same plan with the rank numbers that torchtitan will use.
+
+    Raises:
+        ExportError: as `grid_ranks.rank_order`.
+    """
+    return grid_ranks.renumbered(plan, grid_ranks.rank_order(plan, "torchtitan", (DEFAULT_ORDER,)))
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The configuration, the model's arguments where the plan holds its shape, the hosts, the rank map and the launcher.
+
+    Raises:
+        ExportError: no layout, one that torchtitan does not run, or as `grid_ranks.rank_order`.
+    """
+    hosts_of(plan)  # refuses what is no host name
+    layout = plan.layout()
+    if layout is None:
+        raise ExportError("has no layout, of which torchtitan's configuration is made", field="partition")
+    arranged = grid_ranks.rank_order(plan, "torchtitan", (DEFAULT_ORDER,))
+    name, model = options.job_name(plan), plan.job.transformer
+    head = header(name, plan, "torchtitan", _NOT_GUARANTEED)
+    rendered: Files = {}
+    if model is not None:
+        given, left_out = torchtitan_model(model)
+        told = {"_not_guaranteed": [f"Llama 3 of torchtitan has no {what}." for what in left_out]} if left_out else {}
+        rendered[MODEL] = files.json_text(given | told) + "\n"
+    tables = _tables(plan, layout, name)
+    rendered[CONFIG] = head + "".join(f"\n[{table}]\n{_toml(keys)}" for table, keys in tables.items())
+    behind = f" --job.config_file $there/{CONFIG}"
+    launch = grid_ranks.launcher(plan, arranged, options, head, "", behind)
+    return {**rendered, **grid_ranks.host_files(plan, arranged, head, "torchtitan"), remote_shell.FILE_NAME: launch}
+
+
+def _tables(plan: PlacementPlan, layout: Layout, name: str) -> dict[str, dict[str, Any]]:
+    """The tables of the configuration. A copy is shared by ``shards`` ranks along dp and cp, of which cp are of one sample."""
+    shards = layout.num_shards
+    samples = layout.global_batch // layout.dp
+    parallelism: dict[str, Any] = {
+        "data_parallel_replicate_degree": layout.copies // shards if shards > 1 else layout.dp,
+        "data_parallel_shard_degree": shards // layout.cp if shards > 1 else 1,
+        "fsdp_reshard_after_forward": "always" if layout.zero == 3 else "never",
+        "tensor_parallel_degree": layout.tp,
+        "context_parallel_degree": layout.cp,
+        "pipeline_parallel_degree": layout.pp,
+        "expert_parallel_degree": layout.ep,
+    }
+    if layout.cp > 1:
+        parallelism["context_parallel_rotate_method"] = _ROTATIONS[layout.context_parallel]
+    if layout.pp > 1:
+        parallelism["pipeline_parallel_schedule"] = _SCHEDULES[layout.schedule]
+        parallelism["pipeline_parallel_microbatch_size"] = layout.micro_batch
+        parallelism["pipeline_parallel_first_stage_less_layers"] = layout.first_stage_less_layers
+        parallelism["pipeline_parallel_last_stage_less_layers"] = layout.last_stage_less_layers
+        if plan.job.transformer is not None:
+            chunks = layout.pp * layout.virtual_stages
+            counted = plan.job.transformer.num_layers + layout.first_stage_less_layers + layout.last_stage_less_layers
+            parallelism["pipeline_parallel_layers_per_stage"] = -(-counted // chunks)
+    training: dict[str, Any] = {
+        "local_batch_size": samples if layout.pp > 1 else layout.micro_batch,
+        "global_batch_size": layout.global_batch,
+        "mixed_precision_param": _PRECISIONS[layout.precision],
+    }
+    if plan.job.transformer is not None:
+        training["seq_len"] = plan.job.transformer.sequence_length
+    by_ops = {"mode": "selective", "selective_ac_option": "op"}
+    is_fp8 = layout.precision == "fp8"
+    return {
+        "model": {"name": "llama3", "flavor": name} | ({"converters": [_FP8]} if is_fp8 else {}),
+        "training": training,
+        "parallelism": parallelism,
+        "activation_checkpoint": by_ops if layout.recompute == "selective-ops" else {"mode": layout.recompute},
+        **({} if layout.compile is None else {"compile": {"enable": layout.compile}}),
+        **({_FP8: {"filter_fqns": ["output"]}} if is_fp8 else {}),
+    }
+
+
+def _toml(keys: dict[str, Any]) -> str:
+    """Keys of a table; a basic string of TOML takes the escapes of JSON."""
+    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
+
+
+TARGET = Target(
+    name="torchtitan",
+    summary="torchtitan's configuration, the model's arguments, and hosts and devices in the order of its ranks",
+    guaranteed=(
+        "torchtitan's mesh is the plan's: each device has the planned coordinates.",
+        "The master address is the host of torchtitan's rank 0.",
+        "LOCAL_RANK i means the i-th device of the host in torchtitan's order.",
+        "global_batch_size, and the samples of a replica, are the plan's; FSDP shards over the planned ranks.",
+    ),
+    not_guaranteed=_NOT_GUARANTEED,
+    render=render,
+    as_launched=renumbered,
+)

@@ -1,0 +1,103 @@
+"""What people start with who have not searched, priced beside what a search found.
+
+Each choice is the best of its kind: of pure FSDP and of ZeRO-3 the fastest micro-batch and recomputation that fit, of Megatron-LM
+the least model parallelism that fits, tensor parallelism inside a host before pipeline stages.
+
+Source:
+    Narayanan et al., "Efficient large-scale language model training on GPU clusters using Megatron-LM", 2021, takeaways 1 and 2;
+    the examples of PyTorch's ``fully_shard`` and of DeepSpeed's ZeRO, which shard over all devices and cut along no other axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from ..errors import PlanError
+from ..planners.layouts.request import SearchRequest
+from ..planners.layouts.results import RankedLayout
+from ..planners.layouts.space import SEARCHED, divisors
+from .search_table import RankedLayouts
+
+_ALONE = {"tp": 1, "cp": 1, "pp": 1, "ep": 1}
+_SHARDED = {**_ALONE, "zero": 3}
+_COPIES = {"pp": 1, "sp_d": 1, "sp_h": 1, "sp_w": 1}
+
+_RUN_BY = {"megatron": "megatron", "zero-3": "deepspeed", "fsdp": "fsdp2"}
+_TITLES = {"fsdp": "pure FSDP", "zero-3": "pure ZeRO-3", "megatron": "Megatron's default", "data": "data parallelism alone"}
+
+
+_SEARCHED_AWAY = (*SEARCHED, "shard_group")
+"""Keys that a user may have kept for the search and that a usual choice makes by itself."""
+
+
+class UsualChoice(NamedTuple):
+    """A choice and what it comes to.
+
+    Attributes:
+        title: what it is called.
+        found: its layout; None where none of the kind fits or is legal.
+    """
+
+    title: str
+    found: RankedLayout | None
+
+
+def usual_choices(found: RankedLayouts) -> list[UsualChoice]:
+    """The usual choices on as many devices as the fastest layout takes: that of the framework that was asked for, or all."""
+    asked = found.request.framework
+    layered = ["fsdp", "megatron"] if asked is None else [asked.usual]
+    kinds = layered if found.maker.has_layers else ["data"]
+    return [UsualChoice(_TITLES[kind], _best(found, kind)) for kind in kinds]
+
+
+def usual_text(found: RankedLayouts) -> str:
+    """One line: what the usual choices take, and what the fastest layout does."""
+    choices, this = usual_choices(found), f"this {found.best.step_s:.4g} s"
+    if len(choices) == 1:
+        (title, layout), *_ = choices
+        return f"your usual choice ({title}) {_taken(layout)}, {this}"
+    fits = [f"{one.found.step_s:.4g} s ({one.title})" for one in choices if one.found is not None]
+    told = [f"takes {' or '.join(fits)}"] if fits else []
+    told += [f"fits no device ({one.title})" for one in choices if one.found is None]
+    return f"your usual choice {' or '.join(told)}, {this}"
+
+
+def _taken(layout: RankedLayout | None) -> str:
+    return "fits no device" if layout is None else f"takes {layout.step_s:.4g} s"
+
+
+def _best(found: RankedLayouts, kind: str) -> RankedLayout | None:
+    for keep in _tried(found, kind):
+        kept = {key: values for key, values in found.request.kept.items() if key not in keep and key not in _SEARCHED_AWAY}
+        words = [f"{key}={_spelled(value)}" for key, value in keep.items()]
+        words += [f"{key}={'|'.join(_spelled(value) for value in values)}" for key, values in kept.items()]
+        request = replace(
+            found.request, keep=",".join(words), order=None, top=1, launcher=_RUN_BY.get(kind), on_best=SearchRequest.on_best
+        )
+        try:
+            return found.maker.search(request).run([found.best.devices]).ranking[0]
+        except PlanError:
+            continue
+    return None
+
+
+def _tried(found: RankedLayouts, kind: str) -> Iterator[Mapping[str, object]]:
+    """What is kept for a kind, the first that fits being taken."""
+    devices = found.best.devices
+    if kind == "data":
+        yield _COPIES
+    elif kind != "megatron":
+        yield _SHARDED if devices > 1 else _ALONE
+    else:
+        host = found.maker.devices_per_host
+        degrees = [(tp, pp) for tp in divisors(devices) if tp <= host for pp in divisors(devices // tp)]
+        for recompute in ("none", "full"):
+            for tp, pp in sorted(degrees, key=lambda both: (both[0] * both[1], both[1])):
+                zero = {"zero": 1} if devices > tp * pp else {}
+                yield {"tp": tp, "pp": pp, "cp": 1, "ep": 1, "schedule": "1f1b", "recompute": recompute} | zero
+
+
+def _spelled(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

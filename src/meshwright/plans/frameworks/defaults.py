@@ -1,0 +1,43 @@
+"""What a framework does with a layout where it is not told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+FrameworkName = Literal["megatron", "fsdp2", "deepspeed"]
+"""What a layout may be priced as; `table` knows which layouts they run."""
+
+
+def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What a framework does unless it is told otherwise, as keys of a layout.
+
+    - Megatron-LM hides the transfers of an interleaved schedule, the sum of input gradients over ``tp`` behind weight gradients,
+      and adds weight gradients to the sum inside their product; it hides neither gradients nor tensor parallelism
+      (``--overlap-grad-reduce`` and ``--tp-comm-overlap`` are off).
+    - PyTorch's FSDP2 shards every parameter, frees the whole ones after each forward pass, but keeps them in a pipeline
+      (as torchtitan does), fetches the next layer's while one computes and reduces gradients behind the backward pass, in
+      float32 as torchtitan asks it to. Nothing else is hidden, and what is not compiled runs operator by operator.
+    - DeepSpeed shards nothing unless told to, and hides gradients with ZeRO-3 alone (``overlap_comm``).
+
+    Args:
+        framework: one of `FrameworkName`; of any other there are none.
+        given: the keys that are given.
+
+    Source:
+        NVIDIA/Megatron-LM, megatron/training/arguments.py; pytorch/pytorch, torch/distributed/fsdp/_fully_shard and
+        torch/distributed/pipelining/schedules.py; pytorch/torchtitan, torchtitan/parallelisms/parallelize_llama.py and
+        config_manager.py (``mixed_precision_reduce``); microsoft/DeepSpeed, deepspeed/runtime/zero/config.py.
+    """
+    is_cut = isinstance(given.get("pp", 1), int) and given.get("pp", 1) > 1
+    chunks = given.get("virtual_stages", 1)
+    hides_transfers = isinstance(chunks, int) and chunks > 1
+    none = {"overlap_dp": False, "overlap_tp": False, "overlap_pp": False}
+    found: dict[str, dict[str, Any]] = {
+        "megatron": none | {"overlap_pp": hides_transfers, "async_gradients": True, "fused_accumulation": True},
+        "fsdp2": none
+        | {"overlap_dp": True, "zero": 2 if is_cut else 3, "async_gradients": False, "fused_accumulation": False}
+        | {"compile": False},
+        "deepspeed": none | {"overlap_dp": given.get("zero", 0) == 3},
+    }
+    return found.get(framework, {}) if isinstance(framework, str) else {}

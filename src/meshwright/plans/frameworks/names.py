@@ -1,0 +1,37 @@
+"""How others spell the keys of a layout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ...errors import PlanError
+
+OTHER_NAMES = {
+    "tensor_parallel": "tp",
+    "tensor_model_parallel_size": "tp",
+    "tensor_parallel_size": "tp",
+    "pipeline_parallel": "pp",
+    "pipeline_model_parallel_size": "pp",
+    "pipeline_parallel_size": "pp",
+    "data_parallel": "dp",
+    "data_parallel_size": "dp",
+    "expert_parallel": "ep",
+    "expert_model_parallel_size": "ep",
+    "context_parallel_size": "cp",
+    "mbs": "micro_batch",
+    "micro_batch_size": "micro_batch",
+    "gbs": "global_batch",
+    "global_batch_size": "global_batch",
+    "batch": "global_batch",
+    "zero_stage": "zero",
+    "num_layers_per_virtual_pipeline_stage": "virtual_stages",
+}
+"""Keys of a layout as Megatron-LM, DeepSpeed and others spell them."""
+
+
+def unknown_layout_key(key: str, field: str, known: Iterable[str]) -> PlanError:
+    """The refusal of a key, which names the one that is meant."""
+    own = OTHER_NAMES.get(key.lower().replace("-", "_"))
+    if own is not None and own in known:
+        return PlanError(f"unknown key; here it is {own!r}", field=field)
+    return PlanError("unknown key", field=field, value=key, choices=known)

@@ -1,0 +1,394 @@
+"""Which layouts each training framework runs: the one table that searches are held to and that exports refuse by.
+
+A framework is a list of limits. A limit names a key of the layout, the values that the key may have, and when the limit counts;
+without values it is broken whenever it counts. The model and the length of its sequence count where they are known.
+
+Sources:
+    Megatron-LM: ``megatron/training/arguments.py`` and ``TransformerConfig`` of megatron-core 0.16.1.
+    torchtitan: ``torchtitan/config/job_config.py``, ``parallelize.py`` of its Llama 3, and the schedules of
+    torch.distributed.pipelining in PyTorch 2.13.
+    DeepSpeed: its tutorials on automatic tensor parallelism in training, Ulysses and mixture of experts, and the checks of
+    ``PipelineEngine`` and ``DeepSpeedEngine`` of 0.19.8.
+    FSDP2: the documentation of ``torch.distributed.fsdp.fully_shard``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...errors import PlanError
+from ...jobs.transformer import TransformerKeys
+from ..partition import EAGER, Layout
+from .numbering import Numbering, as_megatron, as_the_layout, by_hosts, in_any_order
+
+SPATIAL = ("sp_d", "sp_h", "sp_w")
+
+
+class LayoutOfModel(NamedTuple):
+    """What is held against a framework.
+
+    Attributes:
+        layout: how the job is cut.
+        shape: the model, where it is known and a transformer.
+        sequence_length: tokens of a sequence, where they are known.
+    """
+
+    layout: Layout
+    shape: TransformerKeys | None = None
+    sequence_length: int | None = None
+
+
+class Refusal(NamedTuple):
+    """Why a framework does not run a layout.
+
+    Attributes:
+        key: of the layout.
+        value: that it has.
+        problem: what is wrong, with the nearest layout that can be run where it is known.
+    """
+
+    key: str
+    value: Any
+    problem: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a framework does not run.
+
+    Attributes:
+        key: of the layout.
+        problem: what is wrong with another value, a text or what makes it.
+        values: those that the key may have; None: none, where the limit counts.
+        when: whether it counts.
+    """
+
+    key: str
+    problem: str | Callable[[LayoutOfModel], str]
+    values: tuple[Any, ...] | None = None
+    when: Callable[[LayoutOfModel], bool] = lambda asked: True
+
+    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
+        """What is wrong, or None."""
+        value = getattr(asked.layout, self.key)
+        if (self.values is not None and value in self.values) or not self.when(asked):
+            return None
+        return Refusal(self.key, value, self.problem if isinstance(self.problem, str) else self.problem(asked))
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A training framework.
+
+    Attributes:
+        name: as ``--for`` spells it.
+        title: as it calls itself.
+        usual: what people start with who have not searched: ``fsdp`` or ``megatron``, see `planning.usual`.
+        limits: what it does not run.
+        numbering: whether it starts the ranks of a layout that are numbered in an order.
+        needs_layers: whether it knows transformers alone.
+        zero_stages: ZeRO stages where there are copies.
+        where_cut: by a degree, keys of a layout that is cut so which are not searched and have only this value there.
+    """
+
+    name: str
+    title: str
+    usual: str
+    limits: tuple[Limit, ...]
+    numbering: Numbering
+    needs_layers: bool = False
+    zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    where_cut: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def refusals(self, asked: LayoutOfModel) -> Iterator[Refusal]:
+        """Everything that is wrong, in the order of the limits."""
+        for limit in self.limits:
+            if (found := limit.refusal(asked)) is not None:
+                yield found
+
+    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
+        """The first thing that is wrong, or None where the framework runs the layout."""
+        return next(self.refusals(asked), None)
+
+
+def framework(name: str, *, field: str = "--for") -> Framework:
+    """The framework of a name.
+
+    Raises:
+        PlanError: there is none.
+    """
+    own = _OTHER_NAMES.get(name.lower())
+    if name not in FRAMEWORKS and own is not None:
+        raise PlanError(f"unknown framework (got {name!r}); did you mean {own!r}?", field=field)
+    if name not in FRAMEWORKS:
+        raise PlanError("unknown framework", field=field, value=name, choices=FRAMEWORKS)
+    return FRAMEWORKS[name]
+
+
+def is_pipelined(asked: LayoutOfModel) -> bool:
+    """Whether there are stages."""
+    return asked.layout.pp > 1
+
+
+def _without_volumes(title: str) -> tuple[Limit, ...]:
+    def problem(asked: LayoutOfModel) -> str:
+        layout = asked.layout
+        nearest = f"the nearest plan is dp={layout.dp * layout.sp} with the same pp, where a sample fits a device"
+        return f"{title} has no spatial parallelism; {nearest}"
+
+    return tuple(Limit(key, problem, (1,)) for key in SPATIAL)
+
+
+def _priced_as(title: str, name: str) -> Limit:
+    """The values of ``framework``: a layout that is priced as another framework runs it has another framework's figures."""
+    return Limit("framework", f"the layout is priced as another framework runs it; {title}'s is {name}", (None, name))
+
+
+_UNWRITTEN: dict[str, tuple[Any, ...]] = {
+    "recompute": ("none", "selective", "full"),
+    "precision": ("bf16", "fp16", "fp32"),
+    "compile": (None,),
+    "loss_chunks": (1,),
+    "first_stage_less_layers": (0,),
+    "last_stage_less_layers": (0,),
+}
+"""Switches of PyTorch and torchtitan, by the values that other frameworks are told."""
+
+
+def _without_switches(whose: str) -> tuple[Limit, ...]:
+    return tuple(Limit(key, f"is not among {whose} that are written here", values) for key, values in _UNWRITTEN.items())
+
+
+def _schedules(problem: str, *values: str) -> Limit:
+    def told(asked: LayoutOfModel) -> str:
+        nearest = "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
+        return problem + (nearest if asked.layout.schedule == EAGER else "")
+
+    return Limit("schedule", told, values, is_pipelined)
+
+
+def _key_value_heads(title: str) -> Limit:
+    """Tensor parallelism that would copy heads of keys and values."""
+
+    def counts(asked: LayoutOfModel) -> bool:
+        shape = asked.shape
+        return shape is not None and shape.latent is None and shape.num_key_value_heads % asked.layout.tp > 0
+
+    def problem(asked: LayoutOfModel) -> str:
+        return f"{title} wants tp to divide the {asked.shape.num_key_value_heads if asked.shape else 0} key-value heads"
+
+    return Limit("tp", problem, when=counts)
+
+
+def _halves(title: str) -> Limit:
+    """Each rank of a ring has a piece of both halves of the sequence, so that a causal mask costs all of them alike."""
+
+    def counts(asked: LayoutOfModel) -> bool:
+        cp, length = asked.layout.cp, asked.sequence_length
+        return cp > 1 and length is not None and length % (2 * cp) > 0
+
+    return Limit("cp", lambda asked: f"{title} wants 2 cp to divide the sequence of {asked.sequence_length} tokens", when=counts)
+
+
+def _is_interleaved(asked: LayoutOfModel) -> bool:
+    return asked.layout.pp > 1 and asked.layout.schedule == "interleaved"
+
+
+def _has_uneven_rounds(asked: LayoutOfModel) -> bool:
+    """Whether the micro-batches of an interleaved schedule are no multiple of its rounds, as PyTorch counts them."""
+    number = asked.layout.num_micro_batches
+    return _is_interleaved(asked) and number % max(1, number // asked.layout.pp) > 0
+
+
+def _tears_experts(asked: LayoutOfModel) -> bool:
+    """Whether groups of experts are no runs of whole sequences inside the ranks that share one copy."""
+    layout = asked.layout
+    return layout.ep > 1 and (layout.ep % layout.cp > 0 or layout.num_shards % layout.ep > 0)
+
+
+_MEGATRON = Framework(
+    name="megatron",
+    title="Megatron-LM",
+    usual="megatron",
+    numbering=as_megatron,
+    needs_layers=True,
+    zero_stages=(0, 1),
+    limits=(
+        *_without_volumes("Megatron-LM"),
+        _priced_as("Megatron-LM", "megatron"),
+        *_without_switches("Megatron's arguments"),
+        _schedules("Megatron runs 1f1b, and interleaved with virtual stages", "1f1b", "interleaved"),
+        Limit("zero", "Megatron's distributed optimizer is ZeRO stage 1", (0, 1)),
+        Limit(
+            "overlap_tp",
+            "Megatron hides it with sequence_parallel only",
+            (False,),
+            lambda asked: not asked.layout.sequence_parallel,
+        ),
+        Limit(
+            "sequence_parallel",
+            "Megatron wants it where there is both ep and tp",
+            (True,),
+            lambda asked: asked.layout.ep > 1 and asked.layout.tp > 1,
+        ),
+        Limit(
+            "overlap_pp",
+            "Megatron hides pipeline transfers in the interleaved schedule only",
+            (False,),
+            lambda asked: is_pipelined(asked) and asked.layout.virtual_stages == 1,
+        ),
+        Limit(
+            "virtual_stages",
+            lambda asked: (
+                "Megatron interleaves no fewer micro-batches than stages, here "
+                f"{asked.layout.num_micro_batches} of {asked.layout.pp}"
+            ),
+            (1,),
+            lambda asked: asked.layout.num_micro_batches < asked.layout.pp,
+        ),
+        _key_value_heads("Megatron"),
+        _halves("Megatron"),
+    ),
+)
+
+_TORCHTITAN = Framework(
+    name="torchtitan",
+    title="torchtitan",
+    usual="fsdp",
+    numbering=by_hosts,
+    needs_layers=True,
+    zero_stages=(0, 2, 3),
+    limits=(
+        *_without_volumes("torchtitan"),
+        _priced_as("torchtitan", "fsdp2"),
+        Limit(
+            "recompute",
+            "torchtitan keeps attention and every second product (selective-ops), or recomputes all of a layer or nothing",
+            ("none", "selective-ops", "full"),
+        ),
+        Limit("loss_chunks", "torchtitan computes the loss in one piece", (1,)),
+        _schedules("torchtitan runs 1f1b, gpipe and interleaved", "1f1b", "gpipe", "interleaved"),
+        Limit(
+            "schedule",
+            lambda asked: (
+                f"PyTorch's 1F1B wants no fewer micro-batches than stages, here {asked.layout.num_micro_batches} of "
+                f"{asked.layout.pp}"
+            ),
+            ("gpipe", "interleaved"),
+            lambda asked: asked.layout.num_micro_batches < asked.layout.pp,
+        ),
+        Limit(
+            "virtual_stages",
+            lambda asked: (
+                "PyTorch interleaves a multiple of "
+                f"{max(1, asked.layout.num_micro_batches // asked.layout.pp)} micro-batches, here "
+                f"{asked.layout.num_micro_batches}"
+            ),
+            when=_has_uneven_rounds,
+        ),
+        Limit(
+            "zero",
+            "torchtitan shards by FSDP2, which is ZeRO stage 3, or 2 without resharding after the forward pass",
+            (0, 2, 3),
+        ),
+        Limit(
+            "zero",
+            "torchtitan keeps whole copies (DDP) only where there is no other axis than dp",
+            (2, 3),
+            lambda asked: asked.layout.copies > 1 and asked.layout.tp * asked.layout.cp * asked.layout.pp > 1,
+        ),
+        Limit(
+            "sequence_parallel",
+            "torchtitan's tensor parallelism cuts activations by sequence too",
+            (True,),
+            lambda asked: asked.layout.tp > 1,
+        ),
+        Limit(
+            "context_parallel",
+            "torchtitan passes keys and values round or gathers them",
+            ("ring", "all-gather"),
+            lambda asked: asked.layout.cp > 1,
+        ),
+        Limit(
+            "shard_group",
+            lambda asked: f"torchtitan shards over whole groups of cp, here {asked.layout.cp} ranks",
+            when=lambda asked: bool(asked.layout.shard_group and asked.layout.shard_group % asked.layout.cp),
+        ),
+        Limit(
+            "ep", "torchtitan wants cp to divide ep, and ep to divide the ranks that share one copy (FSDP)", when=_tears_experts
+        ),
+        Limit("precision", "torchtitan computes in bf16, fp32 or, products of layers, in fp8", ("bf16", "fp32", "fp8")),
+        _key_value_heads("torchtitan"),
+        _halves("torchtitan"),
+    ),
+)
+
+_DEEPSPEED = Framework(
+    name="deepspeed",
+    title="DeepSpeed",
+    usual="zero-3",
+    numbering=as_the_layout,
+    where_cut={"cp": {"context_parallel": "ulysses"}},
+    limits=(
+        *_without_volumes("DeepSpeed"),
+        _priced_as("DeepSpeed", "deepspeed"),
+        *_without_switches("DeepSpeed's keys"),
+        _schedules("DeepSpeed's pipeline runs 1f1b", "1f1b"),
+        Limit("zero", "DeepSpeed's pipeline goes with ZeRO stage 1 at most", (0, 1), is_pipelined),
+        Limit(
+            "zero",
+            "DeepSpeed's automatic tensor parallelism goes with ZeRO stage 2 at most",
+            (0, 1, 2),
+            lambda asked: asked.layout.tp > 1,
+        ),
+        Limit("zero", "DeepSpeed's experts go with ZeRO stage 2 at most", (0, 1, 2), lambda asked: asked.layout.ep > 1),
+        Limit("context_parallel", "DeepSpeed cuts sequences as Ulysses does", ("ulysses",), lambda asked: asked.layout.cp > 1),
+        Limit(
+            "sequence_parallel",
+            "Ulysses does not go with Megatron's sequence parallelism",
+            (False,),
+            lambda asked: asked.layout.cp > 1 and asked.layout.tp > 1,
+        ),
+        Limit("shard_group", "DeepSpeed's ZeRO shards over all replicas; its MiCS and hpZ are not known here", (None,)),
+    ),
+)
+
+_FSDP2 = Framework(
+    name="fsdp2",
+    title="FSDP2",
+    usual="fsdp",
+    numbering=in_any_order,
+    needs_layers=True,
+    zero_stages=(2, 3),
+    limits=(
+        *_without_volumes("FSDP2"),
+        _priced_as("FSDP2", "fsdp2"),
+        *(
+            Limit(axis, "fully_shard cuts by data alone; torchtitan joins it with other axes", (1,))
+            for axis in ("tp", "cp", "pp", "ep")
+        ),
+        Limit(
+            "zero",
+            "fully_shard is ZeRO stage 3, or 2 with reshard_after_forward=False",
+            (2, 3),
+            lambda asked: asked.layout.copies > 1,
+        ),
+    ),
+)
+
+FRAMEWORKS: dict[str, Framework] = {one.name: one for one in (_MEGATRON, _TORCHTITAN, _DEEPSPEED, _FSDP2)}
+"""Every framework, by the name that ``--for`` takes."""
+
+_OTHER_NAMES = {
+    "megatron-lm": "megatron",
+    "megatron-core": "megatron",
+    "mcore": "megatron",
+    "titan": "torchtitan",
+    "fsdp": "fsdp2",
+    "fully_shard": "fsdp2",
+    "torch": "fsdp2",
+    "ds": "deepspeed",
+    "zero": "deepspeed",
+}

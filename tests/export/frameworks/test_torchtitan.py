@@ -1,0 +1,141 @@
+"""torchtitan's configuration and the model's arguments of three frameworks, by hand."""
+
+import json
+import tomllib
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.errors import ExportError
+from meshwright.export import export
+from meshwright.export.frameworks.model_arguments import huggingface_keys, megatron_words, torchtitan_model
+from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.jobs.zoo.catalogue import zoo_shape
+from meshwright.plans import Layout
+from meshwright.plans.transformer import PlannedTransformer
+
+from ..grids import plan_of
+
+LLAMA = PlannedTransformer.of(zoo_shape("llama-7b")[0])
+DEEPSEEK = {
+    **{"model_type": "deepseek_v3", "hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 1024},
+    **{"intermediate_size": 2048, "moe_intermediate_size": 128, "n_routed_experts": 4, "n_shared_experts": 1},
+    **{"num_experts_per_tok": 2, "first_k_dense_replace": 1, "q_lora_rank": 96, "kv_lora_rank": 64, "qk_nope_head_dim": 32},
+    **{"qk_rope_head_dim": 16, "v_head_dim": 32, "max_position_embeddings": 256},
+}
+
+
+def config(layout):
+    files = export(plan_of(layout, num_hosts=min(2, layout.world)), "torchtitan", {"name": "mine"})
+    assert "--job.config_file $there/torchtitan.toml" in files["launch.sh"]
+    return tomllib.loads(files["torchtitan.toml"])
+
+
+def test_hybrid_shards_in_a_pipeline_worked_by_hand():
+    # two replicas of cp=2 in four copies, shared by pairs: 2 x (1 x 2); 8 samples a replica in micro-batches of 2
+    layout = Layout(
+        **{"tp": 2, "cp": 2, "pp": 2, "dp": 2, "micro_batch": 2, "global_batch": 16, "zero": 3, "shard_group": 2},
+        **{"sequence_parallel": True, "context_parallel": "all-gather", "recompute": "full"},
+    )
+    found = config(layout)
+    assert found["parallelism"] == {
+        "data_parallel_replicate_degree": 2,
+        "data_parallel_shard_degree": 1,
+        "fsdp_reshard_after_forward": "always",
+        "tensor_parallel_degree": 2,
+        "context_parallel_degree": 2,
+        "context_parallel_rotate_method": "allgather",
+        "pipeline_parallel_degree": 2,
+        "pipeline_parallel_schedule": "1F1B",
+        "pipeline_parallel_microbatch_size": 2,
+        "pipeline_parallel_first_stage_less_layers": 0,
+        "pipeline_parallel_last_stage_less_layers": 0,
+        "expert_parallel_degree": 1,
+    }
+    assert found["training"] == {"local_batch_size": 8, "global_batch_size": 16, "mixed_precision_param": "bfloat16"}
+    assert found["activation_checkpoint"] == {"mode": "full"}
+    assert found["model"] == {"name": "llama3", "flavor": "mine"}
+
+
+def test_switches_of_pytorch_are_written_where_the_layout_says_them():
+    keys = {"dp": 2, "micro_batch": 1, "global_batch": 4, "zero": 3, "framework": "fsdp2"}
+    plain = config(Layout(**keys))
+    assert not {"compile", "quantize"} & set(plain)
+    found = config(Layout(**keys, compile=True, precision="fp8", recompute="selective-ops"))
+    assert found["compile"] == {"enable": True}
+    assert found["activation_checkpoint"] == {"mode": "selective", "selective_ac_option": "op"}
+    assert found["training"]["mixed_precision_param"] == "bfloat16"
+    assert found["model"]["converters"] == ["quantize.linear.float8"]
+    assert found["quantize"] == {"linear": {"float8": {"filter_fqns": ["output"]}}}
+    short = config(Layout(**keys, pp=2, first_stage_less_layers=1, last_stage_less_layers=2))["parallelism"]
+    less = [short[f"pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last")]
+    assert less == [1, 2]
+
+
+@given(dp=st.sampled_from([1, 2, 4]), cp=st.sampled_from([1, 2]), tp=st.sampled_from([1, 2]), zero=st.sampled_from([0, 2, 3]))
+def test_the_degrees_multiply_to_the_ranks(dp, cp, tp, zero):
+    layout = Layout(dp=dp, cp=cp, tp=tp, micro_batch=1, global_batch=8, zero=zero, sequence_parallel=tp > 1)
+    try:
+        degrees = config(layout)["parallelism"]
+    except ExportError:
+        assert zero == 0
+        return
+    product = 1
+    for key in ("data_parallel_replicate", "data_parallel_shard", "context_parallel", "tensor_parallel", "pipeline_parallel"):
+        product *= degrees[f"{key}_degree"]
+    assert product == layout.world
+
+
+def test_plans_without_a_layout_and_layouts_that_it_does_not_run_are_refused(make_plan):
+    with pytest.raises(ExportError, match="has no layout, of which"):
+        export(make_plan(["a", "b"]), "torchtitan")
+    with pytest.raises(ExportError, match=r"layout.sequence_parallel: torchtitan's tensor parallelism cuts activations"):
+        config(Layout(tp=2, micro_batch=1, global_batch=2))
+
+
+def test_a_llama_by_the_names_of_three_frameworks():
+    words, left_out = megatron_words(LLAMA)
+    named = dict(pairwise(words))
+    wanted = {"num-layers": 32, "hidden-size": 4096, "ffn-hidden-size": 11008, "num-attention-heads": 32, "vocab-size": 32000}
+    assert {key: named[f"--{key}"] for key in wanted} == {key: str(value) for key, value in wanted.items()}
+    assert named["--normalization"] == "RMSNorm"
+    assert {"--swiglu", "--disable-bias-linear", "--untie-embeddings-and-output-weights"} < set(words)
+    assert left_out == []
+    given, none = torchtitan_model(LLAMA)
+    assert (given["dim"], given["n_layers"], given["n_heads"], given["n_kv_heads"], none) == (4096, 32, 32, 32, [])
+    assert huggingface_keys(LLAMA)["intermediate_size"] == 11008
+
+
+@given(hidden=st.integers(8, 20_000), width=st.integers(8, 80_000))
+def test_torchtitan_computes_the_width_of_the_feed_forward_layer_again(hidden, width):
+    given, _ = torchtitan_model(LLAMA.model_copy(update={"hidden": hidden, "feed_forward": width}))
+    inner = int(2 * 4 * hidden / 3)
+    inner = inner if given["ffn_dim_multiplier"] is None else int(given["ffn_dim_multiplier"] * inner)
+    multiple = given["multiple_of"]
+    assert multiple * ((inner + multiple - 1) // multiple) == width
+
+
+def test_experts_and_latent_attention_of_megatron():
+    words, _ = megatron_words(PlannedTransformer.of(shape_of(DEEPSEEK, name="mixed")))
+    named = dict(pairwise(words))
+    wanted = {
+        **{"num-experts": "4", "moe-router-topk": "2", "moe-ffn-hidden-size": "128", "ffn-hidden-size": "2048"},
+        **{"moe-shared-expert-intermediate-size": "128", "moe-layer-freq": "([0]*1+[1]*3)", "q-lora-rank": "96"},
+        **{"kv-lora-rank": "64", "qk-head-dim": "32", "qk-pos-emb-head-dim": "16", "v-head-dim": "32"},
+    }
+    assert {key: named.get(f"--{key}") for key in wanted} == wanted
+    assert "--multi-latent-attention" in words
+
+
+def test_what_arguments_cannot_say_is_told():
+    windowed = LLAMA.model_copy(update={"window": 128, "is_parallel": True})
+    assert megatron_words(windowed)[1] == ["a window of 128 tokens", "attention and feed-forward layer side by side"]
+    assert "experts" in torchtitan_model(PlannedTransformer.of(shape_of(DEEPSEEK, name="mixed")))[1]
+
+
+def test_a_plan_that_holds_its_model_carries_the_arguments(layout_example):
+    zero = json.loads(export(layout_example, "deepspeed")["ds_config.json"])["zero_optimization"]["stage"]
+    assert zero == layout_example.layout().zero
+    assert ("model.json" in export(layout_example, "deepspeed")) is (layout_example.job.transformer is not None)

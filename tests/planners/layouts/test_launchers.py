@@ -1,0 +1,61 @@
+"""A search for a framework is the whole search less what it does not run, and exports take what is found."""
+
+import pytest
+
+from meshwright.clusters import load_cluster
+from meshwright.errors import PlanError
+from meshwright.export import export
+from meshwright.planners.layouts.request import SearchRequest
+from meshwright.planners.layouts.search import LayoutSearch
+from meshwright.planners.layouts.space import LayoutSpace
+from meshwright.planning.search import search_layouts
+from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel
+
+from .small_layouts import A100, GPT, LENGTH, MIXTURE, PAIRS
+
+
+def ranking(shape, launcher, keep="cp=1,virtual_stages=1|2"):
+    request = SearchRequest(keep=keep, top=None, launcher=launcher)
+    space = LayoutSpace(shape, LENGTH, 8, PAIRS.devices_per_host, request)
+    return {one.layout for one in LayoutSearch(space, A100, 80e9, PAIRS).run([4]).ranking}
+
+
+@pytest.mark.parametrize("shape", [GPT, MIXTURE], ids=lambda shape: shape.name)
+@pytest.mark.parametrize("name", ["megatron", "fsdp2", "deepspeed"])
+def test_a_search_for_a_framework_finds_what_it_runs_of_all_layouts(shape, name):
+    asked = FRAMEWORKS[name]
+    runs = {
+        layout
+        for layout in ranking(shape, None)
+        if asked.refusal(LayoutOfModel(layout, shape, LENGTH)) is None
+        and any(asked.numbering(layout, order, PAIRS.devices_per_host) for order in ("tp-cp-dp-pp", "tp-cp-pp-dp"))
+    }
+    found = ranking(shape, name)
+    assert found == runs
+    assert 0 < len(found) < len(ranking(shape, None))
+
+
+@pytest.mark.parametrize("name", ["megatron", "deepspeed"])
+def test_the_exporter_takes_what_a_search_finds(name):
+    cluster = load_cluster("preset:dgx-a100-8x8")
+    for keep in ("micro_batch=1", "micro_batch=1,pp=2|4", "micro_batch=2,tp=2|4,pp=1", "micro_batch=1,cp=2"):
+        found = search_layouts("zoo:gpt2-small", cluster, batch=32, devices="16", keep=keep, launcher=name, top=3)
+        assert export(found.plan, name)
+
+
+def test_ulysses_stands_where_deepspeed_cuts_sequences_and_nowhere_else():
+    found = ranking(GPT, "deepspeed", "micro_batch=1")
+    assert {(layout.cp > 1, layout.context_parallel) for layout in found} == {(False, "ring"), (True, "ulysses")}
+
+
+def test_what_is_kept_and_not_run_is_told_with_the_reason():
+    none = r"layout.schedule: no legal layout of 4 devices is one that DeepSpeed runs.*1f1b \(got 'gpipe'\)"
+    with pytest.raises(PlanError, match=none):
+        ranking(GPT, "deepspeed", "pp=2,schedule=gpipe")
+    with pytest.raises(PlanError, match=r"layout.zero: .*FSDP2 has the ZeRO stages 2, 3 \(got 1\)"):
+        ranking(GPT, "fsdp2", "zero=1")
+    request = SearchRequest(keep="tp=2,dp=2,pp=1,cp=1", order="dp-tp-cp-pp", launcher="megatron")
+    with pytest.raises(PlanError, match="--order: Megatron-LM starts no layout of 4 devices with its ranks so"):
+        LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 2, request), A100, 80e9, PAIRS).run([4])
+    with pytest.raises(PlanError, match="--for: torchtitan is planned for transformers here, resnet18 is a graph of ops"):
+        search_layouts("zoo:resnet18", "preset:dgx-a100-8x8", devices="8", launcher="torchtitan")

@@ -1,0 +1,55 @@
+"""The usual choices beside a search: what they are, and that a search for the same framework is never slower."""
+
+import re
+
+import pytest
+
+from meshwright.planning.search import search_layouts
+from meshwright.planning.usual import usual_choices, usual_text
+
+
+def found(job="zoo:gpt2-xl", devices="16", **more):
+    return search_layouts(job, "preset:dgx-a100-8x8", batch=512, devices=devices, **more)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "titles"),
+    [
+        (None, ["pure FSDP", "Megatron's default"]),
+        ("megatron", ["Megatron's default"]),
+        ("torchtitan", ["pure FSDP"]),
+        ("fsdp2", ["pure FSDP"]),
+        ("deepspeed", ["pure ZeRO-3"]),
+    ],
+)
+def test_each_framework_has_its_own_and_the_search_is_never_slower(launcher, titles):
+    searched = found(launcher=launcher)
+    choices = usual_choices(searched)
+    assert [one.title for one in choices] == titles
+    for one in choices:
+        assert one.found.devices == 16
+        assert one.found.step_s >= searched.best.step_s * (1 - 1e-12)
+        layout = one.found.layout
+        if one.title != "Megatron's default":
+            assert (layout.dp, layout.zero) == (16, 3)
+
+
+def test_megatron_takes_the_least_model_parallelism_that_fits():
+    # 6.7 billion parameters: on two replicas that share the optimizer 2 + 4 + 12 / 2 bytes each, 81 GB of 80; on two halves 60 GB
+    halves = search_layouts("zoo:llama-7b", "preset:dgx-a100-8x8", batch=64, devices="2", launcher="megatron")
+    layout = usual_choices(halves)[0].found.layout
+    assert (layout.tp, layout.pp, layout.dp, layout.recompute) == (2, 1, 1, "none")
+    # on four replicas 2 + 4 + 12 / 4 bytes, 61 GB: nothing is cut
+    whole = search_layouts("zoo:llama-7b", "preset:dgx-a100-8x8", batch=64, devices="4", launcher="megatron")
+    layout = usual_choices(whole)[0].found.layout
+    assert (layout.tp, layout.pp, layout.dp, layout.zero) == (1, 1, 4, 1)
+
+
+def test_the_first_line_names_both_times():
+    told = usual_text(found(launcher="torchtitan"))
+    assert re.fullmatch(r"your usual choice \(pure FSDP\) takes [0-9.]+ s, this [0-9.]+ s", told)
+    both = usual_text(found(keep="micro_batch=4|8"))
+    assert re.fullmatch(
+        r"your usual choice takes [0-9.]+ s \(pure FSDP\) or [0-9.]+ s \(Megatron's default\), this [0-9.]+ s", both
+    )
+    assert "data parallelism alone" in usual_text(found("zoo:resnet18", "8", keep="schedule=1f1b"))
