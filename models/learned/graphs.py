@@ -7,6 +7,8 @@ Legend: ``n`` ops of all graphs, ``m`` edges, ``g`` graphs, ``h`` width of an op
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -36,7 +38,8 @@ class GraphPass:
         lift = self._encoder.lift
         state = torch.addmm(lift.bias, static.ops, lift.weight.T).relu_()
         self._states, self._gathered = [state], []
-        for number, (along, against) in enumerate(zip(self._encoder.along, self._encoder.against, strict=True)):
+        for number in range(len(self._encoder.along)):
+            along, against = self._round(number)
             n, width = state.shape
             gathered = torch.zeros((n, 3 * width), dtype=torch.float32)
             gathered[:, 2 * width :] = state
@@ -61,7 +64,7 @@ class GraphPass:
             of_heard = torch.ops.aten.threshold_backward(of_state, self._states[number + 1], 0.0)
             of_along, of_against, of_own = (of_heard.T @ self._gathered[number]).chunk(3, dim=1)
             of_bias = of_heard.sum(dim=0)
-            for encoder, of_sent in ((self._encoder.along[number], of_along), (self._encoder.against[number], of_against)):
+            for encoder, of_sent in zip(self._round(number), (of_along, of_against), strict=True):
                 gradient_of(encoder.lin_l.weight).add_(of_sent)
                 gradient_of(encoder.lin_l.bias).add_(of_bias)
                 gradient_of(encoder.lin_r.weight).add_(of_own)
@@ -69,9 +72,13 @@ class GraphPass:
         of_lifted = torch.ops.aten.threshold_backward(of_state, self._states[0], 0.0)
         add_linear(self._encoder.lift, of_lifted, static.ops)
 
+    def _round(self, number: int) -> tuple[Any, Any]:
+        """A round's convolutions along the edges and against them."""
+        return self._encoder.along[number], self._encoder.against[number]
+
     def _weights(self, number: int) -> Tensor:
         """A round's weights, side by side, ``(h, 3 h)``."""
-        along, against = self._encoder.along[number], self._encoder.against[number]
+        along, against = self._round(number)
         return torch.cat([along.lin_l.weight, against.lin_l.weight, along.lin_r.weight + against.lin_r.weight], dim=1)
 
 

@@ -22,11 +22,12 @@ class LinearPass:
     """A linear layer, with or without a cut at zero after it.
 
     Args:
-        layer: whose weights it takes.
+        layer: a linear one, whose weights it takes.
         is_cut: whether ``relu`` follows.
     """
 
-    def __init__(self, layer: nn.Linear, *, is_cut: bool) -> None:
+    def __init__(self, layer: nn.Module, *, is_cut: bool) -> None:
+        assert isinstance(layer, nn.Linear)
         self._layer, self._is_cut = layer, is_cut
         self._read = self._made = torch.empty(0)
 

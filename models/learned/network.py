@@ -5,8 +5,6 @@ Legend: ``b`` samples, ``v`` offered candidates of all samples together.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
@@ -40,7 +38,7 @@ class NetworkPass:
         self._values = LinearPass(network.value[0], is_cut=True), LinearPass(network.value[2], is_cut=False)
         self._graph_ids = torch.empty(0)
         self._pooled: tuple[PooledSet, ...] = ()
-        self._widths: tuple[Sequence[int], Sequence[int]] = (), ()
+        self._widths: tuple[list[int], list[int]] = [], []
         self._factors: list[tuple[nn.Parameter, Tensor]] = []
 
     @torch.no_grad()
@@ -88,7 +86,7 @@ class NetworkPass:
         of_context = self._of_sample.back(of_sample)
         of_context.add_(of_read[:, : of_context.shape[1]])
         begin = sum(of_parts[:2])
-        of_embedded, of_devices, of_cluster = self._context.back(of_context, slice(begin, None)).split(of_parts[2:], dim=1)
+        of_embedded, of_devices, of_cluster = torch.split(self._context.back(of_context, slice(begin, None)), of_parts[2:], dim=1)
         self._devices.back(devices, of_devices)
         self._slots.back(cluster, of_cluster)
         of_embedded = of_embedded + of_read[:, of_context.shape[1] :]

@@ -76,7 +76,7 @@ class PPOGradient:
         seen = rollout.seen.take(rows)
         decisions = [one[rows] for one in (rollout.actions, rollout.log_prob, rollout.advantages, rollout.returns)]
         if self._pass is None:
-            loss, figures = _loss(*self._network.of_offered(seen), *decisions, weights)
+            loss, figures = _loss(*self._network.of_offered(seen), *decisions, weights=weights)
             loss.backward()  # type: ignore[no-untyped-call]
             return figures
         scores, values = self._pass.there(seen)
@@ -89,7 +89,7 @@ class PPOGradient:
 
 
 def _loss(
-    scores: Tensor, values: Tensor, actions: Tensor, log_probs: Tensor, advantages: Tensor, returns: Tensor, weights: Weights
+    scores: Tensor, values: Tensor, actions: Tensor, log_probs: Tensor, advantages: Tensor, returns: Tensor, *, weights: Weights
 ) -> tuple[Tensor, Tensor]:
     """The loss, and `FIGURES`."""
     log_share = log_shares(scores)
