@@ -41,14 +41,14 @@ class GraphPass:
         for number in range(len(self._encoder.along)):
             along, against = self._round(number)
             n, width = state.shape
-            gathered = torch.zeros((n, 3 * width), dtype=torch.float32)
+            gathered = torch.zeros((n, 3 * width), dtype=state.dtype)
             gathered[:, 2 * width :] = state
             _send(static.edges.numpy(), state.numpy(), gathered.numpy())
             heard = torch.addmm(along.lin_l.bias + against.lin_l.bias, gathered, self._weights(number).T).relu_()
             self._gathered.append(gathered)
             self._states.append(heard)
             state = state + heard
-        self._pooled = torch.empty((static.num_graphs, 2 * state.shape[1]), dtype=torch.float32)
+        self._pooled = torch.empty((static.num_graphs, 2 * state.shape[1]), dtype=state.dtype)
         self._greatest = np.empty((static.num_graphs, state.shape[1]), np.int64)
         _pool(state.numpy(), static.graph_of_op.numpy(), self._pooled.numpy(), self._greatest)
         self._embedded = torch.addmm(self._read.bias, self._pooled, self._read.weight.T).tanh_()
@@ -102,23 +102,22 @@ class RecordedGraphPass:
 
 
 @njit
-def _degrees(edges, num_ops):  # type: ignore[no-untyped-def]
-    """One over the number of predecessors and of successors, ``(2, n)``; what nobody sends is not divided."""
-    shares = np.zeros((2, num_ops), np.float32)
+def _shares(edges, shares):  # type: ignore[no-untyped-def]
+    """Set zeros ``(2, n)`` to one over the number of predecessors and of successors; what nobody sends is not divided."""
     for i in range(edges.shape[1]):
         shares[0, edges[1, i]] += 1
         shares[1, edges[0, i]] += 1
-    for op in range(num_ops):
+    for op in range(shares.shape[1]):
         for way in range(2):
             shares[way, op] = 1 / max(shares[way, op], np.float32(1.0))
-    return shares
 
 
 @njit
 def _send(edges, state, out):  # type: ignore[no-untyped-def]
     """Add the means of predecessors' states to the first third of ``out``, those of successors' to the second."""
     num_ops, width = state.shape
-    shares = _degrees(edges, num_ops)
+    shares = np.zeros((2, num_ops), state.dtype)
+    _shares(edges, shares)
     for i in range(edges.shape[1]):
         source, target = edges[0, i], edges[1, i]
         sent, heard, share = state[source], out[target, :width], shares[0, target]
@@ -133,7 +132,8 @@ def _send(edges, state, out):  # type: ignore[no-untyped-def]
 def _send_back(edges, of_gathered, of_state):  # type: ignore[no-untyped-def]
     """Add the gradients of what was sent, and of the own states, to those of the states."""
     num_ops, width = of_state.shape
-    shares = _degrees(edges, num_ops)
+    shares = np.zeros((2, num_ops), of_state.dtype)
+    _shares(edges, shares)
     for op in range(num_ops):
         own, to = of_gathered[op, 2 * width :], of_state[op]
         for k in range(width):
@@ -177,7 +177,7 @@ def _spread(of_pooled, graph_of_op, greatest, out):  # type: ignore[no-untyped-d
         counts[graph_of_op[op]] += 1
     for op in range(num_ops):
         graph = graph_of_op[op]
-        share = np.float32(1.0 / counts[graph])
+        share = out.dtype.type(1.0 / counts[graph])
         for k in range(width):
             out[op, k] = of_pooled[graph, k] * share
     for graph in range(len(of_pooled)):

@@ -24,7 +24,7 @@ class NetworkPass:
     PyTorch's own differentiation takes a third of the time for what lies between the products, which are small here.
 
     Args:
-        network: on a CPU, of single precision; it is read as it is then at each pass there.
+        network: on a CPU; it is read as it is then at each pass there.
     """
 
     def __init__(self, network: CandidateNetwork) -> None:
@@ -90,5 +90,5 @@ class NetworkPass:
         self._devices.back(devices, of_devices)
         self._slots.back(cluster, of_cluster)
         of_embedded = of_embedded + of_read[:, of_context.shape[1] :]
-        of_graphs = torch.zeros((self._network.static.num_graphs, of_embedded.shape[1]))
+        of_graphs = of_embedded.new_zeros((self._network.static.num_graphs, of_embedded.shape[1]))
         self._graphs.back(self._network.static, of_graphs.index_add_(0, self._graph_ids, of_embedded))

@@ -50,7 +50,7 @@ class ScorePass:
         _last_layer(of_score.numpy(), self._last.weight[0].detach().numpy(), self._after.numpy(), of_after.numpy())
         add_linear(self._second, of_after, self._before)
         of_before = of_after @ self._second.weight
-        of_sample = torch.empty((len(self._count), of_before.shape[1]), dtype=torch.float32)
+        of_sample = torch.empty((len(self._count), of_before.shape[1]), dtype=of_before.dtype)
         _first_layer(self._before.numpy(), self._count.numpy(), of_before.numpy(), of_sample.numpy())
         gradient_of(self._first.weight).addmm_(of_before.T, self._features)
         gradient_of(self._first.bias).add_(of_sample.sum(dim=0))

@@ -39,7 +39,7 @@ def pool_set(members: Tensor, weight: Tensor, bias: Tensor) -> PooledSet:
     n, b, _ = members.shape
     flat = members.flatten(0, 1).contiguous()
     figures = torch.addmm(bias, flat, weight.T).view(n, -1)
-    mean, most = torch.empty((2, b, len(bias)), dtype=torch.float32)
+    mean, most = torch.empty((2, b, len(bias)), dtype=figures.dtype)
     greatest = np.empty(mean.numel(), np.int32)
     _pool(figures.numpy(), mean.view(-1).numpy(), most.view(-1).numpy(), greatest)
     return PooledSet(torch.cat([mean, most], dim=1), flat, figures, greatest)
@@ -80,7 +80,7 @@ class LearnedSet(torch.autograd.Function):
 def _pool(figures, mean, most, greatest):  # type: ignore[no-untyped-def]
     """Mean and maximum of ``relu`` over the first axis, and whose the maximum is; -1: nobody is above zero."""
     n, size = figures.shape
-    zero, share = np.float32(0.0), np.float32(1.0 / n)
+    zero, share = np.float32(0.0), figures.dtype.type(1.0 / n)
     for begin in range(0, size, CHUNK):
         end = min(begin + CHUNK, size)
         total, best, whose = mean[begin:end], most[begin:end], greatest[begin:end]
@@ -102,7 +102,7 @@ def _pool(figures, mean, most, greatest):  # type: ignore[no-untyped-def]
 def _spread(figures, of_mean, of_most, greatest, out):  # type: ignore[no-untyped-def]
     """The gradient of the figures."""
     n, size = figures.shape
-    zero, share = np.float32(0.0), np.float32(1.0 / n)
+    zero, share = np.float32(0.0), figures.dtype.type(1.0 / n)
     for begin in range(0, size, CHUNK):
         end = min(begin + CHUNK, size)
         mean, most, whose = of_mean[begin:end], of_most[begin:end], greatest[begin:end]

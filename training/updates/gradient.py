@@ -50,13 +50,16 @@ class PPOGradient:
     """Gradients of minibatches.
 
     Args:
-        network: whose gradients are added to, as it is then.
+        network: whose gradients are added to, as it is then. Elsewhere than on a CPU, in another precision than the single one
+            or where some weights do not learn, PyTorch differentiates.
     """
 
     def __init__(self, network: CandidateNetwork) -> None:
         self._network = network
         weights = [*network.parameters()]
-        is_plain = all(weight.device.type == "cpu" and weight.dtype == torch.float32 for weight in weights)
+        is_plain = all(
+            weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.requires_grad for weight in weights
+        )
         self._pass = NetworkPass(network) if is_plain else None
 
     def add(self, rollout: CollectedDecisions, rows: Tensor, weights: Weights) -> Tensor:
