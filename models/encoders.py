@@ -5,15 +5,12 @@ Legend: ``b`` samples, ``g`` graphs, ``n`` devices, ``d`` degrees, ``s`` shapes,
 
 from __future__ import annotations
 
-from typing import Any
-
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch_geometric.nn import SAGEConv, global_max_pool, global_mean_pool
 
-from ..compiled import njit
 from ..envs.static_features import OP_FEATURES, StaticFeatures
+from .learned.sets import LearnedSet
 
 
 class GraphEncoder(nn.Module):
@@ -104,74 +101,6 @@ class SetEncoder(nn.Module):
         # Reductions over the first axis run along contiguous memory, which is what makes them fast.
         lifted = torch.relu(self.lift(members))
         return torch.cat([lifted.mean(dim=0), lifted.amax(dim=0)], dim=1)
-
-
-class LearnedSet(torch.autograd.Function):
-    """`SetEncoder` while it learns, on a CPU: one pass over the members' figures each way, where torch makes ten.
-
-    Members have no gradient. Where several have the greatest figure, the first one gets its gradient; torch shares it out.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, members: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        """``(members, b, f)`` to ``(b, 2 hidden)``."""
-        n, b, _ = members.shape
-        members = members.flatten(0, 1).contiguous()
-        figures = torch.addmm(bias, members, weight.T)
-        found = torch.empty((b, 2 * len(bias)), dtype=torch.float32)
-        greatest = np.empty((b, len(bias)), np.int32)
-        _pool(figures.view(n, b, -1).numpy(), found.numpy(), greatest)
-        ctx.kept = members, figures.view(n, b, -1), greatest
-        return found
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, Tensor, Tensor]:
-        """The gradients of weight and bias."""
-        members, figures, greatest = ctx.kept
-        spread = torch.empty_like(figures)
-        _spread(figures.numpy(), gradients[0].contiguous().numpy(), greatest, spread.numpy())
-        flat = spread.flatten(0, 1)
-        return None, (members.T @ flat).T, flat.sum(dim=0)
-
-
-# The choices below are made between values that have been read already: so they compile to vector instructions.
-
-
-@njit
-def _pool(figures, out, greatest):  # type: ignore[no-untyped-def]
-    """Mean and maximum of ``relu`` over the first axis, and whose the maximum is; -1: nobody is above zero."""
-    n, b, h = figures.shape
-    zero, share = np.float32(0.0), np.float32(1.0 / n)
-    for i in range(b):
-        total, most, whose = out[i, :h], out[i, h:], greatest[i]
-        for k in range(h):
-            total[k] = zero
-            most[k] = zero
-            whose[k] = -1
-        for m in range(n):
-            row, number = figures[m, i], np.int32(m)
-            for k in range(h):
-                x, best, at = row[k], most[k], whose[k]
-                total[k] += x if x > zero else zero
-                most[k] = x if x > best else best
-                whose[k] = number if x > best else at
-        for k in range(h):
-            total[k] *= share
-
-
-@njit
-def _spread(figures, gradient, greatest, out):  # type: ignore[no-untyped-def]
-    """The gradient of the figures."""
-    n, b, h = figures.shape
-    zero, share = np.float32(0.0), np.float32(1.0 / n)
-    for i in range(b):
-        of_mean, of_most, whose = gradient[i, :h], gradient[i, h:], greatest[i]
-        for m in range(n):
-            row, to, number = figures[m, i], out[m, i], np.int32(m)
-            for k in range(h):
-                mean, most, x = of_mean[k] * share, of_most[k], row[k]
-                whole = mean + (most if whose[k] == number else zero)
-                to[k] = whole if x > zero else zero
 
 
 class ProfileEncoder(nn.Module):

@@ -133,31 +133,41 @@ class CandidateNetwork(nn.Module):
         return self.of_offered(self.laid_out(observation))
 
     def laid_out(self, observation: dict[str, Tensor]) -> Offered:
-        """Observations as `of_offered` reads them, without what the network does without."""
-        return Offered.of(ablated(observation, self.settings.without))
+        """Observations as `of_offered` reads them: without what the network does without, and with each degree's own features."""
+        seen = Offered.of(ablated(observation, self.settings.without))
+        for known, key in ((seen.states, "cluster_slots"), (seen.rows, "candidate_slots")):
+            slots = known[key]
+            known[key] = torch.cat([slots, self.static.degrees[:, None].expand(-1, slots.shape[1], -1)], dim=2)
+        return seen
 
     def of_offered(self, seen: Offered) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)`` and values ``(b,)``."""
-        sample, candidate = seen.sample, seen.candidate
+        found, values = self.offered_scores(seen)
+        return _padded(seen, found), values
+
+    def offered_scores(self, seen: Offered) -> tuple[Tensor, Tensor]:
+        """Scores ``(v,)`` of the candidates that are offered alone, and values ``(b,)``."""
         embedded = self.graph_embeddings()[seen.states["graph_id"].reshape(-1).long()]
         context = self._context(seen.states, embedded)
-        features = [seen.rows["candidates"], self.slot_encoder(self._with_degrees(seen.rows["candidate_slots"]))]
-        candidate_value = self._candidate_value(seen) if self.settings.after else None
+        features = [seen.rows["candidates"], self.slot_encoder(seen.rows["candidate_slots"])]
+        candidate_value = self.candidate_value_of(seen) if self.settings.after else None
         if candidate_value is not None:
             features.append(candidate_value.hidden.detach())
-        hidden = self.candidate(torch.cat(features, dim=1)) + self.candidate_context(context)[sample]
-        found = self.score(hidden).squeeze(1)
+        hidden = self.candidate(torch.cat(features, dim=1)) + self.candidate_context(context)[seen.sample]
+        found: Tensor = self.score(hidden).squeeze(1)
         if self.settings.prior:
             found = found + self.prior_sharpness * seen.rows[PRIOR]
         value = self._value(context, embedded)
-        scores = torch.full((len(seen.count), seen.num_candidates), NOT_OFFERED, dtype=found.dtype, device=found.device)
         if candidate_value is None:
-            return scores.index_put((sample, candidate), found), value
+            return found, value
         # What PPO learns is the correction; choosing by values must not change them.
-        total = (candidate_value.immediate_reward + candidate_value.after).detach()
-        scores = scores.index_put((sample, candidate), found + self.log_sharpness.exp() * total)
-        share = torch.softmax(scores.detach(), dim=1)[sample, candidate]
-        return scores, value.index_add(0, sample, self.value_scale * share * total)
+        return self.with_values(seen, found, value, (candidate_value.immediate_reward + candidate_value.after).detach())
+
+    def with_values(self, seen: Offered, found: Tensor, value: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and values with what is paid at once and later, ``total``, ``(v,)``, of each candidate."""
+        found = found + self.log_sharpness.exp() * total
+        share = torch.softmax(_padded(seen, found.detach()), dim=1)[seen.sample, seen.candidate]
+        return found, value.index_add(0, seen.sample, self.value_scale * share * total)
 
     def values(self, observation: dict[str, Tensor]) -> Tensor:
         """Values ``(b,)`` alone."""
@@ -169,7 +179,17 @@ class CandidateNetwork(nn.Module):
 
     def candidate_value(self, observation: dict[str, Tensor]) -> CandidateValue:
         """Values of candidates by the state after them; for networks with the layers ``after``."""
-        return self._candidate_value(self.laid_out(observation))
+        return self.candidate_value_of(self.laid_out(observation))
+
+    def candidate_value_of(self, seen: Offered) -> CandidateValue:
+        """`candidate_value` of observations that are laid out."""
+        rows = seen.rows
+        if "candidate_after" in rows:  # computed already, see `models.afterstate_kernel`
+            after, hidden = rows["candidate_after"][:, 0], rows["candidate_after"][:, 1:]
+        else:
+            after, hidden = self._after({**rows, "episode": seen.states["episode"][seen.sample]})
+        features = torch.cat([rows["candidates"], rows["candidate_ends"]], dim=1)
+        return CandidateValue(seen.sample, seen.candidate, self.pays(features).squeeze(1), after, hidden)
 
     def afterstate_value(self, candidates: dict[str, Tensor]) -> Tensor:
         """Values of the states after given candidates, ``(v,)``.
@@ -182,15 +202,6 @@ class CandidateNetwork(nn.Module):
     def after_weights(self) -> AfterWeights:
         """What `afterstate_value` is computed from for the current scenario, as plain matrices."""
         return self.after.matrices(self.static, sees_time="time-to-free" not in self.settings.without)
-
-    def _candidate_value(self, seen: Offered) -> CandidateValue:
-        rows = seen.rows
-        if "candidate_after" in rows:  # computed already, see `models.afterstate_kernel`
-            after, hidden = rows["candidate_after"][:, 0], rows["candidate_after"][:, 1:]
-        else:
-            after, hidden = self._after({**rows, "episode": seen.states["episode"][seen.sample]})
-        features = torch.cat([rows["candidates"], rows["candidate_ends"]], dim=1)
-        return CandidateValue(seen.sample, seen.candidate, self.pays(features).squeeze(1), after, hidden)
 
     def _after(self, rows: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         candidate_value: tuple[Tensor, Tensor] = self.after(
@@ -209,18 +220,21 @@ class CandidateNetwork(nn.Module):
             states["cluster"],
             embedded,
             self.device_encoder(states["devices"]),
-            self.slot_encoder(self._with_degrees(states["cluster_slots"])),
+            self.slot_encoder(states["cluster_slots"]),
         ]
         joined: Tensor = self.context(torch.cat(parts, dim=1))
         return joined
 
-    def _with_degrees(self, slots: Tensor) -> Tensor:
-        """Append each degree's own features to its slots: ``(d, x, 2 h)`` to ``(d, x, 2 h + 2)``."""
-        return torch.cat([slots, self.static.degrees[:, None].expand(-1, slots.shape[1], -1)], dim=2)
-
     def _value(self, context: Tensor, embedded: Tensor) -> Tensor:
         value: Tensor = self.value(torch.cat([context, embedded], dim=1))
         return value.squeeze(1)
+
+
+def _padded(seen: Offered, found: Tensor) -> Tensor:
+    """Scores of offered candidates ``(v,)`` among all, ``(b, a)``."""
+    shape = len(seen.count), seen.num_candidates
+    scores = torch.full(shape, NOT_OFFERED, dtype=found.dtype, device=found.device)
+    return scores.index_put((seen.sample, seen.candidate), found)
 
 
 def begin_small(last: nn.Module) -> None:

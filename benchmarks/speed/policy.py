@@ -21,6 +21,7 @@ from meshwright import settings
 from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.job_partitioning import JobPartitioningEnv
+from meshwright.models.learned.network import NetworkPass
 from meshwright.models.masked_policy import CandidatePolicy
 from meshwright.planning.policies import policy as load_policy
 from meshwright.simulation.cluster.scenario import Scenario
@@ -41,7 +42,7 @@ ROLLOUT, UPDATE, BACKWARD, STEP, FORWARD = "rollout", "update", "backward", "ste
 TIMED = {
     ROLLOUT: (MaskablePPO, "collect_rollouts"),
     UPDATE: (CandidatePPO, "train"),
-    BACKWARD: (torch.Tensor, "backward"),
+    BACKWARD: (NetworkPass, "back"),
     STEP: (CentredReward, "step_wait"),
     FORWARD: (CandidatePolicy, "forward"),
 }

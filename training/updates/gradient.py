@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from ...compiled import njit
+from ...models.learned.network import NetworkPass
 from ...models.masked_policy import log_shares
 from ...models.network import CandidateNetwork
 from ...models.offered import Offered
@@ -43,34 +46,113 @@ class Weights(NamedTuple):
     value: float
 
 
-def add_gradient(network: CandidateNetwork, rollout: CollectedDecisions, rows: Tensor, weights: Weights) -> Tensor:
-    """Add the gradient of a minibatch to the network's.
+class PPOGradient:
+    """Gradients of minibatches.
 
     Args:
-        network: as it is now.
-        rollout: what it learns from.
-        rows: the minibatch, ``(m,)``.
-        weights: constants.
-
-    Returns:
-        `FIGURES`, ``(5,)``.
-
-    Source:
-        Schulman et al., "Proximal policy optimization algorithms", 2017; the terms are those of sb3-contrib's MaskablePPO.
+        network: whose gradients are added to, as it is then. Elsewhere than on a CPU, in another precision than the single one
+            or where some weights do not learn, PyTorch differentiates.
     """
-    scores, values = network.of_offered(rollout.seen.take(rows))
+
+    def __init__(self, network: CandidateNetwork) -> None:
+        self._network = network
+        weights = [*network.parameters()]
+        is_plain = all(
+            weight.device.type == "cpu" and weight.dtype == torch.float32 and weight.requires_grad for weight in weights
+        )
+        self._pass = NetworkPass(network) if is_plain else None
+
+    def add(self, rollout: CollectedDecisions, rows: Tensor, weights: Weights) -> Tensor:
+        """Add the gradient of a minibatch to the network's.
+
+        Args:
+            rollout: what it learns from.
+            rows: the minibatch, ``(m,)``.
+            weights: constants.
+
+        Returns:
+            `FIGURES`, ``(5,)``.
+
+        Source:
+            Schulman et al., "Proximal policy optimization algorithms", 2017; the terms are those of sb3-contrib's MaskablePPO.
+        """
+        seen = rollout.seen.take(rows)
+        decisions = [one[rows] for one in (rollout.actions, rollout.log_prob, rollout.advantages, rollout.returns)]
+        if self._pass is None:
+            loss, figures = _loss(*self._network.of_offered(seen), *decisions, weights=weights)
+            loss.backward()  # type: ignore[no-untyped-call]
+            return figures
+        scores, values = self._pass.there(seen)
+        of_scores, of_values = torch.empty_like(scores), torch.empty_like(values)
+        figures = torch.empty(len(FIGURES), dtype=torch.float64)
+        read = (one.numpy() for one in (seen.count, seen.candidate, scores, values, *decisions))
+        _differentiate(*read, tuple(weights), of_scores.numpy(), of_values.numpy(), figures.numpy())
+        self._pass.back(of_scores, of_values)
+        return figures
+
+
+def _loss(
+    scores: Tensor, values: Tensor, actions: Tensor, log_probs: Tensor, advantages: Tensor, returns: Tensor, *, weights: Weights
+) -> tuple[Tensor, Tensor]:
+    """The loss, and `FIGURES`."""
     log_share = log_shares(scores)
-    log_prob = log_share.gather(1, rollout.actions[rows].unsqueeze(1)).squeeze(1)
-    advantages = rollout.advantages[rows]
-    advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
-    log_ratio = log_prob - rollout.log_prob[rows]
+    if len(advantages) > 1:
+        advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
+    log_ratio = log_share.gather(1, actions.unsqueeze(1)).squeeze(1) - log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - weights.clip, 1 + weights.clip)
     policy_loss = -torch.min(advantages * ratio, advantages * clipped).mean()
     entropy_loss = (log_share.exp() * log_share).sum(dim=1).mean()
-    value_loss = (rollout.returns[rows] - values).square().mean()
-    (policy_loss + weights.entropy * entropy_loss + weights.value * value_loss).backward()  # type: ignore[no-untyped-call]
+    value_loss = (returns - values).square().mean()
     with torch.no_grad():
         divergence = (ratio - 1 - log_ratio).mean()
         num_clipped = ((ratio - 1).abs() > weights.clip).float().mean()
-        return torch.stack([policy_loss, value_loss, entropy_loss, divergence, num_clipped])
+        figures = torch.stack([policy_loss, value_loss, entropy_loss, divergence, num_clipped])
+    return policy_loss + weights.entropy * entropy_loss + weights.value * value_loss, figures
+
+
+@njit
+def _differentiate(  # type: ignore[no-untyped-def]
+    count, candidate, scores, values, actions, log_probs, advantages, returns, weights, of_scores, of_values, figures
+):
+    """The gradient of `_loss` by scores ``(v,)`` and values ``(m,)``, in double precision within a sample."""
+    clip, entropy, value = weights
+    num, end = len(count), 0
+    mean, deviation = 0.0, 1.0
+    if num > 1:
+        mean = np.mean(advantages.astype(np.float64))
+        deviation = np.sqrt(np.sum((advantages - mean) ** 2) / (num - 1)) + EPSILON
+    figures[:] = 0.0
+    for i in range(num):
+        begin = end
+        end = begin + count[i]
+        most = np.max(scores[begin:end])
+        log_total, picked = 0.0, begin
+        for v in range(begin, end):
+            log_total += np.exp(np.float64(scores[v] - most))
+            if candidate[v] == actions[i]:
+                picked = v
+        log_total = np.log(log_total)
+        negated_entropy = 0.0
+        for v in range(begin, end):
+            log_share = scores[v] - most - log_total
+            negated_entropy += np.exp(log_share) * log_share
+        advantage = (advantages[i] - mean) / deviation
+        log_ratio = scores[picked] - most - log_total - log_probs[i]
+        ratio = np.exp(log_ratio)
+        clipped = min(max(ratio, 1 - clip), 1 + clip)
+        is_open = advantage * ratio <= advantage * clipped
+        of_log_prob = -advantage * ratio if is_open else 0.0
+        for v in range(begin, end):
+            log_share = scores[v] - most - log_total
+            share = np.exp(log_share)
+            through_choice = of_log_prob * ((1.0 if v == picked else 0.0) - share)
+            of_scores[v] = (through_choice + entropy * share * (log_share - negated_entropy)) / num
+        error = values[i] - returns[i]
+        of_values[i] = 2 * value * error / num
+        figures[0] -= min(advantage * ratio, advantage * clipped)
+        figures[1] += error * error
+        figures[2] += negated_entropy
+        figures[3] += ratio - 1 - log_ratio
+        figures[4] += abs(ratio - 1) > clip
+    figures /= num

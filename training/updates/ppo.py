@@ -16,7 +16,7 @@ from stable_baselines3.common.utils import explained_variance
 
 from ...models.network import CandidateNetwork
 from .flat import FlatAdam
-from .gradient import FIGURES, CollectedDecisions, Weights, add_gradient
+from .gradient import FIGURES, CollectedDecisions, PPOGradient, Weights
 
 
 class CandidatePPO(MaskablePPO):
@@ -38,7 +38,7 @@ class CandidatePPO(MaskablePPO):
         assert callable(self.clip_range)
         assert self.batch_size is not None
         weights = Weights(self.clip_range(self._current_progress_remaining), self.ent_coef, self.vf_coef)
-        flat = self._flat_adam()
+        flat, gradient = self._flat_adam(), PPOGradient(network)
         rollout = self._rollout(network)
         figures: list[torch.Tensor] = []
         epoch_begins = 0
@@ -48,7 +48,7 @@ class CandidatePPO(MaskablePPO):
             order = torch.from_numpy(np.random.permutation(len(rollout.actions))).to(self.device)  # noqa: NPY002 - as in sb3-contrib
             for rows in torch.split(order, self.batch_size):
                 flat.gradient.zero_()
-                figures.append(add_gradient(network, rollout, rows, weights))
+                figures.append(gradient.add(rollout, rows, weights))
                 goes_on = self.target_kl is None or float(figures[-1][FIGURES.index("approx_kl")]) <= 1.5 * self.target_kl
                 if not goes_on:
                     break
