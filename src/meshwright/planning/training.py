@@ -18,9 +18,8 @@ from ..costs.training.replicas import Replicas, scaled, shown
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.synchronisation import drawn_steps, server_round_s, synchronous_s
 from ..errors import PlanError
-from ..plans.compression import AnyCompression, parse_compression
+from ..plans.compression import AnyCompression, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
-from ..plans.strategy import exactness_of, multiplier_source, steps_multiplier
 from ..plans.training import (
     AnyTraining,
     Asynchronous,

@@ -13,7 +13,7 @@ from pydantic import Field
 from ..errors import PlanError
 from ..settings import Count, Switch
 from .partition import Layout, build_of_plan
-from .training import DeclaredSteps, split_strategies
+from .training import AnyTraining, DeclaredSteps, Exactness, split_strategies
 
 
 class Codec(DeclaredSteps):
@@ -128,3 +128,21 @@ def parse_compression(text: str) -> tuple[AnyCompression, ...]:
         made: AnyCompression = build_of_plan(model, keys, prefix="compression.")
         found.append(made)
     return tuple(dict.fromkeys(found))
+
+
+def exactness_of(training: AnyTraining, compression: AnyCompression | None) -> Exactness:
+    """Whether the update is that of synchronous training; with a code it is not."""
+    return training.exactness if compression is None else "approximate"
+
+
+def steps_multiplier(training: AnyTraining, compression: AnyCompression | None) -> float | None:
+    """Steps wanted over synchronous ones; None where somebody has not declared theirs."""
+    own = training.steps_multiplier
+    code = 1.0 if compression is None else compression.steps_multiplier
+    return None if own is None or code is None else own * code
+
+
+def multiplier_source(training: AnyTraining, compression: AnyCompression | None) -> str:
+    """Where the multiplier is from; empty where nothing is declared."""
+    told = [training.multiplier_source, None if compression is None else compression.multiplier_source]
+    return "; ".join(text for text in told if text)

@@ -8,16 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from .. import settings
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from ..settings import Count, Index, Switch
+from . import stage_meshes as meshes
 
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
 """A key and its value without the sign between them."""
@@ -195,6 +196,11 @@ class Layout(ParallelDegrees):
     fused_accumulation: Switch = Field(
         default=True, description="whether the product of a weight gradient adds to the sum by itself"
     )
+    stage_meshes: Annotated[tuple[tuple[Count, Count], ...] | None, BeforeValidator(meshes.read_meshes)] = Field(
+        default=None,
+        description="tp and dp of each pipeline stage, as 4x2/2x4 in a text; absent: every stage has tp and dp",
+        exclude_if=lambda meshes: meshes is None,
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Layout:
@@ -219,6 +225,7 @@ class Layout(ParallelDegrees):
             raise ValueError(
                 f"global_batch={self.global_batch} is not a multiple of micro_batch x dp = {self.micro_batch * self.dp}"
             )
+        meshes.check(self)
         return self
 
     @classmethod
@@ -293,6 +300,15 @@ class Layout(ParallelDegrees):
         """Whether ZeRO reduces gradients for every micro-batch: ZeRO-3, and ZeRO-2 without a pipeline."""
         return self.zero >= 3 or (self.zero == 2 and self.pp == 1)
 
+    @property
+    def is_meshed(self) -> bool:
+        """Whether stages have unequal meshes, so that what goes between them is brought into other tiles."""
+        return self.stage_meshes is not None and len(set(self.stage_meshes)) > 1
+
+    def at(self, stage: int) -> Layout:
+        """The layout all of whose stages have the mesh of this one; itself where they do."""
+        return self if self.stage_meshes is None else meshes.of_stage(self, stage)
+
     def coordinates(self, rank: int) -> Coordinates:
         """The place of a rank in the grid.
 
@@ -301,6 +317,8 @@ class Layout(ParallelDegrees):
         """
         if not 0 <= rank < self.world:
             raise PlanError(f"the layout has ranks 0..{self.world - 1}", field="rank", value=rank)
+        if self.stage_meshes is not None:
+            return self.at(rank * self.pp // self.world).coordinates(rank)
         rest, tp = divmod(rank, self.tp)
         pp, inner = divmod(rest, self.copies)
         dp, part = divmod(inner, self.slices)
@@ -312,7 +330,12 @@ class Layout(ParallelDegrees):
 
         Args:
             axis: a key of the layout, or ``dp_cp`` for the ranks that hold the same dense weights.
+
+        Raises:
+            PlanError: stages have unequal meshes, whose groups are not of one size; ask the layout `at` a stage.
         """
+        if self.is_meshed:
+            raise PlanError("groups of unequal meshes are told stage by stage", field="layout.stage_meshes")
         ranks = np.arange(self.world)
         if axis in ("ep", "dp_cp"):
             size = self.ep if axis == "ep" else self.copies
@@ -341,24 +364,19 @@ def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
 
 
 OTHER_NAMES = {
-    "tensor_parallel": "tp",
-    "tensor_model_parallel_size": "tp",
-    "tensor_parallel_size": "tp",
-    "pipeline_parallel": "pp",
-    "pipeline_model_parallel_size": "pp",
-    "pipeline_parallel_size": "pp",
-    "data_parallel": "dp",
-    "data_parallel_size": "dp",
-    "expert_parallel": "ep",
-    "expert_model_parallel_size": "ep",
-    "context_parallel_size": "cp",
-    "mbs": "micro_batch",
-    "micro_batch_size": "micro_batch",
-    "gbs": "global_batch",
-    "global_batch_size": "global_batch",
-    "batch": "global_batch",
-    "zero_stage": "zero",
-    "num_layers_per_virtual_pipeline_stage": "virtual_stages",
+    other: own
+    for own, others in {
+        "tp": "tensor_parallel tensor_model_parallel_size tensor_parallel_size",
+        "pp": "pipeline_parallel pipeline_model_parallel_size pipeline_parallel_size",
+        "dp": "data_parallel data_parallel_size",
+        "ep": "expert_parallel expert_model_parallel_size",
+        "cp": "context_parallel_size",
+        "micro_batch": "mbs micro_batch_size",
+        "global_batch": "gbs global_batch_size batch",
+        "zero": "zero_stage",
+        "virtual_stages": "num_layers_per_virtual_pipeline_stage",
+    }.items()
+    for other in others.split()
 }
 """Keys of a layout as Megatron-LM, DeepSpeed and others spell them."""
 

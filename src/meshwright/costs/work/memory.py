@@ -6,7 +6,7 @@ Legend: ``s`` tokens of a sequence on a rank of ``cp``, ``b`` sequences of a mic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..pipelines.schedules import in_flight, waiting
+from .stage_boundary import slice_buffer_bytes
 from .work import LayoutWork
 
 FRAGMENTATION = 0.04
@@ -144,12 +145,19 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time.
     """
-    return _stage_memory(work, stage, _OfLayer.of(work))
+    if not work.meshes:
+        return _stage_memory(work, stage, _OfLayer.of(work))
+    own = work.at(stage)
+    held, slices = _stage_memory(own, stage, _OfLayer.of(own)), slice_buffer_bytes(work, stage)
+    return replace(held, buffers=held.buffers + slices, runtime=held.runtime + FRAGMENTATION * slices)
 
 
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     """The stage whose ranks need most, and what they hold."""
-    pp, of_layer = work.layout.pp, _OfLayer.of(work)
+    pp = work.layout.pp
+    if work.meshes:
+        return max(((stage, stage_memory(work, stage)) for stage in range(pp)), key=lambda pair: pair[1].total)
+    of_layer = _OfLayer.of(work)
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
     stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
@@ -274,7 +282,9 @@ def _buffers(work: LayoutWork, stage: int, width: int, gradient_width: int) -> f
     if layout.tp > 1:
         total += 2 * stream  # a gathered input and a sum
     if layout.pp > 1:
-        total += 2 * stream / (layout.tp if layout.sequence_parallel else 1)
+        ways = [chunk for own in range(stage, len(work.chunks), layout.pp) for chunk in (own - 1, own)]
+        carried = max(work.carried(chunk) for chunk in ways if 0 <= chunk < len(work.chunks) - 1)
+        total += 2 * carried * stream / (layout.tp if layout.sequence_parallel else 1)
     if stage == layout.pp - 1:  # logits in the working precision and twice in float32
         total += (width + 8) * tokens * shape.vocabulary / layout.tp
     parameters = work.stages[stage].parameters

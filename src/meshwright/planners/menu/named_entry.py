@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...costs.settings import Collectives
-from ...plans import strategy
+from ...plans import compression as codes
 from ...plans.compression import Compression
 from ...plans.training import Exactness, Synchronous, Training
 
@@ -69,7 +69,7 @@ class NamedEntrySettings(settings.Settings):
     @property
     def exactness(self) -> Exactness:
         """Whether its update is that of synchronous training."""
-        return strategy.exactness_of(self.training, self.compression)
+        return codes.exactness_of(self.training, self.compression)
 
     @property
     def is_exact(self) -> bool:
@@ -79,12 +79,12 @@ class NamedEntrySettings(settings.Settings):
     @property
     def steps_multiplier(self) -> float | None:
         """Steps wanted over synchronous ones; None where nobody has declared them."""
-        return strategy.steps_multiplier(self.training, self.compression)
+        return codes.steps_multiplier(self.training, self.compression)
 
     @property
     def source(self) -> str:
         """Where the multiplier is from."""
-        return strategy.multiplier_source(self.training, self.compression)
+        return codes.multiplier_source(self.training, self.compression)
 
     @property
     def is_layout_alone(self) -> bool:
