@@ -44,6 +44,7 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
             layout.zero >= 1 or (copies == 1 and layout.shard_group is None),
             "zero shards it" if layout.zero else f"{counted} is 1",
         ),
+        "stage_meshes": (not layout.is_meshed, "all stages have one mesh"),
         "recompute": (
             layout.recompute == "selective" and layout.attention == "fused",
             "fused attention keeps no scores, so there is nothing to compute again",
