@@ -27,13 +27,14 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
         layout: how a job is cut.
         has_layers: whether the job is a transformer; else it is a graph of ops.
     """
-    copies, counted = layout.copies, "dp x sp" if layout.sp > 1 else "dp x cp"
+    widest, most = max(layout.at(stage).tp for stage in range(layout.pp)), max(layout.at(s).copies for s in range(layout.pp))
+    copies, counted = most, "dp x sp" if layout.sp > 1 else "dp x cp"
     reasons = {
-        "sequence_parallel": (layout.tp == 1, "tp is 1"),
-        "overlap_tp": (layout.tp == 1, "tp is 1"),
+        "sequence_parallel": (widest == 1, "tp is 1"),
+        "overlap_tp": (widest == 1, "tp is 1"),
         "async_gradients": (
-            layout.tp == 1 or layout.overlap_tp,
-            "tp is 1" if layout.tp == 1 else "overlap_tp hides them already",
+            widest == 1 or layout.overlap_tp,
+            "tp is 1" if widest == 1 else "overlap_tp hides them already",
         ),
         "overlap_pp": (layout.pp == 1, "pp is 1"),
         "schedule": (layout.pp == 1, "pp is 1"),

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 DEFAULT_NUM_STEPS = 10_000
 
+FREE_MESHES = "stage_meshes=free"
+"""Among what is kept: stages may have meshes of their own."""
+
 
 @dataclass(frozen=True)
 class SearchRequest:
@@ -66,6 +69,11 @@ class SearchRequest:
         return parse_keep(self.keep)
 
     @property
+    def frees_meshes(self) -> bool:
+        """Whether stages may have meshes of their own."""
+        return any(part.replace(" ", "") == FREE_MESHES for part in self.keep.split(","))
+
+    @property
     def orders(self) -> tuple[str, ...]:
         """Rank orders that are tried."""
         return ORDERS if self.order is None else (self.order,)
@@ -86,6 +94,10 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
             raise PlanError(f"must read key=value or key=value|value (got {part!r}){told}", field="keep")
         if key == "global_batch":
             raise PlanError("is given by --batch", field="keep.global_batch", value=part)
+        if key == "stage_meshes":
+            if values != "free":
+                raise PlanError("is free, or left out for one mesh of all stages", field="keep.stage_meshes", value=values)
+            continue
         if key not in Layout.model_fields:
             raise unknown_layout_key(key, f"keep.{key}", set(Layout.model_fields) - {"global_batch"})
         if key in kept:
