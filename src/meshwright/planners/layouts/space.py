@@ -18,7 +18,8 @@ from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
 from ...costs.work.work import check, is_legal
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
-from ...plans.partition import EAGER, ZERO_BUBBLE, Layout, hidden_unasked
+from ...plans.frameworks.defaults import EAGER, hidden_unasked
+from ...plans.partition import ZERO_BUBBLE, Layout
 from ...plans.rank_order import ORDERS, distinct_orders
 from .request import SearchRequest
 
