@@ -21,8 +21,8 @@ SNIPPET = "training_strategy.py"
 LAUNCHERS = ("torchrun", "slurm", "kubernetes", "openmpi", "ray")
 """Targets that start the user's own script, which carries the strategy out."""
 
-ONE_MESH = ("megatron", "deepspeed", "torchrun", "ray")
-"""Targets whose files tell one mesh of ranks for all stages; the others tell the place of each rank."""
+ONE_MESH = ("torchrun", "ray")
+"""Launchers whose files tell one mesh of ranks for all stages; what frameworks run `plans.frameworks.table` knows."""
 
 NEAREST = "the nearest plan that it can say is the same one without"
 

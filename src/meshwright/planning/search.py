@@ -22,9 +22,9 @@ from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..planners.free_devices import find_allocation, most_free
 from ..planners.layouts.request import SearchRequest
-from .arranged import arranged
+from .after_search.arranged import arranged
+from .after_search.meshed import with_meshes
 from .job_work import JobWork, work_of
-from .meshed import with_meshes
 from .search_table import RankedLayouts
 
 

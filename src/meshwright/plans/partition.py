@@ -386,8 +386,7 @@ class Layout(ParallelDegrees):
             return np.moveaxis(ranks.reshape(-1, self.sp, self.tp), 1, 2).reshape(-1, self.sp)
         axes = ("pp", "dp", "cp", "sp_d", "sp_h", "sp_w", "tp")
         grid = ranks.reshape([getattr(self, name) for name in axes])
-        place = axes.index(axis)
-        return np.moveaxis(grid, place, -1).reshape(-1, grid.shape[place])
+        return np.moveaxis(grid, axes.index(axis), -1).reshape(-1, getattr(self, axis))
 
 
 def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
