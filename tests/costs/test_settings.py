@@ -28,6 +28,8 @@ OTHER_CHOICES = {
     "file_system_gbytes_per_s": 2.0,
     "gradient_bytes_per_parameter_byte": 2.0,
     "pipeline_skips": "direct",
+    "resharding": "send-recv",
+    "resharding_order": "size",
     "straggler_sigma": 0.1,
 }
 

@@ -14,6 +14,7 @@ from . import (
     five_layers,
     gossip,
     local_updates,
+    meshed_stages,
     placed_groups,
     resharding,
     spatial_parallelism,
@@ -31,6 +32,7 @@ FAMILIES: dict[str, Figures] = {
     "local updates": (local_updates.NUM_FIGURES, local_updates.figures),
     "eager 1f1b": (eager_pipelines.NUM_FIGURES, eager_pipelines.figures),
     "resharding": (resharding.NUM_FIGURES, resharding.figures),
+    "meshed stages": (meshed_stages.NUM_FIGURES, meshed_stages.figures),
     "placed groups": (placed_groups.NUM_FIGURES, placed_groups.figures),
 }
 """By name: how many figures there are, and what computes them."""

@@ -78,6 +78,11 @@ class CostSettings(settings.Settings):
         file_system_gbytes_per_s: what each rank reads of its samples' volumes from the file system, before its first layer; none
             given: reading is not counted. Read for networks on volumes.
         gradient_bytes_per_parameter_byte: size of what is reduced for each byte of parameters.
+        resharding: how a micro-batch is brought to a stage whose mesh is another (``stage_meshes``): ``send-recv`` every rank by
+            itself, ``all-gather`` a part to each and the rest inside hosts, ``broadcast`` each slice once, through all who want
+            it.
+        resharding_order: which replica broadcasts a slice, and in which order they go: ``none`` the first one as they stand,
+            ``size`` the least loaded one, ``order`` the best order that is found (see `costs.resharding.sender_order`).
         pipeline_skips: how an output gets past stages of a pipeline of any job graph that do not read it: ``relayed`` from stage
             to stage, as Megatron-LM and PipeDream pass it on, or ``direct``, once out of its stage and once into each stage that
             reads it, as torch.distributed.pipelining sends it; for GPipe and 1F1B that do not compute while they send.
@@ -104,6 +109,10 @@ class CostSettings(settings.Settings):
     file_system_gbytes_per_s: float | None = Field(default=None, gt=0, le=1e6, exclude_if=lambda rate: rate is None)
     gradient_bytes_per_parameter_byte: float = Field(default=1.0, gt=0)
     pipeline_skips: Literal["relayed", "direct"] = Field(default="relayed", exclude_if=lambda skips: skips == "relayed")
+    resharding: Literal["send-recv", "all-gather", "broadcast"] = Field(
+        default="broadcast", exclude_if=lambda chosen: chosen == "broadcast"
+    )
+    resharding_order: Literal["none", "size", "order"] = Field(default="order", exclude_if=lambda chosen: chosen == "order")
     straggler_sigma: float = Field(default=0.0, ge=0, le=3, exclude_if=lambda sigma: sigma == 0)
 
     @model_validator(mode="after")

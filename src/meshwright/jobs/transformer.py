@@ -102,6 +102,11 @@ class TransformerKeys(settings.Settings):
     shared_feed_forward: Count | None = Field(
         default=None, exclude_if=_is_absent, description="width of the experts that every token visits, together"
     )
+    long_skips: Count | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="first layers whose outputs as many last ones add to their inputs, the first one's in the last; absent: none",
+    )
     latent: LatentAttention | None = Field(
         default=None, exclude_if=_is_absent, description="multi-head latent attention, where the model has it"
     )
@@ -137,6 +142,9 @@ class TransformerShape(TransformerKeys):
             )
         if (self.is_encoder or self.is_parallel) and (self.has_output_norms or self.other_layers or self.latent):
             raise GraphError("only layers of a decoder whose halves follow each other are known so", field="is_parallel")
+        if self.long_skips is not None and (2 * self.long_skips > self.num_layers or self.is_encoder):
+            problem = f"join first layers of a decoder with last ones, {self.num_layers // 2} at most"
+            raise GraphError(problem, field="long_skips", value=self.long_skips)
         if len(set(named)) != len(named) or len(named) >= self.num_layers or max(named, default=0) >= self.num_layers:
             problem = f"names each of the {self.num_layers} layers once at most, and leaves some to the main kind"
             raise GraphError(problem, field="other_layers", value=sorted(named)[:8])
@@ -152,6 +160,10 @@ class TransformerShape(TransformerKeys):
         """Layers of each kind."""
         others = tuple(len(kind.layers) for kind in self.other_layers or ())
         return (self.num_layers - sum(others), *others)
+
+    def skips_behind(self, num_layers: int) -> int:
+        """Long skips that go past the end of so many layers, but for the output of the last of them, which goes on anyway."""
+        return max(0, min(self.long_skips or 0, num_layers - 1, self.num_layers - num_layers))
 
     @property
     def value_head_dim(self) -> int:

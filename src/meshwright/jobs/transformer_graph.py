@@ -46,8 +46,11 @@ class _Assembly:
         rows = shape.vocabulary + shape.token_types + (shape.max_positions if shape.learned_positions else 0)
         rows += shape.norm_vectors if shape.is_encoder else 0  # BERT normalises its embeddings
         x = self.graph.add("embedding", "embedding", [], output=self.tokens * shape.hidden, parameters=rows * shape.hidden)
+        made: list[int] = []
         for number, layer in enumerate(self.layers):
-            x = self._layer(f"layer{number}.", x, layer)
+            partner = len(self.layers) - 1 - number
+            skips = [made[partner]] if partner < min(number, shape.long_skips or 0) else []
+            made.append(x := self._layer(f"layer{number}.", x, layer, skips))
         if shape.is_encoder:
             weights = shape.hidden**2
             pooled = self.graph.add(
@@ -66,12 +69,12 @@ class _Assembly:
         self.graph.add("loss", "loss", [logits], output=self.tokens, workspace_bytes=4 * self.tokens * shape.vocabulary)
         return self.graph.build()
 
-    def _layer(self, prefix: str, x: int, shape: TransformerShape) -> int:
+    def _layer(self, prefix: str, x: int, shape: TransformerShape, skips: list[int]) -> int:
         if shape.is_encoder:
             x = self._norm(prefix + "attention_norm", self._attention(prefix, x, shape, residual=x))
             return self._norm(prefix + "mlp_norm", self._feed_forward(prefix + "mlp", [x, x], shape.feed_forward))
         residual = None if shape.has_output_norms else x
-        attended = self._attention(prefix, self._norm(prefix + "attention_norm", x), shape, residual)
+        attended = self._attention(prefix, self._norm(prefix + "attention_norm", x, *skips), shape, residual)
         x = self._closed(prefix + "attention_output_norm", attended, x)
         normed = self._norm(prefix + "mlp_norm", x)
         residuals = [] if shape.has_output_norms else [x]

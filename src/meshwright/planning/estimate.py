@@ -228,7 +228,7 @@ def estimate(
         job: as `load_graph` reads it. A transformer (``zoo:NAME`` or the path of a ``config.json``) is cut by all keys of a
             layout, any other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster.
-        layout: the keys of `Layout` as text, where what is left out hides as `plans.partition.hidden_unasked`
+        layout: the keys of `Layout` as text, where what is left out hides as `plans.frameworks.defaults.hidden_unasked`
             says, or a layout.
         is_free: which devices the job may have, ``(n,)``; it is priced on those that are closest together. By default all are,
             and it is priced on the first ones.
@@ -315,7 +315,7 @@ def priced_with(costs: CostSettings) -> str:
 
 
 def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Layout, frozenset[str]]:
-    """A layout, and the keys that were given; what is left out of a text hides as `plans.partition.hidden_unasked` says.
+    """A layout, and the keys that were given; what a text leaves out hides as `plans.frameworks.defaults.hidden_unasked` says.
 
     Raises:
         PlanError: a key that is unknown, absent or twice, or values that do not go together.

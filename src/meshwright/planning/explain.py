@@ -119,12 +119,18 @@ def side_by_side_s(step_s: float, busy_s: float) -> tuple[float, float]:
 
 def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
     layout, found = priced.layout, []
+    meshes = [layout.at(stage) for stage in range(layout.pp)]
+    cuts_layers, has_copies = any(mesh.tp > 1 for mesh in meshes), any(mesh.copies > 1 for mesh in meshes)
+    for name in ("send-recv", "all-gather", "broadcast") if layout.is_meshed else ():
+        if name != costs.resharding:
+            other_costs = costs.model_copy(update={"resharding": name})
+            found.append(_estimated("collectives", f"resharding={name}", priced, layout, other_costs, priced.step.step_s))
     for name, applies, why in (
-        ("overlap_tp", layout.tp > 1, "tp is 1"),
+        ("overlap_tp", cuts_layers, "tp is 1"),
         ("overlap_pp", layout.pp > 1, "pp is 1"),
-        ("overlap_dp", layout.copies > 1, "dp x cp is 1"),
-        ("async_gradients", layout.tp > 1, "tp is 1"),
-        ("sequence_parallel", layout.tp > 1, "tp is 1"),
+        ("overlap_dp", has_copies, "dp x cp is 1"),
+        ("async_gradients", cuts_layers, "tp is 1"),
+        ("sequence_parallel", cuts_layers, "tp is 1"),
     ):
         other = not getattr(layout, name)
         label = f"{name}={str(other).lower()}"

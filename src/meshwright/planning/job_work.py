@@ -22,6 +22,7 @@ from ..costs.stage_cuts.graph_cuts import best_cuts
 from ..costs.training_step.foreign_figures import foreign_figures
 from ..costs.training_step.graph_step_time import GraphPricer
 from ..costs.training_step.kernels import kernel_model
+from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
 from ..costs.work.graph_memory import graph_peak_memory, graph_stage_memory
@@ -217,6 +218,7 @@ class TransformerWork(JobWork):
             self.wires,
             self.costs.overlap_slowdown,
             kernels=kernel_model(device, self.costs.kernels, self.costs.software),
+            resharding=Resharding.of(self.costs),
         )
 
     def plan(

@@ -22,7 +22,8 @@ from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..planners.free_devices import find_allocation, most_free
 from ..planners.layouts.request import SearchRequest
-from .arranged import arranged
+from .after_search.arranged import arranged
+from .after_search.meshed import with_meshes
 from .job_work import JobWork, work_of
 from .search_table import RankedLayouts
 
@@ -73,8 +74,8 @@ def search_layouts(
     source, length = JobSource(job, graphs_dir, keep_input_ops, profile_batch), request.sequence_length
     maker = work_of(source, where, chosen, sequence_length=length, batch_size=request.batch)
     if is_free is None or is_free.all():
-        return arranged(RankedLayouts.of(maker, request, counts), request.arrange)
-    return arranged(_on_free(maker, request, counts, is_free), request.arrange)
+        return with_meshes(arranged(RankedLayouts.of(maker, request, counts), request.arrange))
+    return with_meshes(arranged(_on_free(maker, request, counts, is_free), request.arrange))
 
 
 def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:

@@ -16,7 +16,7 @@ from ..errors import ClusterError, ConfigError, GraphError, PlanError
 from ..jobs.graph import JobGraph
 from .document import PlacementPlan, Rank
 from .op_placement import OpPlacementPartition, check_op_placement
-from .partition import Layout
+from .partition import Coordinates, Layout
 
 _AXES = ("pp", "dp", "cp", "ep", "tp", "sp")
 
@@ -180,6 +180,9 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
             if (at := getattr(rank.coordinates, axis)) >= plan.num_ranks:
                 problem = f"{axis} counts from 0, and {plan.num_ranks} ranks have no such place"
                 raise PlanError(problem, field=f"rank {rank.rank}", value=at)
+    if layout is not None and layout.is_meshed:
+        _check_meshes(plan, layout)
+        return
     given = np.array([[getattr(rank.coordinates, axis) for axis in _AXES] for rank in plan.ranks])
     sizes = given.max(axis=0) + 1 if layout is None else np.array([getattr(layout, axis) for axis in _AXES])
     for rank, axis in np.argwhere(given >= sizes)[:1].tolist():
@@ -206,6 +209,20 @@ def _check_grid(plan: PlacementPlan, layout: Layout | None) -> None:
             counted = "tp x cp x pp x dp" + " x sp" * (sp > 1)
             problem = f"is missing, none stands at {absent}: {counted} = {pp * dp * cp * tp * sp} ranks are wanted"
             raise PlanError(problem, field=f"rank {len(given)}", value=len(given))
+
+
+def _check_meshes(plan: PlacementPlan, layout: Layout) -> None:
+    """Every place of the mesh of every stage once."""
+    wanted, known = {layout.coordinates(rank) for rank in range(layout.world)}, dict[Coordinates, int]()
+    for rank in plan.ranks:
+        assert rank.coordinates is not None
+        if rank.coordinates not in wanted:
+            raise PlanError(
+                "has coordinates that the mesh of no stage has", field=f"rank {rank.rank}", value=str(rank.coordinates)
+            )
+        first = known.setdefault(rank.coordinates, rank.rank)
+        if first != rank.rank:
+            raise PlanError(f"rank {first} has the same coordinates", field=f"rank {rank.rank}")
 
 
 def _check_stages(plan: PlacementPlan, graph: JobGraph | None) -> None:

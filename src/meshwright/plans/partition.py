@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from .. import settings
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
 from ..settings import Count, Index, Switch
-from .frameworks.defaults import FrameworkName, framework_defaults
+from . import stage_meshes as meshes
+from .frameworks.defaults import EAGER, FrameworkName, framework_defaults, hidden_unasked
 from .frameworks.names import unknown_layout_key
 
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
@@ -27,14 +28,6 @@ Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp", "sp", "sp_d", "sp_h", "sp_
 
 ZERO_BUBBLE = ("zb-h1", "zb-2p")
 """Schedules in which the gradients of weights are a pass of their own."""
-
-EAGER = "eager-1f1b"
-"""1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
-
-
-def _is_absent(value: object) -> bool:
-    """Whether a key is left out where a layout is written, so that layouts without it read as they did before it was known."""
-    return value is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,13 +202,15 @@ class Layout(ParallelDegrees):
         default=True, description="whether the product of a weight gradient adds to the sum by itself"
     )
     framework: FrameworkName | None = Field(
-        default=None, description="what runs it; absent: kernels as Megatron-LM's, ZeRO as DeepSpeed's", exclude_if=_is_absent
+        default=None,
+        description="what runs it; absent: kernels as Megatron-LM's, ZeRO as DeepSpeed's",
+        exclude_if=lambda value: value is None,
     )
     compile: Switch | None = Field(
         default=None,
         description="whether element-wise work is fused (true) or each operator of PyTorch runs by itself (false); absent: as "
         "the framework does",
-        exclude_if=_is_absent,
+        exclude_if=lambda value: value is None,
     )
     loss_chunks: Count = Field(
         default=1, description="pieces in which logits and loss are computed one after the other", exclude_if=lambda n: n == 1
@@ -225,6 +220,11 @@ class Layout(ParallelDegrees):
     )
     last_stage_less_layers: Index = Field(
         default=0, description="layers that the last model chunk has less than the others", exclude_if=lambda n: n == 0
+    )
+    stage_meshes: Annotated[tuple[tuple[Count, Count], ...] | None, BeforeValidator(meshes.read_meshes)] = Field(
+        default=None,
+        description="tp and dp of each pipeline stage, as 4x2/2x4 in a text; absent: every stage has tp and dp",
+        exclude_if=lambda value: value is None,
     )
 
     @model_validator(mode="after")
@@ -250,6 +250,7 @@ class Layout(ParallelDegrees):
             raise ValueError(
                 f"global_batch={self.global_batch} is not a multiple of micro_batch x dp = {self.micro_batch * self.dp}"
             )
+        meshes.check(self)
         return self
 
     @classmethod
@@ -341,6 +342,15 @@ class Layout(ParallelDegrees):
         """Whether ZeRO reduces gradients for every micro-batch: ZeRO-3, and ZeRO-2 without a pipeline."""
         return self.zero >= 3 or (self.zero == 2 and self.pp == 1)
 
+    @property
+    def is_meshed(self) -> bool:
+        """Whether stages have unequal meshes, so that what goes between them is brought into other tiles."""
+        return self.stage_meshes is not None and len(set(self.stage_meshes)) > 1
+
+    def at(self, stage: int) -> Layout:
+        """The layout all of whose stages have the mesh of this one; itself where they do."""
+        return self if self.stage_meshes is None else meshes.of_stage(self, stage)
+
     def coordinates(self, rank: int) -> Coordinates:
         """The place of a rank in the grid.
 
@@ -349,6 +359,8 @@ class Layout(ParallelDegrees):
         """
         if not 0 <= rank < self.world:
             raise PlanError(f"the layout has ranks 0..{self.world - 1}", field="rank", value=rank)
+        if self.stage_meshes is not None:
+            return self.at(rank * self.pp // self.world).coordinates(rank)
         rest, tp = divmod(rank, self.tp)
         pp, inner = divmod(rest, self.copies)
         dp, part = divmod(inner, self.slices)
@@ -360,7 +372,12 @@ class Layout(ParallelDegrees):
 
         Args:
             axis: a key of the layout, or ``dp_cp`` for the ranks that hold the same dense weights.
+
+        Raises:
+            PlanError: stages have unequal meshes, whose groups are not of one size; ask the layout `at` a stage.
         """
+        if self.is_meshed:
+            raise PlanError("groups of unequal meshes are told stage by stage", field="layout.stage_meshes")
         ranks = np.arange(self.world)
         if axis in ("ep", "dp_cp"):
             size = self.ep if axis == "ep" else self.copies
@@ -369,23 +386,7 @@ class Layout(ParallelDegrees):
             return np.moveaxis(ranks.reshape(-1, self.sp, self.tp), 1, 2).reshape(-1, self.sp)
         axes = ("pp", "dp", "cp", "sp_d", "sp_h", "sp_w", "tp")
         grid = ranks.reshape([getattr(self, name) for name in axes])
-        place = axes.index(axis)
-        return np.moveaxis(grid, place, -1).reshape(-1, grid.shape[place])
-
-
-def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
-    """Which communication a layout hides where a text that is priced leaves it open, and where layouts are searched.
-
-    PyTorch's DDP and FSDP hide the synchronisation of gradients without being asked, and Megatron-LM the transfers of an
-    interleaved schedule; eager 1F1B is there to hide them; nothing hides tensor parallelism unasked. A `Layout` that is made key
-    by key, or read from a plan, hides what it says.
-
-    Args:
-        virtual_stages: chunks of a stage.
-        schedule: as `Layout.schedule`.
-    """
-    is_cut = isinstance(virtual_stages, int) and virtual_stages > 1
-    return {"overlap_dp": True, "overlap_pp": is_cut or schedule == EAGER}
+        return np.moveaxis(grid, axes.index(axis), -1).reshape(-1, getattr(self, axis))
 
 
 def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:

@@ -51,9 +51,10 @@ def numbers(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
     """The number in an order of each rank of the layout's own numbering, ``(world,)``.
 
     Raises:
-        PlanError: no such order.
+        PlanError: no such order, or one that mixes stages of unequal meshes.
     """
-    steps, own = strides(layout, check_order(order)), np.arange(layout.world)
+    _check_meshes(layout, check_order(order))
+    steps, own = strides(layout, order), np.arange(layout.world)
     found = np.zeros(layout.world, np.int64)
     for axis, step in strides(layout).items():
         found += own // step % axis_size(layout, axis) * steps[axis]
@@ -72,11 +73,20 @@ def coordinates(layout: Layout, order: str = DEFAULT_ORDER) -> tuple[Coordinates
     """The place of every rank in the grid; ``ep`` counts along ``cp``, then ``dp``, whatever the order.
 
     Raises:
-        PlanError: no such order.
+        PlanError: no such order, or one that mixes stages of unequal meshes.
     """
-    steps, ranks = strides(layout, check_order(order)), np.arange(layout.world)
+    _check_meshes(layout, check_order(order))
+    if layout.is_meshed:
+        return tuple(layout.coordinates(rank) for rank in range(layout.world))
+    steps, ranks = strides(layout, order), np.arange(layout.world)
     place = {axis: (ranks // step % axis_size(layout, axis)).tolist() for axis, step in steps.items()}
     return tuple(
         Coordinates(pp=pp, dp=dp, cp=part // layout.sp, ep=(dp * layout.slices + part) % layout.ep, tp=tp, sp=part % layout.sp)
         for pp, dp, part, tp in zip(place["pp"], place["dp"], place["cp"], place["tp"], strict=True)
     )
+
+
+def _check_meshes(layout: Layout, order: str) -> None:
+    if layout.is_meshed and order != DEFAULT_ORDER:
+        problem = "stages of unequal meshes follow each other, rank by rank in their own order"
+        raise PlanError(problem, field="order", value=order, choices=(DEFAULT_ORDER,))

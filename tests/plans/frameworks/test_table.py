@@ -45,6 +45,7 @@ def refused(name, text, shape=None, length=None):
         ("dp=4,zero=3,framework=fsdp2", ("framework", None, "framework", None)),
         ("dp=4,zero=3,framework=deepspeed", ("framework", "framework", None, "framework")),
         ("framework=megatron", (None, "framework", "framework", "framework")),
+        ("tp=2,dp=2,pp=2,micro_batch=4,stage_meshes=2x2/4x1,sequence_parallel=true,zero=0", ("stage_meshes",) * 4),
         ("compile=true", ("compile", None, "compile", None)),
         ("compile=false", ("compile", None, "compile", None)),
         ("recompute=selective", (None, "recompute", None, None)),

@@ -28,7 +28,7 @@ NARROW = 100
 """Columns of a terminal below which a table of layouts has fewer columns."""
 
 UNKEPT = "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved and eager schedules overlap_dp=true"
-"""See `meshwright.plans.partition.hidden_unasked`."""
+"""See `meshwright.plans.frameworks.defaults.hidden_unasked`."""
 
 FRONT_ROWS = 10
 """Of the Pareto front unless --front says otherwise; --all writes the whole of it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...compiled import njit
 
@@ -12,7 +13,8 @@ def play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, 
     """As `play_tasks`, where chunks wait for their parameters, and it is told when their gradients are made.
 
     Args:
-        tasks, v, m, task_s, send_s, overlaps_sends, starts_s: as there.
+        tasks, v, m, task_s, overlaps_sends, starts_s: as there.
+        send_s: of a transfer from each chunk to the next one and back, ``(p v,)``, or forward and then back, ``(2 p v,)``.
         waits_s: for how long after the start of its stage the first forward pass of each chunk begins no earlier, ``(p, v)``.
         lasts_s: written, when the last backward pass of each chunk is computed, ``(p, v)``.
     """
@@ -45,7 +47,7 @@ def play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, 
                             break
                         target = chunk + 1 if kind == 0 else chunk - 1
                         sends = p > 1 and 0 <= target < chunks
-                        way = send_s[max(0, min(chunk, target))]
+                        way = send_s[max(0, min(chunk, target)) + kind * (len(send_s) - chunks)]
                         if sends and not overlaps_sends:
                             held += way
                         if kind == 0 and i == 0:
@@ -73,3 +75,9 @@ def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: 
     """When each stage ends, how long it is busy, when it starts, and whether all is done; stages start no earlier than told."""
     waits_s = np.zeros((len(tasks), v))
     return play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, np.zeros((len(tasks), v)))
+
+
+def ways_s(send_s: float | NDArray[np.float64], chunks: int) -> NDArray[np.float64]:
+    """Transfers between each chunk and the next one, or both ways, see `schedules.play_schedule`."""
+    sends = np.asarray(send_s, np.float64)
+    return sends if sends.shape == (2 * chunks,) else np.broadcast_to(sends, chunks)

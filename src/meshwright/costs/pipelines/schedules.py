@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ...plans.partition import EAGER
+from ...plans.frameworks.defaults import EAGER
 from .plain_schedules import plain_spans_s
-from .schedule_kernel import play_chunks, play_tasks
+from .schedule_kernel import play_chunks, play_tasks, ways_s
 
 FORWARD, BACKWARD, WEIGHT = 0, 1, 2
 
@@ -128,14 +128,15 @@ def play_schedule(
         task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``; the last is not
             read where the schedule does not part the two gradients.
         send_s: seconds of a transfer between chunks on different stages: of every one, or of those between each chunk of the
-            model and the next one, ``(p v,)``, of which the last is not read.
+            model and the next one, ``(p v,)``, of which the last is not read; or of those forward and then of those back,
+            ``(2 p v,)``.
         overlaps_sends: whether a stage goes on while it sends; else both ends are kept until the transfer is done.
     """
     p, v, m = task_s.shape[0], virtual_stages, num_micro_batches
     if p == 1:
         busy = m * float(task_s.sum())
         return Played(busy, np.array([busy]), np.array([busy]), np.zeros(1))
-    send_s = np.broadcast_to(np.asarray(send_s, np.float64), p * v)
+    send_s = ways_s(send_s, p * v)
     if is_plain(schedule, v, overlaps_sends=overlaps_sends):
         return _plain_play(schedule == "gpipe", m, task_s[:, 0], send_s, overlaps_sends)
     kinds = 3 if schedule in ("zb-h1", "zb-2p") else 2
@@ -176,7 +177,7 @@ def paths_s(
         stages: the first ones, ``s`` of them.
     """
     p, v = task_s.shape[0], virtual_stages
-    sends = np.array(np.broadcast_to(send_s, p * v), np.float64)
+    sends = ways_s(send_s, p * v).copy()
     starts_s, none_s = alone_s(p, stages), np.zeros((p, v))
     return chunk_ends_s(schedule, num_micro_batches, task_s, sends, starts_s, none_s, overlaps_sends=overlaps_sends)[0]
 
@@ -303,13 +304,14 @@ def _played(
 
 def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> Played:
     """By the closed forms of `plain_schedules`."""
-    between = send_s[:-1]
-    way = np.append(between, 0.0) if overlaps_sends else np.zeros(len(send_s))
+    p = len(task_s)
+    there, back = np.append(send_s[: p - 1], 0.0), np.append(send_s[-p:-1], 0.0)
     forward, backward = np.ascontiguousarray(task_s[:, 0]), np.ascontiguousarray(task_s[:, 1])
     if not overlaps_sends:
-        forward, backward = forward + np.append(between, 0.0), backward + np.append(0.0, between)
-    span = plain_spans_s(is_gpipe, m, forward, backward, way)
-    first = np.append(0.0, np.cumsum(forward + way)[:-1])
+        forward, backward = forward + there, backward + np.append(0.0, back[:-1])
+        there, back = np.zeros(p), np.zeros(p)
+    span = plain_spans_s(is_gpipe, m, forward, backward, (there + back) / 2)  # a path that goes a way goes back on it too
+    first = np.append(0.0, np.cumsum(forward + there)[:-1])
     return Played(float(span.max()), span, m * (forward + backward), first)
 
 

@@ -16,8 +16,10 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
+from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
+from ...plans.stage_meshes import meshes_text
 from ..collectives.groups import Fabric, PlacedGroup, group_price, group_price_s, placed, price
 from ..collectives.libraries.calibrated import (
     NETWORK_EFFICIENCY,
@@ -239,7 +241,14 @@ class PlacedNetwork:
         return replace(self, devices=devices, _layouts={}, _stands={})
 
     def layout(self, layout: Layout, order: str = DEFAULT_ORDER, *, pass_axes: frozenset[str] = IN_PASSES) -> PlacedLayout:
-        """The groups of a layout whose ranks are numbered in an order; see `PlacedLayout` for ``pass_axes``."""
+        """The groups of a layout whose ranks are numbered in an order; see `PlacedLayout` for ``pass_axes``.
+
+        Raises:
+            PlanError: stages of unequal meshes.
+        """
+        if layout.is_meshed:
+            problem = "stages of unequal meshes are priced where hosts are alike"
+            raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
         key = (*_degrees(layout), pass_axes, order)
         if key not in self._layouts:
             places = numbers(layout, order)

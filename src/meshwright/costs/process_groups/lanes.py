@@ -70,7 +70,10 @@ class Lane:
 @lru_cache(maxsize=65_536)
 def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Lane:
     """The lane that describes all lanes where hosts are alike."""
-    return Lane((groups_of(layout, devices_per_host, order),), boundary_groups(layout, devices_per_host, order))
+    meshes = [layout.at(stage) for stage in range(layout.pp if layout.is_meshed else 1)]
+    return Lane(
+        tuple(groups_of(mesh, devices_per_host, order) for mesh in meshes), boundary_groups(layout, devices_per_host, order)
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ an ideal split of every task over its senders.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, sqrt
 from typing import Literal
@@ -19,7 +19,8 @@ from scipy.optimize import linprog
 
 from ...errors import PlanError
 from .sender_order import chosen_senders, makespan_s
-from .tiles import MeshTensor, UnitTask, part_bytes, scattered, unit_tasks
+from .sends import each_by_itself, played, scattered_parts
+from .tiles import MeshTensor, UnitTask, unit_tasks
 
 Algorithm = Literal["send-recv", "all-gather", "broadcast"]
 LoadBalance = Literal["none", "size", "order"]
@@ -66,13 +67,13 @@ def resharding_s(
     """
     if algorithm not in ALGORITHMS:
         raise PlanError("no such algorithm", field="resharding", value=algorithm, choices=ALGORITHMS)
-    if algorithm == "send-recv":
-        return _sent_s(_each_by_itself(source, target), card)
-    if algorithm == "all-gather":
-        return _sent_s(_scattered_parts(source, target), card)
+    if algorithm != "broadcast":
+        sends = list((each_by_itself if algorithm == "send-recv" else scattered_parts)(source, target))
+        return played(sends, [card.latency_s + one.payload_bytes / card.bytes_per_s for one in sends]).seconds
     tasks = unit_tasks(source, target)
     lasts_s = [broadcast_s(task, card) for task in tasks]
-    return makespan_s(tasks, lasts_s, chosen_senders(tasks, lasts_s, load_balance, least_s=lower_bound_s(tasks, card), seed=seed))
+    least_s = lower_bound_s(tasks, card)
+    return makespan_s(tasks, lasts_s, chosen_senders(tasks, lasts_s, load_balance, least_s=least_s, seed=seed))
 
 
 def broadcast_s(task: UnitTask, card: Card) -> float:
@@ -82,22 +83,57 @@ def broadcast_s(task: UnitTask, card: Card) -> float:
     """
     hosts = task.receiver_hosts
     most = max(sum(device.host == host for device in task.receivers) for host in hosts)
-    hops, whole_s = len(hosts) + most - 2, task.task_bytes / card.bytes_per_s
-    if card.latency_s == 0.0:
-        return whole_s
-    best = sqrt(hops * whole_s / card.latency_s)
-    return min((hops + k) * (card.latency_s + whole_s / k) for k in {max(1, floor(best)), max(1, ceil(best))})
+    return chain_s(task.task_bytes, len(hosts), most - 1, lambda size: card.latency_s + size / card.bytes_per_s)
+
+
+def chain_s(
+    sent_bytes: float,
+    between: int,
+    inside: int,
+    between_s: Callable[[float], float],
+    inside_s: Callable[[float], float] | None = None,
+) -> float:
+    """Seconds in which a chain of hops hands on what is sent, cut into the best number of chunks.
+
+    The first chunk passes all hops, each other one follows it on the slowest: ``A h + i g + (k - 1) max(h, g)`` of ``k`` chunks.
+
+    Args:
+        sent_bytes: all that is sent.
+        between, inside: hops between hosts, ``A``, and inside one, ``i``.
+        between_s: seconds of a hop of some bytes between hosts, ``h``: a latency and the rest in proportion.
+        inside_s: the same inside a host, ``g``; by default as between hosts.
+    """
+    inside_s = inside_s or between_s
+    hops, slowest_s = between + inside, inside_s if between == 0 else between_s
+    latency_s = slowest_s(0.0)
+    if hops <= 1 or latency_s <= 0.0:  # without latency chunks are as small as may be
+        return max([one(sent_bytes) for count, one in ((between, between_s), (inside, inside_s)) if count], default=0.0)
+    best = sqrt((hops - 1) * (slowest_s(sent_bytes) - latency_s) / latency_s)
+    found = []
+    for k in {1, max(1, floor(best)), max(1, ceil(best))}:
+        one_s, other_s = between_s(sent_bytes / k), inside_s(sent_bytes / k)
+        longest_s = max(one_s if between else 0.0, other_s if inside else 0.0)
+        found.append(between * one_s + inside * other_s + (k - 1) * longest_s)
+    return min(found)
 
 
 def lower_bound_s(tasks: Sequence[UnitTask], card: Card) -> float:
+    """No order of the tasks takes less, see `least_s`; a task takes ``D / B``."""
+    return least_s(tasks, [task.task_bytes / card.bytes_per_s for task in tasks])
+
+
+def least_s(tasks: Sequence[UnitTask], lasts_s: Sequence[float]) -> float:
     """No order of the tasks takes less: what a host has to receive, and the best split of the tasks over their senders.
 
-    The latter is ``min T`` with ``sum_h x_ih = 1`` and ``sum_i x_ih D_i / B <= T`` over the senders ``h`` of a task, solved by
-    HiGHS.
+    The latter is ``min T`` with ``sum_h x_ih = 1`` and ``sum_i x_ih t_i <= T`` over the senders ``h`` of a task, solved by HiGHS.
+
+    Args:
+        tasks: what is sent.
+        lasts_s: seconds of each, ``t_i``.
     """
     if not tasks:
         return 0.0
-    seconds = np.array([task.task_bytes / card.bytes_per_s for task in tasks])
+    seconds = np.array(lasts_s)
     receivers = sorted({host for task in tasks for host in task.receiver_hosts})
     received = max(
         sum(s for task, s in zip(tasks, seconds.tolist(), strict=True) if host in task.receiver_hosts) for host in receivers
@@ -113,38 +149,3 @@ def lower_bound_s(tasks: Sequence[UnitTask], card: Card) -> float:
     found = linprog(goal, A_ub=loads, b_ub=np.zeros(len(hosts)), A_eq=whole, b_eq=np.ones(len(tasks)), method="highs")
     assert found.success, found.message
     return max(float(received), float(found.fun or 0.0))
-
-
-Message = tuple[float, int, int]
-"""Bytes, the sending and the receiving host."""
-
-
-def _sent_s(messages: Iterable[Message], card: Card) -> float:
-    """Messages one by one, each as soon as both its cards are free."""
-    sends_s: dict[int, float] = {}
-    receives_s: dict[int, float] = {}
-    last_s = 0.0
-    for sent_bytes, sender, receiver in messages:
-        begin_s = max(sends_s.get(sender, 0.0), receives_s.get(receiver, 0.0))
-        end_s = begin_s + card.latency_s + sent_bytes / card.bytes_per_s
-        sends_s[sender] = receives_s[receiver] = end_s
-        last_s = max(last_s, end_s)
-    return last_s
-
-
-def _each_by_itself(source: MeshTensor, target: MeshTensor) -> Iterable[Message]:
-    """Every receiver gets its own copy; receivers take the replicas of a task in turn, by their own number."""
-    number = {device: place for place, device in enumerate(target.devices)}
-    for task in unit_tasks(source, target):
-        for device in task.receivers:
-            yield task.task_bytes, task.senders[number[device] % len(task.senders)].host, device.host
-
-
-def _scattered_parts(source: MeshTensor, target: MeshTensor) -> Iterable[Message]:
-    """Every device gets its share of its tile, and the devices of a host gather the whole among themselves."""
-    number = {device: place for place, device in enumerate(target.devices)}
-    for device, wanted in scattered(target):
-        for held, senders in source.replicas().items():
-            sent_bytes = part_bytes(wanted, held, source.element_bytes)
-            if sent_bytes > 0:
-                yield sent_bytes, senders[number[device] % len(senders)].host, device.host

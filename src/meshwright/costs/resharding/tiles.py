@@ -8,11 +8,11 @@ Source: Zhuang et al., "On optimizing the communication of model parallelism", 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from math import prod
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...errors import PlanError
 
@@ -33,6 +33,29 @@ class Replica(NamedTuple):
 
     host: int
     place: int
+
+
+class Tiled(Protocol):
+    """A tensor on some devices."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Elements of each dimension."""
+        ...
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        ...
+
+    @property
+    def devices(self) -> list[Replica]:
+        """All devices in their order."""
+        ...
+
+    def replicas(self) -> dict[Tile, list[Replica]]:
+        """The devices that hold each tile."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -92,10 +115,7 @@ class MeshTensor:
 
     def replicas(self) -> dict[Tile, list[Replica]]:
         """The devices that hold each tile."""
-        found: dict[Tile, list[Replica]] = {}
-        for device in self.devices:
-            found.setdefault(self.tile(device), []).append(device)
-        return found
+        return by_tile(self.devices, self.tile)
 
 
 @dataclass(frozen=True)
@@ -123,7 +143,15 @@ class UnitTask:
         return tuple(dict.fromkeys(device.host for device in self.receivers))
 
 
-def unit_tasks(source: MeshTensor, target: MeshTensor, *, is_same_mesh: bool = False) -> tuple[UnitTask, ...]:
+def by_tile(devices: Sequence[Replica], tile: Callable[[Replica], Tile]) -> dict[Tile, list[Replica]]:
+    """The devices that hold each tile."""
+    found: dict[Tile, list[Replica]] = {}
+    for device in devices:
+        found.setdefault(tile(device), []).append(device)
+    return found
+
+
+def unit_tasks(source: Tiled, target: Tiled, *, is_same_mesh: bool = False) -> tuple[UnitTask, ...]:
     """Every part in which a tile of the source and one of the target overlap, by target tile and then by source tile.
 
     Args:
@@ -136,8 +164,8 @@ def unit_tasks(source: MeshTensor, target: MeshTensor, *, is_same_mesh: bool = F
     """
     if (source.shape, source.element_bytes) != (target.shape, target.element_bytes):
         raise PlanError("source and target are not the same tensor", field="shape", value=str(target.shape))
-    if is_same_mesh and (source.hosts, source.devices_per_host) != (target.hosts, target.devices_per_host):
-        raise PlanError("one mesh has one size", field="hosts", value=target.hosts)
+    if is_same_mesh and source.devices != target.devices:
+        raise PlanError("one mesh has one size", field="devices", value=len(target.devices))
     found = []
     for wanted, receivers in target.replicas().items():
         for held, senders in source.replicas().items():
@@ -148,7 +176,7 @@ def unit_tasks(source: MeshTensor, target: MeshTensor, *, is_same_mesh: bool = F
     return tuple(found)
 
 
-def scattered(target: MeshTensor) -> Iterator[tuple[Replica, Tile]]:
+def scattered(target: Tiled) -> Iterator[tuple[Replica, Tile]]:
     """What each device of a target gets if the devices of a host that want the same tile share it out among them.
 
     Each tile is cut along its first dimension that this many devices divide.

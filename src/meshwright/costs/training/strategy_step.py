@@ -96,6 +96,9 @@ def check_strategy(job: str, layout: Layout, training: AnyTraining, compression:
         PlanError: with the key that is in the way.
     """
     check_training(training, layout)
+    if layout.is_meshed and (compression is not None or training.kind != "synchronous"):
+        problem = "of its own for a stage goes with synchronous training, whose gradients go as they are"
+        raise PlanError(problem, field="layout.stage_meshes", value=training.kind)
     if compression is not None:
         check_compression(layout)
         if training.kind != "synchronous":

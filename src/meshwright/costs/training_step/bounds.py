@@ -89,6 +89,9 @@ class BoundedPricer(Pricer):
 
     def _tasks(self, work: LayoutWork, lane: Lane) -> list[Task]:
         """Seconds of the tasks of each chunk, as `Pricer` sums them up."""
+        if work.meshes:
+            task_s = self.task_s(work, self.blocks_of(work, lane))
+            return [(float(f), float(b), float(w)) for f, b, w in task_s.transpose(1, 0, 2).reshape(-1, 3)]
         blocks = self._block_times(work, lane.at(0))
         if id(blocks) not in self._shares:  # the blocks stay in `_blocks`, so that the id stays theirs
             self._shares[id(blocks)] = {name: times.task_s() for name, times in blocks.items()}

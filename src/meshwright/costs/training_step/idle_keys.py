@@ -32,13 +32,14 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
         layout: how a job is cut.
         has_layers: whether the job is a transformer; else it is a graph of ops.
     """
-    copies, counted = layout.copies, "dp x sp" if layout.sp > 1 else "dp x cp"
+    widest, most = max(layout.at(stage).tp for stage in range(layout.pp)), max(layout.at(s).copies for s in range(layout.pp))
+    copies, counted = most, "dp x sp" if layout.sp > 1 else "dp x cp"
     reasons = {
-        "sequence_parallel": (layout.tp == 1, "tp is 1"),
-        "overlap_tp": (layout.tp == 1, "tp is 1"),
+        "sequence_parallel": (widest == 1, "tp is 1"),
+        "overlap_tp": (widest == 1, "tp is 1"),
         "async_gradients": (
-            layout.tp == 1 or layout.overlap_tp,
-            "tp is 1" if layout.tp == 1 else "overlap_tp hides them already",
+            widest == 1 or layout.overlap_tp,
+            "tp is 1" if widest == 1 else "overlap_tp hides them already",
         ),
         "overlap_pp": (layout.pp == 1, "pp is 1"),
         "schedule": (layout.pp == 1, "pp is 1"),
@@ -51,6 +52,7 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
             layout.zero >= 1 or (copies == 1 and layout.shard_group is None),
             "zero shards it" if layout.zero else f"{counted} is 1",
         ),
+        "stage_meshes": (not layout.is_meshed, "all stages have one mesh"),
         "recompute": (
             layout.recompute == "selective" and layout.attention == "fused",
             "fused attention keeps no scores, so there is nothing to compute again",

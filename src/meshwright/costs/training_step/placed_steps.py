@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from ...errors import PlanError
 from ..process_groups.group_network import PlacedNetwork
 from ..process_groups.lanes import Lane
 from ..work.work import LayoutWork
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 def placed_step(pricer: Pricer, wires: PlacedNetwork, work: LayoutWork) -> UnevenStep:
     """The step of a described layout, and what the lane that ends last does in it."""
     layout = work.layout
+    if work.shape.long_skips is not None:
+        raise PlanError("long skips are priced where hosts are alike", field="long_skips", value=work.shape.long_skips)
     placed = wires.layout(layout, pricer.order, pass_axes=work.pass_axes)
     distinct = {id(lane): lane for lane in placed.lanes}
     blocks = {key: pricer.blocks_of(work, lane) for key, lane in distinct.items()}

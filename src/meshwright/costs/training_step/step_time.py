@@ -31,6 +31,7 @@ from .gradient_overlap import exposed_after, exposed_before, stage_spans
 from .kernels import KernelModel, kernel_model
 from .passes import PassTime, pass_time
 from .placed_steps import placed_step
+from .stage_crossings import Resharding, ways_s
 from .step_figures import StepTime
 from .step_pricer import PlacedMessage, StepPricer
 from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step, uncertainty_terms
@@ -67,9 +68,11 @@ class Pricer(StepPricer):
 
     Attributes:
         kernels: prices kernels; by default by the device's own constants.
+        resharding: how micro-batches are brought to stages of another mesh.
     """
 
     kernels: KernelModel | None = None
+    resharding: Resharding = field(default_factory=Resharding)
     _blocks: dict[object, dict[str, _Times]] = field(default_factory=dict, repr=False, compare=False)
     _chunks: dict[object, _Chunk] = field(default_factory=dict, repr=False, compare=False)
 
@@ -77,7 +80,7 @@ class Pricer(StepPricer):
     def of(cls, cluster: Cluster, costs: CostSettings, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.of`."""
         kernels = kernel_model(cluster.device_types[0], costs.kernels, costs.software)
-        return replace(super().of(cluster, costs, wires), kernels=kernels)
+        return replace(super().of(cluster, costs, wires), kernels=kernels, resharding=Resharding.of(costs))
 
     @cached_property
     def model(self) -> KernelModel:
@@ -134,9 +137,9 @@ class Pricer(StepPricer):
                 kernels=self.model.constants.uncertainty,
                 step_s=step_s,
                 crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
-                fused_attention_s=per_step(work, last, lambda items: fused_attention_s(items, self.model)),
+                fused_attention_s=per_step(work.at(last), last, lambda items: fused_attention_s(items, self.model)),
                 hidden_s=self._hidden_s(work, last, lane, [times for times, _ in of_stage], sync_s + gather_s),
-                utilisation=per_step(work, last, operations) / (step_s * self.device.peak_flops_per_s),
+                utilisation=per_step(work.at(last), last, operations) / (step_s * self.device.peak_flops_per_s),
                 runs=RUN_UNCERTAINTY,
                 steps=self.model.step_uncertainty,
             ),
@@ -149,7 +152,7 @@ class Pricer(StepPricer):
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""
-        return type(self)(self.device, wires or self.wires, self.slowdown, order, self.kernels)
+        return type(self)(self.device, wires or self.wires, self.slowdown, order, self.kernels, self.resharding)
 
     def messages(self, work: LayoutWork, lane: Lane) -> Iterator[PlacedMessage]:
         """See `StepPricer.messages`."""
@@ -161,7 +164,8 @@ class Pricer(StepPricer):
             passes = (*block.forward, *block.recompute, *block.backward)
             sent = [item for item in passes if isinstance(item, Message)]
             yield from (PlacedMessage(f"exposed {item.axis}", item, times, lane.at(0)[item.axis]) for item in sent)
-        yield from (PlacedMessage("pipeline transfers", item, 1, lane.at(0)[item.axis]) for item in work.boundary)
+        for item in () if work.meshes else work.boundary:  # what is resharded is told with what it takes in all
+            yield PlacedMessage("pipeline transfers", item, 1, lane.at(0)[item.axis])
         for stage, held in enumerate(work.stages):
             for part, items in (("gradient sync", held.sync), ("parameter gather", held.gather)):
                 yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
@@ -178,7 +182,7 @@ class Pricer(StepPricer):
         other before they sum it.
         """
         last = work.layout.pp - 1
-        looked_at = sorted({0, min(1, last), last}) if len(work.blocks) == 3 else range(last + 1)
+        looked_at = sorted({0, min(1, last), last}) if len(work.blocks) == 3 and not work.meshes else range(last + 1)
         tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in looked_at}
         return step_s(run.pipeline, tails_s, is_tied=_is_tied(work))
 
@@ -200,7 +204,7 @@ class Pricer(StepPricer):
 
     def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, _Times]]:
         """The times of the blocks of each stage."""
-        blocks = [self._block_times(work, groups) for groups in lane.stages]
+        blocks = [self._block_times(work.at(stage), groups) for stage, groups in enumerate(lane.stages)]
         return blocks * work.layout.pp if lane.are_stages_alike else blocks
 
     def task_s(self, work: LayoutWork, blocks: list[dict[str, _Times]]) -> NDArray[np.float64]:
@@ -221,7 +225,9 @@ class Pricer(StepPricer):
         return [self._chunk_times(blocks[stage], one.parts) for one in mine]
 
     def _sends(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
-        """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``."""
+        """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``, or both ways, ``(2 p v,)``."""
+        if not work.has_plain_boundary:
+            return ways_s(work, lane, self.wires, self.resharding, self.message_s)
         layout, total = work.layout, np.zeros(work.layout.pp)
         for item in work.boundary:
             known = {group: self.message_s(item, layout, group) for group in set(lane.boundary)} if item.axis == "pp" else {}
@@ -276,9 +282,9 @@ class Pricer(StepPricer):
         if layout.overlap_dp and sync_s > 0:
             by_block = [(axis, seconds) for axis, seconds in sync if axis != "ends"]
             last_s = sum(seconds for axis, seconds in sync if axis == "ends")
-            sync_s = last_s + self.exposed_s(work, stage, blocks[stage], by_block, sync_s - last_s, is_backward=True)
+            sync_s = last_s + self.exposed_s(work.at(stage), stage, blocks[stage], by_block, sync_s - last_s, is_backward=True)
         if layout.overlap_dp and gather_s > 0:
-            gather_s = self.exposed_s(work, stage, blocks[stage], gather, gather_s, is_backward=False)
+            gather_s = self.exposed_s(work.at(stage), stage, blocks[stage], gather, gather_s, is_backward=False)
         return sync_s, gather_s, self.optimizer_s(work, stage)
 
     def exposed_s(

@@ -22,6 +22,7 @@ from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.document import Stage
 from ...plans.partition import Layout
+from ...plans.stage_meshes import meshes_text
 from ...plans.stages import layout_stages
 from .. import compute
 from ..settings import CostSettings
@@ -232,6 +233,7 @@ def _chunks(graph: JobGraph, layout: Layout, stages: Sequence[Stage], cuts: Sequ
 def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
     layers = "cuts layers, which a graph of ops does not tell"
     for bad, field, value, problem in (
+        (layout.is_meshed, "stage_meshes", meshes_text(layout.stage_meshes or ()), layers),
         *((getattr(layout, axis) > 1, axis, getattr(layout, axis), layers) for axis in ("tp", "cp", "ep")),
         (layout.zero >= 2, "zero", layout.zero, "gathers and scatters layer by layer, which a graph of ops does not tell"),
         (

@@ -6,7 +6,7 @@ Legend: ``s`` tokens of a sequence on a rank of ``cp``, ``b`` sequences of a mic
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from ...plans.partition import Layout
 from ..pipelines.schedules import in_flight, waiting
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .selective_ops import kept_bytes as kept_bytes_of_ops
+from .stage_boundary import slice_buffer_bytes
 from .work import LayoutWork
 
 FRAGMENTATION = 0.04
@@ -149,12 +150,19 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
     """
-    return _stage_memory(work, stage, _OfLayer.of(work))
+    if not work.meshes:
+        return _stage_memory(work, stage, _OfLayer.of(work))
+    own = work.at(stage)
+    held, slices = _stage_memory(own, stage, _OfLayer.of(own)), slice_buffer_bytes(work, stage)
+    return replace(held, buffers=held.buffers + slices, runtime=held.runtime + FRAGMENTATION * slices)
 
 
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     """The stage whose ranks need most, and what they hold."""
-    pp, of_layer = work.layout.pp, _OfLayer.of(work)
+    pp = work.layout.pp
+    if work.meshes:
+        return max(((stage, stage_memory(work, stage)) for stage in range(pp)), key=lambda pair: pair[1].total)
+    of_layer = _OfLayer.of(work)
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
     stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
@@ -184,7 +192,7 @@ def _stage_memory(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
     parameters = width * (shared if layout.zero >= 3 else held.parameters)
     optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
     logits = _logits_bytes(work) if stage == layout.pp - 1 else 0.0
-    buffers = _message_buffers(work) + logits + _sharding_buffers(work, stage)
+    buffers = _message_buffers(work, stage) + logits + _sharding_buffers(work, stage)
     return _held(parameters, optimizer, gradients, kept + again, buffers)
 
 
@@ -212,7 +220,7 @@ def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again:
     is_last = stage == layout.pp - 1
     ends = work.embedding.dense_parameters * (stage == 0) + work.head.dense_parameters * is_last
     whole = layout.number_bytes * (ends + 3 * layer) if layout.zero >= 3 else 0.0
-    buffers = _message_buffers(work) + whole
+    buffers = _message_buffers(work, stage) + whole
     unit = (layout.number_bytes + layout.gradient_bytes) * max(layer, ends)
     backward = (gradients, kept + again, buffers + unit)
     if not is_last:
@@ -314,13 +322,15 @@ def _activations(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) ->
     return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0), again
 
 
-def _message_buffers(work: LayoutWork) -> float:
+def _message_buffers(work: LayoutWork, stage: int) -> float:
     """What is sent or received of activations."""
     layout = work.layout
     stream = float(layout.number_bytes * layout.micro_batch * work.sequence_length // layout.cp * work.shape.hidden)
     total = 2 * stream if layout.tp > 1 else 0.0  # a gathered input and a sum
     if layout.pp > 1:
-        total += 2 * stream / (layout.tp if layout.sequence_parallel else 1)
+        ways = [chunk for own in range(stage, len(work.chunks), layout.pp) for chunk in (own - 1, own)]
+        carried = max(work.carried(chunk) for chunk in ways if 0 <= chunk < len(work.chunks) - 1)
+        total += 2 * carried * stream / (layout.tp if layout.sequence_parallel else 1)
     return total
 
 

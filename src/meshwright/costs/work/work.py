@@ -14,7 +14,7 @@ the forward pass of a chunk is embedding, layers, head as far as it has them, th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
@@ -74,8 +74,10 @@ class LayoutWork:
         blocks: by name, ``layer`` for those of the main kind, ``embedding`` and ``head`` last.
         chunks: in model order, ``pp * virtual_stages`` of them.
         stages: by pipeline stage.
-        boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk.
+        boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk, as the first stage has them
+            where stages have meshes of their own.
         key: what of the layout the work on one micro-batch depends on, see `micro_batch_key`.
+        meshes: of each stage the work as if all had its mesh; none where they have one. Blocks and boundary are the first one's.
     """
 
     shape: TransformerShape
@@ -86,6 +88,22 @@ class LayoutWork:
     stages: tuple[StageWork, ...]
     boundary: tuple[Message, ...]
     key: tuple[object, ...]
+    meshes: tuple[LayoutWork, ...] = ()
+
+    def at(self, stage: int) -> LayoutWork:
+        """The work as if all stages had the mesh of this one; itself where they do."""
+        return self.meshes[stage] if self.meshes else self
+
+    def carried(self, chunk: int) -> int:
+        """Residual streams that go from a chunk to the next one: its own, and long skips past it."""
+        if self.shape.long_skips is None:
+            return 1
+        return 1 + self.shape.skips_behind(sum(one.num_layers for one in self.chunks[: chunk + 1]))
+
+    @property
+    def has_plain_boundary(self) -> bool:
+        """Whether the same goes from each chunk to the next one, from rank to rank."""
+        return not self.meshes and self.shape.long_skips is None
 
     @property
     def layer(self) -> BlockWork:
@@ -122,6 +140,14 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         PlanError: the model cannot be cut so, see `check`.
     """
     length = shape.default_sequence_length if sequence_length is None else sequence_length
+    if layout.is_meshed:
+        known = {mesh: describe(shape, mesh, length, checks=checks) for mesh in map(layout.at, range(layout.pp))}
+        meshes = tuple(known[layout.at(stage)] for stage in range(layout.pp))
+        stages_held = tuple(one.stages[stage] for stage, one in enumerate(meshes))
+        if shape.is_head_tied and meshes[0] is not meshes[-1]:
+            problem = f"{shape.name} sums its table between the first and the last stage, whose meshes must be one"
+            raise PlanError(problem, field="layout.stage_meshes")
+        return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes)
     if checks:
         check(shape, layout, length)
     key = micro_batch_key(layout, length)

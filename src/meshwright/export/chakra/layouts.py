@@ -83,7 +83,8 @@ def _number(plan: PlacementPlan, layout: Layout, rank: int) -> int:
     at = plan.ranks[rank].coordinates
     if at is None:
         raise ExportError("has no coordinates", field=f"rank {rank}")
-    return (((at.pp * layout.dp + at.dp) * layout.cp + at.cp) * layout.sp + at.sp) * layout.tp + at.tp
+    own = layout.at(at.pp)
+    return (((at.pp * own.dp + at.dp) * own.cp + at.cp) * own.sp + at.sp) * own.tp + at.tp
 
 
 def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> StepModel:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from ...costs.pipelines.schedules import FORWARD, orders
 from ...plans.document import PlacementPlan
-from ...plans.partition import EAGER, Layout
+from ...plans.frameworks.defaults import EAGER
+from ...plans.partition import Layout
 
 FILE_NAME = "schedule.csv"
 

@@ -80,7 +80,14 @@ def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> Trans
     reader = READERS.get(model_type) if isinstance(model_type, str) else None
     if reader is None:
         raise GraphError(_why_not(config, model_type), file=file, field="model_type", value=model_type)
-    return reader(ConfigKeys(config, file), name)
+    keys = ConfigKeys(config, file)
+    shape = reader(keys, name)
+    if "long_skips" not in config:  # a key of our own: no such model is written by the library
+        return shape
+    try:
+        return TransformerShape(**shape.model_dump() | {"long_skips": keys.count("long_skips")})
+    except GraphError as error:
+        raise error.at(file=file) from None
 
 
 def _why_not(config: dict[str, Any], model_type: object) -> str:

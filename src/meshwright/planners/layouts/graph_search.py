@@ -29,7 +29,8 @@ from ...costs.work.graph_work import GraphWork, describe_graph
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
-from ...plans.partition import EAGER, Layout, hidden_unasked
+from ...plans.frameworks.defaults import EAGER, hidden_unasked
+from ...plans.partition import Layout
 from ...plans.stages import layer_starts
 from .request import SearchRequest
 from .results import Counts, Findings, RankedLayout, Searched, layout_text

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 DEFAULT_NUM_STEPS = 10_000
 
+FREE_MESHES = "stage_meshes=free"
+"""Among what is kept: stages may have meshes of their own."""
+
 
 @dataclass(frozen=True)
 class SearchRequest:
@@ -72,6 +75,11 @@ class SearchRequest:
     def kept(self) -> dict[str, tuple[Any, ...]]:
         """By key of the layout, the values that are tried."""
         return parse_keep(self.keep)
+
+    @property
+    def frees_meshes(self) -> bool:
+        """Whether stages may have meshes of their own."""
+        return any(part.replace(" ", "") == FREE_MESHES for part in self.keep.split(","))
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -149,6 +157,10 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
             raise PlanError(f"must read key=value or key=value|value (got {part!r}){told}", field="keep")
         if key == "global_batch":
             raise PlanError("is given by --batch", field="keep.global_batch", value=part)
+        if key == "stage_meshes":
+            if values != "free":
+                raise PlanError("is free, or left out for one mesh of all stages", field="keep.stage_meshes", value=values)
+            continue
         if key not in Layout.model_fields:
             raise unknown_layout_key(key, f"keep.{key}", set(Layout.model_fields) - {"global_batch"})
         if key in kept:

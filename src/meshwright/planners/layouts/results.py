@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...errors import PlanError
-from ...plans.partition import Layout, hidden_unasked
+from ...plans.frameworks.defaults import hidden_unasked
+from ...plans.partition import Layout
+from ...plans.stage_meshes import meshes_text
 from .request import SearchRequest
 from .space import DEFAULTS, SEARCHED
 
@@ -187,5 +189,6 @@ def layout_text(layout: Layout) -> str:
     words += [f"zero={layout.zero}"] if layout.zero else []
     usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule) | {"global_batch": layout.global_batch}
     others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED and name not in SPATIAL}
+    others |= {} if layout.stage_meshes is None else {"stage_meshes": meshes_text(layout.stage_meshes)}
     words += [f"{name}={str(value).lower()}" for name, value in others.items() if value != usual[name]]
     return " ".join(words)

@@ -30,6 +30,7 @@ from ...costs.process_groups.group_network import GroupNetwork
 from ...costs.training_step.bounds import BoundedPricer, LowerBound, RememberedKernels
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
+from ...costs.training_step.stage_crossings import Resharding
 from ...costs.work.memory import peak_memory
 from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
@@ -78,6 +79,7 @@ class LayoutSearch:
         kernels: prices kernels; by default by the device's own constants.
         within: layouts that take more than so many times the best one's time are passed by, also where they would be on the
             front; then nothing is priced for an early answer.
+        resharding: how micro-batches are brought to stages of another mesh.
     """
 
     space: LayoutSpace
@@ -88,6 +90,7 @@ class LayoutSearch:
     counts: Counts = field(default_factory=Counts)
     kernels: KernelModel | None = None
     within: float = math.inf
+    resharding: Resharding = field(default_factory=Resharding)
 
     def __post_init__(self) -> None:
         model = self.kernels or kernel_model(self.device)
@@ -160,7 +163,7 @@ class LayoutSearch:
     def pricer(self, order: str) -> BoundedPricer:
         """What prices layouts in a rank order; blocks are shared by all orders, since their groups tell them apart."""
         if order not in self._pricers:
-            made = BoundedPricer(self.device, self.wires, self.slowdown, order, self._kernels)
+            made = BoundedPricer(self.device, self.wires, self.slowdown, order, self._kernels, self.resharding)
             first = next(iter(self._pricers.values()), made)
             self._pricers[order] = made.sharing(first)
         return self._pricers[order]

@@ -18,7 +18,8 @@ from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
 from ...costs.work.work import check, is_legal
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
-from ...plans.partition import EAGER, ZERO_BUBBLE, Layout, hidden_unasked
+from ...plans.frameworks.defaults import EAGER, hidden_unasked
+from ...plans.partition import ZERO_BUBBLE, Layout
 from ...plans.rank_order import ORDERS, distinct_orders
 from .request import SearchRequest
 
@@ -218,15 +219,15 @@ class LayoutSpace:
                 num_illegal += num_tried
                 continue
             if self.request.framework is not None:
-                leaves = tuple(leaf for leaf in leaves if self._is_run(LayoutFamily(base, leaves), leaf))
+                leaves = tuple(leaf for leaf in leaves if self.is_run(self.layout(LayoutFamily(base, leaves), leaf)))
             num_illegal += num_tried - len(leaves)
             if leaves:
                 nodes.append(LayoutFamily(base, leaves))
         return Level(tuple(nodes), num_illegal)
 
-    def _is_run(self, node: LayoutFamily, leaf: Leaf) -> bool:
-        """Whether the framework that is asked for runs a layout."""
-        return self.request.is_run(self.layout(node, leaf), self.shape, self.sequence_length)
+    def is_run(self, layout: Layout) -> bool:
+        """Whether the framework that is asked for runs a layout of the model."""
+        return self.request.is_run(layout, self.shape, self.sequence_length)
 
     def _leaves(self, chosen: dict[str, Any], has_copies: bool) -> tuple[int, tuple[Leaf, ...]]:
         """How many leaves there are, and those that are legal."""

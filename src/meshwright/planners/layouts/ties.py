@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...costs.training_step.uncertainty import UTILISATION
-from ...plans.partition import Layout, hidden_unasked
+from ...plans.frameworks.defaults import hidden_unasked
+from ...plans.partition import Layout
 from ...plans.rank_order import ORDERS
 from .results import RankedLayout
 from .space import DEFAULTS

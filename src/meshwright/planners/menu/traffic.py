@@ -23,7 +23,9 @@ from ...costs.settings import CostSettings
 from ...costs.training.replicas import SUMMED
 from ...costs.work.graph_work import GraphWork
 from ...costs.work.operations import Message
+from ...costs.work.stage_boundary import between
 from ...costs.work.work import LayoutWork
+from ...errors import PlanError
 from ...plans.rank_order import numbers
 
 
@@ -61,6 +63,9 @@ def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...
     Args:
         work: of the layout.
         coded: the messages of each stage in place of those that sum its gradients.
+
+    Raises:
+        PlanError: stages of unequal meshes.
     """
     layout = work.layout
     pp, width, m = layout.pp, stage_width(layout), layout.num_micro_batches
@@ -71,16 +76,17 @@ def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...
             times.setdefault(message, np.zeros(pp))[stage] += number
 
     if isinstance(work, LayoutWork):
+        if work.meshes:
+            raise PlanError("what unequal meshes send is not added up over a fleet", field="layout.stage_meshes")
         for chunk in work.chunks:
             for name, number in chunk.parts:
                 block = work.blocks[name]
                 for item in (*block.forward, *block.recompute, *block.backward):
                     if isinstance(item, Message):
                         add(item, chunk.stage, m * number)
-        ends = [(chunk % pp, (chunk + 1) % pp) for chunk in range(len(work.chunks) - 1)] if pp > 1 else []
-        for item in work.boundary:
-            assert isinstance(item, Message)
-            for source, target in [pair for one in ends for pair in (one, one[::-1])]:
+        ends = [(n, n % pp, (n + 1) % pp) for n in range(len(work.chunks) - 1)] if pp > 1 else []
+        for boundary, source, target in [one for n, a, b in ends for one in ((n, a, b), (n, b, a))]:
+            for item in between(work, boundary):
                 if item.axis == "pp":
                     yield Sent(item, stage_pairs(layout, source, target), np.full(width, float(m)))
                 else:

@@ -8,6 +8,9 @@ from typing import Any, Literal
 FrameworkName = Literal["megatron", "fsdp2", "deepspeed"]
 """What a layout may be priced as; `table` knows which layouts they run."""
 
+EAGER = "eager-1f1b"
+"""1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
+
 
 def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a framework does unless it is told otherwise, as keys of a layout.
@@ -41,3 +44,18 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
         "deepspeed": none | {"overlap_dp": given.get("zero", 0) == 3},
     }
     return found.get(framework, {}) if isinstance(framework, str) else {}
+
+
+def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
+    """Which communication a layout hides where a text that is priced leaves it open, and where layouts are searched.
+
+    PyTorch's DDP and FSDP hide the synchronisation of gradients without being asked, and Megatron-LM the transfers of an
+    interleaved schedule; eager 1F1B is there to hide them; nothing hides tensor parallelism unasked. A `Layout` that is made key
+    by key, or read from a plan, hides what it says.
+
+    Args:
+        virtual_stages: chunks of a stage.
+        schedule: as `Layout.schedule`.
+    """
+    is_cut = isinstance(virtual_stages, int) and virtual_stages > 1
+    return {"overlap_dp": True, "overlap_pp": is_cut or schedule == EAGER}

@@ -20,7 +20,8 @@ from typing import Any, NamedTuple
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerKeys
-from ..partition import EAGER, Layout
+from ..partition import Layout
+from .defaults import EAGER
 from .numbering import Numbering, as_megatron, as_the_layout, by_hosts, in_any_order
 
 SPATIAL = ("sp_d", "sp_h", "sp_w")
@@ -132,13 +133,20 @@ def is_pipelined(asked: LayoutOfModel) -> bool:
     return asked.layout.pp > 1
 
 
-def _without_volumes(title: str) -> tuple[Limit, ...]:
+def _one_grid(title: str) -> tuple[Limit, ...]:
+    """Neither parts of volumes nor stages with meshes of their own."""
+
     def problem(asked: LayoutOfModel) -> str:
         layout = asked.layout
         nearest = f"the nearest plan is dp={layout.dp * layout.sp} with the same pp, where a sample fits a device"
         return f"{title} has no spatial parallelism; {nearest}"
 
-    return tuple(Limit(key, problem, (1,)) for key in SPATIAL)
+    def meshed(asked: LayoutOfModel) -> str:
+        nearest = f"the nearest plan that it can say has tp={asked.layout.tp} and dp={asked.layout.dp} on every stage"
+        return f"{title} has one mesh for all stages; {nearest}"
+
+    spatial = (Limit(key, problem, (1,)) for key in SPATIAL)
+    return (*spatial, Limit("stage_meshes", meshed, when=lambda asked: asked.layout.is_meshed))
 
 
 def _priced_as(title: str, name: str) -> Limit:
@@ -147,12 +155,8 @@ def _priced_as(title: str, name: str) -> Limit:
 
 
 _UNWRITTEN: dict[str, tuple[Any, ...]] = {
-    "recompute": ("none", "selective", "full"),
-    "precision": ("bf16", "fp16", "fp32"),
-    "compile": (None,),
-    "loss_chunks": (1,),
-    "first_stage_less_layers": (0,),
-    "last_stage_less_layers": (0,),
+    **{"recompute": ("none", "selective", "full"), "precision": ("bf16", "fp16", "fp32"), "compile": (None,)},
+    **{"loss_chunks": (1,), "first_stage_less_layers": (0,), "last_stage_less_layers": (0,)},
 }
 """Switches of PyTorch and torchtitan, by the values that other frameworks are told."""
 
@@ -216,7 +220,7 @@ _MEGATRON = Framework(
     needs_layers=True,
     zero_stages=(0, 1),
     limits=(
-        *_without_volumes("Megatron-LM"),
+        *_one_grid("Megatron-LM"),
         _priced_as("Megatron-LM", "megatron"),
         *_without_switches("Megatron's arguments"),
         _schedules("Megatron runs 1f1b, and interleaved with virtual stages", "1f1b", "interleaved"),
@@ -261,7 +265,7 @@ _TORCHTITAN = Framework(
     needs_layers=True,
     zero_stages=(0, 2, 3),
     limits=(
-        *_without_volumes("torchtitan"),
+        *_one_grid("torchtitan"),
         _priced_as("torchtitan", "fsdp2"),
         Limit(
             "recompute",
@@ -332,7 +336,7 @@ _DEEPSPEED = Framework(
     numbering=as_the_layout,
     where_cut={"cp": {"context_parallel": "ulysses"}},
     limits=(
-        *_without_volumes("DeepSpeed"),
+        *_one_grid("DeepSpeed"),
         _priced_as("DeepSpeed", "deepspeed"),
         *_without_switches("DeepSpeed's keys"),
         _schedules("DeepSpeed's pipeline runs 1f1b", "1f1b"),
@@ -363,7 +367,7 @@ _FSDP2 = Framework(
     needs_layers=True,
     zero_stages=(2, 3),
     limits=(
-        *_without_volumes("FSDP2"),
+        *_one_grid("FSDP2"),
         _priced_as("FSDP2", "fsdp2"),
         *(
             Limit(axis, "fully_shard cuts by data alone; torchtitan joins it with other axes", (1,))

@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from ...costs import collectives
 from ...costs.phases import Phases
 from ...costs.process_groups.lanes import Stand
+from ...costs.resharding.crossings import Crossing
 from ...costs.settings import CostSettings
 from ...costs.work.operations import Message
 from ..step.deadlines import by_deadline
 from ..step.execution import ExecutionGraph, TaskKind
 from ..step.messages import Messages
-from . import stage_tasks
+from . import resharding_tasks, stage_tasks
 from .axes import Axes
 from .gradient_buckets import Piece
 from .pass_segments import Entry, Template
@@ -59,7 +60,7 @@ class Assembly:
     def message(self, piece: Piece, stage: int) -> StageTasks | None:
         """A message of a stage by itself; None where nobody would get it."""
         message = piece.message
-        if self.axes.size(message.axis) <= 1 or message.payload_bytes <= 0:
+        if self.axes.size(message.axis, stage) <= 1 or message.payload_bytes <= 0:
             return None
         entry = Entry(message.name, (), 0.0, message, piece.share)
         return self.template((message, piece.share), lambda: Template((entry,), (0,), ()), stage)
@@ -68,6 +69,11 @@ class Assembly:
         """A message from each rank of a stage to its counterpart."""
         key = message, source, target
         return self._kept(key, lambda: stage_tasks.transfer(message, source, target, self.axes, self._pricing))
+
+    def crossing(self, told: Crossing, source: int, target: int) -> StageTasks:
+        """What brings a micro-batch from a stage to one whose mesh is another."""
+        key = told, source, target
+        return self._kept(key, lambda: resharding_tasks.crossing_tasks(told, source, target, self.axes, self._algorithm))
 
     def put(self, made: StageTasks, order: float, label: str, *, is_backward: bool) -> tuple[list[Row], list[Row], int]:
         """Put an instance down; gives the rows with which it begins and ends, and its first task.

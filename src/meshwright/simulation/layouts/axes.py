@@ -37,9 +37,9 @@ class Axes:
         """Ranks of a stage, ``w``."""
         return stage_width(self.layout)
 
-    def size(self, axis: str) -> int:
-        """Ranks of a group, ``k``."""
-        return group_size(self.layout, axis)
+    def size(self, axis: str, stage: int = 0) -> int:
+        """Ranks of a group of a stage, ``k``."""
+        return group_size(self.layout.at(stage), axis)
 
     def groups(self, axis: str, stage: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The groups of a stage.
@@ -53,7 +53,7 @@ class Axes:
         """
         key = axis, stage
         if key not in self._known:
-            groups = stage_groups(self.layout, axis)
+            groups = stage_groups(self.layout.at(stage), axis)
             group_of = np.empty(self.width, np.int64)
             group_of[groups] = np.arange(len(groups))[:, None]
             self._known[key] = groups + stage * self.width, group_of

@@ -206,24 +206,28 @@ class _Lowering:
         if kind == WEIGHT or layout.pp == 1 or not 0 <= target < layout.pp * layout.virtual_stages:
             return
         arrival = MessageArrival(step, target, kind, micro)
-        sent = self.step.boundary(chunk, kind)[:1]
-        self.arrivals[arrival] = held.rows
         to = target % layout.pp
+        crossing = self.step.crossing(chunk, kind)
+        if crossing is not None:
+            sent = [self.tasks.crossing(crossing, stage, to)]
+        else:
+            sent = [self.tasks.transfer(message, stage, to) for message in self.step.boundary(chunk, kind)[:1]]
+        self.arrivals[arrival] = held.rows
         wanted = self.position[to, kind, target // layout.pp, micro] - 0.5
         order = step * LAST + (wanted if self.costs.priority == "first-consumer" else position + WITHIN)
-        for message in sent:
-            made = self.tasks.transfer(message, stage, to)
-            starts, ends, _ = self.tasks.put(made, order, f", micro-batch {micro}", is_backward=kind != FORWARD)
+        for made in sent:
+            starts, ends, first = self.tasks.put(made, order, f", micro-batch {micro}", is_backward=kind != FORWARD)
             self.tasks.link(held.rows, starts)
             self.arrivals[arrival] = ends
             if not layout.overlap_pp:
-                held.rows = ends
+                held.rows = ends if made.held is None else self.tasks.rows(made.held, first)
 
     def _gathered(self, arrival: MessageArrival, stage: int, order: float, label: str) -> list[Row]:
         """What the ranks of the receiving stage do to put together what came; no rows where it came whole."""
         source = self._source(arrival.chunk, arrival.kind)
         ready: list[Row] = []
-        for message in self.step.boundary(source, arrival.kind)[1:] if source is not None else ():
+        is_whole = source is None or self.step.crossing(source, arrival.kind) is not None
+        for message in () if source is None or is_whole else self.step.boundary(source, arrival.kind)[1:]:
             made = self.tasks.message(Piece(message, 1.0, ()), stage)
             if made is None:
                 continue

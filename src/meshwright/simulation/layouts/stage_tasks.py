@@ -52,6 +52,7 @@ class StageTasks:
         starts, ends: rows with which the instance begins, and after which it is done.
         blocks: of the template.
         phases: flows of each task.
+        held: rows after which the sending stage goes on that waits for a transfer; by default ``ends``.
     """
 
     names: tuple[str, ...]
@@ -69,6 +70,7 @@ class StageTasks:
     ends: list[Row]
     blocks: tuple[BlockRows, ...]
     phases: Callable[[], Sequence[Phases]]
+    held: list[Row] | None = None
 
     @property
     def num_tasks(self) -> int:

@@ -13,10 +13,12 @@ from numpy.typing import NDArray
 from ...costs.pipelines.schedules import BACKWARD, FORWARD
 from ...costs.process_groups.group_network import whole_lane
 from ...costs.process_groups.lanes import Stand
+from ...costs.resharding.crossings import Crossing
 from ...costs.training_step.gradient_overlap import block_parameters
 from ...costs.training_step.passes import PassTime, pass_time
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.operations import Message, Pass, input_part, weight_part
+from ...costs.work.stage_boundary import between
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
 from .pass_segments import Segments, Template
@@ -62,6 +64,10 @@ class StepModel(ABC):
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
         """What goes on when a chunk's forward or backward pass is done; the first goes between stages."""
 
+    def crossing(self, chunk: int, kind: int) -> Crossing | None:
+        """In place of that, what brings it to a stage whose mesh is another; None where both have one mesh."""
+        return None
+
     @abstractmethod
     def sync(self, stage: int) -> tuple[Message, ...]:
         """What follows the last backward pass."""
@@ -97,7 +103,11 @@ class TransformerStep(StepModel):
 
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
         """The activations of a micro-batch, or their gradients."""
-        return self.work.boundary
+        return between(self.work, chunk if kind == FORWARD else chunk - 1)
+
+    def crossing(self, chunk: int, kind: int) -> Crossing | None:
+        """See `StepModel.crossing`."""
+        return self.pricer.resharding.crossing(self.work, chunk, kind, self.pricer.wires) if self.work.meshes else None
 
     def sync(self, stage: int) -> tuple[Message, ...]:
         """Gradients, see `work.StageWork`."""
@@ -113,11 +123,12 @@ class TransformerStep(StepModel):
 
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
         blocks = self._blocks(chunk) if kind == FORWARD else self._blocks(chunk)[::-1]
-        width = self.layout.number_bytes
-        made = Segments(f"chunk {chunk}", self._moves, cut)
+        width, groups = self.layout.number_bytes, whole_lane(self.pricer.wires, self.layout, self.pricer.order)
+        at = groups.at(chunk % self.layout.pp)
+        made = Segments(f"chunk {chunk}", lambda message: self._moves(message, at[message.axis]), cut)
         for label, name, (dense, experts) in blocks:
             made.begin()
-            for items in self._passes(name, kind):
+            for items in self._passes(name, kind, chunk % self.layout.pp):
                 made.items(label, items, lambda item: self.pricer.model.kernel_s(item, width))
             time = self._time(name, kind, chunk % self.layout.pp)
             if time.seconds > time.device_s:
@@ -127,7 +138,8 @@ class TransformerStep(StepModel):
 
     def _blocks(self, chunk: int) -> list[tuple[str, str, tuple[float, float]]]:
         """Label, kind and parameters of each block, in forward order."""
-        work, held = self.work, self.work.chunks[chunk]
+        held = self.work.chunks[chunk]
+        work = self.work.at(held.stage)
         first = sum(other.num_layers for other in work.chunks[:chunk])
         names = [name for name, number in held.runs for _ in range(number)]
         parameters = {name: (block.dense_parameters, block.expert_parameters) for name, block in work.blocks.items()}
@@ -138,8 +150,8 @@ class TransformerStep(StepModel):
             blocks.append(("head", "head", (block_parameters(work, held.stage)["head"], 0.0)))
         return blocks
 
-    def _passes(self, name: str, kind: int) -> tuple[Pass, ...]:
-        block = self.work.blocks[name]
+    def _passes(self, name: str, kind: int, stage: int) -> tuple[Pass, ...]:
+        block = self.work.at(stage).blocks[name]
         if kind == FORWARD:
             return (block.forward,)
         if not self.layout.parts_gradients:
@@ -152,7 +164,7 @@ class TransformerStep(StepModel):
         key = name, kind, 0 if lane.are_stages_alike else stage
         if key not in self._times:
             pricer, layout, groups, total = self.pricer, self.layout, lane.at(stage), PassTime()
-            for items in self._passes(name, kind):
+            for items in self._passes(name, kind, stage):
                 total = total + pass_time(
                     items,
                     pricer.model,
@@ -163,5 +175,5 @@ class TransformerStep(StepModel):
             self._times[key] = total
         return self._times[key]
 
-    def _moves(self, message: Message) -> bool:
-        return message.payload_bytes > 0 and self.pricer.message_s(message, self.layout) > 0
+    def _moves(self, message: Message, group: Stand) -> bool:
+        return message.payload_bytes > 0 and self.pricer.message_s(message, self.layout, group) > 0

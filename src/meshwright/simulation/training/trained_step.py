@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
+from ...costs.resharding.crossings import Crossing
 from ...costs.settings import CostSettings
 from ...costs.training.replicas import scaled
 from ...costs.work.operations import Message
@@ -67,6 +68,11 @@ class TrainedStep(StepModel):
         """See `StepModel.boundary`."""
         assert self.base is not None
         return self.base.boundary(chunk, kind)
+
+    def crossing(self, chunk: int, kind: int) -> Crossing | None:
+        """See `StepModel.crossing`."""
+        assert self.base is not None
+        return self.base.crossing(chunk, kind)
 
     def gather(self, stage: int) -> tuple[Message, ...]:
         """See `StepModel.gather`."""

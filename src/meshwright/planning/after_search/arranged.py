@@ -10,18 +10,18 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ..costs.collectives.groups import placed
-from ..costs.process_groups.group_network import PlacedNetwork
-from ..costs.training_step.step_pricer import StepPricer
-from ..errors import MeshwrightError, PlanError
-from ..planners.arrangement.arrange import ArrangementRequest, arrange
-from ..planners.arrangement.rank_devices import ArrangedRanks, arrange_ranks
-from ..planners.free_devices import Allocation
-from ..planners.layouts.results import RankedLayout
-from ..plans.rank_order import numbers
-from ..simulation.tasklets.instance import TaskletInstance
-from .job_work import JobWork
-from .search_table import RankedLayouts
+from ...costs.collectives.groups import placed
+from ...costs.process_groups.group_network import PlacedNetwork
+from ...costs.training_step.step_pricer import StepPricer
+from ...errors import MeshwrightError, PlanError
+from ...planners.arrangement.arrange import ArrangementRequest, arrange
+from ...planners.arrangement.rank_devices import ArrangedRanks, arrange_ranks
+from ...planners.free_devices import Allocation
+from ...planners.layouts.results import RankedLayout
+from ...plans.rank_order import numbers
+from ...simulation.tasklets.instance import TaskletInstance
+from ..job_work import JobWork
+from ..search_table import RankedLayouts
 
 EFFORTS = {"none": (0, 0, 0), "fast": (3, 150, 1), "thorough": (6, 1_500, 3)}
 """By name: layouts of different degrees whose hosts are arranged, orders that are tried for each, and searches after that."""

@@ -1,0 +1,149 @@
+"""A micro-batch brought from a pipeline stage to the next one whose mesh is another: unit tasks as messages of ranks.
+
+Where the stages are on different hosts a message holds the cards of its hosts, and a host sends a slice over the cards of all its
+ranks of the stage, a part each. Where both are on one host its devices take the part of hosts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..collectives.prices import Operation
+from .prices import Algorithm, LoadBalance, chain_s, least_s
+from .sender_order import chosen_senders
+from .sends import Send, broadcasts, each_by_itself, played, scattered_parts
+from .stage_tensors import StageTensor
+from .tiles import Replica, Tile, UnitTask, unit_tasks
+
+
+class Ways(NamedTuple):
+    """What a cluster's links take.
+
+    Attributes:
+        between_s: seconds of some bytes from one host to another.
+        inside_s: seconds of some bytes from a device to another one of its host.
+        gather_s: seconds of an all-gather inside a host: gathered bytes, ranks, and how many such groups the host has.
+    """
+
+    between_s: Callable[[float], float]
+    inside_s: Callable[[float], float]
+    gather_s: Callable[[float, int, int], float]
+
+
+class CrossingMessage(NamedTuple):
+    """A message of a crossing.
+
+    Attributes:
+        operation: ``send_recv``, ``broadcast`` or ``all_gather``.
+        payload_bytes: as `collectives.prices` counts it.
+        seconds: that it takes.
+        sender: number within the source stage; None where ranks of the target gather among themselves.
+        receivers: numbers within the target stage, in the order of the chain.
+        after: messages that are done before it begins.
+    """
+
+    operation: Operation
+    payload_bytes: float
+    seconds: float
+    sender: int | None
+    receivers: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A tensor brought to another mesh.
+
+    Attributes:
+        messages: in their order.
+        seconds: until the last one is done.
+    """
+
+    messages: tuple[CrossingMessage, ...]
+    seconds: float
+
+
+def crossing(
+    source: StageTensor, target: StageTensor, ways: Ways, algorithm: Algorithm = "broadcast", order: LoadBalance = "order"
+) -> Crossing:
+    """The messages that bring a tensor from one stage to another, and how long they take.
+
+    Args:
+        source: who holds it.
+        target: who wants it, on other ranks.
+        ways: what the links take.
+        algorithm: of each unit task.
+        order: how senders of broadcasts are chosen, see `sender_order.chosen_senders`.
+
+    Raises:
+        PlanError: tensors that do not go together, or that an all-gather cannot share out.
+    """
+    is_inside = len({*source.hosts, *target.hosts}) == 1
+
+    def card(one: Replica, is_source: bool) -> Replica:
+        """The device with the number of the card that its messages hold."""
+        return Replica(one.place + (0 if is_source else len(source.hosts)), one.place) if is_inside else one
+
+    def with_cards(send: Send) -> Send:
+        receivers = tuple(card(one, False) for one in send.receivers)
+        return Send(send.payload_bytes, card(send.sender, True), receivers)
+
+    def lasts_s(payload_bytes: float, sender: int, receivers: tuple[Replica, ...]) -> float:
+        """A chain: from the sender's host to each other one, and on among the receivers of a host."""
+        hosts = [target.hosts[one.place] for one in receivers]
+        inside = max(hosts.count(host) - (host != sender) for host in set(hosts))
+        return chain_s(payload_bytes, len(set(hosts) - {sender}), inside, ways.between_s, ways.inside_s)
+
+    gathers: list[CrossingMessage] = []
+    if algorithm == "broadcast":
+        tasks = [
+            UnitTask(
+                task.task_bytes,
+                tuple(card(one, True) for one in task.senders),
+                tuple(card(one, False) for one in task.receivers),
+            )
+            for task in unit_tasks(source, target)
+        ]
+        each_s = [lasts_s(task.task_bytes, source.hosts[task.senders[0].place], task.receivers) for task in tasks]
+        chosen = chosen_senders(tasks, each_s, order, least_s=least_s(tasks, each_s))
+        sends = list(broadcasts(tasks, chosen))
+    else:
+        sends = [with_cards(one) for one in (each_by_itself if algorithm == "send-recv" else scattered_parts)(source, target)]
+    taken_s = [lasts_s(one.payload_bytes, source.hosts[one.sender.place], one.receivers) for one in sends]
+    told = played(sends, taken_s)
+    messages = [
+        CrossingMessage(
+            "send_recv" if len(send.receivers) == 1 else "broadcast",
+            send.payload_bytes,
+            seconds,
+            send.sender.place,
+            tuple(one.place for one in send.receivers),
+            after,
+        )
+        for send, seconds, after in zip(sends, taken_s, told.after, strict=True)
+    ]
+    last_s = told.seconds
+    for payload_bytes, places, beside in _gathered(target) if algorithm == "all-gather" else ():
+        after = tuple(number for number, one in enumerate(messages) if set(one.receivers) & set(places))
+        gathers.append(
+            CrossingMessage("all_gather", payload_bytes, ways.gather_s(payload_bytes, len(places), beside), None, places, after)
+        )
+        last_s = max(last_s, max(told.ends_s[one] for one in after) + gathers[-1].seconds)
+    return Crossing((*messages, *gathers), last_s)
+
+
+def _gathered(target: StageTensor) -> list[tuple[float, tuple[int, ...], int]]:
+    """Bytes and ranks of each group that puts a tile together, and how many such groups its host has."""
+    groups: dict[tuple[Tile, int], list[int]] = {}
+    for tile, devices in target.replicas().items():
+        for device in devices:
+            groups.setdefault((tile, device.host), []).append(device.place)
+    found = []
+    for (tile, host), places in groups.items():
+        if len(places) > 1:
+            (top, bottom), (left, right) = tile
+            beside = sum(other == host and len(among) > 1 for (_, other), among in groups.items())
+            found.append((float((bottom - top) * (right - left) * target.element_bytes), tuple(places), beside))
+    return found

@@ -1,0 +1,42 @@
+"""What goes from stage to stage of a transformer: messages where both have one mesh, else the tensor as each holds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..resharding.stage_tensors import StageTensor, largest_slice_bytes
+from .operations import Message
+from .work import LayoutWork
+
+
+def between(work: LayoutWork, chunk: int) -> tuple[Message, ...]:
+    """What brings a micro-batch from a chunk to the next one, or its gradient back, where their stages have one mesh."""
+    sent, carried = work.at(chunk % work.layout.pp).boundary, work.carried(chunk)
+    return sent if carried == 1 else tuple(replace(one, payload_bytes=carried * one.payload_bytes) for one in sent)
+
+
+def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: int) -> StageTensor:
+    """Some residual streams of a micro-batch of all replicas on a stage, whose ranks have consecutive devices."""
+    layout, mesh = work.layout, work.at(stage).layout
+    width = layout.world // layout.pp
+    return StageTensor(
+        samples=layout.micro_batch * layout.dp,
+        tokens=work.sequence_length,
+        element_bytes=carried * layout.number_bytes * work.shape.hidden,
+        tp=mesh.tp,
+        cp=mesh.cp,
+        dp=mesh.dp,
+        cuts_tokens=mesh.sequence_parallel and mesh.tp > 1,
+        hosts=tuple(rank // devices_per_host for rank in range(stage * width, (stage + 1) * width)),
+    )
+
+
+def slice_buffer_bytes(work: LayoutWork, stage: int) -> float:
+    """The largest slice that a rank of a stage gets from one of another mesh: it comes by itself and is put in its place."""
+    pp, last, most = work.layout.pp, len(work.chunks) - 1, 0.0
+    for chunk in (one for one in range(last + 1) if one % pp == stage):
+        for sender, boundary in ((chunk - 1, chunk - 1), (chunk + 1, chunk)):
+            if 0 <= sender <= last and work.at(sender % pp) is not work.at(stage):
+                ends = [stage_tensor(work, one, work.carried(boundary), 1) for one in (sender % pp, stage)]
+                most = max(most, largest_slice_bytes(ends[0], ends[1]))
+    return most

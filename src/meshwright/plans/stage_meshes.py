@@ -1,0 +1,71 @@
+"""Stages with meshes of their own: how many ranks cut the layers of each stage, and how many replicas each has.
+
+Every stage has as many ranks as any other one, ``tp x cp x dp``. All stages work on the same samples in the same turn: one with
+fewer replicas takes more samples of each micro-batch on each of them.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import PydanticCustomError
+
+if TYPE_CHECKING:
+    from .partition import Layout
+
+StageMesh = tuple[int, int]
+"""``tp`` and ``dp`` of a stage."""
+
+
+def read_meshes(value: Any) -> Any:
+    """Meshes from a text such as ``4x2/2x4``: ``tp`` x ``dp`` of each stage; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    parts = [part.strip().split("x") for part in value.split("/")]
+    if any(len(part) != 2 or not all(number.strip().isdecimal() for number in part) for part in parts):
+        raise PydanticCustomError("stage_meshes", "must read TPxDP of each stage with / between, as 4x2/2x4")
+    return [[int(number) for number in part] for part in parts]
+
+
+def meshes_text(meshes: tuple[StageMesh, ...]) -> str:
+    """Meshes as `read_meshes` reads them."""
+    return "/".join(f"{tp}x{dp}" for tp, dp in meshes)
+
+
+def check(layout: Layout) -> None:
+    """Refuse meshes that do not go together with the rest of a layout.
+
+    Raises:
+        ValueError: with what is in the way.
+    """
+    meshes = layout.stage_meshes
+    if meshes is None:
+        return
+    told, samples = f"stage_meshes={meshes_text(meshes)}", layout.micro_batch * layout.dp
+    if len(meshes) != layout.pp:
+        raise ValueError(f"{told} names {len(meshes)} stages, pp is {layout.pp}")
+    if layout.sp > 1:
+        raise ValueError(f"{told} cuts layers, and sp_d, sp_h and sp_w cut volumes")
+    if meshes[0] != (layout.tp, layout.dp):
+        raise ValueError(f"{told}: tp={layout.tp} and dp={layout.dp} are those of the first stage, {meshes_text(meshes[:1])}")
+    for tp, dp in meshes:
+        if tp * dp != layout.tp * layout.dp:
+            raise ValueError(f"{told}: tp x dp of every stage is {layout.tp * layout.dp} here, that of {tp}x{dp} is {tp * dp}")
+        for name, number, parts in (
+            ("the samples of a micro-batch over all replicas", samples, dp),
+            ("dp x cp", dp * layout.cp, layout.ep),
+            ("dp x cp", dp * layout.cp, layout.shard_group or 1),
+        ):
+            if number % parts:
+                raise ValueError(f"{told}: {name} of stage {tp}x{dp}, {number}, are not divided by {parts}")
+
+
+@lru_cache(maxsize=4096)
+def of_stage(layout: Layout, stage: int) -> Layout:
+    """The layout all of whose stages have the mesh of one of them; its ranks and micro-batches are as many."""
+    if layout.stage_meshes is None:
+        return layout
+    tp, dp = layout.stage_meshes[stage]
+    own = {"tp": tp, "dp": dp, "micro_batch": layout.micro_batch * layout.dp // dp, "stage_meshes": None}
+    return layout.model_copy(update=own)
