@@ -36,8 +36,8 @@ from ...planners.fleet.linear_prices import (
     SHARPNESS,
     SMALLER,
     STAYS,
-    WAITING_WEIGHT,
 )
+from ...planners.fleet.rules import WAITING_WEIGHT
 from ..network import begin_small
 
 QUICK = 10.0

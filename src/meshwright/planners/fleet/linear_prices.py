@@ -16,13 +16,12 @@ from ...simulation.fleet.actions import first_pause, start_number
 from ...simulation.fleet.offers import choice_step_s
 from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.state import JobState
+from .rules import WAITING_WEIGHT
 
 DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "always")
 """Logarithms, but for the last two; jobs waiting and running for each `PER_DEVICES` devices of the cluster, so that the same
 weights mean the same in a cluster several times as large to which jobs come as many times as often."""
 PER_DEVICES = 256.0
-WAITING_WEIGHT = 2.0
-"""How often a waiting job counts in the price before the weights."""
 DEARER = 0.22
 """Logarithm of how much dearer than the cheapest a start may be before the weights: by a quarter."""
 STAYS = 0.4
