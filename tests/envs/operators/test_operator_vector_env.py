@@ -13,6 +13,7 @@ from meshwright.envs.operators.env import OperatorPlacementEnv
 from meshwright.envs.operators.vector_env import PlacementVectorEnv
 from meshwright.errors import ConfigError
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw
+from meshwright.simulation.operators.schedules import upward_order
 
 from ..side_by_side import play_both
 
@@ -97,4 +98,10 @@ def observation(env):
         device[j] = [free / (free + scale), left, state.work_s[0, j] / (state.work_s[0, j] + scale)]
     placed = np.zeros(most_ops)
     placed[:n] = on + 1
-    return {"placed": placed, "op_dynamic": op, "device_dynamic": device, "current": batch.lead[0]}
+    return {"placed": placed, "op_dynamic": op, "device_dynamic": device, "current": current(batch, instance)}
+
+
+def current(batch, instance):
+    """The op of highest upward rank whose group has no device yet; once all have one, any."""
+    open_ops = [op for op in upward_order(instance) if batch.state.device_of[0][instance.group[op]] < 0]
+    return open_ops[0] if open_ops else batch.lead[0]

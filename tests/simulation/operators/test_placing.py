@@ -155,3 +155,22 @@ def test_the_bound_is_below_every_value() -> None:
         for objective in ("latency", "throughput"):
             device_of = rng.integers(3, size=12)
             assert value(instance, device_of, objective) >= lower_bound(instance, objective)
+
+
+@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["layered", "transformer"]), objective=st.sampled_from(["latency", "throughput"]))
+def test_the_op_that_is_shown_is_the_one_that_gets_the_device(seed: int, kind: str, objective: str) -> None:
+    instance = draw_instance(GraphDraw(kind=kind, num_ops=(12,), width=3), draws(), "training", seed)
+    batch, rng = PlacementBatch([instance], objective, 1), np.random.default_rng(seed)
+    batch.begin(np.zeros(1, np.int64))
+    while batch.is_live[0]:
+        op, before = int(batch.lead[0]), batch.state.device_of[0][instance.group].copy()
+        for device in np.flatnonzero(batch.state.can_place[0]):
+            assert batch.state.candidates[0, device, 4] > 0.0
+            length = instance.times_s[op, device]
+            assert batch.state.candidates[0, device, 4] == pytest.approx(length / (length + batch.stacked.scale_s[0]), rel=1e-5)
+        device = int(rng.choice(np.flatnonzero(batch.state.can_place[0])))
+        batch.step(np.array([device]))
+        changed = np.flatnonzero(batch.state.device_of[0][instance.group] != before)
+        assert op in changed
+        assert (instance.group[changed] == instance.group[op]).all()
+        assert batch.state.device_of[0][instance.group[op]] == device

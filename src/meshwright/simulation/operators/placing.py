@@ -320,7 +320,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
     allow(stacked, state, e)
     i = state.instance[e]
     m, group = stacked.num_devices[i], stacked.decided[i, state.num_decided[e]]
-    op = stacked.lead[i, group]
+    op = stacked.lead[i, state.num_decided[e]]
     scale = stacked.scale_s[i]
     best_time = np.inf
     for device in range(m):

@@ -31,7 +31,7 @@ class StackedInstances(NamedTuple):
         position: place of each op in it, ``(i, n)``.
         group: ``(i, n)``.
         decided: groups in the order in which they are decided: by the place of their first op in ``order``, ``(i, g)``.
-        lead: that first op of each group, ``(i, g)``.
+        lead: that first op of each of them, so ``lead[k]`` is of the group decided ``k``-th, ``(i, g)``.
         first_in: first input of each op, ``(i, n + 1)``.
         producer: of each input, ``(i, e)``.
         in_bytes: of each input, ``(i, e)``.
@@ -157,8 +157,8 @@ def fill(made: StackedInstances, at: int, instance: OperatorInstance, objective:
     np.minimum.at(first_place, instance.group, position)
     made.times_s[at, :n, :m] = instance.times_s
     made.order[at, :n], made.position[at, :n], made.group[at, :n] = order, position, instance.group
-    made.decided[at, :g] = np.argsort(first_place)
-    made.lead[at, :g] = order[first_place]
+    decided = np.argsort(first_place)
+    made.decided[at, :g], made.lead[at, :g] = decided, order[first_place[decided]]
     first, edge = instance.incoming
     made.first_in[at, : n + 1], made.first_in[at, n + 1 :] = first, e
     made.producer[at, :e], made.in_bytes[at, :e] = instance.edges[edge, 0], instance.edge_bytes[edge]
