@@ -157,7 +157,11 @@ def test_the_bound_is_below_every_value() -> None:
             assert value(instance, device_of, objective) >= lower_bound(instance, objective)
 
 
-@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["layered", "transformer"]), objective=st.sampled_from(["latency", "throughput"]))
+@given(
+    seed=st.integers(0, 10_000),
+    kind=st.sampled_from(["layered", "transformer"]),
+    objective=st.sampled_from(["latency", "throughput"]),
+)
 def test_the_op_that_is_shown_is_the_one_that_gets_the_device(seed: int, kind: str, objective: str) -> None:
     instance = draw_instance(GraphDraw(kind=kind, num_ops=(12,), width=3), draws(), "training", seed)
     batch, rng = PlacementBatch([instance], objective, 1), np.random.default_rng(seed)
