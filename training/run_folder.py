@@ -7,6 +7,7 @@
     versions.json         versions of Python and of the packages that figures depend on
     checkpoint.pt         the newest checkpoint (see `training.checkpoint`)
     pretrained.pt         the network before PPO, if it was pretrained; without the linear scorer that may be added
+    placements.pt         those of a search that a policy of operator placement learns first
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per validation
     tuning_curve.json     the same while a linear scorer was tuned, for networks that have one
@@ -176,7 +177,7 @@ class RunFolder(AnyRunFolder[TrainSettings]):
 def resumed_files(path: Path) -> list[Path]:
     """What a resumed run of any method reads or writes anew in its folder, whether it is there yet or not."""
     names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
-    names += ["log.csv", "wandb.json", "mlflow.json", "mlflow.db"]
+    names += ["placements.pt", "log.csv", "wandb.json", "mlflow.json", "mlflow.db"]
     names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
     events = sorted(event for event in (path / "tensorboard").rglob("*") if event.is_file())
     return [*(path / name for name in names), *events]

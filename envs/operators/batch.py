@@ -22,7 +22,7 @@ class PlacementBatch:
         instances: that may be placed, ``i`` of them; None in a place that is still empty.
         objective: what counts.
         stacked: the same as padded arrays.
-        state: of ``E`` episodes; ``state.candidates`` ``(E, m, 13)`` and ``state.can_place`` ``(E, m)`` change in place.
+        state: of ``E`` episodes; ``state.candidates`` ``(E, m, 17)`` and ``state.can_place`` ``(E, m)`` change in place.
         lead: the op of each episode's next decision, the first of its group, ``(E,)``; once an episode is over, any.
         is_live: whether an episode has a decision to make, ``(E,)``.
         is_dead: whether it ended because no device could hold the next ops, ``(E,)``.

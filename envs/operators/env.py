@@ -41,7 +41,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     ``placed``          (n,)     1 plus the device of each op; 0 while it has none
     ``op_dynamic``      (n, 3)   of each op: start, end, and share of its input bytes whose producers have a device
     ``device_dynamic``  (m, 3)   of each device: end of its last op, memory left, seconds of work
-    ``candidate``       (m, 13)  what each device would make of the next group, see `simulation.operators.candidates`
+    ``candidate``       (m, 17)  what each device would make of the next group, see `simulation.operators.candidates`
     ``current``         ()       the op that is placed next, the first of its group
     ``action_mask``     (m,)     1 where a device may be chosen
     ==================  =======  ====================================================================================

@@ -45,6 +45,7 @@ class OperatorGraphs:
         links: ``(b, m, m, 2)``.
         pairs: of each op and device, ``(b, n, m, 3)``.
         can_run: of each op and device, ``(b, n, m)``.
+        group: group of each op, which is placed as one, ``(b, n)``; 0 where padded.
     """
 
     ops: Tensor
@@ -57,6 +58,7 @@ class OperatorGraphs:
     links: Tensor
     pairs: Tensor
     can_run: Tensor
+    group: Tensor
 
     @property
     def size(self) -> int:
@@ -79,6 +81,7 @@ class InstanceFeatures:
     pairs: NDArray[Any]
     can_run: NDArray[Any]
     ends: NDArray[Any]
+    group: NDArray[np.int64]
 
 
 def features(instance: OperatorInstance, objective: OperatorObjective) -> InstanceFeatures:
@@ -151,6 +154,7 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
         pairs.astype(real),
         can_run,
         instance.edges,
+        np.asarray(instance.group, np.int64),
     )
 
 
@@ -187,12 +191,13 @@ def batch(given: Sequence[InstanceFeatures]) -> OperatorGraphs:
     links = np.zeros((b, m, m, NUM_LINK_FEATURES), np.float32)
     pairs = np.zeros((b, n, m, NUM_PAIR_FEATURES), np.float32)
     is_op, is_device = np.zeros((b, n), np.bool_), np.zeros((b, m), np.bool_)
-    can_run = np.zeros((b, n, m), np.bool_)
+    can_run, group = np.zeros((b, n, m), np.bool_), np.zeros((b, n), np.int64)
     for at, each in enumerate(given):
         num_ops, num_devices = len(each.ops), len(each.devices)
         ops[at, :num_ops], devices[at, :num_devices] = each.ops, each.devices
         links[at, :num_devices, :num_devices], pairs[at, :num_ops, :num_devices] = each.links, each.pairs
         is_op[at, :num_ops], is_device[at, :num_devices], can_run[at, :num_ops, :num_devices] = True, True, each.can_run
+        group[at, :num_ops] = each.group
     ends = np.concatenate([each.ends + at * n for at, each in enumerate(given)])
     return OperatorGraphs(
         ops=torch.from_numpy(ops),
@@ -205,6 +210,7 @@ def batch(given: Sequence[InstanceFeatures]) -> OperatorGraphs:
         links=torch.from_numpy(links),
         pairs=torch.from_numpy(pairs),
         can_run=torch.from_numpy(can_run),
+        group=torch.from_numpy(group),
     )
 
 

@@ -38,15 +38,21 @@ class OperatorNetworkSettings(settings.Settings):
         hidden: width ``h``.
         rounds: of messages.
         turns: in which a one-shot policy settles its probabilities.
-        without: ``edges``: no messages between ops, each knows itself and the graph's totals. ``transfers``: no feature of a
-            device that comes from neighbours placed already. ``devices``: nothing of links between devices is read. ``against``:
-            messages from producers to readers only, so that no op learns of what comes after it.
+        walks: kinds of walk by which a step-by-step policy finds how near an op is to what stands on each device (see
+            `affinity.Affinity`); 0: none.
+        walk_steps: of the longest walk.
+        without: ``edges``: no messages between ops and no walks, each op knows itself and the graph's totals. ``transfers``: no
+            feature of a device that comes from neighbours placed already, walks among them. ``devices``: nothing of links between
+            devices is read. ``against``: messages from producers to readers only, so that no op learns of what comes after it, and
+            walks to producers only.
     """
 
     kind: Literal["steps", "one-shot"] = "steps"
     hidden: int = Field(default=48, ge=8, le=512)
     rounds: int = Field(default=4, ge=1, le=32)
     turns: int = Field(default=4, ge=1, le=16)
+    walks: int = Field(default=2, ge=0, le=16)
+    walk_steps: int = Field(default=4, ge=1, le=16)
     without: tuple[Left, ...] = ()
 
 

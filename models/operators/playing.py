@@ -5,6 +5,7 @@ Legend of shapes: ``b`` instances, ``E`` episodes, ``t`` decisions, ``m`` device
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,32 +17,22 @@ from ...compiled import njit
 from ...envs.operators.batch import PlacementBatch
 from ...simulation.operators.candidates import NUM_CANDIDATE_FEATURES
 from ...simulation.operators.placing import is_over, place_next
+from .affinity import gathered
 from .graphs import OperatorGraphs
 from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
+from .step_score import Decisions, PlayedSteps
 
 
 @dataclass(frozen=True, eq=False)
-class PlayedPlacements:
-    """Episodes that were played to their ends.
+class PlayedPlacements(PlayedSteps):
+    """Episodes that a policy played to their ends.
 
     Attributes:
-        of: instance of each, a number within the graphs, ``(E,)``.
-        ops: op of each decision, ``(E, t)``.
-        actions: device of each decision, ``(E, t)``.
-        log_p: logarithm of its probability, ``(E, t)``.
-        is_live: whether there was a decision, ``(E, t)``.
-        candidates: ``(E, t, m, f)``; empty of a one-shot policy.
-        can_place: ``(E, t, m)``.
+        log_p: logarithm of each decision's probability, ``(E, t)``.
         values: in lower bounds of the instance; infinite where the episode ended before every op had a device, ``(E,)``.
     """
 
-    of: Tensor
-    ops: Tensor
-    actions: Tensor
     log_p: Tensor
-    is_live: Tensor
-    candidates: Tensor
-    can_place: Tensor
     values: NDArray[np.float64]
 
 
@@ -82,15 +73,15 @@ def _play_steps(
 ) -> PlayedPlacements:
     count_e, m = len(of), graphs.devices.shape[1]
     num_steps = int(batch.stacked.num_groups[numbers].max())
-    op_h, device_h, whole_h = policy.encoder(graphs)
-    keyed = policy.score.prepare(op_h, device_h, whole_h)
+    encoded = policy.encode(graphs)
     episodes, instance = torch.arange(count_e), torch.from_numpy(of)
     ops = torch.zeros(count_e, num_steps, dtype=torch.long)
     actions, log_p = torch.zeros_like(ops), torch.zeros(count_e, num_steps)
     is_live = torch.zeros(count_e, num_steps, dtype=torch.bool)
     candidates = torch.zeros(count_e, num_steps, m, NUM_CANDIDATE_FEATURES)
     can_place = torch.zeros(count_e, num_steps, m, dtype=torch.bool)
-    placed, count = torch.zeros(count_e, m, op_h.shape[2]), torch.zeros(count_e, m)
+    placed, count = torch.zeros(count_e, m, encoded.op_h.shape[2]), torch.zeros(count_e, m)
+    group, on = graphs.group[instance], torch.zeros(count_e, graphs.group.shape[1], m)
     chosen = np.zeros(batch.num_episodes, np.int64)
     batch.begin(numbers)
     for step in range(num_steps):
@@ -98,17 +89,21 @@ def _play_steps(
         now_ops = torch.from_numpy(batch.lead[:count_e].copy())
         now = torch.from_numpy(batch.state.candidates[:count_e, :m].copy())
         can = torch.from_numpy(batch.state.can_place[:count_e, :m].copy()) | ~live[:, None]
-        logits = policy.step_logits(keyed, instance, now_ops, placed, count, now, can)
+        near = None if encoded.near is None else gathered(encoded.near, instance, now_ops[:, None], on)
+        given = (placed[:, None], count[:, None], now[:, None], can[:, None], near)
+        logits = policy.decide(encoded, Decisions(instance, now_ops[:, None], *given))[0][:, 0]
         action = _drawn(logits, generator)
         ops[:, step], actions[:, step], is_live[:, step] = now_ops, action, live
         log_p[:, step] = torch.log_softmax(logits, dim=1)[episodes, action]
         candidates[:, step], can_place[:, step] = now, can
-        placed[episodes, action] += op_h[instance, now_ops]
-        count[episodes, action] += 1.0
+        placed[episodes, action] += encoded.op_h[instance, now_ops] * live[:, None]
+        count[episodes, action] += live.float()
+        together = (group == group[episodes, now_ops][:, None]) & live[:, None]
+        on[episodes, :, action] += together.float()
         chosen[:count_e] = action.numpy()
         batch.step(chosen)
     values = _values(batch, numbers)
-    return PlayedPlacements(instance, ops, actions, log_p, is_live, candidates, can_place, values)
+    return PlayedPlacements(instance, ops, actions, is_live, candidates, can_place, log_p, values)
 
 
 def _play_at_once(
@@ -132,7 +127,38 @@ def _play_at_once(
     can |= ~live[..., None]
     taken = torch.log_softmax(each.masked_fill(~can, -torch.inf), dim=2).gather(2, action[..., None])[..., 0]
     ops = torch.arange(n).expand(count_e, -1)
-    return PlayedPlacements(instance, ops, action, taken, live, torch.zeros(0), can, _values(batch, numbers))
+    return PlayedPlacements(instance, ops, action, live, torch.zeros(0), can, taken, _values(batch, numbers))
+
+
+def replayed(
+    graphs: OperatorGraphs, batch: PlacementBatch, numbers: NDArray[np.int64], devices: Sequence[NDArray[np.int64]]
+) -> tuple[PlayedSteps, Tensor]:
+    """The decisions that lead to given placements.
+
+    Args:
+        graphs: features of the instances.
+        batch: whose first ``E`` episodes are used.
+        numbers: of the instances in the batch, ``(E,)``.
+        devices: device of each op of each, ``(n,)``.
+
+    Returns:
+        The decisions, and where the wanted device was allowed, ``(E, t)``; elsewhere the first one allowed was taken.
+    """
+    count_e, m = len(numbers), graphs.devices.shape[1]
+    num_steps = int(batch.stacked.num_groups[numbers].max())
+    wanted = np.zeros((count_e, graphs.group.shape[1]), np.int64)
+    for row, each in enumerate(devices):
+        wanted[row, : len(each)] = each
+    ops, actions = np.zeros((count_e, num_steps), np.int64), np.zeros((count_e, num_steps), np.int64)
+    is_live, is_wanted = np.zeros((count_e, num_steps), np.bool_), np.zeros((count_e, num_steps), np.bool_)
+    candidates = np.zeros((count_e, num_steps, m, NUM_CANDIDATE_FEATURES), np.float32)
+    can_place = np.ones((count_e, num_steps, m), np.bool_)
+    batch.begin(numbers)
+    made = (ops, actions, is_live, candidates, can_place)
+    _replay(batch.stacked, batch.state, numbers, wanted, *made, is_wanted)
+    batch.is_live[:count_e] = False
+    tensors = (torch.from_numpy(each) for each in made)
+    return PlayedSteps(torch.arange(count_e), *tensors), torch.from_numpy(is_wanted)
 
 
 def _drawn(logits: Tensor, generator: torch.Generator | None) -> Tensor:
@@ -169,3 +195,29 @@ def _place_wanted(stacked, state, numbers, wanted, actions, may, is_taken, is_li
             for other in range(may.shape[2]):
                 may[e, op, other] = state.can_place[e, other]
             place_next(stacked, state, e, device)
+
+
+@njit
+def _replay(stacked, state, numbers, wanted, ops, actions, is_live, candidates, can_place, is_wanted):  # type: ignore[no-untyped-def]
+    """Give each group the device that is wanted for its first op, where it may have it, and write down every decision."""
+    m = candidates.shape[2]
+    for e in range(len(numbers)):
+        step = 0
+        while not is_over(stacked, state, e):
+            op = stacked.lead[numbers[e], state.num_decided[e]]
+            device = wanted[e, op]
+            if not state.can_place[e, device]:
+                device = -1
+                for other in range(stacked.num_devices[numbers[e]]):
+                    if device < 0 and state.can_place[e, other]:
+                        device = other
+            if device < 0:
+                break
+            ops[e, step], actions[e, step], is_live[e, step] = op, device, True
+            is_wanted[e, step] = device == wanted[e, op]
+            for other in range(m):
+                can_place[e, step, other] = state.can_place[e, other]
+                for f in range(candidates.shape[3]):
+                    candidates[e, step, other, f] = state.candidates[e, other, f]
+            place_next(stacked, state, e, device)
+            step += 1

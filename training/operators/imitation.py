@@ -1,67 +1,110 @@
-"""The first stage of a one-shot policy: to find likely what a search found good.
+"""The first stage: to find likely what a search found good.
 
 Ops that should share a device are found by many decisions that agree; trying devices op by op hardly ever meets them. So a
-search places the training instances first, and the policy learns its placements.
+search places the training instances first, and the policy learns its placements. Step by step it learns each decision as the
+search's placement has it, with what the placement put down before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from ...models.operators.graphs import InstanceFeatures, batch
-from ...models.operators.policy import OneShotPolicy
+from ...envs.operators.batch import PlacementBatch
+from ...errors import CheckpointError
+from ...models.operators.graphs import OperatorGraphs
+from ...models.operators.playing import replayed
+from ...models.operators.policy import OperatorPolicy, StepPolicy
+from ...models.tensor_file import load_tensors, save_tensors
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective
 from .settings import ImitatedSearchSettings
 
+_KEPT_EVERY = 500
+"""Instances between two writings of what was found."""
+
 
 def searched(
     instances: Sequence[OperatorInstance],
     objective: OperatorObjective,
     chosen: ImitatedSearchSettings,
+    path: Path,
     progress: Callable[[int, int], None],
 ) -> list[NDArray[np.int64]]:
-    """Device of each op of each instance, as annealing found it in so many moves; the same for the same instances."""
-    found = []
-    for number, instance in enumerate(instances):
+    """Device of each op of each instance, as annealing found it in so many moves; the same for the same instances.
+
+    Args:
+        instances: that are placed.
+        objective: of the placements.
+        chosen: moves.
+        path: where placements are kept while they are found; a search that was stopped goes on behind them.
+        progress: called with how many of how many are placed.
+
+    Raises:
+        CheckpointError: the file is not of these instances.
+    """
+    found = _kept(path, instances)
+    for number in range(len(found), len(instances)):
+        instance = instances[number]
         moves = chosen.moves_per_op * instance.num_ops
         found.append(anneal(instance, PlacementRequest(objective=objective, seed=0), num_steps=moves).device_of)
         if number % 50 == 0:
             progress(number, len(instances))
+        if len(found) % _KEPT_EVERY == 0 or len(found) == len(instances):
+            _keep(path, found)
+    progress(len(instances), len(instances))
     return found
 
 
-def imitate_search(
-    policy: OneShotPolicy,
-    features: Sequence[InstanceFeatures],
+def _keep(path: Path, found: Sequence[NDArray[np.int64]]) -> None:
+    devices = torch.from_numpy(np.concatenate(found).astype(np.int16))
+    save_tensors(path, {"devices": devices, "num_ops": torch.tensor([len(each) for each in found])})
+
+
+def _kept(path: Path, instances: Sequence[OperatorInstance]) -> list[NDArray[np.int64]]:
+    if not path.exists():
+        return []
+    data = load_tensors(path)
+    try:
+        found = [each.numpy().astype(np.int64) for each in data["devices"].split(data["num_ops"].tolist())]
+    except (TypeError, KeyError, AttributeError, RuntimeError) as error:
+        raise CheckpointError("holds no placements", file=path) from error
+    of_these = all(len(each) == instance.num_ops for each, instance in zip(found, instances, strict=False))
+    if len(found) > len(instances) or not of_these:
+        raise CheckpointError("holds placements of other instances", file=path)
+    return found
+
+
+def imitation_loss(
+    policy: OperatorPolicy,
+    graphs: OperatorGraphs,
+    episodes: PlacementBatch,
+    numbers: NDArray[np.int64],
     devices: Sequence[NDArray[np.int64]],
-    chosen: ImitatedSearchSettings,
-    rng: np.random.Generator,
-) -> float:
-    """Raise the probability of the devices that a search chose; the mean cross-entropy of the last fifty steps, in nats."""
-    optimizer = torch.optim.Adam(policy.parameters(), lr=chosen.learning_rate)
-    losses: list[float] = []
-    for step in range(chosen.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = chosen.learning_rate * max(0.05, 1.0 - step / chosen.steps)
-        size = min(chosen.minibatch, len(features))
-        start = int(rng.integers(len(features) - size + 1))
-        numbers = range(start, start + size)  # about the same size
-        graphs = batch([features[number] for number in numbers])
-        wanted = torch.zeros(graphs.is_op.shape, dtype=torch.long)
-        for row, number in enumerate(numbers):
-            wanted[row, : len(devices[number])] = torch.from_numpy(devices[number])
-        log_p = policy(graphs).gather(2, wanted[..., None])[..., 0]
-        loss = -log_p[graphs.is_op].mean()
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(policy.parameters(), 1.0)
-        optimizer.step()
-        losses.append(float(loss.detach()))
-    return float(np.mean(losses[-50:]))
+) -> Tensor:
+    """Mean cross-entropy of the devices that a search chose, in nats for each op or decision.
+
+    Args:
+        policy: that learns.
+        graphs: features of the instances.
+        episodes: with room for them.
+        numbers: of the instances in ``episodes``, ``(b,)``.
+        devices: device of each op of each, ``(n,)``.
+    """
+    if isinstance(policy, StepPolicy):
+        steps, is_wanted = replayed(graphs, episodes, numbers, devices)
+        logits, _ = policy.episode_logits(graphs, steps)
+        log_p = torch.log_softmax(logits, dim=2).gather(2, steps.actions[..., None])[..., 0]
+        return -log_p[is_wanted].mean()
+    wanted = torch.zeros(graphs.is_op.shape, dtype=torch.long)
+    for row, each in enumerate(devices):
+        wanted[row, : len(each)] = torch.from_numpy(each)
+    chosen: Tensor = policy(graphs).gather(2, wanted[..., None])[..., 0]
+    return -chosen[graphs.is_op].mean()

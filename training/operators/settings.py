@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ... import settings
 from ...models.operators.network import OperatorNetworkSettings
@@ -38,19 +38,21 @@ class OperatorPPOSettings(settings.Settings):
 
 
 class ImitatedSearchSettings(settings.Settings):
-    """The first stage of a one-shot policy: placements of a search are learned.
+    """The first stage: placements of a search are learned.
 
     Attributes:
         moves_per_op: of annealing, for each training instance.
         steps: gradient steps.
         minibatch: instances of one.
         learning_rate: Adam's step size at the start; it falls linearly to a twentieth.
+        validate_every_steps: steps between two validations.
     """
 
     moves_per_op: int = Field(default=300, ge=1)
     steps: int = Field(default=1500, ge=1)
-    minibatch: int = Field(default=16, ge=1, le=1024)
+    minibatch: int = Field(default=32, ge=1, le=1024)
     learning_rate: float = Field(default=2e-3, gt=0)
+    validate_every_steps: int = Field(default=250, ge=1)
 
 
 class OperatorTrainSettings(settings.Settings):
@@ -62,12 +64,14 @@ class OperatorTrainSettings(settings.Settings):
         benchmark: ``preset:NAME`` or a path; of operator placement.
         changes: ``key=value`` texts that change the benchmark's keys.
         seed: of the network and of what is drawn.
-        updates: of PPO.
+        updates: of PPO, after the imitation.
         num_training_instances: drawn once, from the seeds of training.
         validate_every_updates: updates between two validations.
         num_threads: threads of torch.
         log: writers of the validations (see `training.hooks.names`).
-        imitation: the first stage, for one-shot policies; null: none.
+        imitation: the first stage; null: none.
+        averaging: weight of the newest weights in the running average of them that is validated and kept, per step of the imitation
+            and per update; 1: the newest alone.
         network: kind and widths.
         ppo: constants.
     """
@@ -83,11 +87,16 @@ class OperatorTrainSettings(settings.Settings):
     num_threads: int = Field(default=1, ge=1, le=256)
     log: tuple[LogName, ...] = ()
     imitation: ImitatedSearchSettings | None = None
+    averaging: float = Field(default=0.01, gt=0, le=1)
     network: OperatorNetworkSettings = OperatorNetworkSettings()
     ppo: OperatorPPOSettings = OperatorPPOSettings()
 
-    @model_validator(mode="after")
-    def _imitation_is_of_one_shot(self) -> OperatorTrainSettings:
-        if self.imitation is not None and self.network.kind != "one-shot":
-            raise ValueError("imitation is for networks of kind one-shot; step by step it made learning slower")
-        return self
+    @property
+    def imitation_steps(self) -> int:
+        """Gradient steps of the first stage."""
+        return self.imitation.steps if self.imitation is not None else 0
+
+    @property
+    def total_updates(self) -> int:
+        """Steps of the imitation and updates of PPO."""
+        return self.imitation_steps + self.updates

@@ -1,11 +1,12 @@
-"""`train_operators`: PPO from a config to a run folder.
+"""`train_operators`: imitation of a search and PPO from a config to a run folder.
 
-Each update places some instances of about the same size several times; a placement better than the mean of its instance
+Each update of PPO places some instances of about the same size several times; a placement better than the mean of its instance
 becomes likelier, decision by decision. The same seed gives the same numbers, also when the run was stopped and resumed.
 """
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from ...errors import CheckpointError, ConfigError, NothingToLearnError
 from ...models.operators.graphs import OperatorGraphs, batch, features
 from ...models.operators.player import RULE
 from ...models.operators.playing import PlayedPlacements, play
-from ...models.operators.policy import OneShotPolicy, OperatorPolicy, StepPolicy, new_policy
+from ...models.operators.policy import OperatorPolicy, StepPolicy, new_policy
 from ...models.operators.saved import SavedOperatorPolicy
 from ...models.tensor_file import load_tensors, save_tensors
 from ...planners.operators.place import place
@@ -33,10 +34,10 @@ from ..checkpoint import DIGEST, digest_of
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..run_folder import AnyRunFolder
-from .imitation import imitate_search, searched
+from .imitation import imitation_loss, searched
 from .settings import OperatorTrainSettings
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 REPORTED = ReportedMeasure("operators", f"over_{RULE}", "validation", "update", "updates")
 _WINDOW = 4
 """Instances of an update are drawn from so many times as many that are next to each other in size."""
@@ -48,13 +49,18 @@ class OperatorRunFolder(AnyRunFolder[OperatorTrainSettings]):
     kind = OperatorTrainSettings
     ending = ".pt"
 
+    @property
+    def placements(self) -> Path:
+        """Those of the search that is imitated."""
+        return self.path / "placements.pt"
+
 
 @dataclass(frozen=True)
 class OperatorProgress:
     """What a progress display may show.
 
     Attributes:
-        update: done so far.
+        update: steps of the imitation and updates of PPO done so far.
         value: of the greedy placement over the rule's, mean of the latest validation.
         best: the best so far.
     """
@@ -92,7 +98,7 @@ def train_operators(
         MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
     """
     run = OperatorRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
-    reporter = RunReporter(chosen, folder, REPORTED, chosen.updates, callbacks)
+    reporter = RunReporter(chosen, folder, REPORTED, chosen.total_updates, callbacks)
     torch.set_num_threads(chosen.num_threads)
     benchmark = load_placement_benchmark(chosen.benchmark, changes=chosen.changes)
     if benchmark.placement.most_instances < chosen.num_training_instances:
@@ -107,20 +113,18 @@ def train_operators(
     if restored is not None:
         trainer.restore(restored)
     with reporter.running(trainer.curve, trainer.update, is_resumed=resume):
-        if restored is None:
-            trainer.imitate(drawn)
+        trainer.search(run, drawn)
         while True:
-            is_due = trainer.update % chosen.validate_every_updates == 0 or trainer.update == chosen.updates
-            if is_due and (not trainer.curve or trainer.curve[-1]["update"] != trainer.update):
+            if trainer.is_validation_due:
                 trainer.look(run)
                 trainer.save(run, key)
-                reporter.validated(trainer.curve[-1], "ppo")
+                reporter.validated(trainer.curve[-1], trainer.stage)
             progress(OperatorProgress(trainer.update, trainer.curve[-1]["validation"], trainer.best))
-            reporter.updated("ppo", trainer.update, trainer.told)
+            reporter.updated(trainer.stage, trainer.update, trainer.told)
             if reporter.is_stopping:
                 trainer.save(run, key)
                 reporter.stop_if_asked()
-            if trainer.update >= chosen.updates:
+            if trainer.update >= chosen.total_updates:
                 break
             trainer.learn()
     return run
@@ -143,7 +147,10 @@ class _Trainer:
         instances.sort(key=lambda each: (each.num_ops, each.num_devices))
         self.features = [features(each, objective) for each in instances]
         ppo = chosen.ppo
-        self.episodes = PlacementBatch(instances, objective, ppo.instances_per_update * ppo.samples_per_instance)
+        side_by_side = ppo.instances_per_update * ppo.samples_per_instance
+        if chosen.imitation is not None:
+            side_by_side = max(side_by_side, chosen.imitation.minibatch)
+        self.episodes = PlacementBatch(instances, objective, side_by_side)
         self.validation = PlacementBatch(self.looked_at, objective, len(self.looked_at))
         self.validation_features = [features(each, objective) for each in self.looked_at]
         request = PlacementRequest(objective=objective)
@@ -152,28 +159,77 @@ class _Trainer:
         self._check_something_to_learn()
         torch.manual_seed(chosen.seed)
         self.policy: OperatorPolicy = new_policy(chosen.network)
+        self.average = copy.deepcopy(self.policy)
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=ppo.learning_rate)
         self.generator = torch.Generator().manual_seed(chosen.seed)
         self.rng = np.random.default_rng([chosen.seed, 1])
+        self.searched: list[NDArray[np.int64]] = []
         self.update = 0
         self.curve: list[dict[str, Any]] = []
         self.best = np.inf
         self.told: dict[str, float] = {}
         self._began, self._cpu_began, self._before = time.perf_counter(), time.process_time(), (0.0, 0.0)
 
-    def imitate(self, drawn: Callable[[int, int], None]) -> None:
-        """The first stage of a one-shot policy, where the config has one."""
-        chosen, policy = self.chosen.imitation, self.policy
-        if chosen is None or not isinstance(policy, OneShotPolicy):
-            return
-        devices = searched(self.episodes.instances, self.benchmark.placement.objective, chosen, drawn)
-        self.told = {"cross_entropy": imitate_search(policy, self.features, devices, chosen, self.rng)}
+    @property
+    def stage(self) -> str:
+        """``imitation`` while it lasts, then ``ppo``."""
+        return "imitation" if self.update < self.chosen.imitation_steps else "ppo"
+
+    @property
+    def is_validation_due(self) -> bool:
+        """Whether the policy is to be looked at before the next update."""
+        if self.curve and self.curve[-1]["update"] == self.update:
+            return False
+        first, imitation = self.chosen.imitation_steps, self.chosen.imitation
+        if imitation is not None and self.update < first:
+            return self.update % imitation.validate_every_steps == 0
+        is_due = (self.update - first) % self.chosen.validate_every_updates == 0
+        return is_due or self.update == self.chosen.total_updates
+
+    def search(self, run: OperatorRunFolder, drawn: Callable[[int, int], None]) -> None:
+        """Find the placements that are imitated, where the config has that stage and it is not over."""
+        chosen = self.chosen.imitation
+        if chosen is not None and self.stage == "imitation":
+            objective = self.benchmark.placement.objective
+            self.searched = searched(self.episodes.instances, objective, chosen, run.placements, drawn)
 
     def learn(self) -> None:
-        """One update."""
-        ppo, left = self.chosen.ppo, 1.0 - self.update / self.chosen.updates
+        """One step of the imitation, or one update of PPO."""
+        if self.stage == "imitation":
+            self._imitate()
+        else:
+            self._improve()
+        share = max(self.chosen.averaging, 1.0 / (self.update + 1.0))
+        with torch.no_grad():
+            newest = [weight.detach() for weight in self.policy.parameters()]
+            torch._foreach_lerp_([*self.average.parameters()], newest, share)
+        self.update += 1
+
+    def _imitate(self) -> None:
+        chosen = self.chosen.imitation
+        assert chosen is not None
+        self._set_learning_rate(chosen.learning_rate, 1.0 - self.update / chosen.steps)
+        size = min(chosen.minibatch, len(self.features))
+        first = int(self.rng.integers(len(self.features) - size + 1))
+        numbers = np.arange(first, first + size)  # about the same size
+        graphs = batch([self.features[number] for number in numbers])
+        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, [self.searched[number] for number in numbers])
+        self._descend(loss)
+        self.told = {"cross_entropy": float(loss.detach())}
+
+    def _set_learning_rate(self, most: float, left: float) -> None:
         for group in self.optimizer.param_groups:
-            group["lr"] = ppo.learning_rate * max(0.05, left)
+            group["lr"] = most * max(0.05, left)
+
+    def _descend(self, loss: torch.Tensor) -> None:
+        self.optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.chosen.ppo.most_gradient)
+        self.optimizer.step()
+
+    def _improve(self) -> None:
+        ppo, left = self.chosen.ppo, 1.0 - (self.update - self.chosen.imitation_steps) / self.chosen.updates
+        self._set_learning_rate(ppo.learning_rate, left)
         numbers = self._drawn_numbers()
         graphs = batch([self.features[number] for number in numbers])
         samples = ppo.samples_per_instance
@@ -195,21 +251,17 @@ class _Trainer:
                 loss = loss + ppo.value * ((foreseen - beyond[:, None]) ** 2)[played.is_live].mean() / beyond.var().clamp(
                     min=1e-4
                 )
-            self.optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), ppo.most_gradient)
-            self.optimizer.step()
+            self._descend(loss)
         self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach()[played.is_live].mean())}
-        self.update += 1
 
     def look(self, run: OperatorRunFolder) -> None:
         """Place the validation instances greedily, keep the best policy, write the learning curve."""
         graphs = batch(self.validation_features)
-        played = play(self.policy, graphs, self.validation, np.arange(len(self.looked_at)))
+        played = play(self.average, graphs, self.validation, np.arange(len(self.looked_at)))
         value = float(np.mean(np.minimum(played.values, 1e3) / self.rule))
         seconds = self._before[0] + time.perf_counter() - self._began
         cpu_s = self._before[1] + time.process_time() - self._cpu_began
-        row = {"update": self.update, "validation": value, "elapsed_s": seconds, "cpu_s": cpu_s, **self.told}
+        row = {"update": self.update, "stage": self.stage, "validation": value, "elapsed_s": seconds, "cpu_s": cpu_s, **self.told}
         self.curve.append(row)
         if value < self.best:
             self.best = value
@@ -220,7 +272,7 @@ class _Trainer:
                 "update": self.update,
                 "validation": value,
             }
-            SavedOperatorPolicy.of(self.policy, self.benchmark.placement.objective, trained).save(run.policy)
+            SavedOperatorPolicy.of(self.average, self.benchmark.placement.objective, trained).save(run.policy)
         files.write_json(run.learning_curve, self.curve)
 
     def save(self, run: OperatorRunFolder, key: str) -> None:
@@ -230,6 +282,7 @@ class _Trainer:
             "key": key,
             "update": self.update,
             "policy": self.policy.state_dict(),
+            "average": self.average.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
             "numpy_generator": files.json_text(self.rng.bit_generator.state),
@@ -242,6 +295,7 @@ class _Trainer:
         """Go on where a checkpoint was written."""
         self.update, self.curve, self.best = data["update"], data["curve"], data["best"]
         self.policy.load_state_dict(data["policy"])
+        self.average.load_state_dict(data["average"])
         self.optimizer.load_state_dict(data["optimizer"])
         self.generator.set_state(data["generator"])
         self.rng.bit_generator.state = files.parse_json(data["numpy_generator"])
@@ -271,9 +325,7 @@ class _Trainer:
     def _judged(self, graphs: OperatorGraphs, played: PlayedPlacements) -> tuple[torch.Tensor, torch.Tensor | None]:
         policy = self.policy
         if isinstance(policy, StepPolicy):
-            logits, foreseen = policy.episode_logits(
-                graphs, played.of, played.ops, played.candidates, played.can_place, played.actions
-            )
+            logits, foreseen = policy.episode_logits(graphs, played)
             return torch.log_softmax(logits, dim=2), foreseen
         log_p: torch.Tensor = policy(graphs)
         return torch.log_softmax(log_p[played.of].masked_fill(~played.can_place, -torch.inf), dim=2), None

@@ -29,7 +29,7 @@ def test_gymnasium_accepts_it(objective: str, kind: str) -> None:
 def test_it_is_registered() -> None:
     env = gymnasium.make("meshwright/OperatorPlacement-v0", benchmark="preset:latency-tight")
     observation, info = env.reset(seed=3)
-    assert observation["candidate"].shape == (8, 13)
+    assert observation["candidate"].shape == (8, 17)
     assert info["bound_s"] > 0
 
 

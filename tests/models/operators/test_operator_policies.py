@@ -93,7 +93,7 @@ def test_all_decisions_at_once_are_judged_as_one_by_one() -> None:
     graphs, episodes = batch([features(each, "latency") for each in INSTANCES]), PlacementBatch(INSTANCES, "latency", 12)
     played = play(made, graphs, episodes, np.arange(4), samples=3, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
-        logits, _ = made.episode_logits(graphs, played.of, played.ops, played.candidates, played.can_place, played.actions)
+        logits, _ = made.episode_logits(graphs, played)
     log_p = torch.log_softmax(logits, dim=2).gather(2, played.actions[..., None])[..., 0]
     assert torch.allclose(log_p[played.is_live], played.log_p[played.is_live], atol=1e-4)
 

@@ -10,7 +10,10 @@ import torch
 
 from meshwright.errors import CheckpointError, NothingToLearnError
 from meshwright.models.operators.saved import SavedOperatorPolicy
-from meshwright.training.operators.settings import OperatorTrainSettings
+from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
+from meshwright.training.operators.imitation import searched
+from meshwright.training.operators.settings import ImitatedSearchSettings, OperatorTrainSettings
 from meshwright.training.operators.train import OperatorProgress, train_operators
 
 SMALL = (
@@ -36,16 +39,18 @@ def config(updates: int = 4, **more: object) -> OperatorTrainSettings:
     return OperatorTrainSettings.model_validate(given)
 
 
+@pytest.mark.parametrize("stop_at", [1, 3])
 @pytest.mark.parametrize("kind", ["steps", "one-shot"])
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: str) -> None:
-    chosen = config(network={"kind": kind, "hidden": 8, "rounds": 1})
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: str, stop_at: int) -> None:
+    imitation = {"moves_per_op": 5, "steps": 3, "minibatch": 4, "validate_every_steps": 1}
+    chosen = config(updates=2, network={"kind": kind, "hidden": 8, "rounds": 1}, imitation=imitation)
     train_operators(chosen, tmp_path / "whole")
 
     class StoppedError(Exception):
         pass
 
     def stop(now: OperatorProgress) -> None:
-        if now.update == 3:
+        if now.update == stop_at:
             raise StoppedError
 
     with pytest.raises(StoppedError):
@@ -56,7 +61,37 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: s
         assert torch.equal(tensor, parts["policy"][name]), name
     curves = [json.loads((tmp_path / name / "learning_curve.json").read_text()) for name in ("whole", "parts")]
     assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
+    assert [row["stage"] for row in curves[0]] == ["imitation"] * 3 + ["ppo"] * 2
     assert SavedOperatorPolicy.load(tmp_path / "parts").settings.kind == kind
+
+
+def test_the_imitation_finds_likely_what_the_search_chose(tmp_path: Path) -> None:
+    """Untrained, the loss is that of the rule; what was learned makes the search's devices likelier."""
+    heard: list[float] = []
+
+    class Listener(TrainingCallback):
+        def on_update(self, record: UpdateRecord) -> None:
+            heard.append(record.figures.get("cross_entropy", float("inf")))
+
+    train_operators(
+        config(updates=0, imitation={"moves_per_op": 30, "steps": 100, "minibatch": 16}), tmp_path / "run", callbacks=[Listener()]
+    )
+    losses = [each for each in heard if each < float("inf")]
+    assert sum(losses[-20:]) < 2 * 0.95 * sum(losses[:10])
+
+
+def test_a_search_that_was_stopped_goes_on_and_other_placements_are_refused(tmp_path: Path) -> None:
+    instances = [draw_instance(GraphDraw(num_ops=(6,)), DeviceDraw(num_devices=(2,)), "training", seed) for seed in range(4)]
+    chosen = ImitatedSearchSettings(moves_per_op=5)
+    whole = searched(instances, "latency", chosen, tmp_path / "whole.pt", lambda done, total: None)
+    searched(instances[:2], "latency", chosen, tmp_path / "parts.pt", lambda done, total: None)
+    parts = searched(instances, "latency", chosen, tmp_path / "parts.pt", lambda done, total: None)
+    assert [each.tolist() for each in parts] == [each.tolist() for each in whole]
+    with pytest.raises(CheckpointError, match="other instances"):
+        searched(instances[:2], "latency", chosen, tmp_path / "whole.pt", lambda done, total: None)
+    (tmp_path / "whole.pt").write_bytes(b"no archive")
+    with pytest.raises(CheckpointError):
+        searched(instances, "latency", chosen, tmp_path / "whole.pt", lambda done, total: None)
 
 
 def test_a_run_of_another_config_is_not_resumed(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-NUM_CANDIDATE_FEATURES = 13
+import numpy as np
+
+from ...compiled import njit
+
+NUM_CANDIDATE_FEATURES = 17
 CANDIDATE_FEATURES = (
     "start",
     "end",
@@ -17,6 +21,10 @@ CANDIDATE_FEATURES = (
     "growth",
     "co_input_share_here",
     "is_allowed",
+    "room",
+    "room_share",
+    "filled_by_op",
+    "tightness",
 )
 """What is told of each device for the next group, in this order.
 
@@ -27,7 +35,38 @@ seconds of transfers; ``op_time``; ``relative_speed``: best time of the op over 
 device's memory after it; ``load``: seconds of work on the device; ``free_at``: end of its last op; ``input_share_here``: share
 of the input bytes that is there already; ``growth``: of the value so far; ``co_input_share_here``: share of the bytes that the
 readers of this op read from others and that are there already; ``is_allowed``.
+
+The last four are of memory before the decision, with the device's free bytes ``r``, those of all devices ``R`` and the bytes
+``b`` of all groups that have no device yet, the next one among them: ``room`` is ``r / (r + b)``, ``room_share`` ``r / R``,
+``filled_by_op`` the next group's bytes over ``r``, and ``tightness`` ``b / R``, the same for all devices. Where memory is
+unlimited they are 1, one over the number of devices, 0 and 0.
 """
 
 FROM_PLACED = ("start", "end", "end_beyond_best", "wait_for_inputs", "input_share_here", "growth", "co_input_share_here")
 """Those that come from neighbours that are placed already."""
+
+
+@njit
+def rooms(stacked, state, e):  # type: ignore[no-untyped-def]
+    """Free bytes of each device, of all together, and the bytes of all groups that have no device yet."""
+    i = state.instance[e]
+    m = stacked.num_devices[i]
+    room, all_room, open_bytes = np.zeros(m), 0.0, stacked.all_bytes[i]
+    for device in range(m):
+        open_bytes -= state.held_bytes[e, device]
+        held = state.held_bytes[e, device] + state.workspace_bytes[e, device]
+        room[device] = max(0.0, stacked.memory_bytes[i, device] - held)
+        all_room += room[device]
+    return room, all_room, max(0.0, open_bytes)
+
+
+@njit
+def tell_room(out, room, all_room, open_bytes, needed_bytes, m):  # type: ignore[no-untyped-def]
+    """The four features of memory, see `CANDIDATE_FEATURES`."""
+    if room == np.inf:
+        out[13], out[14], out[15], out[16] = 1.0, 1.0 / m, 0.0, 0.0
+        return
+    out[13] = room / (room + open_bytes) if room + open_bytes > 0.0 else 1.0
+    out[14] = room / all_room if all_room > 0.0 else 1.0 / m
+    out[15] = min(1.0, needed_bytes / room) if room > 0.0 else 0.0
+    out[16] = min(1.0, open_bytes / all_room) if all_room > 0.0 else 0.0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
-from .candidates import NUM_CANDIDATE_FEATURES
+from .candidates import NUM_CANDIDATE_FEATURES, rooms, tell_room
 from .schedules import earliest_gap, insert_busy
 from .stacked import StackedInstances
 
@@ -41,7 +41,7 @@ class PlacingState(NamedTuple):
         arrived: whether a tensor crossed to a device, or for its own device left it, ``(E, k, m)``.
         value_s: of what is placed so far, ``(E,)``.
         can_place: devices that the next group may have, ``(E, m)``.
-        candidates: features of each device for the next group, ``(E, m, 13)``.
+        candidates: features of each device for the next group, ``(E, m, 17)``.
     """
 
     instance: NDArray[np.int64]
@@ -341,6 +341,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
                 if on >= 0:
                     co_here[on] += stacked.in_bytes[i, other]
     ends, least = np.full(m, np.inf), np.inf
+    room, all_room, open_bytes = rooms(stacked, state, e)
     for device in range(m):
         if not state.can_place[e, device]:
             continue
@@ -375,6 +376,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
         out[10] = growth / (growth + scale)
         out[11] = co_here[device] / total_co if total_co > 0.0 else 0.0
         out[12] = 1.0
+        tell_room(out, room[device], all_room, open_bytes, stacked.resident_bytes[i, group], m)
     for device in range(m):
         if state.can_place[e, device]:
             beyond = ends[device] - least

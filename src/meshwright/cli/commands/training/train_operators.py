@@ -27,7 +27,7 @@ def train_operator_policy(asked: TrainRequest) -> None:
         from ....training.operators.train import train_operators
 
         drawing = bars.add_task("instances", total=chosen.num_training_instances, note="")
-        learning = bars.add_task("PPO", total=chosen.updates, note="")
+        learning = bars.add_task("imitation, PPO" if chosen.imitation else "PPO", total=chosen.total_updates, note="")
 
         def drawn(done: int, total: int) -> None:
             check_interrupt()
@@ -51,7 +51,7 @@ def train_operator_policy(asked: TrainRequest) -> None:
     curve = asked.curve(made)
     best = min(curve, key=lambda row: row["validation"])
     rows = [
-        ["updates", f"{curve[-1]['update']:,}"],
+        ["updates, steps of the imitation among them", f"{curve[-1]['update']:,}"],
         [f"validation over {RULE}, untrained", f"{curve[0]['validation']:.3f}"],
         [f"validation over {RULE}, best", f"{best['validation']:.3f} after {best['update']:,} updates (kept as policy.pt)"],
     ]
