@@ -38,8 +38,8 @@ class OperatorPolicySpec:
 def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySpec:
     """A planner (``annealing@SECONDS`` for those that search), a constant, or a learned policy.
 
-    A learned one is a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@greedy`` (by default), ``@sample-K`` or
-    ``@search-SECONDS`` behind it.
+    A learned one is a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@greedy`` (by default), ``@sample-K``,
+    ``@search-SECONDS`` or ``@shuffled`` behind it.
 
     Raises:
         PolicyError: no such name, or not for this objective.

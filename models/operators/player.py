@@ -38,33 +38,34 @@ class PlayMode:
     Attributes:
         kind: ``greedy``: the likeliest device each time. ``sample``: the best of so many draws and the greedy one. ``search``:
             annealing from the better of the greedy placement and HEFT's, which tries devices as often as the policy found
-            them likely.
+            them likely. ``shuffled``: greedily, but the network reads a graph whose edges were dealt out anew, each op with as
+            many as before; a probe of what it makes of them.
         samples: for ``sample``.
         budget_s: for ``search``, the policy's own time included.
     """
 
-    kind: Literal["greedy", "sample", "search"] = "greedy"
+    kind: Literal["greedy", "sample", "search", "shuffled"] = "greedy"
     samples: int = 64
     budget_s: float = 0.1
 
     @classmethod
     def of(cls, text: str) -> PlayMode:
-        """``greedy``, ``sample-K`` or ``search-SECONDS``.
+        """``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
 
         Raises:
             PolicyError: none of these.
         """
         kind, _, number = text.partition("-")
         try:
-            if text == "greedy":
-                return cls()
+            if text in ("greedy", "shuffled"):
+                return cls("shuffled" if text == "shuffled" else "greedy")
             if kind == "sample" and 1 <= int(number) <= 4096:
                 return cls("sample", samples=int(number))
             if kind == "search" and 0 < float(number) <= 3600:
                 return cls("search", budget_s=float(number))
         except ValueError:
             pass
-        raise PolicyError("is no way to ask a policy", field="policy", value=text, choices=["greedy", "sample-64", "search-0.1"])
+        raise PolicyError("is no way to ask a policy", field="policy", value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"])
 
 
 class OperatorPlayer:
@@ -85,6 +86,9 @@ class OperatorPlayer:
     def _place(self, instance: OperatorInstance, mode: PlayMode, seed: int) -> OperatorPlacement:
         begun_s = time.perf_counter()
         graphs = batch([features(instance, self.objective)])
+        if mode.kind == "shuffled":
+            dealt = torch.randperm(len(graphs.producer), generator=torch.Generator().manual_seed(seed % 2**63))
+            graphs = replace(graphs, producer=graphs.producer[dealt])
         greedy, likely = self._greedy(instance, graphs)
         found = [] if greedy is None else [greedy]
         if mode.kind == "sample":
