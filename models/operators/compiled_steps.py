@@ -1,4 +1,4 @@
-"""The step-by-step policy's greedy decisions in compiled code: what torch takes milliseconds for, decision after decision.
+"""The step-by-step policy's decisions in compiled code: what torch takes milliseconds for, decision after decision.
 
 Computes the same scores as `step_score.StepScore`. Affinities are not worked out for all pairs of ops: each op that is placed tells
 those from which a walk leads to it. Legend of shapes: ``n`` ops, ``m`` devices, ``h`` width, ``f`` features of a candidate, ``j``
@@ -57,39 +57,56 @@ class _Walks(NamedTuple):
     steps: int
 
 
-@torch.no_grad()
-def play_greedily(policy: StepPolicy, graphs: OperatorGraphs, batch: PlacementBatch) -> NDArray[np.float64]:
-    """Place the first instance of a batch in its first episode, as `playing.play` does without a generator.
+class CompiledSteps:
+    """A policy that has read one instance, ready to place it again and again.
 
-    Returns:
-        How likely the policy found each device for each op when it came to it, ``(n, m)``; rows of ops that no decision reached
-        are 0.
+    Args:
+        policy: that decides.
+        graphs: features of the instance alone.
     """
-    encoded, score = policy.encode(graphs, walks=False), policy.score
-    kept = torch.ones(score.direct.in_features)
-    kept[: len(policy.kept)] = policy.kept
-    tensors = (
-        encoded.op_h[0],
-        encoded.op[0],
-        encoded.query[0] / encoded.op_h.shape[2] ** 0.5,
-        encoded.device[0],
-        encoded.link[0],
-        score.placed.weight,
-        score.candidate.weight * kept,
-        score.others.weight,
-        score.middle.weight,
-        score.middle.bias,
-        score.out.weight[0],
-        score.direct.weight[0] * kept,
-        score.key.weight,
-    )
-    weights = _Weights(*(np.ascontiguousarray(tensor.numpy()) for tensor in tensors))
-    batch.begin(np.zeros(1, np.int64))
-    instance = batch.instances[0]
-    likely = np.zeros((instance.num_groups, instance.num_devices))
-    batch.is_dead[0] = _place_all(batch.stacked, batch.state, likely, weights, _walks(policy, encoded.op_h, graphs))
-    batch.is_live[0] = False
-    return np.asarray(likely[instance.group])
+
+    @torch.no_grad()
+    def __init__(self, policy: StepPolicy, graphs: OperatorGraphs) -> None:
+        encoded, score = policy.encode(graphs, walks=False), policy.score
+        kept = torch.ones(score.direct.in_features)
+        kept[: len(policy.kept)] = policy.kept
+        tensors = (
+            encoded.op_h[0],
+            encoded.op[0],
+            encoded.query[0] / encoded.op_h.shape[2] ** 0.5,
+            encoded.device[0],
+            encoded.link[0],
+            score.placed.weight,
+            score.candidate.weight * kept,
+            score.others.weight,
+            score.middle.weight,
+            score.middle.bias,
+            score.out.weight[0],
+            score.direct.weight[0] * kept,
+            score.key.weight,
+        )
+        self._weights = _Weights(*(np.ascontiguousarray(tensor.numpy()) for tensor in tensors))
+        self._to_each = _walks(policy, encoded.op_h, graphs)
+
+    def play(self, batch: PlacementBatch, noise: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
+        """Place the first instance of a batch in its first episode.
+
+        Args:
+            batch: whose first instance is the one that was read.
+            noise: added to the logits of each group's devices, ``(g, m)``; Gumbel's noise draws devices as likely as the policy
+                finds them, none takes the likeliest each time.
+
+        Returns:
+            How likely the policy found each device for each op when it came to it, ``(n, m)``; rows of ops that no decision
+            reached are 0.
+        """
+        batch.begin(np.zeros(1, np.int64))
+        instance = batch.instances[0]
+        shape = (instance.num_groups, instance.num_devices)
+        likely, added = np.zeros(shape), np.zeros(shape, np.float32) if noise is None else noise
+        batch.is_dead[0] = _place_all(batch.stacked, batch.state, likely, added, self._weights, self._to_each)
+        batch.is_live[0] = False
+        return np.asarray(likely[instance.group])
 
 
 def _walks(policy: StepPolicy, op_h: torch.Tensor, graphs: OperatorGraphs) -> _Walks:
@@ -105,7 +122,7 @@ def _walks(policy: StepPolicy, op_h: torch.Tensor, graphs: OperatorGraphs) -> _W
 
 
 @njit
-def _place_all(stacked, state, likely, weights, walks):  # type: ignore[no-untyped-def]
+def _place_all(stacked, state, likely, noise, weights, walks):  # type: ignore[no-untyped-def]
     """Place everything; whether some op found no device."""
     n, (m, h) = len(weights.op_h), weights.device.shape
     num_affinities = walks.steps * walks.weight.shape[1]
@@ -140,7 +157,7 @@ def _place_all(stacked, state, likely, weights, walks):  # type: ignore[no-untyp
             from_among[k] = np.float32(0.0)
             for other in range(h):
                 from_among[k] += weights.others[k, other] * among[other] / np.float32(num_allowed)
-        best, best_score = -1, np.float32(-np.inf)
+        best, best_score, highest = -1, np.float32(-np.inf), np.float32(-np.inf)
         for device in range(m):
             if not state.can_place[0, device]:
                 continue
@@ -153,11 +170,12 @@ def _place_all(stacked, state, likely, weights, walks):  # type: ignore[no-untyp
             for f in range(told.shape[1]):
                 score += weights.direct[f] * told[device, f]
             likely[group, device] = score
-            if score > best_score:
-                best, best_score = device, score
+            highest = max(highest, score)
+            if score + noise[group, device] > best_score:
+                best, best_score = device, score + noise[group, device]
         total_likely = 0.0
         for device in range(m):
-            likely[group, device] = np.exp(likely[group, device] - best_score) if state.can_place[0, device] else 0.0
+            likely[group, device] = np.exp(likely[group, device] - highest) if state.can_place[0, device] else 0.0
             total_likely += likely[group, device]
         likely[group] /= total_likely
         count[best] += np.float32(1.0)

@@ -20,7 +20,7 @@ from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
-from .compiled_steps import play_greedily
+from .compiled_steps import CompiledSteps
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
 from .policy import OperatorPolicy, StepPolicy
@@ -29,6 +29,10 @@ from .saved import SHIPPED, SavedOperatorPolicy, operator_policy_file, shipped_o
 RULE = "heft"
 _EVEN = 0.8
 """Share of a search's proposals that do not follow the policy; on validation instances 0.2 and 0.5 found worse placements."""
+_DRAWS_SHARE = 0.25
+"""Share of a search's budget in which placements are drawn to start from."""
+_HOTTEST = 0.1
+"""A search from the policy's placement begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,8 @@ class PlayMode:
 
     Attributes:
         kind: ``greedy``: the likeliest device each time. ``sample``: the best of so many draws and the greedy one. ``search``:
-            annealing from the better of the greedy placement and HEFT's, which tries devices as often as the policy found
-            them likely. ``shuffled``: greedily, but the network reads a graph whose edges were dealt out anew, each op with as
+            annealing from the best of HEFT's placement, the greedy one and draws within a quarter of the budget, which tries
+            devices as often as the policy found them likely. ``shuffled``: greedily, but the network reads a graph whose edges were dealt out anew, each op with as
             many as before; a probe of what it makes of them.
         samples: for ``sample``.
         budget_s: for ``search``, the policy's own time included.
@@ -87,25 +91,45 @@ class OperatorPlayer:
         begun_s = time.perf_counter()
         graphs = batch([features(instance, self.objective)])
         if mode.kind == "shuffled":
-            dealt = torch.randperm(len(graphs.producer), generator=torch.Generator().manual_seed(seed % 2**63))
+            dealt = torch.randperm(len(graphs.producer), generator=_generator(seed))
             graphs = replace(graphs, producer=graphs.producer[dealt])
-        greedy, likely = self._greedy(instance, graphs)
+        if mode.kind == "search":
+            return self._searched(instance, graphs, begun_s, mode.budget_s, seed)
+        greedy, _ = self._greedy(instance, graphs)
         found = [] if greedy is None else [greedy]
         if mode.kind == "sample":
-            found += self._drawn(instance, graphs, mode.samples, torch.Generator().manual_seed(seed % 2**63))
-        if mode.kind != "search":
-            return min(found, key=lambda each: each.value_s) if found else self._by_rule(instance)
+            found += self._drawn(instance, graphs, mode.samples, _generator(seed))
+        return min(found, key=lambda each: each.value_s) if found else self._by_rule(instance)
+
+    def _searched(
+        self, instance: OperatorInstance, graphs: OperatorGraphs, begun_s: float, budget_s: float, seed: int
+    ) -> OperatorPlacement:
+        """Annealing from the best of the greedy placement, of draws within a share of the budget, and of the rule's."""
+        episodes, starts = PlacementBatch([instance], self.objective, 1), [self._by_rule(instance).device_of]
+        if isinstance(self.policy, StepPolicy):
+            steps, rng = CompiledSteps(self.policy, graphs), np.random.default_rng(seed)
+            likely, noise = steps.play(episodes), None
+            draws_end_s = begun_s + _DRAWS_SHARE * budget_s
+            while True:
+                if not episodes.is_dead[0]:
+                    starts.append(episodes.device_of(0))
+                if time.perf_counter() >= draws_end_s:
+                    break
+                noise = rng.gumbel(size=(instance.num_groups, instance.num_devices)).astype(np.float32)
+                steps.play(episodes, noise)
+        else:
+            greedy, likely = self._greedy(instance, graphs)
+            starts += [] if greedy is None else [greedy.device_of]
         proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
-        starts = np.stack([each.device_of for each in [*found, self._by_rule(instance)]])
-        left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
+        left_s = max(0.0, budget_s - (time.perf_counter() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
-        return anneal(instance, request, start=starts, proposal=proposal, planner=self.name)
+        return anneal(instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=_HOTTEST)
 
     def _greedy(self, instance: OperatorInstance, graphs: OperatorGraphs) -> tuple[OperatorPlacement | None, NDArray[np.float64]]:
         """The likeliest placement, None at a dead end, and how likely each device was for each op, ``(n, m)``."""
         episodes = PlacementBatch([instance], self.objective, 1)
         if isinstance(self.policy, StepPolicy):
-            likely = play_greedily(self.policy, graphs, episodes)
+            likely = CompiledSteps(self.policy, graphs).play(episodes)
         else:
             with torch.no_grad():
                 likely = np.asarray(self.policy(graphs).exp()[0].double())
@@ -125,6 +149,10 @@ class OperatorPlayer:
         play(self.policy, graphs, episodes, np.zeros(1, np.int64), samples=samples, generator=generator)
         best = int(np.where(episodes.is_dead, np.inf, episodes.state.value_s).argmin())
         return [] if episodes.is_dead[best] else [episodes.placement(best, self.name)]
+
+
+def _generator(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed % 2**63)
 
 
 @contextmanager

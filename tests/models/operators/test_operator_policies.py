@@ -12,7 +12,7 @@ import torch
 
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.errors import CheckpointError, PolicyError
-from meshwright.models.operators.compiled_steps import play_greedily
+from meshwright.models.operators.compiled_steps import CompiledSteps
 from meshwright.models.operators.graphs import OperatorGraphs, batch, features, hetero_data
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode
@@ -82,7 +82,11 @@ def test_compiled_decisions_are_those_of_torch() -> None:
             graphs = batch([features(instance, "latency")])
             slow, fast = PlacementBatch([instance], "latency", 1), PlacementBatch([instance], "latency", 1)
             play(made, graphs, slow, np.zeros(1, np.int64))
-            likely = play_greedily(made, graphs, fast)
+            steps = CompiledSteps(made, graphs)
+            steps.play(
+                fast, np.full((instance.num_groups, instance.num_devices), 9.0, np.float32)
+            )  # and a second time is as the first
+            likely = steps.play(fast)
             assert fast.device_of(0).tolist() == slow.device_of(0).tolist()
             assert likely.sum(axis=1) == pytest.approx(np.ones(instance.num_ops))
 

@@ -68,6 +68,7 @@ def anneal(
     proposal: NDArray[np.float64] | None = None,
     num_steps: int | None = None,
     planner: str = "annealing",
+    hottest: float = HOTTEST,
 ) -> OperatorPlacement:
     """Improve a placement by annealing.
 
@@ -81,6 +82,7 @@ def anneal(
             moves ignore it, so that no placement is out of reach. By default all devices alike.
         num_steps: moves to try; by default until the budget ends, or without one `STEPS_PER_GROUP` for each group.
         planner: whom the placement names.
+        hottest: the temperature at which a round begins, in the unit of `HOTTEST`; less where the start is good.
 
     Raises:
         PlanError: a start is not legal, or none is given and no legal one was found; the weights have another shape or are
@@ -105,7 +107,7 @@ def anneal(
     deadline_s = begun_s + budget_s - ENDING_S - ENDING_S_PER_OP * instance.num_ops
     if num_steps is None and time.perf_counter() - begun_s > STARTS_SHARE * (deadline_s - begun_s):
         return placed(instance, starts[best], request.objective, planner, order=orders[best])
-    search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal)
+    search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal, hottest)
     if num_steps is None and budget_s == np.inf:
         num_steps = STEPS_PER_GROUP * instance.num_groups
     if num_steps is not None:
@@ -123,7 +125,7 @@ def _load_compiled_code() -> None:
     for objective in ("latency", "throughput"):
         request = PlacementRequest(objective)
         starts, orders = _starts(tiny, request, np.inf)
-        search = _Search(tiny, objective, starts[0], orders[0], 0, None)
+        search = _Search(tiny, objective, starts[0], orders[0], 0, None, HOTTEST)
         search.run_steps(1)
         placed(tiny, *search.best()[:1], objective, "tiny")
 
@@ -166,8 +168,9 @@ class _Search:
         order: NDArray[np.int64],
         seed: int,
         proposal: NDArray[np.float64] | None,
+        hottest: float,
     ) -> None:
-        self._instance = instance
+        self._instance, self._hottest = instance, hottest
         self._objective = objective
         self._problem, self._ops = problem_of(instance, instance.group, memory_of(instance), proposal)
         self._num_units = instance.num_groups
@@ -223,7 +226,7 @@ class _Search:
     def _heat(self, num_steps: float, rounds_left: int = 1) -> None:
         """Choose how hot a round of so many moves begins, with so many rounds left, itself included."""
         few = min(1.0, max(1.0, num_steps) / self._num_units / FEW_STEPS)
-        hottest = HOTTEST * few**0.5 * (1.0 if rounds_left % 2 else HOTTER)
+        hottest = self._hottest * few**0.5 * (1.0 if rounds_left % 2 else HOTTER)
         self._hot_s = self._scale_s * hottest / self._num_units**0.5
         self._cooling = COLDEST / hottest
 
