@@ -178,3 +178,30 @@ def test_the_op_that_is_shown_is_the_one_that_gets_the_device(seed: int, kind: s
         assert op in changed
         assert (instance.group[changed] == instance.group[op]).all()
         assert batch.state.device_of[0][instance.group[op]] == device
+
+
+def test_room_by_hand() -> None:
+    """Three ops of 4, 2 and 2 GB on devices of 8 and 4 GB; the first goes to device 0."""
+    instance = OperatorInstance.of_outputs(
+        "three",
+        np.ones((3, 2)),
+        [(0, 1), (1, 2)],
+        [0.0, 0.0, 0.0],
+        memory_bytes=np.array([8 * GB, 4 * GB]),
+        resident_bytes=np.array([4 * GB, 2 * GB, 2 * GB]),
+    )
+    batch = PlacementBatch([instance], "latency", 1)
+    batch.begin(np.zeros(1, np.int64))
+    room = batch.state.candidates[0, :, 13:]
+    assert room[0] == pytest.approx([8 / 16, 8 / 12, 4 / 8, 8 / 12])
+    assert room[1] == pytest.approx([4 / 12, 4 / 12, 4 / 4, 8 / 12])
+    batch.step(np.array([0]))
+    assert room[0] == pytest.approx([4 / 8, 4 / 8, 2 / 4, 4 / 8])
+    assert room[1] == pytest.approx([4 / 8, 4 / 8, 2 / 4, 4 / 8])
+
+
+def test_without_limits_room_is_the_same_everywhere() -> None:
+    instance = draw_instance(SMALL, draws(tight=False), "training", 0)
+    batch = PlacementBatch([instance], "latency", 1)
+    batch.begin(np.zeros(1, np.int64))
+    assert batch.state.candidates[0, :, 13:] == pytest.approx(np.array([[1.0, 1 / 3, 0.0, 0.0]] * 3))
