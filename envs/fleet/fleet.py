@@ -14,6 +14,7 @@ from ... import files
 from ...clusters import load_cluster
 from ...clusters.cluster import Cluster
 from ...errors import ConfigError
+from ...jobs.graph import JobGraph
 from ...jobs.workload import Workload
 from ...planners.menu.build import Menu, build_menu
 from ...planners.menu.settings import load_job_types
@@ -73,6 +74,11 @@ class Fleet:
     def num_types(self) -> int:
         """Job types."""
         return len(self.problem.menu.state_bytes)
+
+    @cached_property
+    def graphs(self) -> tuple[JobGraph, ...]:
+        """A step of each type as a graph of ops, in the order of the types."""
+        return tuple(one.job_graph() for one in self.menu.job_types)
 
     @cached_property
     def best_step_s(self) -> NDArray[np.float64]:

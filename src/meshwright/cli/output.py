@@ -187,7 +187,13 @@ def table(
         made.add_column(column, justify=side, overflow="fold", width=width)
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
-    out.print(made)
+    if out.is_terminal:
+        out.print(made)
+        return
+    with out.capture() as captured:
+        out.print(made)
+    for line in captured.get().removesuffix("\n").split("\n"):  # rich fills each line up to the width of the table
+        out.print(line.rstrip(), markup=False, soft_wrap=True)
 
 
 _AROUND = 3
