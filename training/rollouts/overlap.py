@@ -1,7 +1,7 @@
 """Who plays rollouts, and when: at once, or while weights are updated by the rollout before.
 
-Tasks are begun, and whoever began them waits for their results later. What is played depends on the tasks alone, so that it is the
-same whether anybody has played them meanwhile or not.
+Tasks are begun, and whoever began them waits for their results later. What is played depends on the tasks alone, so that it is
+the same whether anybody has played them meanwhile or not.
 """
 
 from __future__ import annotations

@@ -193,7 +193,7 @@ def table(
     with out.capture() as captured:
         out.print(made)
     for line in captured.get().removesuffix("\n").split("\n"):  # rich fills each line up to the width of the table
-        out.print(line.rstrip(), markup=False, soft_wrap=True)
+        out.out(line.rstrip(), highlight=False)
 
 
 _AROUND = 3
