@@ -11,12 +11,8 @@ from numpy.typing import NDArray
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 from stable_baselines3.common.buffers import RolloutBuffer
 from stable_baselines3.common.callbacks import BaseCallback
-from stable_baselines3.common.utils import obs_as_tensor
 from stable_baselines3.common.vec_env import VecEnv
 
-from ...models.masked_policy import log_shares
-from ...models.network import CandidateNetwork
-from ..updates.gradient import CollectedDecisions
 from ..updates.ppo import CandidatePPO
 from ..vec_env_wrappers import CentredReward, wrapper_of
 from .group import GroupPlayer, GroupRollout, GroupTask
@@ -44,10 +40,9 @@ class GroupedPPO(CandidatePPO):
 
     Each group draws its actions from a generator of its own, seeded by the run's seed, the decisions so far and the group.
 
-    Overlapped, every rollout but the first of a phase is collected with the weights of one update before. An update then begins
-    away from the policy that drew the actions, and clipping around that one would stop much of it. So ratios are clipped
-    around the newest policy, each decision counts by the probability of its action by that one over the one by which it was
-    drawn, and values and advantages are of the newest weights.
+    Overlapped, every rollout but the first of a phase is collected with the weights of one update before. The ratios of PPO are
+    those to the probabilities by which the actions were drawn, whatever weights these are of; values and advantages are of the
+    same weights.
 
     Attributes:
         groups: who collects; to be set before `learn`.
@@ -105,21 +100,6 @@ class GroupedPPO(CandidatePPO):
             self.behaviour = self._weights()
             self._collect = self._begin(steps, self.behaviour)
         return played
-
-    def _rollout(self, network: CandidateNetwork) -> CollectedDecisions:
-        found = super()._rollout(network)
-        if not self.groups.is_overlapped:
-            return found
-        buffer = self.rollout_buffer
-        with torch.no_grad():
-            scores, values = network.of_offered(found.seen)
-            newest = log_shares(scores).gather(1, found.actions.unsqueeze(1)).squeeze(1)
-            assert isinstance(self._last_obs, dict)
-            last_values = self.policy.predict_values(obs_as_tensor(self._last_obs, self.device))
-        buffer.values = values.reshape(self.n_envs, -1).T.cpu().numpy()
-        buffer.compute_returns_and_advantage(last_values=last_values.cpu(), dones=self._last_episode_starts)
-        advantages, returns = (torch.from_numpy(one.T.flatten()).to(self.device) for one in (buffer.advantages, buffer.returns))
-        return CollectedDecisions(found.seen, found.actions, newest, (newest - found.log_prob).exp(), advantages, returns)
 
     def _begin(self, steps: int, weights: dict[str, NDArray[Any]]) -> Callable[[], list[GroupRollout]]:
         """Begin the rollout after so many decisions."""

@@ -27,15 +27,13 @@ class CollectedDecisions(NamedTuple):
     Attributes:
         seen: their observations.
         actions: ``(n,)``, of whole numbers.
-        log_prob: of the actions by the policy around which ratios are clipped, ``(n,)``.
-        importance: probability of the actions by that policy over that by the one that took them, ``(n,)``; 1 where they are one.
+        log_prob: of the actions by the policy that took them, ``(n,)``.
         advantages, returns: ``(n,)``.
     """
 
     seen: Offered
     actions: Tensor
     log_prob: Tensor
-    importance: Tensor
     advantages: Tensor
     returns: Tensor
 
@@ -77,13 +75,9 @@ class PPOGradient:
 
         Source:
             Schulman et al., "Proximal policy optimization algorithms", 2017; the terms are those of sb3-contrib's MaskablePPO.
-            With ``importance`` it is the decoupled objective of Hilton, Cobbe and Schulman, "Batch size-invariance for policy
-            optimization", 2022.
         """
         seen = rollout.seen.take(rows)
-        decisions = [
-            one[rows] for one in (rollout.actions, rollout.log_prob, rollout.importance, rollout.advantages, rollout.returns)
-        ]
+        decisions = [one[rows] for one in (rollout.actions, rollout.log_prob, rollout.advantages, rollout.returns)]
         if self._pass is None:
             loss, figures = _loss(*self._network.of_offered(seen), *decisions, weights=weights)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -98,21 +92,12 @@ class PPOGradient:
 
 
 def _loss(
-    scores: Tensor,
-    values: Tensor,
-    actions: Tensor,
-    log_probs: Tensor,
-    importance: Tensor,
-    advantages: Tensor,
-    returns: Tensor,
-    *,
-    weights: Weights,
+    scores: Tensor, values: Tensor, actions: Tensor, log_probs: Tensor, advantages: Tensor, returns: Tensor, *, weights: Weights
 ) -> tuple[Tensor, Tensor]:
     """The loss, and `FIGURES`."""
     log_share = log_shares(scores)
     if len(advantages) > 1:
         advantages = (advantages - advantages.mean()) / (advantages.std() + EPSILON)
-    advantages = importance * advantages
     log_ratio = log_share.gather(1, actions.unsqueeze(1)).squeeze(1) - log_probs
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - weights.clip, 1 + weights.clip)
@@ -128,7 +113,7 @@ def _loss(
 
 @njit
 def _differentiate(  # type: ignore[no-untyped-def]
-    count, candidate, scores, values, actions, log_probs, importance, advantages, returns, weights, of_scores, of_values, figures
+    count, candidate, scores, values, actions, log_probs, advantages, returns, weights, of_scores, of_values, figures
 ):
     """The gradient of `_loss` by scores ``(v,)`` and values ``(m,)``, in double precision within a sample."""
     clip, entropy, value = weights
@@ -152,7 +137,7 @@ def _differentiate(  # type: ignore[no-untyped-def]
         for v in range(begin, end):
             log_share = scores[v] - most - log_total
             negated_entropy += np.exp(log_share) * log_share
-        advantage = importance[i] * ((advantages[i] - mean) / deviation)
+        advantage = (advantages[i] - mean) / deviation
         log_ratio = scores[picked] - most - log_total - log_probs[i]
         ratio = np.exp(log_ratio)
         clipped = min(max(ratio, 1 - clip), 1 + clip)

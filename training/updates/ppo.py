@@ -74,14 +74,8 @@ class CandidatePPO(MaskablePPO):
             return torch.from_numpy(array).to(self.device).transpose(0, 1).flatten(0, 1)
 
         seen = network.laid_out({key: flat(array) for key, array in buffer.observations.items()})
-        log_probs = flat(buffer.log_probs)
         return CollectedDecisions(
-            seen,
-            flat(buffer.actions[..., 0]),
-            log_probs,
-            torch.ones_like(log_probs),
-            flat(buffer.advantages),
-            flat(buffer.returns),
+            seen, *(flat(one) for one in (buffer.actions[..., 0], buffer.log_probs, buffer.advantages, buffer.returns))
         )
 
     def _log(self, figures: torch.Tensor, epoch_begins: int, weights: Weights) -> None:

@@ -25,7 +25,7 @@ def console(json_file: str | None = None) -> Console:
 
     to_stderr = json_file == "-"
     stream = sys.stderr if to_stderr else sys.stdout
-    return Console(stderr=to_stderr, highlight=False, width=None if stream.isatty() else 120)
+    return Console(stderr=to_stderr, highlight=False, emoji=False, width=None if stream.isatty() else 120)
 
 
 def write_json(json_file: str | None, data: Any) -> None:
@@ -229,12 +229,12 @@ def _print_stacked(out: Console, title: str, columns: Sequence[str], rows: Seque
     from textwrap import TextWrapper
 
     wrapped = TextWrapper(out.width, break_long_words=False, break_on_hyphens=False)
-    out.print(wrapped.fill(title), markup=False, soft_wrap=True)
+    out.print(wrapped.fill(title), markup=False, emoji=False, soft_wrap=True)
     wrapped.initial_indent, wrapped.subsequent_indent = "  ", "      "
     for row in rows:
         named = [(" ".join(column.split()), cell) for column, cell in zip(columns, row, strict=True) if cell]
         text = ", ".join(f"{column} {cell}" if column else cell for column, cell in named)
-        out.print(wrapped.fill(text), markup=False, soft_wrap=True)
+        out.print(wrapped.fill(text), markup=False, emoji=False, soft_wrap=True)
     out.print()
 
 
