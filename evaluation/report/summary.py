@@ -233,7 +233,7 @@ def to_markdown(summary: Summary, against: str | None = None) -> str:
         head = ["policy", "blocked, % of jobs", f"against {escaped(against)}, points"]
         lines += [f"## Ablations on {escaped(benchmark)}", "", *table(head, [[escaped(r[0]), *r[1:]] for r in rows]), ""]
     for title, one in other_benchmarks(summary).items():
-        rows = [[escaped(cell) for cell in row] for row in one["rows"]]
+        rows = [[escaped(row[0]), *row[1:]] for row in one["rows"]]
         lines += [f"## {escaped(title)}", "", *table([escaped(cell) for cell in one["head"]], rows), ""]
     for name, runs in summary.learning.items():
         measure = summary.measures.get(name, BLOCKING)
