@@ -35,7 +35,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     choice, one action that starts it so: number ``1 + (job * entries_per_job + entry) * choices + choice``. With ``elastic`` the
     same follows for each running job that is offered in a round: it stops at its last whole step and starts anew there, after a
     restart; then one action for each that pauses it. While hosts are picked one by one (placement ``construct``), the actions
-    are the numbers of hosts. `action_masks` and the key ``action_mask`` tell what is possible. Any other action counts as the
+    are the numbers of hosts. `action_masks` and the key ``action_mask`` say what is possible. Any other action counts as the
     first possible one: to pass, or the first host that may be picked; ``info["was_possible"]`` is false then.
 
     **What happens.** A job runs at the step time of its entry on its hosts; jobs that share links slow each other down, and

@@ -106,7 +106,7 @@ class Fleet:
 
     @property
     def has_strategies(self) -> bool:
-        """Whether the menu has entries with names, of which observations tell more."""
+        """Whether the menu has entries with names, of which observations show more."""
         return self.menu.exposed is not None
 
     @cached_property

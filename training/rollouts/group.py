@@ -1,6 +1,6 @@
 """What a group of environments plays between two updates: a task that depends on nothing but what it is given.
 
-So whoever is there may do it, and do it again where a worker is lost, to the same numbers.
+So any worker may do it, and another one may do it again where the first is lost, to the same numbers.
 """
 
 from __future__ import annotations

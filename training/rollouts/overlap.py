@@ -1,6 +1,6 @@
 """Who plays rollouts, and when: at once, or while weights are updated by the rollout before.
 
-Tasks are begun, and whoever began them waits for their results later. What is played depends on the tasks alone, so that it is
+Tasks are begun, and their results are waited for later. What is played depends on the tasks alone, so that it is
 the same whether anybody has played them meanwhile or not.
 """
 
@@ -42,7 +42,7 @@ def alone(play: Play, tasks: Sequence[GroupTask], keep: Callable[[GroupTask, Gro
 
 @contextmanager
 def rollout_workers(share_out: ShareOut | None, *, is_overlapped: bool) -> Iterator[Begin]:
-    """Whoever plays, as long as the context is.
+    """What plays tasks, as long as the context is.
 
     Args:
         share_out: who plays. None: this process, or one of its own where rollouts are overlapped, this process has a second CPU

@@ -130,7 +130,7 @@ def sweep(
 
 
 def run_trial(chosen: SweepSettings, folder: Path, *, is_alone: bool) -> None:
-    """Ask for a trial, train it, and tell how good it was; runs in any process."""
+    """Ask for a trial, train it, and report its best validation; runs in any process."""
     import optuna
 
     study = _study(chosen, folder, is_alone=is_alone)
