@@ -19,7 +19,7 @@ COLUMNS = (
 def elastic_title(results: Data) -> str:
     """What was played, in a line."""
     elastic = results["elastic"]
-    return f"{results['benchmark']}: {elastic['num_devices']} devices, {len(results["workloads"])} workloads of {elastic['load']}"
+    return f"{results['benchmark']}: {elastic['num_devices']} devices, {len(results['workloads'])} workloads of {elastic['load']}"
 
 
 def elastic_cells(results: Data, *, has_words: bool = False) -> Cells:
