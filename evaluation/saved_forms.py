@@ -312,7 +312,7 @@ OTHERS = {
     "elastic": OtherForm("elastic", "elastic jobs", ELASTIC_FORMAT_VERSION, _ElasticResults),
     "operators": OtherForm("placement", "operator placement", OPERATORS_FORMAT_VERSION, _OperatorResults),
 }
-CURVES = {"fleet": _FleetCurve, "elastic": _ElasticCurve, "operators": _OperatorCurve}
+CURVES: dict[str, type[settings.Settings]] = {"fleet": _FleetCurve, "elastic": _ElasticCurve, "operators": _OperatorCurve}
 
 
 def _check_rows(episodes: Sequence[tuple[str, int]], num_seeds: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..alike import alike, joined
@@ -107,7 +107,7 @@ def operator_report(results: dict[str, Any]) -> str:
     )
 
 
-def compared_operators(results: Data, mark: str = "") -> Compared:
+def compared_operators(results: dict[str, Any], mark: str = "") -> Compared:
     """An evaluation of operator placement; arguments as of `compared_elastic`."""
     groups = ranked(results)
     head, rows = operator_cells(results)
@@ -152,7 +152,11 @@ def compared_fleet(results: Data, mark: str = "") -> Compared:
     return Compared(fleet_title(results), results["verdict"], _table(head, rows, groups), [Drawn([bars], caption), *trade_off])
 
 
-COMPARED = {"fleet": compared_fleet, "elastic": compared_elastic, "operators": compared_operators}
+COMPARED: dict[str, Callable[..., Compared]] = {
+    "fleet": compared_fleet,
+    "elastic": compared_elastic,
+    "operators": compared_operators,
+}
 """By the kind of results, as `evaluation.saved_results.read_any_results` tells it."""
 
 

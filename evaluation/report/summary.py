@@ -45,7 +45,7 @@ class Summary:
 
     results: dict[str, Data]
     learning: dict[str, dict[str, list[Data]]]
-    others: dict[str, tuple[str, Data]] = field(default_factory=dict)
+    others: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
     measures: dict[str, LearningMeasure] = field(default_factory=dict)
 
 
@@ -56,7 +56,7 @@ def read(folder: Path) -> Summary:
         InputFileError: there is none, or a file is not what its name says.
     """
     results: dict[str, Data] = {}
-    others: dict[str, tuple[str, Data]] = {}
+    others: dict[str, tuple[str, dict[str, Any]]] = {}
     for path in sorted(folder.rglob("results.json")):
         kind, found = read_any_results(path)
         name = path.parent.relative_to(folder).as_posix()
@@ -141,7 +141,7 @@ def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
 
 def other_benchmarks(summary: Summary) -> dict[str, dict[str, list[Any]]]:
     """Of each evaluation of a fleet, of elastic jobs and of operator placement, ``head`` and ``rows`` of its table."""
-    found = {}
+    found: dict[str, dict[str, list[Any]]] = {}
     for folder, (kind, result) in summary.others.items():
         one = COMPARED[kind](result)
         title = one.title if one.title not in found else f"{one.title} ({folder})"
@@ -237,11 +237,11 @@ def to_markdown(summary: Summary, against: str | None = None) -> str:
         lines += [f"## {escaped(title)}", "", *table([escaped(cell) for cell in one["head"]], rows), ""]
     for name, runs in summary.learning.items():
         measure = summary.measures.get(name, BLOCKING)
-        head = "best on validation, %" if measure is BLOCKING else f"best on validation: {measure.name}"
+        best_head = "best on validation, %" if measure is BLOCKING else f"best on validation: {measure.name}"
         lines += [
             f"## Training seeds of {escaped(name)}",
             "",
-            *table(["run", head], [[escaped(run), best] for run, best in _best_of(runs, measure)]),
+            *table(["run", best_head], [[escaped(run), best] for run, best in _best_of(runs, measure)]),
             "",
         ]
     return "\n".join(lines)

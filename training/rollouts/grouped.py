@@ -81,7 +81,8 @@ class GroupedPPO(CandidatePPO):
             self._update_info_buffer(infos, np.concatenate(following))
         _fill(rollout_buffer, played)
         last_values = torch.from_numpy(np.concatenate([rollout.last_values for rollout in played]))
-        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=self._last_episode_starts)
+        last_starts = np.concatenate([rollout.last_starts for rollout in played])
+        rollout_buffer.compute_returns_and_advantage(last_values=last_values, dones=last_starts)
         callback.on_rollout_end()
         return True
 

@@ -81,7 +81,8 @@ class SharedRollout(NamedTuple):
         content = pickle.dumps(rollout, 5, buffer_callback=arrays.append)
         parts = [array.raw() for array in arrays]
         sizes = [len(part) for part in parts]
-        shared = torch.empty(sum(map(_padded, sizes)), dtype=torch.uint8).share_memory_()
+        shared = torch.empty(sum(map(_padded, sizes)), dtype=torch.uint8)
+        shared.share_memory_()  # type: ignore[no-untyped-call]
         for part, to in zip(parts, _parts(shared, sizes), strict=True):
             to[:] = part
         return cls(content, sizes, shared)
@@ -98,7 +99,7 @@ def _padded(size: int) -> int:
 
 def _parts(shared: Tensor, sizes: list[int]) -> list[memoryview]:
     ends = list(accumulate(map(_padded, sizes)))
-    view = memoryview(shared.numpy())
+    view = shared.numpy().data
     return [view[end - _padded(size) : end - _padded(size) + size] for size, end in zip(sizes, ends, strict=True)]
 
 
