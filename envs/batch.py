@@ -31,7 +31,7 @@ class EpisodeBatch:
         scenario: cluster, workload and rules.
         num_episodes: ``e``.
         observations: the current observation of each episode, arrays with a leading ``e``; they change in place.
-            Without ``observes``, for deciders that look at no observation, they stay as they were made.
+            Without ``observes``, for deciders that read no observation, they stay as they were made.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ def find_benchmark_of(spec: str, kind: str, told: str) -> tuple[Path, bool]:
 
     Args:
         spec: as of `find_benchmark`.
-        kind: that a built-in one must be of; what is wrong with a file is told by those who read it.
+        kind: that a built-in one must be of; what is wrong with a file is reported by its reader.
         told: what benchmarks of this kind are of, for the message.
 
     Raises:

@@ -57,7 +57,7 @@ class ElasticBenchmark(settings.Settings):
     Attributes:
         name: for tables; the file's stem in the built-in ones.
         elastic: workloads and cluster.
-        policies: compared where the command names none beside those given (see `evaluation.elastic.policies`).
+        policies: compared in addition to those given, where the command names none (see `evaluation.elastic.policies`).
     """
 
     name: str = Field(pattern=NAME)

@@ -108,7 +108,7 @@ def grounds(data: Any, file: str) -> tuple[Ground, ...]:
 def off_ground(name: str, known: Sequence[Ground], here: Ground) -> str | None:
     """What of a ground a policy was neither trained nor evaluated on, in one sentence; None where there is nothing of it.
 
-    Each aspect is looked at by itself: a range is known that lies within those of all known benchmarks together.
+    Each aspect is compared by itself: a range is known that lies within those of all known benchmarks together.
 
     Args:
         name: the policy's.

@@ -7,6 +7,8 @@ order; so does the ``gymnasium.envs`` entry point where a loader of plugins read
 
 from __future__ import annotations
 
+import warnings
+
 from gymnasium.envs.registration import register as register_env
 from gymnasium.envs.registration import registry
 
@@ -14,7 +16,12 @@ IDS = ("meshwright/JobPartitioning-v0", "meshwright/JobPartitioning-v1", "meshwr
 
 
 def register() -> None:
-    """Register every environment of the project that is not registered yet."""
+    """Register every environment of the project that is not registered yet.
+
+    Gymnasium warns of an id whose version is not the highest one. Here v1 is another world than v0 and replaces it nowhere, so
+    that this warning is left out.
+    """
+    warnings.filterwarnings("ignore", f".*The environment {IDS[0]} is out of date", DeprecationWarning)
     if IDS[0] not in registry:
         register_env(
             id=IDS[0],

@@ -29,8 +29,8 @@ MODES = [mode.value for mode in AutoresetMode]
 class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     """``e`` episodes side by side.
 
-    A subclass has the episodes: `_begin` starts one, `_advance` steps some, `_current`, `_begun_infos` and `_stepped_infos` tell
-    what is seen of them.
+    A subclass has the episodes: `_begin` starts one, `_advance` steps some, `_current`, `_begun_infos` and `_stepped_infos`
+    return what is seen of them.
 
     An episode that is over begins anew
 
@@ -208,7 +208,7 @@ def note(infos: Infos, name: str, values: NDArray[Any] | Infos, which: NDArray[n
         infos: what they are added to; as it is where none holds.
         name: of the entry.
         values: ``(e,)``, or entries made by this function.
-        which: environments of which the entry tells, ``(e,)``.
+        which: environments that the entry is about, ``(e,)``.
     """
     if not which.any():
         return

@@ -61,7 +61,7 @@ class GraphTotals(nn.Module):
         self.read = nn.Linear(len(OP_FEATURES), embedding)
 
     def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
-        """As `GraphEncoder`; the edges are not looked at."""
+        """As `GraphEncoder`; the edges are not read."""
         return torch.tanh(self.read(global_mean_pool(ops, graph_of_op, num_graphs)))
 
 
@@ -77,7 +77,7 @@ class NoGraph(nn.Module):
         self.embedding = embedding
 
     def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
-        """As `GraphEncoder`; nothing is looked at."""
+        """As `GraphEncoder`; nothing is read."""
         return ops.new_zeros(num_graphs, self.embedding)
 
 

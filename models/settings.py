@@ -62,8 +62,8 @@ class FleetNetworkSettings(settings.Settings):
         width: of every node and hidden layer.
         rounds: of messages.
         messages: whether nodes hear their neighbours; without, only their own features and the pooled whole.
-        prices: whether starts are scored by the price of a device-second that the network sets (see `fleet.prices`), beside what
-            it adds to each score by itself.
+        prices: whether starts are scored by the price of a device-second that the network sets (see `fleet.prices`),
+            in addition to what it adds to each score by itself.
     """
 
     width: int = Field(default=48, ge=4, le=512)

@@ -2,7 +2,7 @@
 
 A reader that trusts a file may be made to run code, or to ask for 800 GB: by a tensor of more numbers than are stored (a view
 with a stride of 0, a sparse one, one without data), by a compressed member, by an object of any size that a pickle makes. So
-before anything is made of a file its archive is looked at, which `torch.save` does not compress, and the names that its
+before anything is made of a file its archive is checked, which `torch.save` does not compress, and the names that its
 pickle calls, which are few; then the size of every tensor.
 """
 

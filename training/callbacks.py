@@ -55,7 +55,7 @@ class ValidationCallback(BaseCallback):
         run: where the learning curve goes.
         played: the phases of the run; the last one is validated on.
         average: the weights that are validated.
-        reporter: is told of each validation.
+        reporter: is called with each validation.
 
     Attributes:
         curve: a row per validation.
@@ -263,7 +263,7 @@ class ProgressCallback(BaseCallback):
         chosen: the config.
         validation: its figures are shown.
         display: what is called; None: nothing.
-        reporter: is told of each update.
+        reporter: is called with each update.
         checkpoints: written where a callback stops the run.
     """
 

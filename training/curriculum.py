@@ -45,9 +45,9 @@ class TrainingPhase:
 
     def group_env(self, chosen: TrainSettings, scenario: int) -> CentredReward:
         """Environments of one scenario by themselves, as many as a group has, which take up a state before they play."""
-        assert chosen.group_envs is not None
         rewards = [benchmark.reward for benchmark in self.benchmarks]
-        episodes = JobPartitioningVecEnv(self.scenarios[scenario], chosen.group_envs, rewards[scenario], chosen.seed)
+        size = chosen.group_size(len(self.scenarios))
+        episodes = JobPartitioningVecEnv(self.scenarios[scenario], size, rewards[scenario], chosen.seed)
         episodes.goes_on = all(paid.unfinished is None for paid in rewards)
         return self._featured(chosen, episodes)
 

@@ -38,7 +38,7 @@ def make_ppo(
         policy: its class.
         env: what is played.
         ppo: constants.
-        made_of: what the policy is made of, beside the spaces.
+        made_of: what the policy is made of, in addition to the spaces.
         total_steps: decisions over which the learning rate falls.
         seed: of the weights and of all that is drawn.
         device: of the weights.

@@ -98,6 +98,8 @@ class TrainSettings(settings.Settings):
         staggered: whether the environments' first episodes begin at different places.
         group_envs: environments whose actions are drawn by a generator of their own, so that ``--jobs`` and ``--ray`` may share
             out the groups to the same numbers; null: all by one generator, in one process.
+        overlap_rollouts: whether each rollout is collected while the weights are updated by the one before, thus with the weights
+            of one update before; in a process of its own where there is a second CPU.
         num_threads: threads of torch; one is fastest while another core steps something else.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
         log: writers of the validations (see `training.hooks.names`); ``tensorboard`` writes PPO's own figures too.
@@ -119,6 +121,7 @@ class TrainSettings(settings.Settings):
     checkpoint_every_steps: int = Field(default=50_000, ge=1)
     staggered: bool = False
     group_envs: int | None = Field(default=None, ge=1)
+    overlap_rollouts: settings.Switch = False
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ("tensorboard",)
@@ -130,6 +133,15 @@ class TrainSettings(settings.Settings):
     def steps_before_ppo(self) -> int:
         """Decisions of the pretraining."""
         return 0 if self.pretraining is None else self.pretraining.steps
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether groups of environments collect the decisions of PPO, each by a generator of its own."""
+        return self.group_envs is not None or self.overlap_rollouts
+
+    def group_size(self, num_benchmarks: int) -> int:
+        """Environments of a group where so many benchmarks are played side by side."""
+        return self.group_envs or self.ppo.num_envs // num_benchmarks
 
     @model_validator(mode="after")
     def _curriculum_leaves_room(self) -> Self:

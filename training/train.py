@@ -28,7 +28,8 @@ from .hooks.tensorboard import TensorBoardWriter
 from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
 from .rollouts.group import GroupPlayer
-from .rollouts.grouped import GroupedPPO, Groups, ShareOut, alone
+from .rollouts.grouped import GroupedPPO, Groups
+from .rollouts.overlap import Begin, ShareOut, rollout_workers
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .ties import check_something_to_learn
@@ -51,7 +52,7 @@ def train(
     scenario: Scenario | None = None,
     progress: Progress | None = None,
     callbacks: Sequence[TrainingCallback] = (),
-    share_out: ShareOut = alone,
+    share_out: ShareOut | None = None,
 ) -> RunFolder:
     """Train a policy and leave a run folder.
 
@@ -66,7 +67,8 @@ def train(
         scenario: already built, to save its set-up.
         progress: called after every update.
         callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`).
-        share_out: who play groups of environments, where the config has any; numbers do not depend on it.
+        share_out: who play groups of environments, where the config has any; numbers do not depend on it. None: this process,
+            or where rollouts are overlapped one of its own.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
@@ -101,7 +103,8 @@ def train(
             if chosen.pretraining is not None and is_before_ppo:
                 rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
                 pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
-            _learn_by_ppo(model, chosen, played, between, share_out)
+            with rollout_workers(share_out, is_overlapped=chosen.overlap_rollouts) as begin:
+                _learn_by_ppo(model, chosen, played, between, begin)
             between.finish()
     finally:
         board.close()
@@ -112,12 +115,13 @@ def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
     """A hash of all that a run's numbers depend on."""
     scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
     rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
-    without = {"name", "num_threads", "device", "log"} | ({"group_envs"} if chosen.group_envs is None else set())
+    unused = {key for key in ("group_envs", "overlap_rollouts") if not getattr(chosen, key)}
+    without = {"name", "num_threads", "device", "log"} | unused
     return files.digest(chosen.model_dump(exclude=without), rewards, scenarios)
 
 
 def _learn_by_ppo(
-    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks, share_out: ShareOut
+    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks, begin: Begin
 ) -> None:
     """Learn phase after phase, from where the model is."""
     for phase in played:
@@ -131,8 +135,8 @@ def _learn_by_ppo(
         features = wrapper_of(model, AfterstateFeatures)
         features.set_value_network(network_of(model))  # which PPO does not change
         if isinstance(model, GroupedPPO):
-            assert chosen.group_envs is not None
-            model.groups = Groups(chosen.group_envs, GroupPlayer(chosen, phase, played[0], features.prior), share_out)
+            size, play = chosen.group_size(len(phase.scenarios)), GroupPlayer(chosen, phase, played[0], features.prior)
+            model.groups = Groups(size, play, begin, chosen.overlap_rollouts)
         # The mask travels in the observation, so PPO need not fetch and keep it again.
         model.learn(phase.until_steps - model.num_timesteps, callback=callbacks, reset_num_timesteps=False, use_masking=False)
 
@@ -146,5 +150,5 @@ def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
         total_steps=chosen.total_steps,
         seed=chosen.seed,
         device=pick_device(chosen.device),
-        kind=CandidatePPO if chosen.group_envs is None else GroupedPPO,
+        kind=GroupedPPO if chosen.is_grouped else CandidatePPO,
     )

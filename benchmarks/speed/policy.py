@@ -35,6 +35,9 @@ from .pacml import profiles, reference_folder
 
 NUM_STEPS = 40_960
 LEARNED_STEPS = 8_192
+OVERLAPPED_STEPS = 163_840
+"""So many that the seconds in which the second process starts do not matter."""
+
 BENCHMARKS = ("quickstart", "pacml-compat-D", "ramp-256")
 
 # Calls whose time is told apart; what they contain counts in both.
@@ -52,7 +55,7 @@ def policy_figures() -> list[BenchmarkFigure]:
     """Latency of one decision of the shipped network, and PPO end to end."""
     torch.set_num_threads(1)
     scenario = load_benchmark("quickstart").build()
-    return [*_latency(scenario), *_training(scenario)]
+    return [*_latency(scenario), *_training(scenario), *_overlapped(scenario)]
 
 
 def _latency(scenario: Scenario) -> Iterator[BenchmarkFigure]:
@@ -84,6 +87,26 @@ def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
     on = f"quickstart, {NUM_STEPS:,} decisions, one thread"
     yield BenchmarkFigure("PPO end to end", NUM_STEPS / median_s(run), "decisions/s", on)
     yield from _shares(run, on)
+
+
+def _overlapped(scenario: Scenario) -> Iterator[BenchmarkFigure]:
+    """The same with rollouts in a process of its own, in turn with all in one process, the better of two each."""
+    spent: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    for _ in range(2):
+        for is_overlapped, taken in spent.items():
+            changes = [f"total_steps={OVERLAPPED_STEPS}", "num_validation_seeds=1", f"overlap_rollouts={is_overlapped}"]
+            chosen = settings.load(TrainSettings, config_path("preset:quickstart"), changes=changes)
+            with tempfile.TemporaryDirectory() as folder:
+                began, began_cpu = time.perf_counter(), time.process_time()
+                train(chosen, Path(folder) / "run", scenario=scenario)
+                taken.append((time.perf_counter() - began, time.process_time() - began_cpu))
+    for is_overlapped, taken in spent.items():
+        how = "rollouts overlapped" if is_overlapped else "rollouts in turn with updates"
+        on = f"quickstart, {OVERLAPPED_STEPS:,} decisions, better of 2"
+        wall_s, cpu_s = (min(one) for one in zip(*taken, strict=True))
+        yield BenchmarkFigure(f"PPO, {how}, wall time", OVERLAPPED_STEPS / wall_s, "decisions/s", on)
+        name = f"PPO, {how}, a second of processor of the training process"
+        yield BenchmarkFigure(name, OVERLAPPED_STEPS / cpu_s, "decisions/s", on)
 
 
 def _shares(run: Callable[[], object], on: str) -> Iterator[BenchmarkFigure]:

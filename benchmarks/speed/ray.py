@@ -19,7 +19,7 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.workers.processes import KeptProcesses, Processes
 from meshwright.evaluation.workers.ray_cluster import ray_workers
-from meshwright.training.rollouts.grouped import ShareOut, alone
+from meshwright.training.rollouts.overlap import ShareOut, alone
 from meshwright.training.settings import load_train_settings
 from meshwright.training.train import train
 

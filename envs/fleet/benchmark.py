@@ -19,7 +19,7 @@ class FleetBenchmark(settings.Settings):
     Attributes:
         name: for tables; the file's stem in the built-in ones.
         fleet: cluster, jobs, menu and rules of the game.
-        policies: compared where the command names none beside those given (see `evaluation.fleet.policies`).
+        policies: compared in addition to those given, where the command names none (see `evaluation.fleet.policies`).
         num_seeds: test episodes (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: episodes (seeds 100, 101, ...) on which a tuned baseline is chosen.
     """

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...errors import ConfigError, PolicyError
+from ...jobs.graph import JobGraph
 from .batch import FleetBatch
 from .benchmark import FleetBenchmark, load_fleet_benchmark
 from .fleet import Fleet
@@ -34,7 +35,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     choice, one action that starts it so: number ``1 + (job * entries_per_job + entry) * choices + choice``. With ``elastic`` the
     same follows for each running job that is offered in a round: it stops at its last whole step and starts anew there, after a
     restart; then one action for each that pauses it. While hosts are picked one by one (placement ``construct``), the actions
-    are the numbers of hosts. `action_masks` and the key ``action_mask`` tell what is possible. Any other action counts as the
+    are the numbers of hosts. `action_masks` and the key ``action_mask`` say what is possible. Any other action counts as the
     first possible one: to pass, or the first host that may be picked; ``info["was_possible"]`` is false then.
 
     **What happens.** A job runs at the step time of its entry on its hosts; jobs that share links slow each other down, and
@@ -58,8 +59,8 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
                                     whose hosts are being picked: hosts to go, devices, times, memory
     ``host_of``        (u, m)       share of each host that a running job holds
     ``trunk_of``       (u, r)       how much of each trunk a running job uses
-    ``running_type``   (u,)         job type of each running job
-    ``offer_type``     (v,)         job type of each job on offer; with `menu` its rows of the menu
+    ``running_type``   (u,)         job type of each running job: its number in `graphs`; 0 in unused rows
+    ``offer_type``     (v,)         the same of each job on offer; with `menu` its rows of the menu
     ``candidates``     (a, 8)       of each action: times and device-seconds, spread, deadline, and with
                                     ``candidate_features: simulated`` its slowdown and that of others
     ``action_mask``    (a,)         1 where the action is possible
@@ -133,6 +134,10 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         """Which actions are possible, ``(a,)``; the name under which sb3-contrib asks for it."""
         possible: NDArray[np.bool_] = self._batch.state.can_act[0].copy()
         return possible
+
+    def graphs(self) -> tuple[JobGraph, ...]:
+        """The job graphs that ``offer_type`` and ``running_type`` number; `fleet.cluster` is where they run."""
+        return self.fleet.graphs
 
     def menu(self) -> list[dict[str, Any]]:
         """The menu in plain figures, an entry a row (see `envs.fleet.menu_lines`)."""

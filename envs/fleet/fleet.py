@@ -14,6 +14,7 @@ from ... import files
 from ...clusters import load_cluster
 from ...clusters.cluster import Cluster
 from ...errors import ConfigError
+from ...jobs.graph import JobGraph
 from ...jobs.workload import Workload
 from ...planners.menu.build import Menu, build_menu
 from ...planners.menu.settings import load_job_types
@@ -75,6 +76,11 @@ class Fleet:
         return len(self.problem.menu.state_bytes)
 
     @cached_property
+    def graphs(self) -> tuple[JobGraph, ...]:
+        """A step of each type as a graph of ops, in the order of the types."""
+        return tuple(one.job_graph() for one in self.menu.job_types)
+
+    @cached_property
     def best_step_s(self) -> NDArray[np.float64]:
         """Seconds of a step of each type by its fastest entry of each degree, packed, infinite where none fits, ``(t, d)``."""
         return self._least_step_s(self.problem.menu.step_s)
@@ -100,7 +106,7 @@ class Fleet:
 
     @property
     def has_strategies(self) -> bool:
-        """Whether the menu has entries with names, of which observations tell more."""
+        """Whether the menu has entries with names, of which observations show more."""
         return self.menu.exposed is not None
 
     @cached_property

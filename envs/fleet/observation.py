@@ -1,6 +1,6 @@
 """What is seen of a fleet: a graph of hosts, trunks above them, running jobs and jobs on offer, as padded arrays.
 
-Every feature lies in [0, 1]; a time ``t`` is told as ``t / (t + mean duration of a job)``, other figures without a bound as
+Every feature lies in [0, 1]; a time ``t`` is given as ``t / (t + mean duration of a job)``, other figures without a bound as
 ``x / (1 + x)``. A host that is out after a failure has no free device, and no job holds any of it.
 
 Legend: ``m`` hosts, ``r`` trunks (a leaf switch or a site each; a host where links form no tree), ``u`` running jobs that are
@@ -95,11 +95,11 @@ MAX_RUNNING_TOLD = 24
 
 @by_reference
 class FleetObserver(NamedTuple):
-    """What `observe` reads beside problem and state.
+    """What `observe` reads in addition to problem and state.
 
     Attributes:
         duration_s: by which times are scaled.
-        features: what candidates tell.
+        features: what candidates show.
         best_step_s: of each type, ``(t,)``.
         entry: features of each entry, ``(E, len(ENTRY))``; with those of `STRATEGY` where the menu has entries with names.
         exposed: see `planners.menu.build.Menu`; ``(0, 0, 0, 0)`` where it has none.

@@ -92,7 +92,7 @@ class SplitsSettings(settings.Settings):
     """The jobs of the first world: op graphs, each of whose ops is split, on aligned blocks of devices.
 
     Attributes:
-        workload: ``preset:NAME`` or a path to a workload's YAML, which tells which jobs come, when, how long they are and when
+        workload: ``preset:NAME`` or a path to a workload's YAML, which says which jobs come, when, how long they are and when
             they must be done.
         max_degree: most devices of a job.
         splitting: how far each op is split when a job gets a number of devices.
@@ -110,7 +110,7 @@ class FleetSettings(settings.Settings):
         cluster: ``preset:NAME`` or a path to a cluster's YAML.
         splits: jobs of the first world in place of ``job_types``, ``weights``, ``menu``, ``load``, ``duration`` and ``deadline``.
         job_types: ``preset:NAME``, a path, or the types themselves.
-        weights: how often each type comes, beside the others; equal unless given.
+        weights: how often each type comes, relative to the others; equal unless given.
         menu: which layouts there are to choose from.
         num_jobs: arrivals of an episode.
         num_warmup_jobs, num_cooldown_jobs: first and last arrivals that the statistics leave out.
@@ -125,7 +125,7 @@ class FleetSettings(settings.Settings):
         elastic: None where a job keeps what it got.
         failures: of hosts (see `simulation.fleet.failures`).
         objective: what rewards, validation and verdicts are about.
-        candidate_features: what an observation tells of each action: nothing, the time alone, or the times of all jobs then.
+        candidate_features: what an observation shows of each action: nothing, the time alone, or the times of all jobs then.
         costs: choices of the cost model.
         synchronous_only: whether what is not exact is masked, with jobs and arrivals as they are: what an ablation plays.
     """

@@ -11,6 +11,7 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from ...errors import ConfigError
+from ...jobs.graph import JobGraph
 from ..vector_env import BatchVectorEnv, Infos, Observations, counted, note
 from .batch import FleetBatch
 from .benchmark import FleetBenchmark
@@ -61,6 +62,10 @@ class FleetVectorEnv(BatchVectorEnv):
         """Which actions are possible, ``(e, a)``."""
         possible: NDArray[np.bool_] = self._batch.state.can_act.copy()
         return possible
+
+    def graphs(self) -> tuple[JobGraph, ...]:
+        """The job graphs that ``offer_type`` and ``running_type`` number; `fleet.cluster` is where they run."""
+        return self.fleet.graphs
 
     def render(self) -> tuple[Any, ...] | None:
         """The cluster and queue of each environment as text; None without a mode."""

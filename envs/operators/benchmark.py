@@ -118,10 +118,10 @@ class PlacementBenchmark(settings.Settings):
     Attributes:
         name: for tables; the file's stem in the built-in ones.
         placement: objective, graphs and devices.
-        policies: compared where the command names none beside those given (see `evaluation.operators.policies`).
+        policies: compared in addition to those given, where the command names none (see `evaluation.operators.policies`).
         best_known_s: seconds of annealing for each instance; the best of it and of all policies is called the best known.
         num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
-        num_validation_seeds: instances on which training is looked at.
+        num_validation_seeds: instances on which training is validated.
     """
 
     name: str = Field(pattern=NAME)

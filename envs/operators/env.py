@@ -29,10 +29,10 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
 
     **Action.** ``Discrete(m)``: a device; ``m`` is the most devices that the benchmark draws. `action_masks` and the key
     ``action_mask`` tell which may be chosen: those that run the ops, hold them in memory, and leave room for what is still
-    to come as far as packing it largest first can tell. Any other action counts as the first possible one;
+    to come as far as packing it largest first shows. Any other action counts as the first possible one;
     ``info["was_possible"]`` is false then.
 
-    **Observation.** ``Dict``; features lie in [0, 1]. A time ``s`` stands as ``s / (s + bound)`` with the lower bound of the
+    **Observation.** ``Dict``; features lie in [0, 1]. A time ``s`` is given as ``s / (s + bound)`` with the lower bound of the
     instance's value. ``n`` is the most ops that the benchmark draws.
 
     ==================  =======  ====================================================================================

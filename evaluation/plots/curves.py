@@ -6,9 +6,10 @@ As all figures, they are SVG text, and the same data gives the same bytes.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..metrics import PERCENTILES
 from .charts import by_blocking_rate
@@ -74,40 +75,77 @@ def load_svg(curves: Mapping[str, Sequence[tuple[float, Row]]], kinds: Mapping[s
         return sheet.svg(name, f"Blocking rate of {len(curves)} policies against load")
 
 
-def learning_svg(runs: Mapping[str, Sequence[Row]], name: str = "seeds") -> str:
-    """Blocking rate on validation episodes of several training runs of one config, and their mean.
+class LearningMeasure(NamedTuple):
+    """What a method of training validates by, and how often.
+
+    Attributes:
+        step_key: of a row of ``learning_curve.json``.
+        step_name: what that counts, with its unit.
+        step_scale: to that unit.
+        key: of the validation.
+        name: what that is, with its unit.
+        scale: to that unit.
+        digits: of a figure, after the point.
+        is_less_better: whether less of it is better.
+    """
+
+    step_key: str = "steps"
+    step_name: str = "decisions (thousands)"
+    step_scale: float = 1e-3
+    key: str = "validation_blocking_rate"
+    name: str = "blocking rate (% of jobs)"
+    scale: float = 100.0
+    digits: int = 1
+    is_less_better: bool = True
+
+    def points(self, rows: Sequence[Row]) -> NDArray[np.float64]:
+        """Steps and validations, ``(n, 2)``, without rows that have none."""
+        found = [(self.step_scale * row[self.step_key], row[self.key]) for row in rows]
+        return np.array([(step, self.scale * value) for step, value in found if value is not None], np.float64).reshape(-1, 2)
+
+    def best(self, points: NDArray[np.float64]) -> float:
+        """The best validation of some points."""
+        values = points[:, 1]
+        return float(values.min() if self.is_less_better else values.max())
+
+
+BLOCKING = LearningMeasure()
+
+
+def learning_svg(runs: Mapping[str, Sequence[Row]], name: str = "seeds", measure: LearningMeasure = BLOCKING) -> str:
+    """What several training runs of one config reach on validation episodes, and their mean.
 
     Args:
         runs: rows of ``learning_curve.json`` by the name of the run; rows without a validation are left out.
         name: of the drawing, where several stand in one page.
+        measure: by which they validate.
     """
-    curves = {}
-    for run, rows in runs.items():
-        rates = [(int(row["steps"]), row["validation_blocking_rate"]) for row in rows]
-        points = [(steps, 100 * float(rate)) for steps, rate in rates if rate is not None]
-        if points:
-            curves[run] = np.array(points)
-    labels = [f"{_name(run)}: best {curve[:, 1].min():.1f}" for run, curve in curves.items()]
+    found = {run: measure.points(rows) for run, rows in runs.items()}
+    curves = {run: points for run, points in found.items() if len(points)}
+    digits = measure.digits
+    labels = [f"{_name(run)}: best {measure.best(curve):.{digits}f}" for run, curve in curves.items()]
     if len(curves) > 1:
-        best = [curve[:, 1].min() for curve in curves.values()]
-        labels.append(f"mean of {len(curves)} runs: best of each {np.mean(best):.1f} ± {np.std(best, ddof=1):.1f}")
+        best = [measure.best(curve) for curve in curves.values()]
+        spread_of = f"{np.mean(best):.{digits}f} ± {np.std(best, ddof=1):.{digits}f}"
+        labels.append(f"mean of {len(curves)} runs: best of each {spread_of}")
     looks = [*(_LOOKS[i % len(_LOOKS)] for i in range(len(curves))), (LEARNED, "-")][: len(labels)]
     width = WIDTH - _LEFT - _margin(labels)
     with canvas(WIDTH, _TOP + _HEIGHT + _AXIS) as sheet:
         axes = sheet.axes(_LEFT, _TOP, width, _HEIGHT)
         axes.grid(axis="y")
-        axes.set(xlabel="decisions (thousands)", ylabel="blocking rate (% of jobs)")
+        axes.set(xlabel=measure.step_name, ylabel=measure.name)
         for curve, (colour, dash) in zip(curves.values(), looks, strict=False):
-            axes.plot(curve[:, 0] / 1e3, curve[:, 1], color=colour, linestyle=dash, linewidth=1.0)
+            axes.plot(curve[:, 0], curve[:, 1], color=colour, linestyle=dash, linewidth=1.0)
         if len(curves) > 1:
             # Where every run has a figure, linear in between.
             first, last = max(c[0, 0] for c in curves.values()), min(c[-1, 0] for c in curves.values())
             steps = np.unique(np.concatenate([c[:, 0] for c in curves.values()]))
             steps = steps[(steps >= first) & (steps <= last)]
             mean = np.mean([np.interp(steps, c[:, 0], c[:, 1]) for c in curves.values()], axis=0)
-            axes.plot(steps / 1e3, mean, color=LEARNED, linewidth=2.4)
+            axes.plot(steps, mean, color=LEARNED, linewidth=2.4)
         _list_labels(sheet, _LEFT + width, labels, looks)
-        return sheet.svg(name, f"Blocking rate on validation episodes in {len(curves)} training runs")
+        about = "Blocking rate" if measure is BLOCKING else measure.name[:1].upper() + measure.name[1:]
+        return sheet.svg(name, f"{about} on validation episodes in {len(curves)} training runs")
 
 
 def looks_of(policies: Sequence[tuple[str, str]]) -> list[Look]:

@@ -1,13 +1,15 @@
-"""Reports of evaluations that leave figures alone and no episodes: elastic jobs, and operator placement."""
+"""Evaluations of other kinds than a scenario's: pages of elastic jobs and operator placement, and parts of a page of several."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from ..alike import alike, joined
-from ..elastic.tables import elastic_cells
-from ..operators.tables import operator_cells, ranked
+from ..elastic.tables import elastic_cells, elastic_title
+from ..fleet.objectives import OBJECTIVES
+from ..fleet.tables import fleet_cells, fleet_title
+from ..operators.tables import operator_cells, operator_title, ranked
 from ..plots.charts import BarRow, bars_svg
 from ..plots.gantt_charts import Chart
 from ..plots.scatter_charts import PolicyFigure, policies_chart
@@ -18,21 +20,26 @@ from .pages import Cell, Drawn, PageTable, Row, cells, figure_cells, page
 Data = Mapping[str, Any]
 
 
+class Compared(NamedTuple):
+    """One evaluation on a page.
+
+    Attributes:
+        title: benchmark and what was played, in a line.
+        verdict: who won.
+        table: a row for each policy.
+        drawn: its figures.
+    """
+
+    title: str
+    verdict: str
+    table: PageTable
+    drawn: list[Drawn]
+
+
 def elastic_report(results: Data) -> str:
     """The page of an evaluation on published elastic workloads."""
     elastic, counts = results["elastic"], results["elastic"]["num_jobs"]
-    head, rows = elastic_cells(results, has_words=True)
-    groups = alike(results["rows"])
-    named = [{**group[0], "policy": joined(group)} for group in groups]
-    x = PolicyFigure("makespan_s", "makespan, h", 1 / 3600)
-    y = PolicyFigure("mean_completion_s", "mean completion time, min", 1 / 60)
-    chart = policies_chart("Schedulers by mean completion time and makespan", named, x, y)
-    drawn = Drawn(
-        [bars_svg(_bars(named, y), "mean completion time (min)", "completion", "Mean completion time of each scheduler")],
-        "Mean completion time of jobs, the less the better; means over the workloads, whiskers are 95 % intervals. "
-        "Compare schedulers by the "
-        "paired differences in the table, since all met the same jobs.",
-    )
+    shown = compared_elastic(results)
     return page(
         "compared.html",
         title=results["benchmark"],
@@ -41,44 +48,47 @@ def elastic_report(results: Data) -> str:
         f"jobs in all: {', '.join(results['workloads'])}.",
         verdict=results["verdict"],
         remarks=results["remarks"],
-        policies=_table(head, rows, groups),
+        policies=shown.table,
         legend="Means over the workloads, 95 % bootstrap intervals in brackets, differences paired. A name that begins with "
         "published: is of times that were published with the workloads. Learned policies are shaded.",
         tables=[],
-        drawn=[
-            drawn,
-            *_trade_off(chart, "Mean completion time against the time until the last job ends, means over the workloads."),
-        ],
+        drawn=shown.drawn,
+    )
+
+
+def compared_elastic(results: Data, mark: str = "") -> Compared:
+    """An evaluation on published elastic workloads.
+
+    Args:
+        results: of it.
+        mark: ends the names of its drawings, where several evaluations are on one page.
+    """
+    head, rows = elastic_cells(results, has_words=True)
+    groups = alike(results["rows"])
+    named = [{**group[0], "policy": joined(group)} for group in groups]
+    x = PolicyFigure("makespan_s", "makespan, h", 1 / 3600)
+    y = PolicyFigure("mean_completion_s", "mean completion time, min", 1 / 60)
+    chart = policies_chart("Schedulers by mean completion time and makespan", named, x, y)
+    bars = bars_svg(_bars(named, y), "mean completion time (min)", f"completion{mark}", "Mean completion time of each scheduler")
+    drawn = Drawn(
+        [bars],
+        "Mean completion time of jobs, the less the better; means over the workloads, whiskers are 95 % intervals. "
+        "Compare schedulers by the "
+        "paired differences in the table, since all met the same jobs.",
+    )
+    caption = "Mean completion time against the time until the last job ends, means over the workloads."
+    return Compared(
+        elastic_title(results), results["verdict"], _table(head, rows, groups), [drawn, *_trade_off(chart, caption, mark)]
     )
 
 
 def operator_report(results: dict[str, Any]) -> str:
     """The page of an evaluation of operator placement."""
-    groups = ranked(results)
-    head, rows = operator_cells(results)
-    named = [{**group[0], "policy": joined(group), "time_s": interval([group[0]["seconds"]["median"]])} for group in groups]
-    y = PolicyFigure("over_best_known", "step over the best known", 1.0)
-    x = PolicyFigure("time_s", "time of a placement, ms, median", 1e3)
-    chart = policies_chart("Policies by value and time of a placement", named, x, y, is_log=(True, False))
-    drawn = Drawn(
-        [
-            bars_svg(
-                _bars(named, y),
-                "value over the best known (1 is as good)",
-                "over-best",
-                "Each policy over the best known",
-                1.0,
-                3,
-            )
-        ],
-        "Value of each policy's placements over the best known of the same instance: 1 is as good, 1.1 is 10 % worse. "
-        "Means over the "
-        "instances, whiskers are 95 % intervals.",
-    )
+    shown, groups = compared_operators(results), ranked(results)
     sizes = list(dict.fromkeys(size for group in groups for size in group[0]["by_size"]))
     by_size = PageTable(
         (Cell("policy"), *cells(sizes)),
-        [_row([row["policy"], *(_mean(row["by_size"].get(size)) for size in sizes)], row["kind"]) for row in named],
+        [_row([joined(group), *(_mean(group[0]["by_size"].get(size)) for size in sizes)], group[0]["kind"]) for group in groups],
     )
     return page(
         "compared.html",
@@ -87,25 +97,78 @@ def operator_report(results: dict[str, Any]) -> str:
         facts=f"{results['num_instances']} instances; objective: {results['objective']}.",
         verdict=results["verdict"],
         remarks=results["remarks"],
-        policies=_table(head, rows, groups),
+        policies=shown.table,
         legend="Means of ratios over the instances, 95 % bootstrap intervals in brackets. The best known of an instance is the "
         f"best of all policies here and of annealing for {results['best_known_s']:g} s; the best rule is the best of all that "
         f"neither learn, "
         "search nor prove, instance by instance. Policies that place alike share a row. Learned policies are shaded.",
         tables=[("Over the best known, by size", by_size)] if len(sizes) > 1 else [],
-        drawn=[drawn, *_trade_off(chart, "Value over the best known against the time that a placement takes, in the median.")],
+        drawn=shown.drawn,
     )
+
+
+def compared_operators(results: dict[str, Any], mark: str = "") -> Compared:
+    """An evaluation of operator placement; arguments as of `compared_elastic`."""
+    groups = ranked(results)
+    head, rows = operator_cells(results)
+    named = [{**group[0], "policy": joined(group), "time_s": interval([group[0]["seconds"]["median"]])} for group in groups]
+    y = PolicyFigure("over_best_known", "step over the best known", 1.0)
+    x = PolicyFigure("time_s", "time of a placement, ms, median", 1e3)
+    chart = policies_chart("Policies by value and time of a placement", named, x, y, is_log=(True, False))
+    axis = "value over the best known (1 is as good)"
+    drawn = Drawn(
+        [bars_svg(_bars(named, y), axis, f"over-best{mark}", "Each policy over the best known", 1.0, 3)],
+        "Value of each policy's placements over the best known of the same instance: 1 is as good, 1.1 is 10 % worse. "
+        "Means over the "
+        "instances, whiskers are 95 % intervals.",
+    )
+    caption = "Value over the best known against the time that a placement takes, in the median."
+    return Compared(
+        operator_title(results), results["verdict"], _table(head, rows, groups), [drawn, *_trade_off(chart, caption, mark)]
+    )
+
+
+def compared_fleet(results: Data, mark: str = "") -> Compared:
+    """An evaluation of a fleet, without its episodes; arguments as of `compared_elastic`."""
+    groups, objective = alike(results["rows"]), OBJECTIVES[results["objective"]]
+    head, rows = fleet_cells(results, has_words=True)
+    named = [{**group[0], "policy": joined(group)} for group in groups]
+    figure = PolicyFigure(objective.metric, f"{objective.words}, {objective.unit}", objective.scale, objective.sign < 0)
+    bars = bars_svg(
+        _bars(named, figure),
+        f"{objective.words} ({objective.unit})",
+        f"objective{mark}",
+        f"{objective.words.capitalize()} of each policy",
+        digits=objective.digits,
+    )
+    direction = "the less the better" if objective.sign > 0 else "the more the better"
+    caption = f"{objective.words.capitalize()}, {direction}; means over the episodes, whiskers are 95 % intervals."
+    x = PolicyFigure("mean_completion_s", "mean completion time, min", 1 / 60)
+    y = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0)
+    playing = [row for row in named if row["kind"] != "reference"]
+    has_two = len({row["blocking_rate"]["mean"] for row in playing if row["blocking_rate"] is not None}) > 1
+    chart = policies_chart("Policies by jobs blocked and completion time", playing, x, y) if has_two else None
+    trade_off = _trade_off(chart, "Jobs blocked against the mean completion time, means over the episodes.", mark)
+    return Compared(fleet_title(results), results["verdict"], _table(head, rows, groups), [Drawn([bars], caption), *trade_off])
+
+
+COMPARED: dict[str, Callable[..., Compared]] = {
+    "fleet": compared_fleet,
+    "elastic": compared_elastic,
+    "operators": compared_operators,
+}
+"""By the kind of results, as `evaluation.saved_results.read_any_results` tells it."""
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[Sequence[Data]]) -> PageTable:
     return PageTable(cells(head), [_row(row, group[0]["kind"]) for row, group in zip(rows, groups, strict=True)], "wide")
 
 
-def _trade_off(chart: Chart | None, caption: str) -> list[Drawn]:
+def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]:
     if chart is None:
         return []
     told = f"{caption} Down and to the left is better; a line joins those that no other one beats in both."
-    return [Drawn([scatter_svg(chart, "trade-off")], told, chart)]
+    return [Drawn([scatter_svg(chart, f"trade-off{mark}")], told, chart)]
 
 
 def _row(texts: Sequence[str], kind: str) -> Row:

@@ -7,19 +7,23 @@ nothing is played again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ... import files, yaml12
-from ...errors import InputFileError
+from ...envs.fleet.benchmark import load_fleet_benchmark
+from ...errors import InputFileError, MeshwrightError
 from ..alike import alike
+from ..fleet.objectives import OBJECTIVES
 from ..plots import charts, curves
+from ..plots.curves import BLOCKING, LearningMeasure
 from ..plots.scatter_charts import policies_chart
 from ..plots.scatter_plot import scatter_svg
-from ..saved_results import read_curve, read_results
+from ..saved_results import read_any_results, read_curve
 from ..statistics import excludes_zero, paired
 from ..tables import escaped, table, with_ends
+from .compared import COMPARED, Compared
 from .pages import Cell, Drawn, PageTable, Row, figure_cells, page
 from .report import BLOCKED, COMPLETION, TRADE_OFF, named_rows
 
@@ -35,10 +39,14 @@ class Summary:
         results: content of each ``results.json`` by the folder that it lies in.
         learning: rows of ``learning_curve.json`` of training runs that differ in nothing but seed and name, by what they
             trained on; groups of two or more.
+        others: kind and content of each ``results.json`` that is not of a scenario, as ``results``.
+        measures: what the runs of each group validate by.
     """
 
     results: dict[str, Data]
     learning: dict[str, dict[str, list[Data]]]
+    others: dict[str, tuple[str, dict[str, Any]]] = field(default_factory=dict)
+    measures: dict[str, LearningMeasure] = field(default_factory=dict)
 
 
 def read(folder: Path) -> Summary:
@@ -48,10 +56,17 @@ def read(folder: Path) -> Summary:
         InputFileError: there is none, or a file is not what its name says.
     """
     results: dict[str, Data] = {}
+    others: dict[str, tuple[str, dict[str, Any]]] = {}
     for path in sorted(folder.rglob("results.json")):
-        results[path.parent.relative_to(folder).as_posix()] = read_results(path)
+        kind, found = read_any_results(path)
+        name = path.parent.relative_to(folder).as_posix()
+        if kind is None:
+            results[name] = found
+        else:
+            others[name] = kind, found
     groups: dict[str, dict[str, list[Data]]] = {}
     names: dict[str, str] = {}
+    measures: dict[str, LearningMeasure] = {}
     for path in sorted(folder.rglob("learning_curve.json")):
         config = path.parent / "config.yaml"
         if not config.is_file():
@@ -60,10 +75,38 @@ def read(folder: Path) -> Summary:
         told = told if isinstance(told, dict) else {}
         alike = files.digest({key: value for key, value in told.items() if key not in ("name", "seed")})
         names.setdefault(alike, f"{told.get('benchmark', '')} ({path.parent.name})")
-        groups.setdefault(alike, {})[path.parent.relative_to(folder).as_posix()] = list[Data](read_curve(path))
-    if not results and not groups:
+        method = told.get("method")
+        if alike not in measures:
+            measures[alike] = _measure(method, told)
+        groups.setdefault(alike, {})[path.parent.relative_to(folder).as_posix()] = list[Data](read_curve(path, method))
+    if not results and not others and not groups:
         raise InputFileError("nothing below it was evaluated or trained (no results.json, no learning_curve.json)", file=folder)
-    return Summary(results, {names[alike]: runs for alike, runs in groups.items() if len(runs) > 1})
+    several = [alike for alike, runs in groups.items() if len(runs) > 1]
+    learning = {names[alike]: groups[alike] for alike in several}
+    return Summary(results, learning, others, {names[alike]: measures[alike] for alike in several})
+
+
+def _measure(method: Any, config: Data) -> LearningMeasure:
+    """What a method of training validates by; of a fleet, the objective of its benchmark."""
+    if method == "elastic":
+        key = "validation_mean_completion_s"
+        return LearningMeasure("generation", "generations", 1.0, key, "mean completion time (min)", 1 / 60)
+    if method == "operators":
+        return LearningMeasure("update", "updates", 1.0, "validation", "value over that of the rule (1 is as good)", 1.0, 3)
+    if method != "fleet":
+        return BLOCKING
+    try:
+        changes = [str(change) for change in config.get("changes", [])]
+        one = OBJECTIVES[load_fleet_benchmark(str(config.get("benchmark")), changes=changes).fleet.objective]
+    except MeshwrightError:  # its file is not here
+        return LearningMeasure(key="validation", name="objective", scale=1.0, digits=3)
+    return LearningMeasure(
+        key="validation",
+        name=f"{one.words} ({one.unit})",
+        scale=one.scale,
+        digits=one.digits,
+        is_less_better=one.sign > 0,
+    )
 
 
 def learned_names(summary: Summary) -> list[str]:
@@ -94,6 +137,17 @@ def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
     return benchmarks, [
         [", ".join(names), *(rates[names[0]].get(benchmark, "-") for benchmark in benchmarks)] for names in once.values()
     ]
+
+
+def other_benchmarks(summary: Summary) -> dict[str, dict[str, list[Any]]]:
+    """Of each evaluation of a fleet, of elastic jobs and of operator placement, ``head`` and ``rows`` of its table."""
+    found: dict[str, dict[str, list[Any]]] = {}
+    for folder, (kind, result) in summary.others.items():
+        one = COMPARED[kind](result)
+        title = one.title if one.title not in found else f"{one.title} ({folder})"
+        rows = [[" ".join(filter(None, cell)) for cell in row.cells] for row in one.table.rows]
+        found[title] = {"head": [cell.text for cell in one.table.head], "rows": rows}
+    return found
 
 
 def _labels(summary: Summary) -> dict[str, str]:
@@ -178,11 +232,16 @@ def to_markdown(summary: Summary, against: str | None = None) -> str:
     for benchmark, rows in ablations(summary, against).items() if against else ():
         head = ["policy", "blocked, % of jobs", f"against {escaped(against)}, points"]
         lines += [f"## Ablations on {escaped(benchmark)}", "", *table(head, [[escaped(r[0]), *r[1:]] for r in rows]), ""]
+    for title, one in other_benchmarks(summary).items():
+        rows = [[escaped(row[0]), *row[1:]] for row in one["rows"]]
+        lines += [f"## {escaped(title)}", "", *table([escaped(cell) for cell in one["head"]], rows), ""]
     for name, runs in summary.learning.items():
+        measure = summary.measures.get(name, BLOCKING)
+        best_head = "best on validation, %" if measure is BLOCKING else f"best on validation: {measure.name}"
         lines += [
             f"## Training seeds of {escaped(name)}",
             "",
-            *table(["run", "best on validation, %"], [[escaped(run), best] for run, best in _best_of(runs)]),
+            *table(["run", best_head], [[escaped(run), best] for run, best in _best_of(runs, measure)]),
             "",
         ]
     return "\n".join(lines)
@@ -200,22 +259,26 @@ def to_html(summary: Summary, against: str | None = None) -> str:
     for benchmark, rows in ablations(summary, against).items() if against else ():
         head = [Cell("policy"), Cell("blocked", "% of jobs"), Cell(f"against {against}", "points")]
         tables.append((f"Ablations on {benchmark}", "", _table(head, rows)))
+    others = [COMPARED[kind](result, f"-{number}") for number, (kind, result) in enumerate(summary.others.values(), 1)]
+    tables += [(one.title, one.verdict, one.table) for one in others]
     for name, runs in summary.learning.items():
-        best = [[run, rate] for run, rate in _best_of(runs)]
-        tables.append((f"Training seeds of {name}", "", _table([Cell("run"), Cell("best on validation", "% of jobs")], best)))
+        measure = summary.measures.get(name, BLOCKING)
+        unit = "% of jobs" if measure is BLOCKING else measure.name
+        head = [Cell("run"), Cell("best on validation", unit)]
+        tables.append((f"Training seeds of {name}", "", _table(head, _best_of(runs, measure))))
     num_runs = sum(map(len, summary.learning.values()))
-    counts = _counted(len(summary.results), "evaluation")
+    counts = _counted(len(summary.results) + len(others), "evaluation")
     counts += f" and {_counted(num_runs, 'training run')} that differ in their seed alone" * bool(num_runs)
     return page(
         "summary.html",
         title="Summary",
         facts=f"From {counts}; nothing was played again.",
         tables=tables,
-        drawn=_drawings(summary),
+        drawn=_drawings(summary, others),
     )
 
 
-def _drawings(summary: Summary) -> list[Drawn]:
+def _drawings(summary: Summary, others: Sequence[Compared]) -> list[Drawn]:
     kinds = {str(row["policy"]): str(row["kind"]) for result in summary.results.values() for row in result["rows"]}
     drawn: list[Drawn] = []
     labels = _labels(summary)
@@ -227,12 +290,16 @@ def _drawings(summary: Summary) -> list[Drawn]:
         drawn.append(Drawn([charts.blocking_svg(rows, f"blocking-{len(drawn)}")], caption))
         if chart is not None:
             drawn.append(Drawn([scatter_svg(chart, f"trade-off-{len(drawn)}")], f"{benchmark}: {TRADE_OFF}", chart))
+    for one in others:
+        drawn += [replace(each, caption=f"{one.title}. {each.caption}") for each in one.drawn]
     for where, of in loads(summary).items():
         svg = curves.load_svg(of, kinds, f"load-{len(drawn)}")
         drawn.append(Drawn([svg], f"Blocking rate against load on {where}, with 95 % intervals."))
     for name, runs in summary.learning.items():
-        svg = curves.learning_svg(runs, f"seeds-{len(drawn)}")
-        told = f"Training runs that differ in their seed alone, on {name}: blocking rate on validation episodes."
+        measure = summary.measures.get(name, BLOCKING)
+        svg = curves.learning_svg(runs, f"seeds-{len(drawn)}", measure)
+        what = "blocking rate" if measure is BLOCKING else measure.name
+        told = f"Training runs that differ in their seed alone, on {name}: {what} on validation episodes."
         drawn.append(Drawn([svg], told))
     return drawn
 
@@ -251,12 +318,12 @@ def _learned(summary: Summary) -> dict[str, dict[str, tuple[Data, Sequence[int]]
     return found
 
 
-def _best_of(runs: Mapping[str, Sequence[Data]]) -> Cells:
-    """The least validation figure of each run."""
+def _best_of(runs: Mapping[str, Sequence[Data]], measure: LearningMeasure) -> Cells:
+    """The best validation figure of each run."""
     found = []
     for name, rows in runs.items():
-        rates = [100 * row["validation_blocking_rate"] for row in rows if row["validation_blocking_rate"] is not None]
-        found.append([name, f"{min(rates):.1f}" if rates else "-"])
+        points = measure.points(rows)
+        found.append([name, f"{measure.best(points):.{measure.digits}f}" if len(points) else "-"])
     return found
 
 

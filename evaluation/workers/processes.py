@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
-from signal import SIG_IGN, SIGINT, signal
-from threading import current_thread, main_thread
 from typing import Any, Self
 
 from ...errors import ConfigError, MeshwrightError
-from ...worker_pool import WorkerPool
+from ...worker_pool import WorkerPool, deaf_to_interrupts
 from .workers import Result, Task
 
 MAX_PROCESSES = 256
@@ -101,16 +98,3 @@ def _bring(play: Callable[[Any], Any]) -> None:
 
 def _do(task: Any) -> Any:
     return _play(task)
-
-
-@contextmanager
-def deaf_to_interrupts() -> Iterator[None]:
-    """Processes begun in this block ignore Ctrl-C, which a terminal sends to all: the one that began them stops them."""
-    if current_thread() is not main_thread():  # only the main one may say what a signal does
-        yield
-        return
-    before = signal(SIGINT, SIG_IGN)
-    try:
-        yield
-    finally:
-        signal(SIGINT, before)

@@ -16,7 +16,7 @@ from typing import Any
 
 from ...errors import ConfigError, MeshwrightError
 from ...temporaries import NEW, folder_beside, remove_stale
-from .processes import deaf_to_interrupts
+from ...worker_pool import deaf_to_interrupts
 from .ray import RayWorkers, first_line
 
 LOCAL = "local:"

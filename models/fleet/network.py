@@ -2,12 +2,12 @@
 
 Nodes are hosts, trunks (above a leaf switch or a site), running jobs and jobs on offer. In each round a running job hears the
 hosts that it holds and the trunks that it loads; a host hears its jobs and the trunks above it; a trunk hears the hosts below
-it and the jobs that cross it; all hear the whole. Job types are told by their menu, as a set of entries, so that a network
+it and the jobs that cross it; all hear the whole. Job types are described by their menu, as a set of entries, so that a network
 plays types and clusters that it has not seen. An action is scored from the job on offer, the entry, the placement and the
 candidate's own features; a host that may be picked from the host and the job that is being placed.
 
 Without messages (``messages: 0``) every node keeps to its own features and the pooled whole, at the same width and depth: the
-ablation that tells what the graph is good for.
+ablation that shows what the graph is good for.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .prices import PriceHead, of_share
 
 IMPOSSIBLE = -1e9
 TO_COME = 10
-"""Figures of the jobs that arrive soon, which the critic alone is told, and in training alone."""
+"""Figures of the jobs that arrive soon, which only the critic reads, and only in training."""
 
 
 class MenuTensors(nn.Module):
@@ -171,7 +171,7 @@ class FleetActor(nn.Module):
         return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
 
     def _read(self, features: Tensor) -> Tensor:
-        """Features; where prices are set, beside the logarithm of ``x`` in each that is ``x / (1 + x)``."""
+        """Features; where prices are set, together with the logarithm of ``x`` in each that is ``x / (1 + x)``."""
         if self.prices is None:
             return features
         return torch.cat([features, of_share(features).clamp(1e-3, 1e3).log() / 4.0], dim=-1)

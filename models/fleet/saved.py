@@ -99,7 +99,7 @@ class SavedFleetNetwork:
         """The network, ready to play a fleet.
 
         Raises:
-            CheckpointError: weights of other shapes than the settings make, or other candidate features than the fleet tells.
+            CheckpointError: weights of other shapes than the settings make, or other candidate features than the fleet's.
         """
         told = self.trained.get("candidate_features")
         if told is not None and told != fleet.settings.candidate_features:
@@ -143,7 +143,7 @@ def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
     """A network as a function from a batch to the best action of each of its episodes; 0 for one that is over.
 
     Of actions with equal scores, as of hosts that look alike to the network, one is drawn, from the state of the episode alone:
-    the numbers of hosts tell where they are, and no network reads them.
+    the numbers of hosts say where they are, and no network reads them.
     """
 
     def best(batch: FleetBatch) -> NDArray[np.int64]:

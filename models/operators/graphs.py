@@ -87,7 +87,7 @@ class InstanceFeatures:
 def features(instance: OperatorInstance, objective: OperatorObjective) -> InstanceFeatures:
     """Features of an instance, relative to itself, so that sizes and units of time carry over.
 
-    A time ``t`` stands as ``t / (t + scale)``, with the lower bound of the value as the scale, and as the logarithm of its ratio
+    A time ``t`` is ``t / (t + scale)``, with the lower bound of the value as the scale, and the logarithm of its ratio
     to the mean.
     """
     n, m = instance.num_ops, instance.num_devices

@@ -7,10 +7,12 @@ and would wait there for ever with all that it had loaded.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
-from threading import Thread
+from signal import SIG_IGN, SIGINT, signal
+from threading import Thread, current_thread, main_thread
 from typing import Any
 
 
@@ -25,6 +27,19 @@ class WorkerPool(ProcessPoolExecutor):
 
     def __init__(self, number: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> None:
         super().__init__(number, get_context("spawn"), _begin, (begin, arguments))
+
+
+@contextmanager
+def deaf_to_interrupts() -> Iterator[None]:
+    """Processes begun in this block ignore Ctrl-C, which a terminal sends to all: the one that began them stops them."""
+    if current_thread() is not main_thread():  # only the main one may say what a signal does
+        yield
+        return
+    before = signal(SIGINT, SIG_IGN)
+    try:
+        yield
+    finally:
+        signal(SIGINT, before)
 
 
 def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:

@@ -1,4 +1,4 @@
-"""Tables on terminals of any width: no word is broken, and nothing is lost."""
+"""Tables on terminals of any width: no word is broken, nothing is lost, and in files no line ends in blanks."""
 
 import io
 
@@ -27,6 +27,7 @@ def test_every_word_stands_whole_and_no_line_is_longer_than_the_terminal(width, 
     text = shown(width, ["layout", "step s", "MFU\n%"], rows, breaks_numbers=breaks_numbers)
     lines = text.splitlines()
     assert max(map(len, lines)) <= width
+    assert lines == [line.rstrip() for line in lines]
     words = [word.rstrip(",") for word in text.split()]
     for cell in (cell for row in rows for cell in row):
         for word in cell.split():

@@ -116,6 +116,13 @@ def test_gymnasium_knows_it_whichever_is_imported_first(imports, name):
     assert result.stdout.split() == ["JobPartitioningEnv", "SourceFileLoader"], result.stderr
 
 
+@pytest.mark.parametrize("call", ["make(NAME, benchmark='preset:toy')", "make_vec(NAME, num_envs=2, benchmark='preset:toy')"])
+def test_gymnasium_does_not_call_it_out_of_date(call):
+    shown = f"import gymnasium, meshwright; gymnasium.{call.replace('NAME', repr(ID))}"
+    result = python(shown)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_the_job_graphs_are_those_that_observations_number(make):
     env = make()
     graphs = env.graphs()

@@ -1,4 +1,4 @@
-"""The search for what shares of a cluster are worth to elastic jobs, by trying weights on drawn workloads.
+"""The search for the value of shares of a cluster to elastic jobs, by trying weights on drawn workloads.
 
 Every generation draws a population of weights around a mean by CMA-ES, plays all of them on the same training workloads and
 moves the mean to the best. A set of weights costs the mean, over workloads, of its mean completion time over that of the

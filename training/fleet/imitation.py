@@ -1,6 +1,6 @@
 """The first stage of training a fleet's policy: behaviour cloning of a rule, and its costs for the critic.
 
-Where the network then errs, it comes to states in which the rule never was. So it may play itself, be told what the rule would
+Where the network then errs, it comes to states in which the rule never was. So it may play itself, be shown what the rule would
 have done, and learn from all data together (Ross, Gordon and Bagnell, "A reduction of imitation learning and structured
 prediction to no-regret online learning", 2011).
 """
@@ -109,7 +109,7 @@ def played(env: FleetVecEnv, chosen: ImitationSettings, discount: float, network
         network: which plays; None: the rule does.
 
     Returns:
-        Observations, the rule's actions, and discounted sums of the rewards of whoever played, all of ``d`` decisions.
+        Observations, the rule's actions, and discounted sums of the rewards of the one that played, all of ``d`` decisions.
 
     Raises:
         PolicyError: there is no such rule.

@@ -40,7 +40,7 @@ def search_prices(
         Weights ``(3, x)``, and the objective on the validation episodes of each mean that was validated, the first of no weights.
 
     Raises:
-        ConfigError: hosts are picked one by one, which prices do not tell.
+        ConfigError: hosts are picked one by one, for which prices have no score.
     """
     if PlacementRule.CONSTRUCT in fleet.problem.rule:
         raise ConfigError("prices do not tell which host to pick; leave the search out", field="search", value="fleet.placements")

@@ -23,7 +23,7 @@ class ImitationSettings(settings.Settings):
         learning_rate: Adam's step size at the start; it falls linearly.
         smoothing: share of each target that all possible actions have together, so that PPO has something to try.
         corrections: rounds after that in which the network plays as many decisions and learns what the rule would have done in
-            them, beside all that it learned before.
+            them, in addition to all that it learned before.
     """
 
     rule: str = "sjf:fixed-16"
@@ -54,7 +54,7 @@ class PriceSearchSettings(settings.Settings):
 
 
 class FleetTrainSettings(settings.Settings):
-    """What is learned on, by which network, with which constants, and when it is looked at.
+    """What is learned on, by which network, with which constants, and when it is validated.
 
     Attributes:
         method: ``fleet``.

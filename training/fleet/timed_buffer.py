@@ -29,7 +29,7 @@ class TimedRolloutBuffer(MaskableDictRolloutBuffer):
     """Decisions with the time that passed after each.
 
     Args:
-        env: that is played; it tells the time.
+        env: that is played; it has the time.
     """
 
     def __init__(self, *args: Any, env: FleetVecEnv, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""What a training run tells its callbacks, whatever its method: its start, updates, validations and its end.
+"""What a training run of any method reports to its callbacks: its start, updates, validations and its end.
 
 A callback is any object of a class derived from `TrainingCallback`; it overrides what it wants to know of. One that returns
 False from `on_update` or `on_validation` stops the run at its next checkpoint, which is written at once: resumed, the run goes on

@@ -1,4 +1,4 @@
-"""A line for each validation, for whoever reads what a run without a terminal prints."""
+"""A line for each validation, for a run without a terminal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Validations as a run of MLflow, by its own client; in ``mlflow.db`` of the run folder unless ``MLFLOW_TRACKING_URI`` is set.
 
-``mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db`` shows it. The run's id stands in ``mlflow.json`` of the run folder; how
+``mlflow ui --backend-store-uri sqlite:///RUN/mlflow.db`` shows it. The run's id is in ``mlflow.json`` of the run folder; how
 many validations it holds already is asked of MLflow itself, so that a run that goes on after it was killed logs each once.
 """
 

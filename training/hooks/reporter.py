@@ -1,4 +1,4 @@
-"""`RunReporter`: tells the callbacks of a run what its method reports."""
+"""`RunReporter`: calls the callbacks of a run with what its method reports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RunReporter:
         folder: the run folder.
         reported: what the method measures.
         total_steps: steps in all.
-        callbacks: of the user; writers of the config's ``log`` are told before them.
+        callbacks: of the user; writers of the config's ``log`` are called before them.
 
     Attributes:
         is_stopping: whether a callback has stopped the run.
@@ -127,7 +127,7 @@ class RunReporter:
         Args:
             row: of the learning curve.
             stage: of the run.
-            more: figures beside those of the row.
+            more: figures in addition to those of the row.
         """
         about, value = self._of, float(row[self._of.key])
         is_best = self._take(value)

@@ -1,6 +1,6 @@
 """Validations as a run of Weights & Biases, by its own library; offline unless ``WANDB_MODE`` says otherwise.
 
-``wandb sync RUN/wandb/offline-run-*`` uploads it. The run's id stands in ``wandb.json`` of the run folder together with how many
+``wandb sync RUN/wandb/offline-run-*`` uploads it. The run's id is in ``wandb.json`` of the run folder together with how many
 validations were logged, so that a run that goes on after it was killed logs each once, under the same id.
 """
 

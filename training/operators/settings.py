@@ -56,7 +56,7 @@ class ImitatedSearchSettings(settings.Settings):
 
 
 class OperatorTrainSettings(settings.Settings):
-    """What is learned on, by which network, with which constants, and when it is looked at.
+    """What is learned on, by which network, with which constants, and when it is validated.
 
     Attributes:
         method: ``operators``.

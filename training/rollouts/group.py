@@ -1,6 +1,6 @@
 """What a group of environments plays between two updates: a task that depends on nothing but what it is given.
 
-So whoever is there may do it, and do it again where a worker is lost, to the same numbers.
+So any worker may do it, and another one may do it again where the first is lost, to the same numbers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GroupTask(NamedTuple):
         first: number of the first of them among all environments of the run.
         state: of `JobPartitioningVecEnv.state`, of these environments alone.
         starts: which of them begin an episode, ``(g,)``.
-        weights: of the policy, on the CPU.
+        weights: of the policy.
         centre: what is subtracted from rewards.
         scale: factor on rewards after that.
         seed: of all that is drawn.
@@ -39,7 +39,7 @@ class GroupTask(NamedTuple):
     first: int
     state: dict[str, NDArray[Any]]
     starts: NDArray[np.bool_]
-    weights: dict[str, Tensor]
+    weights: dict[str, NDArray[Any]]
     centre: float
     scale: float
     seed: tuple[int, ...]
@@ -74,7 +74,7 @@ class GroupPlayer:
     """Plays tasks; what is pickled are scenarios and settings, and each process builds its environments once.
 
     Args:
-        chosen: the config of the run, with ``group_envs``.
+        chosen: the config of the run, which is grouped.
         phase: what is played.
         first: the phase by whose scenario the network is made.
         prior: a linear scorer within the network, or None.
@@ -95,7 +95,7 @@ class GroupPlayer:
             torch.set_num_threads(self._chosen.num_threads)  # in a process of its own; the sums of some threads differ
         env = self._env(task)
         policy = self._policy_of(env)
-        policy.load_state_dict(task.weights)
+        policy.load_state_dict(_tensors(task.weights))
         policy.set_training_mode(False)
         features = env.venv
         assert isinstance(features, AfterstateFeatures)

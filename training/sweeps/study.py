@@ -18,7 +18,7 @@ import importlib.util
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -89,7 +89,7 @@ def sweep(
         chosen: the sweep; of one that is resumed, only ``trials`` may differ.
         folder: of the sweep; new or empty unless ``resume``.
         resume: go on: trials that have ended are kept, those that were cut off count as failed and are asked for again.
-        jobs: processes that train at a time.
+        jobs: processes that train at a time, this one among them.
         budget_s: no trial is begun after so many seconds; None: no limit.
         told: called with each trial that has ended and how many have.
 
@@ -104,15 +104,12 @@ def sweep(
     """
     check_optuna()
     _begin(chosen, folder, resume=resume)
-    began = time.monotonic()
+    budget_ends = None if budget_s is None else time.monotonic() + budget_s
     with _alone(folder):
         _fail_what_was_cut_off(chosen, folder)
         known = {trial.number for trial in ended(chosen, folder)}
         counted = [trial for trial in ended(chosen, folder) if trial.problem is not None or trial.state != "failed"]
         left = chosen.trials - len(counted)
-
-        def is_over() -> bool:
-            return budget_s is not None and time.monotonic() - began >= budget_s
 
         def tell_new() -> None:
             for trial in ended(chosen, folder):
@@ -122,18 +119,18 @@ def sweep(
 
         if jobs == 1:
             for _ in range(left):
-                if is_over():
+                if budget_ends is not None and time.monotonic() >= budget_ends:
                     break
                 run_trial(chosen, folder, is_alone=True)
                 tell_new()
         else:
-            _side_by_side(chosen, folder, left, jobs, is_over, tell_new)
+            _side_by_side(chosen, folder, left, jobs, budget_ends, tell_new)
         write_best(chosen, folder)
         return ended(chosen, folder)
 
 
 def run_trial(chosen: SweepSettings, folder: Path, *, is_alone: bool) -> None:
-    """Ask for a trial, train it, and tell how good it was; runs in any process."""
+    """Ask for a trial, train it, and report its best validation; runs in any process."""
     import optuna
 
     study = _study(chosen, folder, is_alone=is_alone)
@@ -332,19 +329,24 @@ def _fail_what_was_cut_off(chosen: SweepSettings, folder: Path) -> None:
 
 
 def _side_by_side(
-    chosen: SweepSettings, folder: Path, left: int, jobs: int, is_over: Callable[[], bool], tell_new: Callable[[], None]
+    chosen: SweepSettings, folder: Path, left: int, jobs: int, budget_ends: float | None, tell_new: Callable[[], None]
 ) -> None:
-    """Trials in several processes; each asks when the one before has ended."""
-    with WorkerPool(jobs) as pool:
-        running: set[Future[None]] = set()
+    """Trials in several processes, this one among them: it has all loaded already, which takes the others seconds.
+
+    This process takes its trials from the end of the others' queue.
+    """
+    with WorkerPool(jobs - 1) as pool:
+        queued = [pool.submit(_in_a_process, chosen, folder, budget_ends) for _ in range(left)]
         try:
-            while running or (left and not is_over()):
-                while left and len(running) < jobs and not is_over():
-                    running.add(pool.submit(_in_a_process, chosen, folder))
-                    left -= 1
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                for one in done:
-                    one.result()
+            for trial in reversed(queued):
+                if trial.cancel():
+                    _in_a_process(chosen, folder, budget_ends)
+                    _raise_problems(queued)
+                    tell_new()
+            under_way = {trial for trial in queued if not trial.cancelled()}
+            while under_way:
+                _, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                _raise_problems(queued)
                 tell_new()
         except BaseException:
             for process in pool._processes.values() if pool._processes else ():
@@ -352,8 +354,16 @@ def _side_by_side(
             raise
 
 
-def _in_a_process(chosen: SweepSettings, folder: Path) -> None:
-    run_trial(chosen, folder, is_alone=False)
+def _raise_problems(trials: Sequence[Future[None]]) -> None:
+    for trial in trials:
+        if trial.done() and not trial.cancelled():
+            trial.result()
+
+
+def _in_a_process(chosen: SweepSettings, folder: Path, budget_ends: float | None) -> None:
+    """A trial, unless the time is over by now; `time.monotonic` is the same in all processes of a machine."""
+    if budget_ends is None or time.monotonic() < budget_ends:
+        run_trial(chosen, folder, is_alone=False)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ def console(json_file: str | None = None) -> Console:
 
     to_stderr = json_file == "-"
     stream = sys.stderr if to_stderr else sys.stdout
-    return Console(stderr=to_stderr, highlight=False, width=None if stream.isatty() else 120)
+    return Console(stderr=to_stderr, highlight=False, emoji=False, width=None if stream.isatty() else 120)
 
 
 def write_json(json_file: str | None, data: Any) -> None:
@@ -187,7 +187,13 @@ def table(
         made.add_column(column, justify=side, overflow="fold", width=width)
     for row in rows:
         made.add_row(*(Text(cell) for cell in row))
-    out.print(made)
+    if out.is_terminal:
+        out.print(made)
+        return
+    with out.capture() as captured:
+        out.print(made)
+    for line in captured.get().removesuffix("\n").split("\n"):  # rich fills each line up to the width of the table
+        out.out(line.rstrip(), highlight=False)
 
 
 _AROUND = 3
@@ -223,12 +229,12 @@ def _print_stacked(out: Console, title: str, columns: Sequence[str], rows: Seque
     from textwrap import TextWrapper
 
     wrapped = TextWrapper(out.width, break_long_words=False, break_on_hyphens=False)
-    out.print(wrapped.fill(title), markup=False, soft_wrap=True)
+    out.print(wrapped.fill(title), markup=False, emoji=False, soft_wrap=True)
     wrapped.initial_indent, wrapped.subsequent_indent = "  ", "      "
     for row in rows:
         named = [(" ".join(column.split()), cell) for column, cell in zip(columns, row, strict=True) if cell]
         text = ", ".join(f"{column} {cell}" if column else cell for column, cell in named)
-        out.print(wrapped.fill(text), markup=False, soft_wrap=True)
+        out.print(wrapped.fill(text), markup=False, emoji=False, soft_wrap=True)
     out.print()
 
 

@@ -14,8 +14,12 @@ from meshwright.envs.fleet.env import FleetEnv
 from meshwright.envs.fleet.observation import CANDIDATE, CONTEXT, HOST, OFFER, RUNNING, TRUNK
 from meshwright.envs.fleet.reward import usual_step_s
 from meshwright.envs.fleet.spaces import trunk_members
+from meshwright.envs.fleet.vector_env import FleetVectorEnv
 from meshwright.errors import ConfigError, PolicyError
+from meshwright.jobs.load import load_graph
 from meshwright.planners.fleet.rules import fleet_rule
+from meshwright.planners.menu.job_types import job_type
+from meshwright.planners.menu.settings import JobTypeSettings
 from meshwright.training.fleet.imitation import choose_all
 
 from ...fleet_samples import DEADLINES, ELASTIC, FAILURES
@@ -173,6 +177,29 @@ def test_many_episodes_side_by_side_are_what_gymnasium_shows_of_single_environme
     made = gymnasium.make_vec(ID, num_envs=3, fleet=small_fleet, autoreset_mode=mode)
     theirs = SyncVectorEnv([lambda: FleetEnv(fleet=small_fleet)] * 3, autoreset_mode=mode)
     assert play_both(made, theirs, num_steps=70) >= 3
+
+
+def test_the_job_graphs_are_those_that_observations_number(small_fleet):
+    env = FleetEnv(fleet=small_fleet)
+    graphs = env.graphs()
+    assert [graph.name for graph in graphs] == ["alexnet", "resnet18"]
+    assert [graph.samples_per_step for graph in graphs] == [64, 64]
+    seen = set()
+    for observation, *_ in play(env, 3):
+        waiting, running = observation["offers"].any(axis=1), observation["running"].any(axis=1)
+        seen |= {*observation["offer_type"][waiting].tolist(), *observation["running_type"][running].tolist()}
+    assert seen == set(range(len(graphs)))
+    for key in ("offer_type", "running_type"):
+        assert set(env.observation_space[key].high.tolist()) == {len(graphs) - 1}
+    assert FleetVectorEnv(2, fleet=small_fleet).graphs() is graphs
+
+
+def test_a_transformers_job_graph_is_a_step_of_its_whole_batch():
+    named = JobTypeSettings(name="mine", job="zoo:gpt2-small", global_batch=3, sequence_length=128)
+    graph = job_type(named).job_graph()
+    alone = load_graph("zoo:gpt2-small", batch_size=3, sequence_length=128)
+    assert graph.digest == alone.digest
+    assert graph.samples_per_step == 3
 
 
 def test_the_menu_tells_what_each_number_of_an_action_means(env, small_fleet):

@@ -13,7 +13,8 @@ from meshwright.evaluation.workers.processes import KeptProcesses
 from meshwright.models.masked_policy import log_shares
 from meshwright.training.curriculum import phases
 from meshwright.training.rollouts.group import GroupPlayer
-from meshwright.training.rollouts.grouped import GroupedPPO, Groups, alone
+from meshwright.training.rollouts.grouped import GroupedPPO, Groups
+from meshwright.training.rollouts.overlap import alone, rollout_workers
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import _model, train
 from meshwright.training.vec_env_wrappers import CentredReward, wrapper_of
@@ -80,7 +81,8 @@ def rollout(request, chosen, config):
     played = phases(chosen)
     model = _model(chosen, played[0])
     assert isinstance(model, GroupedPPO)
-    model.groups = Groups(2, GroupPlayer(chosen, played[0], played[0], None), alone)
+    with rollout_workers(None, is_overlapped=False) as begin:
+        model.groups = Groups(2, GroupPlayer(chosen, played[0], played[0], None), begin)
     _, callback = model._setup_learn(1_000)
     env = wrapper_of(model, CentredReward)
     env.set_reward_scaling({}, 0.5)

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+import time
 
 import pytest
 
@@ -107,6 +108,30 @@ def test_a_sweep_that_was_killed_goes_on_to_the_same_trials(path, tmp_path, monk
     assert "http:" not in page
     assert "https:" not in page
     assert page.count("<tr") == 1 + 6
+
+
+@needs_optuna
+def test_no_trial_is_begun_once_the_time_is_over(path, tmp_path):
+    assert sweep(load_sweep(path), tmp_path / "sweep", budget_s=0.0) == []
+    study._in_a_process(load_sweep(path), tmp_path / "sweep", time.monotonic() - 1.0)
+    assert study.ended(load_sweep(path), tmp_path / "sweep") == []
+
+
+@needs_optuna
+@pytest.mark.slow
+def test_two_processes_train_all_trials_each_once_and_this_one_is_one_of_them(path, tmp_path, monkeypatch):
+    train, here = study.train, []
+
+    def noted(config, folder, **options):
+        here.append(folder.name)
+        return train(config, folder, **options)
+
+    monkeypatch.setattr(study, "train", noted)
+    told = []
+    trials = sweep(load_sweep(path), tmp_path / "sweep", jobs=2, told=lambda trial, ended: told.append(trial.number))
+    assert [trial.number for trial in trials] == sorted(told) == list(range(6))
+    assert 0 < len(here) <= 6
+    assert {each.name for each in (tmp_path / "sweep" / "trials").iterdir()} == {f"{number:04}" for number in range(6)}
 
 
 def test_the_page_escapes_what_it_is_given_and_tells_what_is_missing(path, tmp_path):

@@ -43,10 +43,14 @@ def summarise_results(
     if out is not None:
         summary.write(found, out, against)
     runs = {name: list(of) for name, of in found.learning.items()}
-    output.write_json(json_file, {"benchmarks": benchmarks, "rows": rows, "ablations": tables, "training_runs": runs})
+    others = summary.other_benchmarks(found)
+    told = {"benchmarks": benchmarks, "rows": rows, "ablations": tables, "training_runs": runs, "other_benchmarks": others}
+    output.write_json(json_file, told)
     console = output.console(json_file)
     if rows:
         output.table(console, "Blocked, % of jobs", ["policy", *benchmarks], rows)
+    for title, other in others.items():
+        output.table(console, title, other["head"], other["rows"])
     for benchmark, cells in tables.items():
         output.table(console, f"Ablations on {benchmark}", ["policy", "blocked %", f"against {against}, points"], cells)
     output.print_written(console, json_file, out)

@@ -19,11 +19,12 @@ from ...costs.training_step.step_pricer import StepPricer
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.graph_work import GraphWork, describe_graph
 from ...costs.work.work import LayoutWork, describe
-from ...devices import DeviceType
+from ...devices import DeviceType, device_type
 from ...errors import GraphError, PlanError
 from ...jobs.graph import JobGraph
 from ...jobs.load import JobSource
 from ...jobs.transformer import TransformerShape
+from ...jobs.zoo.catalogue import DEFAULT_DEVICE
 from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import Layout
 from ...plans.transformer import PlannedTransformer
@@ -105,6 +106,10 @@ class JobType(ABC):
         """Parameters and optimizer, which a restart writes and reads."""
 
     @abstractmethod
+    def job_graph(self) -> JobGraph:
+        """A step as a graph of ops; what is analytic is timed on `DEFAULT_DEVICE`, as `jobs.load.load_graph` does."""
+
+    @abstractmethod
     def front(
         self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None
     ) -> Sequence[RankedLayout]:
@@ -162,6 +167,10 @@ class TransformerType(JobType):
         """See `JobType.state_bytes`."""
         parameters = self.work(Layout(micro_batch=1, global_batch=1)).stages[0].parameters
         return STATE_BYTES * parameters
+
+    def job_graph(self) -> JobGraph:
+        """See `JobType.job_graph`."""
+        return self.shape.graph(self.global_batch, self.sequence_length).timed_on(device_type(DEFAULT_DEVICE))
 
     def front(
         self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None
@@ -231,6 +240,10 @@ class GraphType(JobType):
     def state_bytes(self) -> float:
         """See `JobType.state_bytes`; gradients are left out of it."""
         return (STATE_BYTES_PER_WEIGHT_BYTE - 1.0) * float(self.graph.parameter_bytes.sum())
+
+    def job_graph(self) -> JobGraph:
+        """See `JobType.job_graph`."""
+        return self.graph
 
     def front(
         self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None

@@ -164,7 +164,8 @@ def _train_network(asked: _ScenarioRequest) -> None:
         from ....training import train as training  # takes a while, and bars are there by now
 
         with chosen_workers(asked.jobs, asked.ray, are_kept=True) as workers:
-            return training.train(*arguments, **options, share_out=workers.do)
+            is_alone = asked.jobs == 1 and asked.ray is None
+            return training.train(*arguments, **options, share_out=None if is_alone else workers.do)
 
     def shown(now: TrainProgress) -> dict[str, Any]:
         note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
