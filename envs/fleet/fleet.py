@@ -242,7 +242,8 @@ class Fleet:
         runs = np.isfinite(self.asked_step_s)[kind]
         enough = runs & (self.problem.degrees >= gpus[: len(kind), None])
         most = len(self.problem.degrees) - 1 - runs[:, ::-1].argmax(axis=1)
-        return np.where(enough.any(axis=1), enough.argmax(axis=1), most)
+        degree: NDArray[np.int64] = np.where(enough.any(axis=1), enough.argmax(axis=1), most)
+        return degree
 
     def _requested(self, rng: np.random.Generator, kind: NDArray[np.int64]) -> NDArray[np.int64]:
         """Index of the degree that the user of each of some jobs asks for, of those on which it runs."""
