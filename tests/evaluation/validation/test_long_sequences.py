@@ -7,7 +7,7 @@ import pytest
 from meshwright.evaluation.validation.published_step_times import read_rows
 from meshwright.evaluation.validation.step_times import predict
 
-# pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 6: Llama 3.1 405B on 512 H100 (tp = 8, pp = 8), 1F1B, fp8,
+# pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 6: Llama 3.1 405B on 512 H100 (tp = pp = 8), 1F1B, fp8,
 # AsyncTP, full recomputation, 8 sequences of a replica; tokens per second and device, and GiB that the fullest rank reserved.
 TABLE_6 = {32768: (8, 1, 76, 75.3), 65536: (4, 2, 47, 75.9), 131072: (2, 4, 31, 77.1), 262144: (1, 8, 16, 84.9)}
 
