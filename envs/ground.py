@@ -205,7 +205,7 @@ def _work_s(scenario: Scenario) -> tuple[Range, float]:
     """Least and greatest time of a job on one device, and the mean, in seconds."""
     workload = scenario.workload
     if workload.trace is not None:
-        work_s = workload.trace.work_s
+        work_s = workload.traced_work_s
         return (float(work_s.min()), float(work_s.max())), float(work_s.mean())
     steps = workload.settings.steps
     if isinstance(steps, SequentialTimeSteps):

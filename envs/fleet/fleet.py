@@ -199,7 +199,7 @@ class Fleet:
             kind, arrival_s = arrivals.graph_id[:num], arrivals.arrival_s[:num]
             num_steps = arrivals.num_steps[:num].astype(np.float64)
             allowed_s = arrivals.deadline_fraction[:num] * (num_steps * self._sequential_step_s[kind]) * (1 + DEADLINE_TOLERANCE)
-            asked = self.problem.degrees[self._requested(rng, kind)]
+            asked = self.problem.degrees[self._asked(rng, kind, arrivals.requested_gpus)]
             return Jobs(arrival_s, kind, asked, num_steps, arrival_s + allowed_s)
         gaps = rng.exponential(self.mean_interarrival_s, num)
         gaps[0] = 0.0
@@ -221,8 +221,9 @@ class Fleet:
         """Type, index of the requested degree, steps, and seconds on that degree of some jobs."""
         chosen = self.settings
         if self.workload is not None:
-            drawn = self.workload.sample(rng, num)
-            degree, steps = self._requested(rng, drawn.graph_id), drawn.num_steps.astype(np.float64)
+            drawn = self.workload.rows(rng, num)
+            degree = self._asked(rng, drawn.graph_id, drawn.requested_gpus)
+            steps = drawn.num_steps.astype(np.float64)
             return drawn.graph_id, degree, steps, steps * self.asked_step_s[drawn.graph_id, degree]
         weights = np.array(chosen.weights or [1.0] * self.num_types)
         kind = rng.choice(self.num_types, num, p=weights / weights.sum())
@@ -239,6 +240,16 @@ class Fleet:
     def _sequential_step_s(self) -> NDArray[np.float64]:
         """Seconds of a step of each graph of the workload on one reference device, ``(t,)``."""
         return np.array([] if self.workload is None else [graph.step_s for graph in self.workload.graphs])
+
+    def _asked(self, rng: np.random.Generator, kind: NDArray[np.int64], gpus: NDArray[np.int64] | None) -> NDArray[np.int64]:
+        """As `_requested`; where a trace tells it, the least degree of so many GPUs on which it runs, or else the greatest."""
+        if gpus is None:
+            return self._requested(rng, kind)
+        runs = np.isfinite(self.asked_step_s)[kind]
+        enough = runs & (self.problem.degrees >= gpus[: len(kind), None])
+        most = len(self.problem.degrees) - 1 - runs[:, ::-1].argmax(axis=1)
+        degree: NDArray[np.int64] = np.where(enough.any(axis=1), enough.argmax(axis=1), most)
+        return degree
 
     def _requested(self, rng: np.random.Generator, kind: NDArray[np.int64]) -> NDArray[np.int64]:
         """Index of the degree that the user of each of some jobs asks for, of those on which it runs."""

@@ -57,17 +57,13 @@ def split_jobs(
         progress: called with a graph's name, its number and the number of graphs before it is simulated.
 
     Raises:
-        MeshwrightError: the workload is missing or wrong, has a trace, or fits no block; the cluster is none of hosts with one
+        MeshwrightError: the workload is missing or wrong, or fits no block; the cluster is none of hosts with one
             device each, all of one type.
     """
     if cluster.num_hosts != cluster.num_devices or len(cluster.device_types) > 1:
         problem = "splits want hosts of one device each, all of one type, so that blocks of devices are blocks of hosts"
         raise ConfigError(problem, field="fleet.cluster", value=cluster.name)
     workload = load_workload(chosen.workload)
-    if workload.trace is not None:
-        raise ConfigError(
-            "jobs of a fleet do not arrive as a trace recorded them", field="fleet.splits.workload", value=chosen.workload
-        )
     space = decision_space(cluster, chosen.max_degree, Routing.of(costs))
     times = step_times(workload.graphs, space, costs, chosen.splitting, cache=cache, progress=progress)
     blocks = FleetBlocks(  # copies: an array that cannot be written is another type to compiled code

@@ -76,7 +76,14 @@ RUNS = (
     ),
     RunText(
         _TITAN,
-        "-405B-",
+        "-405B-.*-cp[0-9]",
+        {"micro_batch": 1, "schedule": "1f1b", "virtual_stages": 1},
+        {},
+        f"{_TABLES}, table 6: 1F1B, 8 sequences of a replica; as many micro-batches as stages, as in table 5",
+    ),
+    RunText(
+        _TITAN,
+        "-405B-[0-9]+-(1f1b|inter)$",
         {"micro_batch": 4},
         {},
         f"{_TABLES}, table 5: 32 sequences of a replica; config_manager.py: as many micro-batches as stages, 8, where their "

@@ -1,6 +1,7 @@
 """Readers of jobs, clusters and what arrives."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,29 @@ def _trace(text: str, folder: Path) -> None:
     _sampled(folder)
 
 
+def _philly(text: str, folder: Path) -> None:
+    (folder / "jobs.json").write_text(text, newline="", errors="surrogatepass")
+    _as_recorded("jobs.json", folder)
+
+
+def _told(text: str, folder: Path) -> None:
+    (folder / "told.csv").write_text(text, newline="")
+    columns = "{model: model, steps: steps, deadline: due, requested_gpus: asked}"
+    _as_recorded(f"told.csv, columns: {columns}, models: {{bert: graph.txt}}", folder)
+
+
+def _pai(name: str, text: str, folder: Path) -> None:
+    for table in PAI_TABLES:
+        (folder / table).write_text(text if table == name else inputs.valid(table), newline="")
+    _as_recorded("pai_task_table.csv, columns: {model: workload}, models: {bert: graph.txt, ctr: graph.txt}", folder)
+
+
+def _as_recorded(file: str, folder: Path) -> None:
+    (folder / "graph.txt").write_text(inputs.valid("graph.txt"))
+    (folder / "workload.yaml").write_text(AS_RECORDED % file)
+    _sampled(folder)
+
+
 def _sampled(folder: Path) -> None:
     """Two jobs of a workload: when they come, how long they are, how urgent."""
     workload = load_workload(folder / "workload.yaml")
@@ -76,6 +100,13 @@ TRACED = """graphs: [graph.txt]
 arrivals: {kind: trace, file: jobs.csv, offered_load: 0.9, num_devices: 8, min_gpus: 2}
 deadline: {kind: skew_normal, low: 0.1, high: 1.0, skewness: 3.0}
 """
+
+AS_RECORDED = """graphs: [graph.txt]
+arrivals: {kind: trace, min_gpus: 2, file: %s}
+deadline: {kind: uniform, low: 0.1, high: 1.0}
+"""
+
+PAI_TABLES = ("pai_task_table.csv", "pai_job_table.csv", "pai_group_tag_table.csv")
 
 WORKLOADS = (
     """graphs: [graph.txt]
@@ -103,4 +134,10 @@ TARGETS = (
     Target("transformers", "json", lambda: map(json.dumps, inputs.TRANSFORMERS), _config),
     Target("workloads", "yaml", lambda: WORKLOADS, _workload),
     Target("job-traces", "csv", lambda: (inputs.valid("jobs.csv"),), _trace),
+    Target("told-traces", "csv", lambda: (inputs.valid("told.csv"),), _told),
+    Target("philly-logs", "json", lambda: (inputs.valid("cluster_job_log.json"),), _philly),
+    *(
+        Target(table.removesuffix(".csv").replace("_", "-"), "csv", lambda t=table: (inputs.valid(t),), partial(_pai, table))
+        for table in PAI_TABLES
+    ),
 )

@@ -173,6 +173,55 @@ def test_rows_of_a_trace_worked_by_hand(tmp_path):
     assert load.mean_interarrival_s == pytest.approx(20_000 * 0.003 / 4 / 2)
 
 
+TOLD = """timestamp,duration,num_gpus,model,steps,due
+0,100,2,bert,1000,3600
+10,100,2,relu.txt,,
+20,100,2,,,60
+30,100,4,bert,7,5
+"""
+
+
+@pytest.fixture
+def told(tmp_path):
+    (tmp_path / "trace.csv").write_text(TOLD)
+    (tmp_path / "relu.txt").write_text(PROFILE.format("ReLU", 3))
+    (tmp_path / "tanh.txt").write_text(PROFILE.format("Tanh", 5))
+    return tmp_path
+
+
+COLUMNS = {"model": "model", "steps": "steps", "deadline": "due"}
+
+
+def test_models_steps_and_deadlines_of_a_trace_worked_by_hand(told):
+    arrivals = {"kind": "trace", "file": "trace.csv", "columns": COLUMNS, "models": {"bert": "tanh.txt"}}
+    load = workload(told, graphs=["relu.txt", "tanh.txt"], arrivals=arrivals, steps=None, deadline={"kind": "none"})
+    drawn = load.rows(np.random.default_rng(0), 60)
+    rows = set(zip(drawn.graph_id.tolist(), drawn.num_steps.tolist(), drawn.deadline_fraction.tolist(), strict=True))
+    by_hash = int(load.trace.hash_fraction[2] >= 0.5)  # two graphs, equally often
+    steps = (66_667, 40_000)[by_hash]  # 200 device-seconds of 3 or 5 ms
+    assert rows == {
+        (1, 1000, 3600 / (1000 * 0.005)),
+        (0, 66_667, np.inf),
+        (by_hash, steps, 60 / (steps * (0.003, 0.005)[by_hash])),
+        (1, 7, 5 / (7 * 0.005)),
+    }
+    assert load.traced_work_s.tolist() == pytest.approx([5.0, 200.0, 200.0, 0.035])
+    assert sample(load, 1, seed=0).arrival_s.tolist() == [0.0]
+    plain = workload(told, graphs=["relu.txt", "tanh.txt"], arrivals=TRACE, steps=None, deadline={"kind": "none"})
+    assert plain.traced_work_s.tolist() == [200.0, 200.0, 200.0, 400.0]
+    assert plain.digest != load.digest
+
+
+def test_a_model_that_no_graph_is_called_is_told(told):
+    arrivals = {"kind": "trace", "file": "trace.csv", "columns": COLUMNS}
+    with pytest.raises(InputFileError, match=r"trace.csv: model: no graph of the workload has this name.*\(got 'bert'\)"):
+        workload(told, graphs=["relu.txt"], arrivals=arrivals, steps=None)
+    with pytest.raises(InputFileError, match=r"\(got 'rely.txt'\); did you mean 'relu.txt'"):
+        workload(told, graphs=["relu.txt"], arrivals={**arrivals, "models": {"bert": "rely.txt"}}, steps=None)
+    with pytest.raises(ConfigError, match=r"models: columns\.model says which column"):
+        workload(told, graphs=["relu.txt"], arrivals={**arrivals, "columns": None, "models": {"a": "b"}}, steps=None)
+
+
 def test_a_row_keeps_its_graph_in_every_episode(traced):
     load = workload(traced, arrivals=TRACE, steps=None)
     drawn = [sample(load, 30, seed) for seed in range(8)]

@@ -13,7 +13,7 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.planning import explain as explaining
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain, side_by_side_s, untaken
-from meshwright.plans.partition import OpSplits
+from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.contention.interleaving import bursts, interleave
 from meshwright.simulation.layouts.running import layout_step, num_tasks, simulated_step_s
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together

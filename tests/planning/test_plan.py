@@ -11,7 +11,7 @@ from meshwright.costs.settings import CostSettings
 from meshwright.errors import PlanError
 from meshwright.jobs import load_graph
 from meshwright.planning.plan import plan
-from meshwright.plans.partition import uniform_splits
+from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.step.timeline import simulate
 
 from ..draws import draws

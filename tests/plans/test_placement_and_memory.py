@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
 from meshwright.plans.memory import check_memory, op_split_memory_bytes
-from meshwright.plans.partition import OpSplits
 from meshwright.plans.placement import Placement, place
+from meshwright.plans.splitting.op_splits import OpSplits
 
 
 @given(st.permutations(range(8)))

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
 from meshwright.jobs import load_graph
-from meshwright.plans.partition import Layout, OpSplits
+from meshwright.plans.partition import Layout
+from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.plans.stages import balanced_cuts, layout_stages, op_split_stages
 
 

@@ -29,12 +29,14 @@ class Arrivals:
         graph_id: index of each job's graph in `Workload.graphs`, ``(j,)``.
         num_steps: steps of each job, at least 1, ``(j,)``.
         deadline_fraction: allowed completion time over sequential time; infinite without a deadline, ``(j,)``.
+        requested_gpus: what its user asks for, ``(j,)``; None where nothing is known.
     """
 
     arrival_s: NDArray[np.float64]
     graph_id: NDArray[np.int64]
     num_steps: NDArray[np.int64]
     deadline_fraction: NDArray[np.float64]
+    requested_gpus: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         for field, dtype in (("arrival_s", float), ("graph_id", np.int64), ("num_steps", np.int64), ("deadline_fraction", float)):

@@ -1,7 +1,7 @@
-"""Jobs of a recorded cluster trace: a CSV with the time, duration and number of GPUs of each job.
+"""Jobs of a recorded cluster trace: the time, duration and number of GPUs of each job.
 
-Columns read are ``timestamp`` (ISO 8601, as ``YYYY-MM-DD HH:MM:SS``, or seconds), ``duration`` (seconds) and ``num_gpus``, or
-what the settings call them; others only count for the hash of the row. The rows need not be sorted.
+Read are a CSV with columns of any names, Philly's job log, and the tables of Alibaba's PAI (`FORMATS`). The rows need not be
+sorted.
 
 Test, validation and training episodes take their jobs from three parts of the trace that share no row, in order of time
 the training part first (`PARTS`). Which part a generator draws from is told by its seed, as everywhere in this project:
@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from operator import itemgetter
 from pathlib import Path
 from typing import Literal, Self
 
@@ -24,9 +21,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from .. import files, quantities
+from .. import quantities
 from ..errors import InputFileError
 from ..settings import Settings
+from .job import MAX_STEPS
+from .readers.pai import TASKS, pai_rows
+from .readers.trace_rows import NAMES, OPTIONAL, TraceColumns, TraceRow, csv_rows, number, philly_rows, seconds
 from .seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 
 # Where each part of a trace begins and ends, as shares of its rows.
@@ -34,21 +34,16 @@ PARTS = {"training": (0.0, 0.4), "validation": (0.4, 0.65), "test": (0.65, 1.0)}
 # Multiples of it, less their whole parts, lie apart from each other however many there are.
 _GOLDEN = (math.sqrt(5.0) - 1.0) / 2.0
 
-_COLUMNS = ("timestamp", "duration", "num_gpus")
-
-_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,9})?|[0-9]{9,12}(\.[0-9]{1,9})?")
-"""Seconds by number: up to four months from the trace's beginning, or since 1970. Eight digits are a date of ISO 8601."""
-
 MAX_GPUS = 100_000
 """Of one job."""
 
 
-class TraceColumns(Settings):
-    """How a trace calls its columns."""
-
-    timestamp: str = Field(default="timestamp", min_length=1)
-    duration: str = Field(default="duration", min_length=1)
-    num_gpus: str = Field(default="num_gpus", min_length=1)
+FORMATS: dict[str, tuple[Callable[[str | Path, TraceColumns], Iterator[TraceRow]], tuple[str, ...]]] = {
+    "csv": (csv_rows, (*NAMES, *OPTIONAL)),
+    "philly": (lambda path, _: philly_rows(path), ()),
+    "pai": (pai_rows, ("model",)),
+}
+"""What reads each form of trace, and what of `TraceColumns` may be said of it."""
 
 
 class TraceArrivals(Settings):
@@ -57,6 +52,11 @@ class TraceArrivals(Settings):
     An episode is a run of consecutive rows (see `Trace.window`); its time is scaled so that the work that arrives, per
     second and device of ``num_devices``, is ``offered_load``. Without these jobs arrive when they did. Without a ``file`` the
     user has to name one; ``source`` tells where it is found.
+
+    Attributes:
+        format: of the file; told by its name unless given.
+        columns: how the file calls its columns.
+        models: which graph of the workload each model of the trace is, where that is not called as the graph is.
     """
 
     kind: Literal["trace"]
@@ -65,12 +65,20 @@ class TraceArrivals(Settings):
     offered_load: float | None = Field(default=None, gt=0)
     num_devices: int | None = Field(default=None, gt=0)
     min_gpus: int = Field(default=2, gt=0)
+    format: Literal["csv", "philly", "pai"] | None = Field(default=None, exclude_if=lambda form: form is None)
     columns: TraceColumns | None = Field(default=None, exclude_if=lambda columns: columns is None)
+    models: dict[str, str] | None = Field(default=None, exclude_if=lambda models: models is None)
 
     @model_validator(mode="after")
     def _is_scaled_by_both(self) -> Self:
         if (self.offered_load is None) != (self.num_devices is None):
             raise ValueError("offered_load and num_devices scale the time together; leave both out for the times as recorded")
+        return self
+
+    @model_validator(mode="after")
+    def _has_models_to_map(self) -> Self:
+        if self.models is not None and (self.columns is None or self.columns.model is None):
+            raise ValueError("models: columns.model says which column of the trace holds them; it is missing")
         return self
 
 
@@ -85,6 +93,10 @@ class Trace:
         work_s: device-seconds of each job: duration times GPUs, ``(rows,)``.
         hash_fraction: a number in [0, 1) drawn from the hash of the row's text, ``(rows,)``.
         file: where it was read.
+        requested_gpus: GPUs that its user asked for, ``(rows,)``.
+        model: what each job trained, empty where the trace does not say, ``(rows,)``; None without such a column.
+        num_steps: that it made, 0 where the trace does not say, ``(rows,)``; None without such a column.
+        deadline_s: from its submission, infinite where the trace does not say, ``(rows,)``; None without such a column.
     """
 
     start_s: float
@@ -93,6 +105,10 @@ class Trace:
     work_s: NDArray[np.float64]
     hash_fraction: NDArray[np.float64]
     file: str
+    requested_gpus: NDArray[np.int64] | None = None
+    model: tuple[str, ...] | None = None
+    num_steps: NDArray[np.int64] | None = None
+    deadline_s: NDArray[np.float64] | None = None
 
     def window(self, rng: np.random.Generator, num_jobs: int) -> slice:
         """Consecutive rows within the part of the trace that the generator's seed stands for.
@@ -146,105 +162,94 @@ def part_of(rng: np.random.Generator) -> tuple[str, int | None]:
     return "test", int(seed)
 
 
-def load_trace(path: str | Path, *, min_gpus: int = 2, columns: TraceColumns | None = None) -> Trace:
+def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, columns: TraceColumns | None = None) -> Trace:
     """Read a trace and keep the jobs with at least ``min_gpus`` GPUs.
 
     Args:
-        path: the file, CSV, or JSON as of Philly's job log.
+        path: the file.
         min_gpus: GPUs of a job that is kept, at least.
+        form: one of `FORMATS`; by default told by the file's name.
         columns: how the file calls its columns.
 
     Raises:
         InputFileError: the file is missing, a column is missing, a row is malformed, or no row is kept.
     """
-    rows = _philly_jobs(path) if Path(path).suffix == ".json" else _csv_jobs(path, columns or TraceColumns())
+    called = columns or TraceColumns()
+    rows, said = FORMATS[form or _form(Path(path))]
+    for field in called.model_fields_set - set(said):
+        problem = "a trace of this format has its columns by name" + (f"; only {', '.join(said)} may be said" if said else "")
+        raise InputFileError(problem, file=path, field=f"columns.{field}", value=getattr(called, field))
     gpus_of: dict[str, float] = {}  # by their text: most rows repeat one of a few
     kept: list[tuple[float, float, float, float]] = []
-    for line, row, (timestamp, duration, gpus) in rows:
-        num_gpus = gpus_of.get(gpus)
+    more: list[tuple[int, str, int, float]] = []
+    for row in rows(path, called):
+        num_gpus = gpus_of.get(row.num_gpus)
         if num_gpus is None:
-            num_gpus = gpus_of[gpus] = _num_gpus(gpus.strip(), path, line)
+            num_gpus = gpus_of[row.num_gpus] = _num_gpus(row.num_gpus, "num_gpus", path, row.line)
         if num_gpus >= min_gpus:
-            duration_s = _number(duration.strip(), "duration", path, line, unit="s")
-            kept.append((_seconds(timestamp.strip(), path, line), duration_s, duration_s * num_gpus, _hash_fraction(row)))
+            duration_s = number(row.duration.strip(), "duration", path, row.line, unit="s")
+            at_s = seconds(row.timestamp.strip(), path, row.line)
+            kept.append((at_s, duration_s, duration_s * num_gpus, _hash_fraction(row.text)))
+            more.append(_optional(row, num_gpus, at_s, path))
     if not kept:
         raise InputFileError(f"holds no job with at least {min_gpus} GPUs", file=path)
-    found = np.array(kept)[np.argsort(np.array(kept)[:, 0], kind="stable")]
-    start_s = float(found[0, 0])
-    return Trace(start_s, found[:, 0] - start_s, found[:, 1], found[:, 2], found[:, 3], str(path))
+    order = np.argsort(np.array(kept)[:, 0], kind="stable")
+    found = np.array(kept)[order]
+    requested, model, num_steps, deadline_s = zip(*(more[row] for row in order), strict=True)
+    return Trace(
+        start_s=float(found[0, 0]),
+        time_s=found[:, 0] - found[0, 0],
+        duration_s=found[:, 1],
+        work_s=found[:, 2],
+        hash_fraction=found[:, 3],
+        file=str(path),
+        requested_gpus=np.array(requested, np.int64),
+        model=None if called.model is None else model,
+        num_steps=None if called.steps is None else np.array(num_steps, np.int64),
+        deadline_s=None if called.deadline is None else np.array(deadline_s, np.float64),
+    )
 
 
-_Row = tuple[int | None, list[str], tuple[str, str, str]]
-"""Line of a job in its file, its whole text, and its time, duration and GPUs."""
+def _form(path: Path) -> str:
+    if path.suffix == ".json" or path.name == "cluster_job_log":
+        return "philly"
+    return "pai" if path.name == TASKS else "csv"
 
 
-def _csv_jobs(path: str | Path, called: TraceColumns) -> Iterator[_Row]:
-    reader = files.read_csv(path)
-    header = [name.strip() for name in next(reader, (1, []))[1]]
-    names = [getattr(called, column) for column in _COLUMNS]
-    for column in names:
-        if column not in header:
-            raise InputFileError("the column is missing", file=path, line=1, field=column, value=",".join(header))
-    wanted = itemgetter(*(header.index(column) for column in names))
-    for line, row in reader:
-        if len(row) != len(header):
-            raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
-        yield line, row, wanted(row)
+def _optional(row: TraceRow, num_gpus: float, at_s: float, path: str | Path) -> tuple[int, str, int, float]:
+    """Requested GPUs, model, steps and seconds to the deadline; those it ran on, "", 0 and infinity where nothing is said."""
+    requested = _num_gpus(row.requested_gpus, "requested_gpus", path, row.line) if row.requested_gpus.strip() else num_gpus
+    num_steps = _steps(row.steps.strip(), path, row.line) if row.steps.strip() else 0
+    return math.ceil(requested), row.model.strip(), num_steps, _allowed_s(row.deadline.strip(), at_s, path, row.line)
 
 
-def _philly_jobs(path: str | Path) -> Iterator[_Row]:
-    """Jobs of Philly's ``cluster_job_log``: the time of submission, the seconds of all attempts, the GPUs of the last one.
-
-    Jobs of which no attempt began and ended are left out.
-
-    Source:
-        The schema that msr-fiddle/philly-traces documents (Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for
-        DNN training workloads", 2019).
-    """
-    jobs = files.read_json(path)
-    if not isinstance(jobs, list):
-        raise InputFileError("a list of jobs is wanted, as Philly's cluster_job_log has", file=path, value=type(jobs).__name__)
-    for number, job in enumerate(jobs):
-        try:
-            attempts = [one for one in job["attempts"] if _is_time(one["start_time"]) and _is_time(one["end_time"])]
-            gpus = sum(len(host["gpus"]) for host in attempts[-1]["detail"]) if attempts else 0
-            submitted = job["submitted_time"]
-            took_s = sum(_seconds(one["end_time"], path, None) - _seconds(one["start_time"], path, None) for one in attempts)
-        except (KeyError, TypeError, AttributeError):
-            problem = "wants submitted_time, and attempts with start_time, end_time and detail with gpus"
-            raise InputFileError(problem, file=path, field=f"job {number}") from None
-        if attempts and gpus:
-            yield None, [str(job.get("jobid", number))], (str(submitted), f"{took_s:.3f}", str(gpus))
-
-
-def _is_time(text: object) -> bool:
-    return isinstance(text, str) and text not in ("", "None")
-
-
-def _num_gpus(text: str, path: str | Path, line: int | None) -> float:
-    number = _number(text, "num_gpus", path, line)
-    if number > MAX_GPUS:
-        raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field="num_gpus", value=text)
-    return number
-
-
-def _number(text: str, field: str, path: str | Path, line: int | None, unit: str = "") -> float:
+def _allowed_s(text: str, at_s: float, path: str | Path, line: int | None) -> float:
+    """Seconds from a submission to a deadline, which is a date or says them itself."""
+    if not text:
+        return math.inf
     try:
-        return quantities.amount(text, unit)
-    except ValueError as error:
-        raise InputFileError(str(error), file=path, line=line, field=field, value=text) from None
+        allowed_s = float(text)
+    except ValueError:
+        allowed_s = seconds(text, path, line, "deadline") - at_s
+    if not allowed_s > 0 or quantities.problem("deadline_s", allowed_s):
+        problem = "must be a date after the submission, or seconds from it"
+        raise InputFileError(problem, file=path, line=line, field="deadline", value=text)
+    return allowed_s
 
 
-def _seconds(text: str, path: str | Path, line: int | None) -> float:
-    """Seconds since 1970 of a date, or since any moment as they stand."""
-    if _SECONDS.fullmatch(text):
-        return float(text)
-    try:
-        time = datetime.fromisoformat(text)
-        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):  # the second for a time zone that leads out of the calendar
-        problem = "must read YYYY-MM-DD HH:MM:SS, or be seconds"
-        raise InputFileError(problem, file=path, line=line, field="timestamp", value=text) from None
+def _steps(text: str, path: str | Path, line: int | None) -> int:
+    found = number(text, "steps", path, line)
+    if not 1 <= found <= MAX_STEPS or found != int(found):
+        problem = f"must be a whole number from 1 to {MAX_STEPS}"
+        raise InputFileError(problem, file=path, line=line, field="steps", value=text)
+    return int(found)
+
+
+def _num_gpus(text: str, field: str, path: str | Path, line: int | None) -> float:
+    found = number(text.strip(), field, path, line)
+    if found > MAX_GPUS:
+        raise InputFileError(f"no cluster has more than {MAX_GPUS}", file=path, line=line, field=field, value=text)
+    return found
 
 
 def _hash_fraction(row: list[str]) -> float:

@@ -20,7 +20,7 @@ from pydantic import Field, field_validator, model_validator
 
 from .. import files, quantities, settings
 from ..devices import device_type
-from ..errors import ConfigError, GraphError, MeshwrightError
+from ..errors import ConfigError, GraphError, InputFileError, MeshwrightError
 from .arrivals import Arrivals, FixedArrivals, PoissonArrivals
 from .deadlines import Deadline
 from .graph import JobGraph
@@ -169,8 +169,12 @@ class Workload:
                 source = settings.arrivals.source
                 raise ConfigError(problem + ("" if source is None else f"; {source}"), field="arrivals.file")
             arrivals = settings.arrivals
-            trace = load_trace(base / settings.arrivals.file, min_gpus=arrivals.min_gpus, columns=arrivals.columns)
-        return cls(settings, tuple(graphs), trace)
+            trace = load_trace(
+                base / settings.arrivals.file, min_gpus=arrivals.min_gpus, form=arrivals.format, columns=arrivals.columns
+            )
+        found = cls(settings, tuple(graphs), trace)
+        _ = found._graph_of_model  # a model without a graph is told now
+        return found
 
     def sample(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
         """Draw the jobs of one episode.
@@ -187,18 +191,26 @@ class Workload:
             raise ConfigError("must be at least 1", field="num_jobs", value=num_jobs)
         if self.trace is not None:
             window = self.trace.window(rng, num_jobs)
-            graph_id = self._traced_graphs[window]
-            num_steps = self._traced_steps[window]
-            work_s = num_steps * self._step_s[graph_id]
-            mean_s = self._interarrival_s(work_s)
+            mean_s = self._interarrival_s(self._traced_steps[window] * self._step_s[self._traced_graphs[window]])
             arrival_s = self.trace.times_s(window) if mean_s is None else self.trace.scaled_times_s(window, mean_s)
-        else:
-            graph_id = self._draw_graphs(rng, num_jobs)
-            assert self.settings.steps is not None
-            num_steps = self.settings.steps.draw(rng, self._step_s[graph_id])
-            assert not isinstance(self.settings.arrivals, TraceArrivals)
-            arrival_s = self.settings.arrivals.times_s(rng, num_jobs)
+            return self._traced(window, arrival_s, rng)
+        graph_id = self._draw_graphs(rng, num_jobs)
+        assert self.settings.steps is not None
+        num_steps = self.settings.steps.draw(rng, self._step_s[graph_id])
+        assert not isinstance(self.settings.arrivals, TraceArrivals)
+        arrival_s = self.settings.arrivals.times_s(rng, num_jobs)
         return Arrivals(arrival_s, graph_id, num_steps, self.settings.deadline.draw(rng, num_jobs))
+
+    def _traced(self, rows: slice | NDArray[np.int64], arrival_s: NDArray[np.float64], rng: np.random.Generator) -> Arrivals:
+        """Some rows of the trace; what it says of deadlines goes before what the settings draw."""
+        assert self.trace is not None
+        graph_id, num_steps = self._traced_graphs[rows], self._traced_steps[rows]
+        fraction = self.settings.deadline.draw(rng, len(graph_id))
+        if self.trace.deadline_s is not None:
+            allowed_s = self.trace.deadline_s[rows]
+            fraction = np.where(np.isfinite(allowed_s), allowed_s / (num_steps * self._step_s[graph_id]), fraction)
+        requested = self.trace.requested_gpus
+        return Arrivals(arrival_s, graph_id, num_steps, fraction, None if requested is None else requested[rows])
 
     @cached_property
     def mean_interarrival_s(self) -> float:
@@ -216,7 +228,11 @@ class Workload:
         kept = self.settings.model_dump(
             mode="json", exclude={"graphs": True, "device": True, "add_profiles": True, "arrivals": {"file", "source"}}
         )
-        trace = [] if self.trace is None else [self.trace.time_s, self.trace.work_s, self.trace.hash_fraction]
+        trace: list[object] = []
+        if self.trace is not None:
+            trace = [self.trace.time_s, self.trace.work_s, self.trace.hash_fraction]
+            told = (self.trace.num_steps, self.trace.deadline_s, None if self.trace.model is None else self._traced_graphs)
+            trace += [column for column in told if column is not None]
         return files.digest([graph.digest for graph in self.graphs], kept, trace)
 
     @cached_property
@@ -236,14 +252,55 @@ class Workload:
 
     @cached_property
     def _traced_graphs(self) -> NDArray[np.int64]:
-        """The graph of each row of the trace: where the row's hash falls among the graphs' shares."""
+        """The graph of each row of the trace: its model's, or where the row's hash falls among the graphs' shares."""
         assert self.trace is not None
-        return np.searchsorted(np.cumsum(self._shares)[:-1], self.trace.hash_fraction, side="right")
+        drawn = np.searchsorted(np.cumsum(self._shares)[:-1], self.trace.hash_fraction, side="right")
+        if self.trace.model is None:
+            return drawn
+        told = np.array([self._graph_of_model[model] for model in self.trace.model])
+        return np.where(told < 0, drawn, told)
+
+    @cached_property
+    def _graph_of_model(self) -> dict[str, int]:
+        """The graph of each model that the trace tells; -1 where it tells none.
+
+        Raises:
+            InputFileError: a model is no graph of the workload.
+        """
+        if self.trace is None or self.trace.model is None:
+            return {}
+        assert isinstance(self.settings.arrivals, TraceArrivals)
+        graph = {spec: number for number, spec in enumerate(self.settings.graphs)}
+        graph |= {graph.name: number for number, graph in reversed(list(enumerate(self.graphs)))}
+        called = self.settings.arrivals.models or {}
+        found = {"": -1}
+        for model in self.trace.model:
+            if model and (spec := called.get(model, model)) not in graph:
+                problem = "no graph of the workload has this name; arrivals.models says which one it is"
+                raise InputFileError(problem, file=self.trace.file, field="model", value=spec, choices=self.settings.graphs)
+            if model:
+                found[model] = graph[spec]
+        return found
 
     @cached_property
     def _traced_steps(self) -> NDArray[np.int64]:
         assert self.trace is not None
-        return _steps_of(self.trace.work_s, self._step_s[self._traced_graphs])
+        filled = _steps_of(self.trace.work_s, self._step_s[self._traced_graphs])
+        return filled if self.trace.num_steps is None else np.where(self.trace.num_steps > 0, self.trace.num_steps, filled)
+
+    @cached_property
+    def traced_work_s(self) -> NDArray[np.float64]:
+        """Device-seconds of each row of the trace: as recorded, or those of as many steps as it says, ``(rows,)``."""
+        assert self.trace is not None
+        if self.trace.num_steps is None:
+            return self.trace.work_s
+        return np.where(self.trace.num_steps > 0, self.trace.num_steps * self._step_s[self._traced_graphs], self.trace.work_s)
+
+    def rows(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
+        """Jobs of the trace drawn one by one, of any part of it, all at time zero; without a trace as `sample`."""
+        if self.trace is None:
+            return self.sample(rng, num_jobs)
+        return self._traced(rng.integers(len(self.trace.time_s), size=num_jobs), np.zeros(num_jobs), rng)
 
     def _interarrival_s(self, work_s: NDArray[np.float64]) -> float | None:
         """Mean time between arrivals at which work arrives at the offered load; None where jobs arrive as recorded."""

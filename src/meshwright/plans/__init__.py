@@ -5,8 +5,9 @@ from .legality import check, check_cluster
 from .making import layout_plan, load_plan, moved_plan, op_placement_plan, op_split_plan
 from .memory import check_memory, op_split_memory_bytes
 from .op_placement import OpGroup, OpPlacementPartition
-from .partition import Coordinates, Layout, OpSplits, sip_ml_splits, uniform_splits
+from .partition import Coordinates, Layout
 from .placement import Placement, place
+from .splitting.op_splits import OpSplits, sip_ml_splits, uniform_splits
 
 __all__ = [
     "Coordinates",

@@ -20,8 +20,9 @@ from ..jobs.graph import JobGraph
 from ..settings import Count, Index
 from .compression import Compression
 from .op_placement import OpPlacementPartition
-from .partition import Coordinates, Layout, OpSplits
+from .partition import Coordinates, Layout
 from .placement import Placement
+from .splitting.op_splits import OpSplits
 from .training import Training
 from .transformer import PlannedTransformer
 from .versions import SCHEMA_VERSION, to_current

@@ -22,9 +22,10 @@ from . import legality, versions
 from .document import Figure, LayoutPartition, OpSplitsPartition, PlacementPlan, PlannedCluster, PlannedJob, Rank, Stage
 from .memory import check_memory, op_split_memory_bytes
 from .op_placement import OpGroup, OpPlacementPartition, Optimizer, pipeline_order
-from .partition import Coordinates, Layout, OpSplits, build_of_plan
+from .partition import Coordinates, Layout, build_of_plan
 from .placement import Placement, place
 from .rank_order import DEFAULT_ORDER, coordinates
+from .splitting.op_splits import OpSplits
 from .stages import layout_stages, op_split_stages
 from .transformer import PlannedTransformer
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
-from .partition import OpSplits
 from .placement import Placement
+from .splitting.op_splits import OpSplits
 
 if TYPE_CHECKING:
     from ..clusters.cluster import Cluster

@@ -1,12 +1,11 @@
-"""How a job is cut into ranks: op splits, or a parallel layout.
+"""How a job is cut into ranks by a parallel layout; op splits are in `splitting.op_splits`.
 
-Legend of shapes: ``n`` ops of the job graph, ``degree`` ranks of an op-split plan, ``world`` ranks of a layout.
+Legend of shapes: ``world`` ranks of a layout.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -15,7 +14,6 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from .. import settings
 from ..errors import ConfigError, PlanError
-from ..jobs.graph import JobGraph
 from ..settings import Count, Index, Switch
 from . import stage_meshes as meshes
 from .frameworks.defaults import EAGER, FrameworkName, framework_defaults, hidden_unasked
@@ -28,83 +26,6 @@ Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp", "sp", "sp_d", "sp_h", "sp_
 
 ZERO_BUBBLE = ("zb-h1", "zb-2p")
 """Schedules in which the gradients of weights are a pass of their own."""
-
-
-@dataclass(frozen=True, eq=False)
-class OpSplits:
-    """Into how many ranks each op is cut.
-
-    An op that is split ``s`` ways works on ``1 / s`` of the batch on each of the plan's first ``s`` ranks.
-
-    Attributes:
-        splits: split degree of each op, ``(n,)``, at least 1.
-
-    Raises:
-        PlanError: no op, or a degree below 1 or not whole.
-    """
-
-    splits: NDArray[np.int64]
-
-    def __post_init__(self) -> None:
-        given = np.asarray(self.splits)
-        if given.ndim != 1 or given.size == 0:
-            raise PlanError(f"one split degree for each op is wanted, not an array of shape {given.shape}", field="splits")
-        if given.dtype.kind not in "iu":
-            raise PlanError("split degrees are whole numbers", field="splits", value=str(given.dtype))
-        for op in np.flatnonzero(given < 1)[:1].tolist():
-            raise PlanError("a split degree is at least 1", field=f"splits.{op}", value=int(given[op]))
-        splits = given.astype(np.int64)
-        splits.flags.writeable = False
-        object.__setattr__(self, "splits", splits)
-
-    @property
-    def degree(self) -> int:
-        """Ranks of the job: the largest split degree."""
-        return int(self.splits.max())
-
-    @property
-    def num_ops(self) -> int:
-        """Number of ops, ``n``."""
-        return len(self.splits)
-
-
-def uniform_splits(graph: JobGraph, degree: int) -> OpSplits:
-    """Split every op into equally many pieces: plain data parallelism, in which nothing moves but gradients.
-
-    Raises:
-        PlanError: ``degree`` below 1.
-    """
-    if degree < 1:
-        raise PlanError("a split degree is at least 1", field="degree", value=degree)
-    return OpSplits(np.full(graph.num_ops, degree, np.int64))
-
-
-def sip_ml_splits(graph: JobGraph, max_degree: int, quantum_s: float) -> OpSplits:
-    """Split each op into as many even pieces as its forward time holds quanta, up to a limit.
-
-    ``s = max(1, min(2 ceil(ceil(c / q) / 2), d))`` with forward seconds ``c``, quantum ``q`` and limit ``d``. An op
-    without forward time stays whole, however long its backward pass is.
-
-    Args:
-        graph: the job.
-        max_degree: largest split degree.
-        quantum_s: forward seconds below which an op is not worth another piece.
-
-    Raises:
-        PlanError: ``max_degree`` below 1, or a quantum that is not positive.
-
-    Source:
-        Khani et al., "SiP-ML: high-bandwidth optical network interconnects for machine learning training", 2021,
-        in the even form of Parsonson et al., "Partitioning distributed compute jobs with reinforcement learning
-        and graph neural networks", 2023.
-    """
-    if max_degree < 1:
-        raise PlanError("a split degree is at least 1", field="max_degree", value=max_degree)
-    if not (np.isfinite(quantum_s) and quantum_s > 0):
-        raise PlanError("must be finite and positive", field="quantum_s", value=str(quantum_s))
-    with np.errstate(over="ignore"):  # a tiny quantum asks for infinitely many pieces; the limit decides
-        pieces = 2 * np.ceil(np.ceil(graph.forward_s / quantum_s) / 2)
-    return OpSplits(np.maximum(1, np.minimum(pieces, max_degree)).astype(np.int64))
 
 
 class Coordinates(settings.Settings):
@@ -176,6 +97,17 @@ class Layout(ParallelDegrees):
         description="activation recomputation: of attention's inside (selective), of all but attention and every second product "
         "(selective-ops), of whole layers (full)",
     )
+    recompute_method: Literal["uniform", "block"] = Field(
+        default="uniform",
+        description="which layers recompute=full computes again: all, in groups that keep their input alone (uniform), or the "
+        "first of each model chunk (block)",
+        exclude_if=lambda method: method == "uniform",
+    )
+    recompute_num_layers: Count = Field(
+        default=1,
+        description="layers of a group (uniform), or layers of each model chunk that are computed again (block)",
+        exclude_if=lambda n: n == 1,
+    )
     zero: Literal[0, 1, 2, 3] = Field(default=0, description="ZeRO stage")
     overlap_tp: Switch = Field(default=False, description="whether tensor-parallel communication hides behind computation")
     overlap_pp: Switch = Field(default=False, description="whether pipeline transfers hide behind computation")
@@ -241,6 +173,9 @@ class Layout(ParallelDegrees):
             raise ValueError(f"schedule=none leaves a pipeline of pp={self.pp} without an order")
         if self.schedule == EAGER and self.pp > 1 and not self.overlap_pp:
             raise ValueError("schedule=eager-1f1b needs overlap_pp=true: it is there to hide transfers")
+        if (self.recompute_method == "block" or self.recompute_num_layers > 1) and self.recompute != "full":
+            key = "recompute_method=block" if self.recompute_method == "block" else "recompute_num_layers"
+            raise ValueError(f"{key} says which layers recompute=full computes again, not recompute={self.recompute}")
         if self.shard_group is not None and not self.shards_optimizer:
             raise ValueError(f"shard_group={self.shard_group} needs zero of at least 1 or the distributed optimizer")
         if self.shard_group is not None and self.copies % self.shard_group:
@@ -336,6 +271,11 @@ class Layout(ParallelDegrees):
     def keeps_gathered(self) -> bool:
         """Whether products keep their gathered input, as PyTorch's own do; Megatron-LM's and async tensor parallelism do not."""
         return self.framework == "fsdp2" and self.sequence_parallel and not (self.async_gradients or self.overlap_tp)
+
+    @property
+    def keeps_some_layers(self) -> bool:
+        """Whether only some layers of each model chunk are computed again."""
+        return self.recompute == "full" and self.recompute_method == "block"
 
     @property
     def reduces_in_passes(self) -> bool:

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from ..errors import PlanError
 from ..jobs.graph import JobGraph
 from .document import Stage
-from .partition import Coordinates, Layout, OpSplits
+from .partition import Coordinates, Layout
+from .splitting.op_splits import OpSplits
 
 _LAYER = re.compile(r"layer\d+\.")
 

@@ -1,20 +1,28 @@
-"""A model profiled: traced, its element-wise ops joined, timed by a device's roofline."""
+"""A model profiled: traced or read, its element-wise ops joined, timed by a device's roofline, by measuring or by a trace."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from .. import files
 from ..devices import DeviceType
 from ..errors import TraceError
 from ..jobs.graph import JobGraph
+from .chakra_trace import SUFFIX as CHAKRA
+from .chakra_trace import read_chakra
 from .factories import load_factory
 from .fusion import fused
 from .huggingface import load_model
 from .inputs import DTYPES
-from .trace import TracedModel, trace
+from .kineto import is_trace, read_times
+from .measure import measure
+from .onnx_model import read_onnx
+from .trace import Model, TracedModel, trace
+
+ONNX = ".onnx"
 
 
 @dataclass(frozen=True)
@@ -73,44 +81,87 @@ def profile(
     sequence_length: int | None = None,
     dtype: str = "bf16",
     is_eager: bool = False,
+    measures: bool = False,
+    times: str | Path | None = None,
 ) -> ProfiledModel:
-    """The job graph of a model in PyTorch.
+    """The job graph of a model.
 
     Args:
-        spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME`` (see `factories.load_factory`), or a Hugging Face ``config.json`` or its
-            folder (see `huggingface.load_model`).
+        spec: ``FILE.py:NAME`` or ``PACKAGE.MODULE:NAME`` (see `factories.load_factory`), a Hugging Face ``config.json`` or its
+            folder (see `huggingface.load_model`), a file of ONNX (see `onnx_model.read_onnx`), or a rank's Chakra trace (see
+            `chakra_trace.read_chakra`).
         device: whose roofline times the ops.
-        inputs: of a factory's model, see `inputs.parse_inputs`.
-        batch_size, sequence_length: of a Hugging Face model.
+        inputs: of a factory's model or of ONNX, see `inputs.parse_inputs`.
+        batch_size, sequence_length: of a Hugging Face model; the first one of ONNX too.
         dtype: of weights: bf16, fp16 or fp32.
         is_eager: keep each call an op of its own, as PyTorch runs them without a compiler.
+        measures: whether calls are timed here, see `measure.measure`, in place of the roofline.
+        times: a trace of PyTorch's profiler, whose times are taken, see `kineto.read_times`.
 
     Raises:
-        TraceError: the model cannot be made or traced, or an option is for another kind of model.
-        InputFileError: its file is missing.
+        TraceError: the model cannot be made, traced or measured, or an option is for another kind of model.
+        InputFileError: a file is missing, or the trace is not of this model.
     """
     if dtype not in DTYPES:
         raise TraceError("no such type", field="--dtype", value=dtype, choices=DTYPES)
     for option, value in (("--batch", batch_size), ("--sequence-length", sequence_length)):
         if value is not None and value < 1:
             raise TraceError("must be at least 1", field=option, value=value)
+    if measures and times is not None:
+        raise TraceError("goes without --measure: times are those of the trace", field="--times", value=str(times))
     path = Path(spec)
+    is_read = path.suffix in (ONNX, CHAKRA)
+    for option, is_said in (("--measure", measures), ("--times", times is not None)):
+        if is_read and is_said:
+            raise TraceError(f"goes with a model that PyTorch traces, not with {path.suffix}", field=option)
+    if path.suffix == CHAKRA:
+        said = {"--input": bool(inputs), "--batch": batch_size is not None, "--sequence-length": sequence_length is not None}
+        for name in (name for name, is_said in said.items() if is_said):
+            raise TraceError("goes with a model; a trace says what ran", field=name)
+        graph = read_chakra(path)
+        remarks: tuple[str, ...] = ("times are those of the trace; parameters are those whose gradients it sums",)
+        return ProfiledModel(graph, TracedModel(graph, (), 0, float(graph.parameter_bytes.sum()), remarks), (), remarks)
+    if path.suffix == ONNX:
+        if sequence_length is not None:
+            raise TraceError("goes with a config.json; the inputs of ONNX say it (--input)", field="--sequence-length")
+        traced = read_onnx(path, inputs=inputs, batch_size=batch_size)
+    else:
+        traced = trace(_model(path, spec, inputs, batch_size, sequence_length, dtype))
+    return _timed(traced, device, is_eager, measures, times)
+
+
+def _model(
+    path: Path, spec: str, inputs: Sequence[str], batch_size: int | None, sequence_length: int | None, dtype: str
+) -> Model:
     if path.is_dir() or path.suffix == ".json":
+        if path.is_file() and is_trace(files.read_json(path)):
+            problem = "is a trace of PyTorch's profiler; name the model, and the trace as --times"
+            raise TraceError(problem, file=path, field="MODEL")
         if inputs:
             raise TraceError("goes with a factory; a config.json says its inputs", field="--input")
-        model = load_model(path, batch_size=batch_size, sequence_length=sequence_length, dtype=dtype)
-    else:
-        for option, value in (("--batch", batch_size), ("--sequence-length", sequence_length)):
-            if value is not None:
-                raise TraceError("goes with a config.json; the inputs of a factory say it (--input)", field=option)
-        model = load_factory(spec, inputs=inputs, dtype=dtype)
-    traced = trace(model)
+        return load_model(path, batch_size=batch_size, sequence_length=sequence_length, dtype=dtype)
+    for option, value in (("--batch", batch_size), ("--sequence-length", sequence_length)):
+        if value is not None:
+            raise TraceError("goes with a config.json; the inputs of a factory say it (--input)", field=option)
+    return load_factory(spec, inputs=inputs, dtype=dtype)
+
+
+def _timed(traced: TracedModel, device: DeviceType, is_eager: bool, measures: bool, times: str | Path | None) -> ProfiledModel:
+    """The graph with its times, element-wise ops joined unless that is not wanted."""
+    found = measure(traced.ops) if measures else None if times is None else read_times(times, traced.ops)
     graph, parts, remarks = traced.graph, tuple(range(traced.graph.num_ops)), traced.remarks
+    if found is not None:
+        graph = replace(
+            graph, forward_s=found.forward_s, backward_s=found.backward_s, reference_device=found.device, source="measured"
+        )
+        remarks = (*remarks, *found.remarks)
     if not is_eager:
         graph, numbers = fused(graph, [op.cost.is_pointwise for op in traced.ops])
         parts = tuple(numbers.tolist())
         joined = traced.graph.num_ops - graph.num_ops
         remarks = (*remarks, f"joined: {joined} element-wise calls with the op before them (--eager keeps them apart)")
+    if found is not None:
+        return ProfiledModel(graph, traced, parts, remarks)
     if not graph.has_flops:
         remarks = (*remarks, "no op multiplies matrices, so that the roofline cannot time the graph")
         return ProfiledModel(graph, traced, parts, remarks)

@@ -7,7 +7,7 @@ one that no parameter and no number of the input reaches (positions, masks, the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -134,28 +134,33 @@ class Recorder:
         return out
 
     def graph(self, name: str, samples: int | None) -> JobGraph:
-        """The untimed job graph of what was recorded.
+        """The untimed job graph of what was recorded, see `graph_of`."""
+        return graph_of(self.ops, name, samples)
 
-        Raises:
-            TraceError: no op was recorded.
-        """
-        if not self.ops:
-            raise TraceError("computes nothing with its parameters or its input", value=name)
-        zeros = np.zeros(len(self.ops))
-        return JobGraph(
-            name=name,
-            op_names=tuple(op.name for op in self.ops),
-            op_kinds=tuple(op.kind for op in self.ops),
-            forward_s=zeros,
-            backward_s=zeros,
-            forward_flops=np.array([op.cost.forward_flops for op in self.ops]),
-            backward_flops=np.array([op.cost.backward_flops for op in self.ops]),
-            activation_bytes=np.array([op.output_bytes for op in self.ops]),
-            parameter_bytes=np.array([op.parameter_bytes for op in self.ops]),
-            workspace_bytes=np.array([op.cost.workspace_bytes for op in self.ops]),
-            edges=np.array([(source, number) for number, op in enumerate(self.ops) for source in op.inputs], np.int64),
-            samples_per_step=samples,
-        )
+
+def graph_of(ops: Sequence[RecordedOp], name: str, samples: int | None) -> JobGraph:
+    """The untimed job graph of ops.
+
+    Raises:
+        TraceError: there is none.
+    """
+    if not ops:
+        raise TraceError("computes nothing with its parameters or its input", value=name)
+    zeros = np.zeros(len(ops))
+    return JobGraph(
+        name=name,
+        op_names=tuple(op.name for op in ops),
+        op_kinds=tuple(op.kind for op in ops),
+        forward_s=zeros,
+        backward_s=zeros,
+        forward_flops=np.array([op.cost.forward_flops for op in ops]),
+        backward_flops=np.array([op.cost.backward_flops for op in ops]),
+        activation_bytes=np.array([op.output_bytes for op in ops]),
+        parameter_bytes=np.array([op.parameter_bytes for op in ops]),
+        workspace_bytes=np.array([op.cost.workspace_bytes for op in ops]),
+        edges=np.array([(source, number) for number, op in enumerate(ops) for source in op.inputs], np.int64),
+        samples_per_step=samples,
+    )
 
 
 class Watch(TorchFunctionMode):

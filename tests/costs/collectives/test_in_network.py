@@ -12,7 +12,7 @@ from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import fullest_s
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
-from meshwright.plans.partition import OpSplits
+from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
 MIB = 2**20

@@ -10,7 +10,8 @@ from meshwright.costs.work.memory import activation_bytes, peak_memory, stage_me
 from meshwright.costs.work.model_chunks import chunk_sizes
 from meshwright.costs.work.operations import Message, Product, Sweep
 from meshwright.costs.work.selective_ops import again_products, kept_products
-from meshwright.costs.work.work import describe, step_flops
+from meshwright.costs.work.step_flops import step_flops
+from meshwright.costs.work.work import describe
 from meshwright.devices import DeviceSettings, device_type
 from meshwright.errors import ConfigError, PlanError
 from meshwright.evaluation.validation.published_runs import LLAMA

@@ -139,3 +139,24 @@ def test_what_a_workload_draws_is_part_of_the_digest_and_its_path_is_not(file, b
     copied = load_fleet_benchmark(str(file), changes=[f"fleet.splits.workload={tmp_path / 'quickstart.yaml'}"])
     assert copied.build().digest == both[1].digest
     assert load_fleet_benchmark(str(file), changes=["fleet.splits.workload=preset:toy"]).build().digest != both[1].digest
+
+
+def test_jobs_of_a_trace_ask_for_the_devices_that_it_says(tmp_path):
+    rows = [(n * 100, 3600, 2, (1, 3, 8, 9999)[n % 4]) for n in range(40)]
+    (tmp_path / "trace.csv").write_text(
+        "timestamp,duration,num_gpus,asked\n" + "".join(f"{a},{b},{c},{d}\n" for a, b, c, d in rows)
+    )
+    arrivals = {"kind": "trace", "file": "trace.csv", "columns": {"requested_gpus": "asked"}}
+    drawn = {"graphs": ["zoo:vgg16"], "arrivals": arrivals, "deadline": {"kind": "none"}}
+    (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(drawn))
+    fleet = yaml.safe_load(QUICKSTART)["fleet"] | {"num_jobs": 9, "num_warmup_jobs": 0}
+    fleet |= {"splits": {"workload": "jobs.yaml", "max_degree": 8}, "requested": {2: 1}}
+    (tmp_path / "fleet.yaml").write_text(yaml.safe_dump({"name": "traced", "fleet": fleet}))
+    built = load_fleet_benchmark(str(tmp_path / "fleet.yaml")).build()
+    jobs = built.sample(np.random.default_rng(0))
+    window = built.workload.trace.window(np.random.default_rng(0), 10)
+    assert jobs.arrival_s.tolist() == built.workload.trace.times_s(window)[:9].tolist()  # as recorded
+    enough = {1: 1, 3: 4, 8: 8, 9999: 8}
+    assert jobs.requested.tolist() == [enough[int(gpus)] for gpus in built.workload.trace.requested_gpus[window][:9]]
+    assert built.mean_interarrival_s == pytest.approx(100.0)
+    assert built.mean_duration_s > 0

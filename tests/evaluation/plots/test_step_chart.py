@@ -7,7 +7,7 @@ from meshwright.clusters import load_cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.evaluation.plots import step_chart, style
 from meshwright.jobs import load_graph
-from meshwright.plans.partition import sip_ml_splits
+from meshwright.plans.splitting.op_splits import sip_ml_splits
 from meshwright.simulation.step.timeline import simulate
 
 from .texts import texts

@@ -200,6 +200,10 @@ def test_stages_are_renumbered_with_their_ranks():
             {"recompute": "full"},
             ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"],
         ),
+        (
+            {"recompute": "full", "recompute_method": "block", "recompute_num_layers": 3},
+            ["--recompute-granularity", "full", "--recompute-method", "block", "--recompute-num-layers", "3"],
+        ),
         ({"schedule": "gpipe"}, []),  # there is no pipeline
         ({"overlap_pp": True}, []),
     ],

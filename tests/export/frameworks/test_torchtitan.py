@@ -1,6 +1,7 @@
 """torchtitan's configuration and the model's arguments of three frameworks, by hand."""
 
 import json
+import math
 import tomllib
 from itertools import pairwise
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.costs.work.model_chunks import chunk_sizes
 from meshwright.errors import ExportError
 from meshwright.export import export
 from meshwright.export.frameworks.model_arguments import huggingface_keys, megatron_words, torchtitan_model
@@ -72,6 +74,69 @@ def test_switches_of_pytorch_are_written_where_the_layout_says_them():
     short = config(Layout(**keys, pp=2, first_stage_less_layers=1, last_stage_less_layers=2))["parallelism"]
     less = [short[f"pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last")]
     assert less == [1, 2]
+
+
+def of_llama(layout, num_layers):
+    """The part about parallelism of a plan that holds a Llama of so many layers."""
+    plan = plan_of(layout, num_hosts=1)
+    model = LLAMA.model_copy(update={"num_layers": num_layers})
+    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"transformer": model})})
+    return tomllib.loads(export(plan, "torchtitan", {"name": "mine"})["torchtitan.toml"])["parallelism"]
+
+
+def stages_of(found, num_layers):
+    """Layers of each stage as torchtitan cuts them, read from pipeline_llm and generate_llm_fqn_per_model_part."""
+    if (parts := found.get("module_fqns_per_model_part")) is not None:
+        assert parts[0][0] == "tok_embeddings"
+        assert parts[-1][-2:] == ["norm", "output"]
+        assert [name for part in parts for name in part if name.startswith("layers.")] == [
+            f"layers.{layer}" for layer in range(num_layers)
+        ]
+        return [sum(name.startswith("layers.") for name in part) for part in parts]
+    first, last = (found[f"pipeline_parallel_{end}_stage_less_layers"] for end in ("first", "last"))
+    stages = math.ceil((num_layers + first + last) / found["pipeline_parallel_layers_per_stage"])
+    assert stages % found["pipeline_parallel_degree"] == 0
+    each, extra = divmod(num_layers + first + last, stages)
+    assert each >= max(1, first, last)
+    sizes = [each + 1] * extra + [each] * (stages - extra)
+    sizes[0] -= first
+    sizes[-1] -= last
+    return sizes
+
+
+@given(layers=st.integers(2, 130), pp=st.sampled_from([2, 4, 8, 16]), less=st.tuples(st.integers(0, 2), st.integers(0, 2)))
+def test_torchtitan_cuts_the_planned_stages(layers, pp, less):
+    if layers + sum(less) < pp or min(chunk_sizes(layers, pp, less)) < 1:
+        return
+    layout = Layout(
+        **{"pp": pp, "micro_batch": 1, "global_batch": pp, "framework": "fsdp2"},
+        **{"first_stage_less_layers": less[0], "last_stage_less_layers": less[1]},
+    )
+    assert stages_of(of_llama(layout, layers), layers) == list(chunk_sizes(layers, pp, less))
+
+
+def test_ten_layers_on_eight_stages_are_named():
+    # ceil(10 / 8) = 2 layers a stage would make five stages, which torchtitan refuses; 126 layers with shorter ends are divided
+    # by 16 as they stand, eight each.
+    found = of_llama(Layout(pp=8, micro_batch=1, global_batch=8), 10)
+    assert "pipeline_parallel_layers_per_stage" not in found
+    assert [len(part) for part in found["module_fqns_per_model_part"]] == [2, 1, 1, 2, 2, 1, 1, 3]
+    ends = {"first_stage_less_layers": 1, "last_stage_less_layers": 1}
+    whole = of_llama(Layout(pp=16, micro_batch=1, global_batch=16, **ends), 126)
+    assert whole["pipeline_parallel_layers_per_stage"] == 8
+    assert "module_fqns_per_model_part" not in whole
+
+
+def test_chunks_that_are_interleaved_are_as_many_as_planned():
+    keys = {"pp": 2, "micro_batch": 1, "global_batch": 4, "schedule": "interleaved"}
+    found = of_llama(Layout(**keys, virtual_stages=3), 12)
+    assert found["pipeline_parallel_schedule"] == "Interleaved1F1B"
+    assert stages_of(found, 12) == [2] * 6
+    with pytest.raises(ExportError, match=r"virtual_stages: torchtitan makes two chunks a rank unless .* \(got 3\)"):
+        config(Layout(**keys, virtual_stages=3))
+    assert config(Layout(**keys, virtual_stages=2))["parallelism"]["pipeline_parallel_schedule"] == "Interleaved1F1B"
+    # PyTorch refuses to interleave one chunk a rank, which is 1F1B.
+    assert of_llama(Layout(**keys), 12)["pipeline_parallel_schedule"] == "1F1B"
 
 
 @given(dp=st.sampled_from([1, 2, 4]), cp=st.sampled_from([1, 2]), tp=st.sampled_from([1, 2]), zero=st.sampled_from([0, 2, 3]))

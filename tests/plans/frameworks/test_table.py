@@ -50,6 +50,11 @@ def refused(name, text, shape=None, length=None):
         ("compile=false", ("compile", None, "compile", None)),
         ("recompute=selective", (None, "recompute", None, None)),
         ("recompute=selective-ops", ("recompute", None, "recompute", None)),
+        (
+            "recompute=full,recompute_method=block,recompute_num_layers=2",
+            (None, "recompute_method", "recompute_method", None),
+        ),
+        ("recompute=full,recompute_num_layers=2", (None, "recompute_num_layers", "recompute_num_layers", None)),
         ("precision=fp8", ("precision", None, "precision", None)),
         ("loss_chunks=2", ("loss_chunks", "loss_chunks", "loss_chunks", None)),
         ("pp=2,first_stage_less_layers=1", ("first_stage_less_layers", None, "first_stage_less_layers", "pp")),

@@ -9,7 +9,7 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
 from meshwright.jobs.graph import JobGraph
-from meshwright.plans.partition import OpSplits
+from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.contention.interleaving import Bursts, bursts, excess, interleave
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meshwright.costs.routing import Routing
 from meshwright.costs.settings import CostSettings
 from meshwright.jobs import load_graph
-from meshwright.plans.partition import uniform_splits
+from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.contention import concurrent_jobs
 from meshwright.simulation.contention.interleaving import bursts
 from meshwright.simulation.contention.placed_job import PlacedJob

@@ -12,7 +12,7 @@ from meshwright.clusters.symmetry import classes
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError, PlanError
 from meshwright.jobs import load_graph
-from meshwright.plans.partition import OpSplits, sip_ml_splits, uniform_splits
+from meshwright.plans.splitting.op_splits import OpSplits, sip_ml_splits, uniform_splits
 from meshwright.simulation.step.execution import TaskKind
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 

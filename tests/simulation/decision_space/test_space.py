@@ -10,7 +10,7 @@ from meshwright.clusters.cluster import load_cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
 from meshwright.jobs import load_graph
-from meshwright.plans.partition import OpSplits
+from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.decision_space.space import decision_space
 from meshwright.simulation.step.timeline import simulate
 

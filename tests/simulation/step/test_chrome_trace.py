@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from meshwright.costs.settings import CostSettings
 from meshwright.jobs import load_graph
-from meshwright.plans.partition import OpSplits, sip_ml_splits
+from meshwright.plans.splitting.op_splits import OpSplits, sip_ml_splits
 from meshwright.simulation.step.timeline import simulate
 
 from ...draws import draws

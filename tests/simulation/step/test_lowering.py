@@ -14,7 +14,7 @@ from meshwright.costs.settings import CostSettings
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, GraphError, PlanError
 from meshwright.jobs import load_graph
-from meshwright.plans.partition import OpSplits, uniform_splits
+from meshwright.plans.splitting.op_splits import OpSplits, uniform_splits
 from meshwright.simulation.step.execution import TaskKind
 from meshwright.simulation.step.lowering import lower, overlaps
 from meshwright.simulation.step.timeline import simulate

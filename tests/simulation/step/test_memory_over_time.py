@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from meshwright.jobs import load_graph
 from meshwright.plans.memory import op_split_memory_bytes
-from meshwright.plans.partition import OpSplits, uniform_splits
+from meshwright.plans.splitting.op_splits import OpSplits, uniform_splits
 from meshwright.simulation.step.timeline import simulate
 
 from ...draws import draws

@@ -10,7 +10,7 @@ from meshwright.costs.network import RankNetwork
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import GraphError
 from meshwright.jobs import load_graph
-from meshwright.plans.partition import uniform_splits
+from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.step import kernel
 from meshwright.simulation.step.lowering import lower
 from meshwright.simulation.step.repetition import repeated

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import PlanError
-from meshwright.plans.partition import OpSplits, uniform_splits
+from meshwright.plans.splitting.op_splits import OpSplits, uniform_splits
 from meshwright.simulation.step.execution import ExecutionGraph, TaskKind
 from meshwright.simulation.step.timeline import Timeline, simulate
 

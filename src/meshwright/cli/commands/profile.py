@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 def profile_model(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="FILE.py:NAME or PACKAGE.MODULE:NAME that makes a module, or a config.json.")
+        str,
+        typer.Argument(
+            metavar="MODEL",
+            help="FILE.py:NAME or PACKAGE.MODULE:NAME that makes a module, a config.json, an ONNX file, a Chakra trace (.et).",
+        ),
     ],
     inputs: Annotated[
         list[str] | None,
@@ -28,13 +32,18 @@ def profile_model(
     ] = None,
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="Of weights: bf16, fp16 or fp32.")] = "bf16",
     device: Annotated[str, typer.Option(metavar="TYPE", help="Device type whose roofline times the ops.")] = "a100",
+    measures: Annotated[bool, typer.Option("--measure", help="Time each call here, on a GPU where there is one.")] = False,
+    times: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A trace of PyTorch's profiler of the model's steps, whose times are taken."),
+    ] = None,
     eager: Annotated[bool, typer.Option("--eager", help="Keep element-wise calls as ops of their own.")] = False,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the job graph, which is a job for --job.")] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Trace a model of PyTorch or Hugging Face without its weights: FLOPs, bytes and shapes of each op, and a job graph.
 
-    The code of a factory runs. A config.json needs the extra [hf].
+    The code of a factory runs. A config.json needs the extra [hf], ONNX the extra [onnx].
     """
     output.check_file("--out", out)
     output.check_file("--json", json_file)
@@ -49,6 +58,8 @@ def profile_model(
         sequence_length=sequence_length,
         dtype=dtype,
         is_eager=eager,
+        measures=measures,
+        times=times,
     )
     if out is not None:
         found.graph.save(out)
@@ -80,6 +91,8 @@ def _show(found: ProfiledModel, json_file: str | None) -> None:
     ]
     columns = ["kind", "ops", "forward GFLOP", "backward GFLOP", "parameter MB", "output MB", "step ms"]
     samples = "" if graph.samples_per_step is None else f", {graph.samples_per_step} samples a step"
-    title = f"{graph.name}: {found.traced.num_parameters:,} parameters{samples}, on {graph.reference_device}"
+    where = f", on {graph.reference_device}" if graph.reference_device else ""
+    parameters = f"{found.traced.num_parameters:,} parameters" if found.traced.ops else f"{graph.num_ops} ops"
+    title = f"{graph.name}: {parameters}{samples}{where}"
     output.table(console, title, columns, rows, numbers_from=1)
     output.print_remarks(console, list(found.remarks))

@@ -21,6 +21,8 @@ LAYERS_ONLY = (
     "loss_chunks",
     "first_stage_less_layers",
     "last_stage_less_layers",
+    "recompute_method",
+    "recompute_num_layers",
 )
 """Keys about layers, of which a graph of ops tells nothing (see `graph_work.describe_graph`)."""
 

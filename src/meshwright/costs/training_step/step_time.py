@@ -26,7 +26,8 @@ from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..work.model_chunks import Parts
 from ..work.operations import Message, Pass, input_part, weight_part
-from ..work.work import LayoutWork, describe, step_flops
+from ..work.step_flops import step_flops
+from ..work.work import LayoutWork, describe
 from .gradient_overlap import exposed_after, exposed_before, stage_spans
 from .kernels import KernelModel, kernel_model
 from .passes import PassTime, pass_time

@@ -15,6 +15,7 @@ from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..pipelines.schedules import in_flight, waiting
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
+from .model_chunks import KEPT
 from .selective_ops import kept_bytes as kept_bytes_of_ops
 from .stage_boundary import slice_buffer_bytes
 from .work import LayoutWork
@@ -136,11 +137,12 @@ class _OfLayer(NamedTuple):
     def of(cls, work: LayoutWork) -> dict[str, _OfLayer]:
         """By the names of the layers' blocks."""
         made = {}
-        for name, shape in zip(work.blocks, work.shape.kinds, strict=False):
-            chosen = work.layout.recompute
+        for name, shape in work.layer_shapes.items():
+            chosen = "none" if name.endswith(KEPT) else work.layout.recompute
             again = (chosen, "none", chosen if chosen == "selective-ops" else "selective")
             kept, whole, selective = (_layer_bytes(shape, work, recompute) for recompute in again)
-            made[name] = cls(kept, selective if _computes_again(work.layout) else kept, whole, selective)
+            puts_off = _computes_again(work.layout) and chosen == "full"
+            made[name] = cls(kept, selective if puts_off else kept, whole, selective)
         return made
 
 
@@ -166,7 +168,7 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
     stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
-    if work.shape.other_layers:
+    if work.shape.other_layers or work.layout.keeps_some_layers:
         stages = set(range(pp))
     found = [(stage, _stage_memory(work, stage, of_layer)) for stage in sorted(stages)]
     return max(found, key=lambda pair: pair[1].total)
@@ -276,12 +278,24 @@ def _computes_again(layout: Layout) -> bool:
 
 
 def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
-    layout, held = work.layout, [(number, of_layer[name]) for name, number in work.stages[stage].layers.items()]
+    layout, inputs = work.layout, _group_inputs(work, stage)
+    held = [(number, of_layer[name]) for name, number in work.stages[stage].layers.items()]
+    held = [(number, one._replace(kept=inputs * one.kept)) for number, one in held]
     if _computes_again(layout):
         pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)
         return max(sum(number * (before * one.kept + after * one.put_off) for number, one in held) for before, after in pairs)
     most = _kept(layout, stage)
     return sum(number * (most * one.kept) for number, one in held)
+
+
+def _group_inputs(work: LayoutWork, stage: int) -> float:
+    """Groups of layers that are computed again together, of which the input is kept, over the layers of a stage; 1 where each
+    is alone."""
+    size = work.layout.recompute_num_layers
+    if size == 1 or work.layout.keeps_some_layers:
+        return 1.0
+    own = [chunk.num_layers for chunk in work.chunks if chunk.stage == stage]
+    return sum(-(-number // size) for number in own) / max(1, sum(own))
 
 
 def _kept(layout: Layout, stage: int) -> float:
@@ -314,7 +328,9 @@ def _activations(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) ->
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     split = layout.tp if layout.sequence_parallel else 1
     if layout.recompute == "full":
-        again = max(one.whole for one in held)
+        computed = [of_layer[name].whole for name in work.stages[stage].layers if not name.endswith(KEPT)]
+        together = 1 if layout.keeps_some_layers else layout.recompute_num_layers
+        again = together * max(computed, default=0.0)
     elif layout.recompute == "selective-ops" or (layout.recompute == "selective" and layout.attention == "unfused"):
         again = max(0.0, *(one.whole - one.selective for one in held))
     if stage == 0 and shape.has_dropout:

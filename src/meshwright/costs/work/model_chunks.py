@@ -13,6 +13,9 @@ from ...plans.partition import Layout
 Parts = tuple[tuple[str, int], ...]
 """Names of blocks, and how many of each."""
 
+KEPT = ", kept"
+"""Behind the names of layers that are not computed again, where others of their kind are."""
+
 
 @dataclass(frozen=True)
 class ChunkWork:
@@ -43,9 +46,9 @@ class ChunkWork:
         return (*counts.items(), *((name, 1) for name, is_held in ends if is_held))
 
 
-def block_name(kind: int) -> str:
-    """What a kind of layers is called among blocks."""
-    return f"layer kind {kind}" if kind else "layer"
+def block_name(kind: int, *, is_kept: bool = False) -> str:
+    """What a kind of layers is called among blocks; of a layout that recomputes some layers alone also those that it keeps."""
+    return (f"layer kind {kind}" if kind else "layer") + (KEPT if is_kept else "")
 
 
 @lru_cache(maxsize=1024)
@@ -55,11 +58,13 @@ def spread(
     pp: int,
     virtual_stages: int,
     less: tuple[int, int] = (0, 0),
+    again: int | None = None,
 ) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
     """The chunks in model order, and the layers of each stage by the name of their block; equal ones are the same object.
 
     Layers are spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head. The first
-    and the last chunk may be given fewer, as if embedding and head were layers too.
+    and the last chunk may be given fewer, as if embedding and head were layers too. Where only the first ``again`` layers of a
+    chunk are computed again, as Megatron-LM's method ``block`` does, the others are `KEPT`.
     """
     count = pp * virtual_stages
     sizes = chunk_sizes(num_layers, count, less)
@@ -67,7 +72,10 @@ def spread(
     held: list[dict[str, int]] = [{} for _ in range(pp)]
     for chunk in range(count):
         number = sizes[chunk]
-        runs = tuple((name, len(list(run))) for name, run in groupby(names[first : first + number]))
+        own = names[first : first + number]
+        if again is not None:
+            own[again:] = [name + KEPT for name in own[again:]]
+        runs = tuple((name, len(list(run))) for name, run in groupby(own))
         chunks.append(ChunkWork(chunk % pp, chunk // pp, number, chunk == 0, chunk == count - 1, runs))
         for name, of_run in runs:
             held[chunk % pp][name] = held[chunk % pp].get(name, 0) + of_run

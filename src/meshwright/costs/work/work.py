@@ -22,9 +22,8 @@ from ...plans.partition import Layout
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
-from .model_chunks import ChunkWork, block_name, least_layers, less_layers, spread
+from .model_chunks import ChunkWork, block_name, chunk_sizes, least_layers, less_layers, spread
 from .operations import Message
-from .selective_ops import again_products
 
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
@@ -106,6 +105,11 @@ class LayoutWork:
         return not self.meshes and self.shape.long_skips is None
 
     @property
+    def layer_shapes(self) -> Mapping[str, TransformerShape]:
+        """The kind of layers of each block that is neither embedding nor head."""
+        return {name: self.shape.kinds[n % len(self.shape.kinds)] for n, name in enumerate(list(self.blocks)[:-2])}
+
+    @property
     def layer(self) -> BlockWork:
         """A layer of the main kind."""
         return self.blocks["layer"]
@@ -151,7 +155,8 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if checks:
         check(shape, layout, length)
     key = micro_batch_key(layout, length)
-    chunks, layers = spread(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout))
+    again = layout.recompute_num_layers if layout.keeps_some_layers else None
+    chunks, layers = spread(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout), again)
     held = _blocks(shape, layout, length, key)
     stages = _stages(shape, layout, layers, held)
     return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
@@ -239,45 +244,19 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "keeps what fused attention makes; attention=unfused goes with recompute=selective",
         ),
         (
+            (again := layout.recompute_num_layers) > 1
+            and again > max(chunk_sizes(shape.num_layers, chunks, less_layers(layout))),
+            "recompute_num_layers",
+            again,
+            f"is more than any model chunk of {name} has layers",
+        ),
+        (
             any(less := less_layers(layout)) and least_layers(shape.num_layers, layout) < (v == 1),
             "first_stage_less_layers" if less[0] else "last_stage_less_layers",
             less[0] or less[1],
             f"leaves a stage of {name} no layers, or a chunk less than none",
         ),
     ]
-
-
-def step_flops(work: LayoutWork) -> tuple[float, float]:
-    """Model and hardware FLOPs of a step over all ranks.
-
-    Attention counts every pair of query and key that is within the window, as the published utilisations do, also where a
-    causal kernel skips half of them.
-
-    Source:
-        Narayanan et al., 2021, appendix; Korthikanti et al., 2022, appendix A.
-    """
-    shape, layout = work.shape, work.layout
-    length = work.sequence_length
-    tokens = float(layout.global_batch * length)
-    layers, again = 0, 0.0
-    for kind, number in zip(shape.kinds, shape.kind_counts, strict=True):
-        linear, attention = _layer_flops(kind, length)
-        layers += number * (linear + attention)
-        inside = attention if layout.attention == "unfused" else 0.0
-        ops = 2.0 * sum(one.inner * one.width for one in again_products(kind)) if layout.recompute == "selective-ops" else 0.0
-        shares = {"none": 0.0, "selective": inside, "selective-ops": ops, "full": linear + attention}
-        again += tokens * number * shares[layout.recompute]
-    forward = tokens * (layers + 2 * shape.hidden * shape.vocabulary)
-    return 3 * forward, 3 * forward + again
-
-
-def _layer_flops(shape: TransformerShape, length: int) -> tuple[int, int]:
-    """Operations of a token in the linear layers and inside the attention of a layer, forward."""
-    context = shape.num_heads * shape.value_head_dim
-    experts = shape.experts_per_token if shape.num_experts > 1 else 1
-    inner = (3 if shape.is_gated else 2) * (experts * shape.feed_forward + (shape.shared_feed_forward or 0))
-    linear = 2 * (shape.query_key_value_weights + shape.hidden * (context + inner))
-    return linear, 2 * (shape.num_heads * shape.head_dim + context) * min(length, shape.window or length)
 
 
 def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
@@ -289,7 +268,7 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
         layout.micro_batch,
         sequence_length,
         layout.sequence_parallel,
-        layout.recompute,
+        (layout.recompute, layout.keeps_some_layers),
         layout.context_parallel,
         layout.number_bytes,
         layout.gradient_bytes,
@@ -314,6 +293,9 @@ def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[obj
         if len(_BLOCKS) >= MOST_BLOCKS:
             _BLOCKS.clear()
         made = {block_name(number): blocks.layer(kind, layout, length) for number, kind in enumerate(shape.kinds)}
+        if layout.keeps_some_layers:
+            kept = layout.model_copy(update={"recompute": "none"})
+            made |= {block_name(n, is_kept=True): blocks.layer(kind, kept, length) for n, kind in enumerate(shape.kinds)}
         made["embedding"] = blocks.embedding(shape, layout, length)
         made["head"] = blocks.head(shape, layout, length, has_own_table)
         _BLOCKS[known] = made

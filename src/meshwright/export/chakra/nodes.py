@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from ...errors import ExportError, GraphError
 from ...jobs.graph import JobGraph
-from ...plans.partition import OpSplits
+from ...plans.splitting.op_splits import OpSplits
 from ...simulation.step.execution import ExecutionGraph, TaskKind
 from ...simulation.step.timeline import Timeline
 from .schema import Collective, NodeType, TraceNode, Value

@@ -128,6 +128,27 @@ def varint(number: int) -> bytes:
     return bytes(parts)
 
 
+def decode(content: bytes) -> RankTrace:
+    """The trace of a file; fields that are not known here are passed over.
+
+    Raises:
+        ValueError: the bytes are no such trace.
+    """
+    at, parts = 0, []
+    while at < len(content):
+        size, at = _read_varint(content, at)
+        if size > len(content) - at:
+            raise ValueError("ends within a node")
+        parts.append(content[at : at + size])
+        at += size
+    if not parts:
+        raise ValueError("is empty")
+    head = _fields(parts[0])
+    version = b"".join(value for value in head.get(1, []) if isinstance(value, bytes)).decode()
+    metadata = dict(_read_attribute(value) for value in head.get(2, []) if isinstance(value, bytes))
+    return RankTrace(metadata, tuple(_read_node(part) for part in parts[1:]), version)
+
+
 def _node(node: TraceNode) -> list[bytes]:
     """The fields of a node by their numbers; empty ones and zeros are left out."""
     parts = [_number(1, node.id), _sized(2, node.name.encode()) if node.name else b"", _number(3, int(node.type))]
@@ -169,3 +190,88 @@ def _sized(field: int, content: bytes) -> bytes:
 def _framed(parts: Sequence[bytes]) -> bytes:
     content = b"".join(parts)
     return varint(len(content)) + content
+
+
+def _read_varint(content: bytes, at: int) -> tuple[int, int]:
+    """The number that begins there, and where it ends."""
+    number = 0
+    for shift in range(0, 70, 7):
+        if at >= len(content):
+            raise ValueError("ends within a number")
+        number |= (content[at] & 0x7F) << shift
+        at += 1
+        if content[at - 1] < 0x80:
+            return number, at
+    raise ValueError("holds a number of more than ten bytes")
+
+
+def _fields(content: bytes) -> dict[int, list[int | float | bytes]]:
+    """Values of a message by the numbers of their fields."""
+    found: dict[int, list[int | float | bytes]] = {}
+    at = 0
+    while at < len(content):
+        key, at = _read_varint(content, at)
+        field, wire = key >> 3, key & 7
+        value: int | float | bytes
+        if wire == _VARINT:
+            value, at = _read_varint(content, at)
+        else:
+            fixed = {_EIGHT_BYTES: 8, 5: 4}.get(wire)
+            if fixed is None and wire != _SIZED:
+                raise ValueError(f"holds a field of the unknown kind {wire}")
+            size, at = (fixed, at) if fixed is not None else _read_varint(content, at)
+            if size > len(content) - at:
+                raise ValueError("ends within a field")
+            piece = content[at : at + size]
+            value = struct.unpack("<d", piece)[0] if wire == _EIGHT_BYTES else piece
+            at += size
+        found.setdefault(field, []).append(value)
+    return found
+
+
+def _read_node(content: bytes) -> TraceNode:
+    fields = _fields(content)
+    kind = _first_number(fields, 3)
+    name = next((value for value in fields.get(2, []) if isinstance(value, bytes)), b"")
+    return TraceNode(
+        id=_first_number(fields, 1),
+        name=name.decode(),
+        type=NodeType(kind) if kind in list(NodeType) else NodeType.METADATA,
+        start_micros=_first_number(fields, 6),
+        duration_micros=_first_number(fields, 7),
+        ctrl_deps=_read_numbers(fields.get(4, [])),
+        data_deps=_read_numbers(fields.get(5, [])),
+        attributes=dict(_read_attribute(value) for value in fields.get(10, []) if isinstance(value, bytes)),
+    )
+
+
+def _first_number(fields: Mapping[int, Sequence[int | float | bytes]], field: int) -> int:
+    return next((value for value in fields.get(field, []) if isinstance(value, int)), 0)
+
+
+def _read_numbers(values: Sequence[int | float | bytes]) -> tuple[int, ...]:
+    """Numbers that stand together, or each by itself."""
+    found: list[int] = []
+    for value in values:
+        if isinstance(value, int):
+            found.append(value)
+        elif isinstance(value, bytes):
+            at = 0
+            while at < len(value):
+                number, at = _read_varint(value, at)
+                found.append(number)
+    return tuple(found)
+
+
+def _read_attribute(content: bytes) -> tuple[str, Value]:
+    """Name and value; an empty text where the value's kind is not known here."""
+    fields = _fields(content)
+    name = next((value for value in fields.get(1, []) if isinstance(value, bytes)), b"").decode()
+    for kind, (number, _) in _FIELDS.items():
+        for value in fields.get(number, []):
+            if kind == "strings" and isinstance(value, bytes):
+                return name, tuple(one.decode() for one in _fields(value).get(1, []) if isinstance(one, bytes))
+            if isinstance(value, bytes):
+                return name, value.decode()
+            return name, bool(value) if kind == "bool" else value
+    return name, ""

@@ -17,7 +17,8 @@ from ...costs.settings import CostSettings
 from ...errors import ConfigError, ExportError, GraphError, PlanError
 from ...jobs.graph import JobGraph
 from ...plans.document import PlacementPlan
-from ...plans.partition import Layout, OpSplits
+from ...plans.partition import Layout
+from ...plans.splitting.op_splits import OpSplits
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target
 from .schema import RankTrace, Value, encode

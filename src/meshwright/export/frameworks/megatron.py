@@ -135,7 +135,8 @@ def _layout_words(layout: Layout) -> list[str]:
     if layout.recompute == "selective":
         words += ["--recompute-granularity", "selective"]
     if layout.recompute == "full":
-        words += ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"]
+        method, number = layout.recompute_method, str(layout.recompute_num_layers)
+        words += ["--recompute-granularity", "full", "--recompute-method", method, "--recompute-num-layers", number]
     return words
 
 

@@ -4,7 +4,8 @@ torchtitan's mesh has the dimensions pp, dp_replicate, dp_shard, cp and tp, the 
 ranks of dp_shard and cp hold the experts. That is the layout's own numbering.
 
 Source:
-    ``torchtitan/config/job_config.py`` and ``torchtitan/distributed/parallel_dims.py`` (pytorch/torchtitan, 2025).
+    ``torchtitan/config/job_config.py``, ``torchtitan/distributed/parallel_dims.py`` and ``pipeline_parallel.py``
+    (pytorch/torchtitan, 2025).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import json
 from typing import Any
 
 from ... import files
+from ...costs.work.model_chunks import chunk_sizes, less_layers
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER
@@ -34,7 +36,7 @@ _FP8 = "quantize.linear.float8"
 _NOT_GUARANTEED = (
     "Rank numbers: torchtitan's own, which need not be the plan's; ranks.tsv has both.",
     f"Model: torchtitan takes flavors by name; register one made of {MODEL}, or name one of its own that is the plan's model.",
-    "Stages: layers are divided by torchtitan, as evenly as it can; the planned stages may hold others at the ends.",
+    "Stages: named where torchtitan would cut others than the planned ones; without a model in the plan it cuts them itself.",
     f"Commands: a script gets --job.config_file {CONFIG} behind its own arguments; a command of the user's own must read it "
     "itself.",
     "Versions: the keys are those of torchtitan's TOML configuration; releases that are configured in Python take the same "
@@ -95,14 +97,12 @@ def _tables(plan: PlacementPlan, layout: Layout, name: str) -> dict[str, dict[st
     if layout.cp > 1:
         parallelism["context_parallel_rotate_method"] = _ROTATIONS[layout.context_parallel]
     if layout.pp > 1:
-        parallelism["pipeline_parallel_schedule"] = _SCHEDULES[layout.schedule]
+        # PyTorch interleaves two chunks of a rank at least; of one chunk it is the plain order.
+        parallelism["pipeline_parallel_schedule"] = _SCHEDULES["1f1b" if _is_one_chunk(layout) else layout.schedule]
         parallelism["pipeline_parallel_microbatch_size"] = layout.micro_batch
         parallelism["pipeline_parallel_first_stage_less_layers"] = layout.first_stage_less_layers
         parallelism["pipeline_parallel_last_stage_less_layers"] = layout.last_stage_less_layers
-        if plan.job.transformer is not None:
-            chunks = layout.pp * layout.virtual_stages
-            counted = plan.job.transformer.num_layers + layout.first_stage_less_layers + layout.last_stage_less_layers
-            parallelism["pipeline_parallel_layers_per_stage"] = -(-counted // chunks)
+        parallelism |= _stages(layout, None if plan.job.transformer is None else plan.job.transformer.num_layers)
     training: dict[str, Any] = {
         "local_batch_size": samples if layout.pp > 1 else layout.micro_batch,
         "global_batch_size": layout.global_batch,
@@ -120,6 +120,49 @@ def _tables(plan: PlacementPlan, layout: Layout, name: str) -> dict[str, dict[st
         **({} if layout.compile is None else {"compile": {"enable": layout.compile}}),
         **({_FP8: {"filter_fqns": ["output"]}} if is_fp8 else {}),
     }
+
+
+def _is_one_chunk(layout: Layout) -> bool:
+    return layout.schedule == "interleaved" and layout.virtual_stages == 1
+
+
+def _stages(layout: Layout, num_layers: int | None) -> dict[str, Any]:
+    """What makes torchtitan cut the planned stages.
+
+    It makes as many as ``pipeline_parallel_layers_per_stage`` fits into the layers, rounded up, and gives the first ones what is
+    left over. Where that is not what was planned, the stages are told by the names of their modules.
+
+    Raises:
+        ExportError: more chunks than torchtitan makes by itself, of a model that the plan does not hold.
+    """
+    chunks, less = layout.pp * layout.virtual_stages, less_layers(layout)
+    if num_layers is None:
+        if layout.virtual_stages > 2:
+            problem = "torchtitan makes two chunks a rank unless it is told the layers, and the plan does not hold its model"
+            raise ExportError(problem, field="layout.virtual_stages", value=layout.virtual_stages)
+        return {}
+    planned = chunk_sizes(num_layers, chunks, less)
+    each = -(-(num_layers + sum(less)) // chunks)
+    if planned == _own_sizes(num_layers, each, less):
+        return {"pipeline_parallel_layers_per_stage": each}
+    starts = [sum(planned[:chunk]) for chunk in range(chunks)]
+    parts = [[f"layers.{layer}" for layer in range(start, start + size)] for start, size in zip(starts, planned, strict=True)]
+    parts[0].insert(0, "tok_embeddings")
+    parts[-1] += ["norm", "output"]
+    return {"module_fqns_per_model_part": parts}
+
+
+def _own_sizes(num_layers: int, layers_per_stage: int, less: tuple[int, int]) -> tuple[int, ...] | None:
+    """Layers of the stages that torchtitan cuts by itself; None where it refuses to."""
+    counted = num_layers + sum(less)
+    number = -(-counted // layers_per_stage)
+    each, left = divmod(counted, number)
+    if max(less) > each:
+        return None
+    sizes = [each + (stage < left) for stage in range(number)]
+    sizes[0] -= less[0]
+    sizes[-1] -= less[1]
+    return tuple(sizes)
 
 
 def _toml(keys: dict[str, Any]) -> str:

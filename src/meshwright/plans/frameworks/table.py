@@ -161,8 +161,12 @@ _UNWRITTEN: dict[str, tuple[Any, ...]] = {
 """Switches of PyTorch and torchtitan, by the values that other frameworks are told."""
 
 
-def _without_switches(whose: str) -> tuple[Limit, ...]:
-    return tuple(Limit(key, f"is not among {whose} that are written here", values) for key, values in _UNWRITTEN.items())
+_LAYERWISE: dict[str, tuple[Any, ...]] = {"recompute_method": ("uniform",), "recompute_num_layers": (1,)}
+"""Which layers are computed again, where that is all of them, each by itself."""
+
+
+def _without(whose: str, switches: dict[str, tuple[Any, ...]]) -> tuple[Limit, ...]:
+    return tuple(Limit(key, f"is not among {whose} that are written here", values) for key, values in switches.items())
 
 
 def _schedules(problem: str, *values: str) -> Limit:
@@ -222,7 +226,7 @@ _MEGATRON = Framework(
     limits=(
         *_one_grid("Megatron-LM"),
         _priced_as("Megatron-LM", "megatron"),
-        *_without_switches("Megatron's arguments"),
+        *_without("Megatron's arguments", _UNWRITTEN),
         _schedules("Megatron runs 1f1b, and interleaved with virtual stages", "1f1b", "interleaved"),
         Limit("zero", "Megatron's distributed optimizer is ZeRO stage 1", (0, 1)),
         Limit(
@@ -272,6 +276,7 @@ _TORCHTITAN = Framework(
             "torchtitan keeps attention and every second product (selective-ops), or recomputes all of a layer or nothing",
             ("none", "selective-ops", "full"),
         ),
+        *_without("torchtitan's keys", _LAYERWISE),
         Limit("loss_chunks", "torchtitan computes the loss in one piece", (1,)),
         _schedules("torchtitan runs 1f1b, gpipe and interleaved", "1f1b", "gpipe", "interleaved"),
         Limit(
@@ -292,11 +297,7 @@ _TORCHTITAN = Framework(
             ),
             when=_has_uneven_rounds,
         ),
-        Limit(
-            "zero",
-            "torchtitan shards by FSDP2, which is ZeRO stage 3, or 2 without resharding after the forward pass",
-            (0, 2, 3),
-        ),
+        Limit("zero", "torchtitan shards by FSDP2, which is ZeRO stage 3, or 2 without resharding after a pass", (0, 2, 3)),
         Limit(
             "zero",
             "torchtitan keeps whole copies (DDP) only where there is no other axis than dp",
@@ -338,7 +339,7 @@ _DEEPSPEED = Framework(
     limits=(
         *_one_grid("DeepSpeed"),
         _priced_as("DeepSpeed", "deepspeed"),
-        *_without_switches("DeepSpeed's keys"),
+        *_without("DeepSpeed's keys", _UNWRITTEN | _LAYERWISE),
         _schedules("DeepSpeed's pipeline runs 1f1b", "1f1b"),
         Limit("zero", "DeepSpeed's pipeline goes with ZeRO stage 1 at most", (0, 1), is_pipelined),
         Limit(

@@ -24,7 +24,7 @@ from ...jobs.deadlines import SkewNormalDeadline
 from ...jobs.graph import JobGraph
 from ...jobs.readers.pipedream import without_inputs
 from ...jobs.workload import FixedSteps, Workload, load_workload
-from ...plans.partition import OpSplits
+from ...plans.splitting.op_splits import OpSplits
 from ..decision_space.space import DecisionSpace, decision_space
 from ..decision_space.splitting import SplitSettings
 from ..decision_space.step_times import StepTimes, step_times

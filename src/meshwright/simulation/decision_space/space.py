@@ -89,7 +89,7 @@ class DecisionSpace:
 def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTEST_PATH) -> DecisionSpace:
     """Every block of every degree that the cluster has, up to ``max_degree`` ranks.
 
-    Degrees are 1 and the even numbers, as SiP-ML's rule splits ops (see `plans.partition.sip_ml_splits`). Blocks whose
+    Degrees are 1 and the even numbers, as SiP-ML's rule splits ops (see `plans.splitting.op_splits.sip_ml_splits`). Blocks whose
     messages a hash puts on other paths are of different classes.
 
     Raises:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ... import settings
 from ...jobs.graph import JobGraph
-from ...plans.partition import OpSplits, sip_ml_splits, uniform_splits
+from ...plans.splitting.op_splits import OpSplits, sip_ml_splits, uniform_splits
 
 
 class SplitSettings(settings.Settings):
@@ -16,7 +16,7 @@ class SplitSettings(settings.Settings):
 
     Attributes:
         rule: ``uniform`` splits every op by the number of ranks; ``sip-ml`` splits short ops less (see
-            `plans.partition.sip_ml_splits`), which saves launches and costs transfers.
+            `plans.splitting.op_splits.sip_ml_splits`), which saves launches and costs transfers.
         quantum_us: under ``sip-ml``, forward time of one piece below which an op is not split further.
     """
 

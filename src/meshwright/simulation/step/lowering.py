@@ -20,7 +20,7 @@ from ...costs.network import RankNetwork
 from ...costs.phases import Phases, alone_s
 from ...costs.settings import CostSettings
 from ...jobs.graph import JobGraph
-from ...plans.partition import OpSplits
+from ...plans.splitting.op_splits import OpSplits
 from .deadlines import by_deadline
 from .execution import ExecutionGraph, TaskKind
 from .messages import Messages

@@ -20,8 +20,8 @@ from ...costs.settings import CostSettings
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE, check_memory, op_split_memory_bytes
-from ...plans.partition import OpSplits
 from ...plans.placement import Placement
+from ...plans.splitting.op_splits import OpSplits
 from ..contention.concurrent_jobs import schedule as schedule_together
 from ..contention.placed_job import PlacedJob
 from . import kernel

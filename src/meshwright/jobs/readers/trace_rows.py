@@ -1,0 +1,157 @@
+"""Jobs that a cluster recorded, row by row and still as text: CSV with any names of columns, and Philly's job log.
+
+Rows of Alibaba's PAI are in `pai`. What texts mean is read in `jobs.trace`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+from pydantic import Field
+
+from ... import files, quantities
+from ...errors import InputFileError
+from ...settings import Settings
+
+NAMES = {"timestamp": ("timestamp", "submit_time"), "duration": ("duration",), "num_gpus": ("num_gpus", "gpu_num")}
+"""Of the columns that every trace has, unless something else is said; the second names are those of Helios and Acme."""
+
+OPTIONAL = ("model", "steps", "deadline", "requested_gpus")
+
+_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,9})?|[0-9]{9,12}(\.[0-9]{1,9})?")
+"""Seconds by number: up to four months from the trace's beginning, or since 1970. Eight digits are a date of ISO 8601."""
+
+_Name = Field(default=None, min_length=1, exclude_if=lambda name: name is None)
+
+
+class TraceColumns(Settings):
+    """How a trace calls its columns, where it does not call them as `NAMES` says; those of `OPTIONAL` are read where named.
+
+    Attributes:
+        timestamp: when the job was submitted, a date or seconds.
+        duration: seconds for which it ran.
+        num_gpus: on how many GPUs it ran.
+        model: what it trained; see `jobs.trace.TraceArrivals.models`.
+        steps: how many steps it made.
+        deadline: a date, or seconds from its submission.
+        requested_gpus: GPUs that its user asked for, where others ran it.
+    """
+
+    timestamp: str | None = _Name
+    duration: str | None = _Name
+    num_gpus: str | None = _Name
+    model: str | None = _Name
+    steps: str | None = _Name
+    deadline: str | None = _Name
+    requested_gpus: str | None = _Name
+
+
+class TraceRow(NamedTuple):
+    """A job as its trace spells it; what is not told is empty.
+
+    Attributes:
+        line: in its file, where that has lines of jobs.
+        text: the whole row, by whose hash a graph is drawn.
+    """
+
+    line: int | None
+    text: list[str]
+    timestamp: str
+    duration: str
+    num_gpus: str
+    model: str = ""
+    steps: str = ""
+    deadline: str = ""
+    requested_gpus: str = ""
+
+
+def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
+    """Rows of a CSV with a header; rows without a duration are of jobs that never ran and are left out.
+
+    Raises:
+        InputFileError: a column is missing, or a row has more or fewer than the header.
+    """
+    reader = files.read_csv(path)
+    header = [name.strip() for name in next(reader, (1, []))[1]]
+    at = []
+    for field in (*NAMES, *OPTIONAL):
+        wanted = getattr(called, field)
+        names = NAMES.get(field, ()) if wanted is None else (wanted,)
+        found = [header.index(name) for name in names if name in header]
+        if names and not found:
+            others = "".join(f", and so is {other}" for other in names[1:])
+            problem = f"the column is missing{others}; arrivals.columns.{field} says what the trace calls it"
+            raise InputFileError(problem, file=path, line=1, field=names[0], value=",".join(header))
+        at.append(found[0] if found else None)
+    duration = at[1]
+    assert duration is not None, "it is in NAMES"
+    for line, row in reader:
+        if len(row) != len(header):
+            raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
+        if row[duration].strip():
+            yield TraceRow(line, row, *["" if column is None else row[column] for column in at])
+
+
+def philly_rows(path: str | Path) -> Iterator[TraceRow]:
+    """Jobs of Philly's ``cluster_job_log``: the time of submission, the seconds of all attempts, the GPUs of the last one.
+
+    Jobs of which no attempt began and ended are left out.
+
+    Raises:
+        InputFileError: the file is no such log, or a time cannot be read.
+
+    Source:
+        The schema that msr-fiddle/philly-traces documents (Jeon et al., "Analysis of large-scale multi-tenant GPU clusters for
+        DNN training workloads", 2019).
+    """
+    jobs = files.read_json(path)
+    if not isinstance(jobs, list):
+        raise InputFileError("a list of jobs is wanted, as Philly's cluster_job_log has", file=path, value=type(jobs).__name__)
+    for number, job in enumerate(jobs):
+        try:
+            attempts = [one for one in job["attempts"] if _is_time(one["start_time"]) and _is_time(one["end_time"])]
+            gpus = sum(len(host["gpus"]) for host in attempts[-1]["detail"]) if attempts else 0
+            submitted = str(job["submitted_time"])
+            job_id = str(job.get("jobid", number))
+        except (KeyError, TypeError, AttributeError):
+            problem = "wants submitted_time, and attempts with start_time, end_time and detail with gpus"
+            raise InputFileError(problem, file=path, field=f"job {number}") from None
+        took_s = sum(seconds(one["end_time"], path, None) - seconds(one["start_time"], path, None) for one in attempts)
+        if attempts and gpus:
+            yield TraceRow(None, [job_id], submitted, f"{took_s:.3f}", str(gpus))
+
+
+def number(text: str, field: str, path: str | Path, line: int | None, unit: str = "") -> float:
+    """A number of a row that is not negative.
+
+    Raises:
+        InputFileError: it is none, with file, line and field.
+    """
+    try:
+        return quantities.amount(text, unit)
+    except ValueError as error:
+        raise InputFileError(str(error), file=path, line=line, field=field, value=text) from None
+
+
+def seconds(text: str, path: str | Path, line: int | None, field: str = "timestamp") -> float:
+    """Seconds since 1970 of a date, or since any moment as they stand.
+
+    Raises:
+        InputFileError: neither, with file, line and field.
+    """
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    try:
+        time = datetime.fromisoformat(text)
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):  # the second for a time zone that leads out of the calendar
+        problem = "must read YYYY-MM-DD HH:MM:SS, or be seconds"
+        raise InputFileError(problem, file=path, line=line, field=field, value=text) from None
+
+
+def _is_time(text: object) -> bool:
+    return isinstance(text, str) and text not in ("", "None")

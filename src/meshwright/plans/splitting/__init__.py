@@ -1,0 +1,1 @@
+"""A job graph cut op by op."""
