@@ -17,6 +17,7 @@ from ..errors import ConfigError, InputFileError
 from .evaluate import FORMAT_VERSION
 from .fleet.evaluate import FLEET_FORMAT_VERSION
 from .fleet.objectives import OBJECTIVES
+from .operators.evaluate import OPERATORS_FORMAT_VERSION
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -138,6 +139,31 @@ class _FleetResults(_Told):
         return self
 
 
+class _OperatorRow(_Told):
+    """One policy of operator placement; ``against_best_rule`` is None where no rule, or none of them, placed every instance."""
+
+    policy: str
+    kind: Literal["planner", "constant", "learned"]
+    is_rule: bool
+    infeasible: Share
+    against_best_rule: _Interval | None
+    values_s: list[Annotated[float, Field(ge=0)]]
+
+
+class _OperatorResults(_Told):
+    """The root of ``results.json`` of operator placement."""
+
+    benchmark: str
+    objective: Literal["latency", "throughput"]
+    bounds_s: list[Annotated[float, Field(gt=0)]] = Field(min_length=1)
+    rows: list[_OperatorRow] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _every_policy_placed_every_instance(self) -> Self:
+        _check_rows([(row.policy, len(row.values_s)) for row in self.rows], len(self.bounds_s))
+        return self
+
+
 class _Look(_Told):
     """A row of ``learning_curve.json``."""
 
@@ -164,6 +190,18 @@ class _FleetCurve(_Told):
     looks: list[_FleetLook]
 
 
+class _OperatorLook(_Told):
+    """A row of ``learning_curve.json`` of operator placement."""
+
+    update: int = Field(ge=0)
+    validation: float
+    elapsed_s: float = Field(ge=0)
+
+
+class _OperatorCurve(_Told):
+    looks: list[_OperatorLook]
+
+
 def read_results(path: Path) -> dict[str, Any]:
     """What an evaluation wrote into ``results.json``.
 
@@ -186,11 +224,16 @@ def read_fleet_results(path: Path) -> dict[str, Any]:
     Raises:
         InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
     """
-    found = files.read_json(path)
-    if not isinstance(found, dict) or found.get("format_version") != FLEET_FORMAT_VERSION or "fleet" not in found:
-        raise InputFileError(f"is no evaluation of a fleet of format {FLEET_FORMAT_VERSION}; evaluate again", file=path)
-    _check(_FleetResults, found, path)
-    return found
+    return _results_with("fleet", "a fleet", FLEET_FORMAT_VERSION, _FleetResults, path)
+
+
+def read_operator_results(path: Path) -> dict[str, Any]:
+    """What an evaluation of operator placement wrote into ``results.json``.
+
+    Raises:
+        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
+    """
+    return _results_with("placement", "operator placement", OPERATORS_FORMAT_VERSION, _OperatorResults, path)
 
 
 def read_curve(path: Path) -> list[dict[str, Any]]:
@@ -205,6 +248,20 @@ def read_curve(path: Path) -> list[dict[str, Any]]:
 def read_fleet_curve(path: Path) -> list[dict[str, Any]]:
     """The same of a fleet's policy; see `read_curve`."""
     return _looks(path, _FleetCurve)
+
+
+def read_operator_curve(path: Path) -> list[dict[str, Any]]:
+    """The same of a policy of operator placement; see `read_curve`."""
+    return _looks(path, _OperatorCurve)
+
+
+def _results_with(key: str, of: str, version: int, model: type[settings.Settings], path: Path) -> dict[str, Any]:
+    """Results of a kind that a key of the root tells from others."""
+    found = files.read_json(path)
+    if not isinstance(found, dict) or found.get("format_version") != version or key not in found:
+        raise InputFileError(f"is no evaluation of {of} of format {version}; evaluate again", file=path)
+    _check(model, found, path)
+    return found
 
 
 def _looks(path: Path, model: type[settings.Settings]) -> list[dict[str, Any]]:
