@@ -111,12 +111,24 @@ def test_trained_policies_are_evaluated_in_every_way_that_they_are_asked(folder)
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ("[greedy, search-0.1]", "[search-0.1, serch-0.1]", r"nets-small.asked: is no way .*'serch-0.1'.*did you mean 'search-0.1'"),
+        (
+            "[greedy, search-0.1]",
+            "[search-0.1, serch-0.1]",
+            r"nets-small.asked: is no way .*'serch-0.1'.*did you mean 'search-0.1'",
+        ),
         ("[greedy, search-0.1]", "[search-0.1, search-0]", r"nets-small.asked: is no way to ask a policy \(got 'search-0'\)"),
         ("[greedy, search-0.1]", "[greedy]", r"tables.main.asked: nothing in the study has this name \(got 'search-0.1'\)"),
-        ("    asked: search-0.1", "    asked: search-0.2", r"tables.searched.asked: .*\(got 'search-0.2'\); valid: greedy, search-0.1"),
+        (
+            "    asked: search-0.1",
+            "    asked: search-0.2",
+            r"tables.searched.asked: .*\(got 'search-0.2'\); valid: greedy, search-0.1",
+        ),
         ("{label: HEFT,", "{label: HEFT, asked: shuffled,", "asked goes with trained"),
-        ("nets-small\n    benchmark: place.yaml", "nets-small\n    benchmark: preset:toy", "scenario are asked in one way .*search"),
+        (
+            "nets-small\n    benchmark: place.yaml",
+            "nets-small\n    benchmark: preset:toy",
+            "scenario are asked in one way .*search",
+        ),
     ],
 )
 def test_a_way_of_asking_that_is_none_or_that_nobody_evaluates_is_refused(folder, old, new, told):
