@@ -241,6 +241,28 @@ class _OperatorResults(_Told):
     rows: list[_OperatorRow] = Field(min_length=1)
 
 
+class _OperatorValues(_OperatorRow):
+    """The same with every value; ``against_best_rule`` is None where no rule placed every instance."""
+
+    kind: Literal["planner", "constant", "learned"]
+    is_rule: bool
+    infeasible: Share
+    values_s: list[Annotated[float, Field(ge=0)]]
+
+
+class OperatorValuesForm(_OperatorResults):
+    """The same, as tables over several evaluations read it."""
+
+    objective: Literal["latency", "throughput"]
+    bounds_s: list[Annotated[float, Field(gt=0)]] = Field(min_length=1)
+    rows: list[_OperatorValues] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _every_policy_placed_every_instance(self) -> Self:
+        _check_rows([(row.policy, len(row.values_s)) for row in self.rows], len(self.bounds_s))
+        return self
+
+
 class _Look(_Told):
     """A row of ``learning_curve.json``."""
 
@@ -285,6 +307,7 @@ class _OperatorLook(_Told):
 
     update: int = Field(ge=0)
     validation: float
+    elapsed_s: float = Field(default=0.0, ge=0)
 
 
 class _OperatorCurve(_Told):

@@ -13,7 +13,8 @@ from .. import files, settings
 from ..errors import ConfigError, InputFileError
 from .evaluate import FORMAT_VERSION
 from .fleet.evaluate import FLEET_FORMAT_VERSION
-from .saved_forms import CURVES, OTHERS, CurveForm, FleetResultsForm, ResultsForm
+from .operators.evaluate import OPERATORS_FORMAT_VERSION
+from .saved_forms import CURVES, OTHERS, CurveForm, FleetResultsForm, OperatorValuesForm, ResultsForm
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -53,11 +54,16 @@ def read_fleet_results(path: Path) -> dict[str, Any]:
     Raises:
         InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
     """
-    found = files.read_json(path)
-    if not isinstance(found, dict) or found.get("format_version") != FLEET_FORMAT_VERSION or "fleet" not in found:
-        raise InputFileError(f"is no evaluation of a fleet of format {FLEET_FORMAT_VERSION}; evaluate again", file=path)
-    _check(FleetResultsForm, found, path)
-    return found
+    return _results_with("fleet", "a fleet", FLEET_FORMAT_VERSION, FleetResultsForm, path)
+
+
+def read_operator_results(path: Path) -> dict[str, Any]:
+    """What an evaluation of operator placement wrote into ``results.json``, with the value of every instance.
+
+    Raises:
+        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
+    """
+    return _results_with("placement", "operator placement", OPERATORS_FORMAT_VERSION, OperatorValuesForm, path)
 
 
 def read_curve(path: Path, method: str | None = None) -> list[dict[str, Any]]:
@@ -76,6 +82,20 @@ def read_curve(path: Path, method: str | None = None) -> list[dict[str, Any]]:
 def read_fleet_curve(path: Path) -> list[dict[str, Any]]:
     """The same of a fleet's policy; see `read_curve`."""
     return read_curve(path, "fleet")
+
+
+def read_operator_curve(path: Path) -> list[dict[str, Any]]:
+    """The same of a policy of operator placement; see `read_curve`."""
+    return read_curve(path, "operators")
+
+
+def _results_with(key: str, of: str, version: int, model: type[settings.Settings], path: Path) -> dict[str, Any]:
+    """Results of a kind that a key of the root tells from others."""
+    found = files.read_json(path)
+    if not isinstance(found, dict) or found.get("format_version") != version or key not in found:
+        raise InputFileError(f"is no evaluation of {of} of format {version}; evaluate again", file=path)
+    _check(model, found, path)
+    return found
 
 
 def _looks(path: Path, model: type[settings.Settings]) -> list[dict[str, Any]]:

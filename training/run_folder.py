@@ -8,6 +8,7 @@
     checkpoint.pt         the newest checkpoint (see `training.checkpoint`)
     pretrained.pt         the network before PPO, if it was pretrained; without the linear scorer that may be added
     placements.pt         those of a search that a policy of operator placement learns first
+    imitated.pt           the network after the imitation, before PPO, where the config has that stage
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per validation
     tuning_curve.json     the same while a linear scorer was tuned, for networks that have one
@@ -81,6 +82,11 @@ class AnyRunFolder(Generic[Chosen]):
     def learning_curve(self) -> Path:
         """Rows of validation."""
         return self.path / "learning_curve.json"
+
+    @property
+    def imitated(self) -> Path:
+        """The network after the imitation, before PPO, of methods that have that stage."""
+        return self.path / "imitated.pt"
 
     @classmethod
     def of(cls, path: Path, chosen: Chosen, *, resume: bool, overwrite: bool) -> Self:
@@ -177,7 +183,7 @@ class RunFolder(AnyRunFolder[TrainSettings]):
 def resumed_files(path: Path) -> list[Path]:
     """What a resumed run of any method reads or writes anew in its folder, whether it is there yet or not."""
     names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
-    names += ["placements.pt", "log.csv", "wandb.json", "mlflow.json", "mlflow.db"]
+    names += ["placements.pt", "imitated.pt", "log.csv", "wandb.json", "mlflow.json", "mlflow.db"]
     names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
     events = sorted(event for event in (path / "tensorboard").rglob("*") if event.is_file())
     return [*(path / name for name in names), *events]

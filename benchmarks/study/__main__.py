@@ -132,6 +132,11 @@ def resolved(config: str, changes: Sequence[str]) -> BaseModel:
         from meshwright.training.fleet.settings import FleetTrainSettings
 
         return settings.load(FleetTrainSettings, path, changes=changes)
+    if method == train.OPERATORS:
+        from meshwright import settings
+        from meshwright.training.operators.settings import OperatorTrainSettings
+
+        return settings.load(OperatorTrainSettings, path, changes=changes)
     if method == train.LINEAR:
         from meshwright.training.linear.settings import load_linear_settings
 

@@ -31,6 +31,9 @@ MAX_BYTES = 100_000_000
 MAX_DECODER_BYTES = 100_000_000
 """Memory that an archive may make its decoder ask for; what `pack` writes wants 65 MiB."""
 
+UNREAD = frozenset({"completion_percentiles_s", "against", "by_size"})
+"""Of rows of results: quantiles of completion, and of operator placement every pair of policies and every size."""
+
 
 def pack(tasks: Sequence[Task], places: Places, archive: Path) -> list[str]:
     """Write what there is of done tasks.
@@ -99,13 +102,14 @@ def _told_by(task: Task, places: Places) -> Path:
 
 
 def _slimmed(told: Any) -> Any:
-    """Results without what no table reads: other figures of single episodes than the measure, and quantiles of completion."""
+    """Results without what no table reads: other figures of single episodes than the measure, and the keys `UNREAD` of rows."""
     if not isinstance(told, dict):
         return told
-    rows = [{key: value for key, value in row.items() if key != "completion_percentiles_s"} for row in told["rows"]]
+    rows = [{key: value for key, value in row.items() if key not in UNREAD} for row in told["rows"]]
     metric = measure_of(told).metric
     for row in rows:
-        row["per_seed"] = {metric: row["per_seed"][metric]}
+        if "per_seed" in row:
+            row["per_seed"] = {metric: row["per_seed"][metric]}
     return {**told, "rows": rows}
 
 

@@ -147,13 +147,14 @@ def latency(findings: StudyResults, chosen: Latency) -> list[str]:
 
 
 def durations(findings: StudyResults, chosen: Durations) -> list[str]:
-    """Decisions and time of every training run that has ended."""
+    """Decisions, or of operator placement steps of the imitation and updates, and time of every training run that has ended."""
     rows = []
     for run in findings.study.runs:
         curve = findings.curve(run)
         if curve and findings.is_done(run):
             best = findings.measure(run).single(findings.validated(run))
-            rows.append([escaped(run.name), f"{curve[-1]['steps']:,}", f"{curve[-1]['elapsed_s'] / 60:.1f}", best])
+            learned = f"{curve[-1]['steps']:,}" if "steps" in curve[-1] else f"{curve[-1]['update']:,} updates"
+            rows.append([escaped(run.name), learned, f"{curve[-1]['elapsed_s'] / 60:.1f}", best])
     return table(["run", "decisions", "minutes", "best on validation"], rows) if rows else []
 
 

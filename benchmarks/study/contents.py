@@ -11,10 +11,12 @@ from meshwright import settings
 from meshwright.envs.benchmark_files import FLEET, SCENARIO
 
 COLUMN = "<column>"
+GREEDY = "greedy"
+"""How trained policies are asked where nothing else is said: each decision is the likeliest."""
 
 
 class RowSettings(settings.Settings):
-    """One row of a comparison; exactly one of the last five tells what it shows.
+    """One row of a comparison; exactly one of policy, trained, pretrained, planned and quoted tells what it shows.
 
     Attributes:
         label: its name.
@@ -22,6 +24,7 @@ class RowSettings(settings.Settings):
         against: whether a row at the end holds ours against it.
         policy: a policy of the evaluations, as they spell it.
         trained: a training: the mean of its policies.
+        asked: how these are asked, as evaluations name it.
         pretrained: a training: the mean of its networks before PPO; a baseline.
         planned: a training: the mean of the rollout planners over its linear scorers.
         quoted: cells by column, from elsewhere (see ``source`` of the table).
@@ -32,6 +35,7 @@ class RowSettings(settings.Settings):
     against: bool = False
     policy: str | None = None
     trained: str | None = None
+    asked: str = GREEDY
     pretrained: str | None = None
     planned: str | None = None
     quoted: dict[str, str] = Field(default_factory=dict)
@@ -40,6 +44,8 @@ class RowSettings(settings.Settings):
     def _shows_one_thing(self) -> Self:
         if sum(map(bool, (self.policy, self.trained, self.pretrained, self.planned, self.quoted))) != 1:
             raise ValueError("a row shows exactly one of policy, trained, pretrained, planned and quoted")
+        if self.asked != GREEDY and self.trained is None:
+            raise ValueError("asked goes with trained")
         return self
 
     @property
@@ -71,10 +77,14 @@ class TableSettings(settings.Settings):
 
     def trainings_of(self, column: str) -> tuple[str, ...]:
         """Everything trained that a column names."""
-        rows: tuple[RowSettings, ...] = (*getattr(self, "rows", ()), *getattr(self, "references", ()))
-        shown = [row.training for row in rows if not row.columns or column in row.columns]
+        shown = [row.training for row in self._rows_of(column)]
         named = (self.ours, getattr(self, "whole", None), *shown)
         return tuple(name.replace(COLUMN, column) for name in named if name)
+
+    def asked_of(self, column: str) -> tuple[str, ...]:
+        """How the trained policies that a column names are asked, where that is said."""
+        named = (getattr(self, "asked", GREEDY), *(row.asked for row in self._rows_of(column)))
+        return tuple(how for how in named if how != GREEDY)
 
     def evaluations_of(self, column: str) -> tuple[str, ...]:
         """Where the figures of a column come from."""
@@ -85,6 +95,10 @@ class TableSettings(settings.Settings):
         """Trainings and evaluations of all columns."""
         columns = self.columns or ("",)
         return frozenset(name for one in columns for name in (*self.trainings_of(one), *self.evaluations_of(one)))
+
+    def _rows_of(self, column: str) -> list[RowSettings]:
+        rows: tuple[RowSettings, ...] = (*getattr(self, "rows", ()), *getattr(self, "references", ()))
+        return [row for row in rows if not row.columns or column in row.columns]
 
 
 class _Columns(TableSettings):
@@ -105,12 +119,14 @@ class ComparisonTable(_Columns):
     """Policies by benchmark: what it is about, ours by training seed and in the mean, and what they differ by.
 
     Attributes:
+        asked: how ours are asked.
         rows: above and below ours.
         references: the same, below all others.
         source: where quoted cells come from.
     """
 
     kind: Literal["comparison"]
+    asked: str = GREEDY
     rows: tuple[RowSettings, ...] = ()
     references: tuple[RowSettings, ...] = ()
     source: str | None = None

@@ -149,6 +149,10 @@ class StudyResults:
         measure = self.measure(run)
         return min((float(row[measure.validated]) for row in self.curve(run)), key=lambda value: measure.sign * value)
 
+    def asked(self, run: Run, how: str) -> str:
+        """What the policy of a run is called in results where it is asked in some way."""
+        return self.tasks[run.name].world.asked(run.name, how)
+
     def before_ppo(self, run: Run) -> str:
         """What the network of a run as it was before PPO is called in results."""
         return before_ppo(self.tasks[run.name].world, run.name)
@@ -209,7 +213,7 @@ def joined(results: Sequence[Data]) -> BenchmarkResults:
     chosen: dict[str, str] = {}
     latency_s: dict[str, Data] = {}
     for result in results:
-        for key in ("benchmark", "objective", "seeds"):
+        for key in ("benchmark", "objective", "seeds", "instances"):
             if result.get(key) != first.get(key):
                 raise InputFileError(f"two evaluations of one column differ in their {key}", field=key, value=result.get(key))
         for row in result["rows"]:

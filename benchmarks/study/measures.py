@@ -1,6 +1,7 @@
 """What tells how good a policy is on a benchmark, as tables write it, and which way is better.
 
-Of a scenario it is the blocking rate, a share with three decimals; of a fleet its objective, in the unit of the objective.
+Of a scenario it is the blocking rate, a share with three decimals; of a fleet its objective, in the unit of the objective; of
+operator placement the value over the lower bound of the instance.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from meshwright.envs.benchmark_files import PLACEMENT
 from meshwright.evaluation.fleet.objectives import OBJECTIVES, Objective
 from meshwright.evaluation.fleet.tables import difference_cell
 from meshwright.evaluation.statistics import Interval, excludes_zero
@@ -87,12 +89,28 @@ class ObjectiveMeasure(Measure):
         return told if reached == 0 else f"{told} ({with_ends(difference, 100 / reached, 0, sign='+')} %)"
 
 
+class BoundMeasure(ObjectiveMeasure):
+    """Seconds of a step, or the largest load of a device, over the lower bound of the instance."""
+
+    def __init__(self) -> None:
+        super().__init__(Objective("over_bound", "value", "times the lower bound", 1.0, 2))
+
+    def single(self, value: float) -> str:
+        """See `Measure.single`; no unit, for learning curves hold values over those of a rule."""
+        return f"{value:.2f}"
+
+
 BLOCKING = Measure()
 """Of every scenario."""
 
+OVER_BOUND = BoundMeasure()
+"""Of all operator placement."""
+
 
 def measure_of(results: Mapping[str, Any]) -> Measure:
-    """What results are about, by their key ``objective``, which those of scenarios have not."""
+    """What results are about, by keys that those of scenarios have not."""
+    if PLACEMENT in results:
+        return OVER_BOUND
     return ObjectiveMeasure(OBJECTIVES[results["objective"]]) if "objective" in results else BLOCKING
 
 

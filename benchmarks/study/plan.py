@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meshwright.errors import ConfigError
+from meshwright.errors import ConfigError, MeshwrightError
 
 from .places import Places
 from .study import EvaluationSettings, Run, Study
@@ -83,6 +83,8 @@ def _training(run: Run, load: Load, worlds: Worlds) -> TrainingTask:
     trace_changes = changes if any(map(world.follows_trace, played)) else None
     first_stage = getattr(chosen, world.first_stage, None)
     total, key = getattr(chosen, "generations", None), "generation"
+    if hasattr(chosen, "total_updates"):
+        total, key = chosen.total_updates, "update"
     if hasattr(chosen, "total_steps"):
         total, key = chosen.total_steps + getattr(first_stage, "steps", 0), "steps"
     return TrainingTask(run, world, world.measure(played[0]), trace_changes, first_stage is not None, total, key, load)
@@ -90,6 +92,12 @@ def _training(run: Run, load: Load, worlds: Worlds) -> TrainingTask:
 
 def _evaluations(study: Study, entry: EvaluationSettings, places: Places, worlds: Worlds) -> list[EvaluationTask]:
     world = worlds.of(entry.benchmark)
+    for how in entry.asked:
+        try:
+            world.asked(entry.name, how)
+        except MeshwrightError as error:
+            field = f"evaluations.{entry.name}.asked"
+            raise ConfigError(error.problem, field=field, value=how, choices=error.choices) from None
     found = world.variants(entry.benchmark, entry.changes)
     trained, pretrained, planned = (
         tuple(run.name for name in names for run in study.runs_of(name))

@@ -18,7 +18,7 @@ from meshwright.errors import ConfigError
 from meshwright.evaluation.bounds import NAMES as REFERENCES
 from meshwright.evaluation.bounds import is_beam
 
-from .contents import Contents, TableSettings
+from .contents import GREEDY, Contents, TableSettings
 
 EACH = "<each>"
 # No dots: a policy is called by its folder's name up to the last of them.
@@ -58,6 +58,7 @@ class EvaluationSettings(settings.Settings):
         changes: ``key=value`` texts, applied in order.
         policies: compared beside those that the benchmark names.
         trained: trainings, or parents of variants, whose policies are compared.
+        asked: how these are asked; each way gives a row of its own. Other than greedily for operator placement alone.
         pretrained: the same, whose networks as they were before PPO are compared.
         planned: the same, of linear scorers, each of which is the base policy of a rollout planner that is compared.
         references: clairvoyant ones.
@@ -70,6 +71,7 @@ class EvaluationSettings(settings.Settings):
     changes: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
     trained: tuple[str, ...] = ()
+    asked: tuple[str, ...] = Field(default=(GREEDY,), min_length=1)
     pretrained: tuple[str, ...] = ()
     planned: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
@@ -234,6 +236,9 @@ def _check(study: Study) -> None:
         for column in table.columns or ("",):
             _check_known(table.evaluations_of(column), evaluations, f"tables.{name}.evaluations")
             _check_known(table.trainings_of(column), trainings, f"tables.{name}")
+            played = table.evaluations_of(column)
+            asked = list(dict.fromkeys(how for one in study.evaluations if one.name in played for how in one.asked))
+            _check_known(table.asked_of(column), asked, f"tables.{name}.asked")
 
 
 def _check_once(names: Sequence[str], field: str) -> None:

@@ -83,7 +83,7 @@ def transfer(findings: StudyResults, chosen: Transfer) -> list[str]:
 
 
 def ablations(findings: StudyResults, chosen: Ablations) -> list[str]:
-    """The variants of a training beside the one that nothing was taken from."""
+    """The variants of a training, each against the same seeds of the one that nothing was taken from."""
     names: dict[str, str] = {}
     cells: dict[str, list[str]] = {}
     head, width = list[str](), 0
@@ -100,9 +100,10 @@ def ablations(findings: StudyResults, chosen: Ablations) -> list[str]:
         entries = {variant: _mean(played, [run.name for run in runs], variant) for variant, runs in by_variant.items()}
         if chosen.pretrained is not None:
             entries[""] = _mean(played, [findings.before_ppo(run) for run in full], "")
-        whole = entries.get(chosen.full)
         for variant, entry in entries.items():
             names[variant] = chosen.labels.get(variant, variant) if variant else str(chosen.pretrained)
+            seeds = {of_seed(run) for run in by_variant.get(variant, full)}
+            whole = _mean(played, [run.name for run in full if of_seed(run) in seeds], chosen.full)
             difference = NOTHING if variant == chosen.full else _difference(entry, whole)
             row = cells.setdefault(variant, [])
             row += [NOTHING] * (width - len(row)) + [_shown(entry), difference]
@@ -117,7 +118,10 @@ def shown_in(row: RowSettings, findings: StudyResults, played: BenchmarkResults,
     if row.policy is not None:
         return played.entry(row.policy, row.label)
     runs = findings.runs(row.training, column)
-    names = [run.name if row.trained else findings.before_ppo(run) if row.pretrained else planned_over(run) for run in runs]
+    names = [
+        findings.asked(run, row.asked) if row.trained else findings.before_ppo(run) if row.pretrained else planned_over(run)
+        for run in runs
+    ]
     return played.mean(names, row.label)
 
 
@@ -170,7 +174,7 @@ class _Column:
         self.findings, self.name = findings, column
         self.played: BenchmarkResults | None = findings.played(chosen, column).get("")
         self.has_baselines = findings.has_baselines(chosen, column)
-        self.ours = findings.runs(chosen.ours, column)
+        self.ours, self.asked = findings.runs(chosen.ours, column), chosen.asked
         pretrained = [row for row in chosen.rows if row.pretrained]
         self.pretrained = {
             row.label: [findings.before_ppo(run) for run in findings.runs(row.pretrained, column)] for row in pretrained
@@ -198,7 +202,7 @@ class _Column:
 
     def of_seed(self, seed: str) -> str:
         """The run of ours with one seed."""
-        return _shown(self._mean([run.name for run in self.ours if of_seed(run) == seed]))
+        return _shown(self._mean([run for run in self.ours if of_seed(run) == seed]))
 
     def of_ours(self) -> str:
         """The mean of ours."""
@@ -223,10 +227,10 @@ class _Column:
         return None if self.played is None or row.quoted else shown_in(row, self.findings, self.played, self.name)
 
     def _ours(self) -> PolicyResult | None:
-        return self._mean([run.name for run in self.ours])
+        return self._mean(self.ours)
 
-    def _mean(self, names: Sequence[str]) -> PolicyResult | None:
-        return _mean(self.played, names, "ours")
+    def _mean(self, runs: Sequence[Run]) -> PolicyResult | None:
+        return _mean(self.played, [self.findings.asked(run, self.asked) for run in runs], "ours")
 
 
 def _best(played: BenchmarkResults, entries: Iterable[PolicyResult]) -> PolicyResult | None:

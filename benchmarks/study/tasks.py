@@ -42,7 +42,7 @@ class TrainingTask:
         trace_changes: the benchmark's changes where it follows a trace, that of the file left out; else None.
         pretrains: whether it leaves a network before PPO.
         total: what the last row of its learning curve has reached when it ends, under `progress_key`; None: not known.
-        progress_key: ``steps`` or ``generation``.
+        progress_key: ``steps``, ``generation`` or ``update``.
         load: reads training configs.
         needs: nothing.
     """
@@ -209,7 +209,8 @@ class EvaluationTask:
 
     def specs(self, places: Places) -> list[str]:
         """Policies beside those of the benchmark, as the command line spells them."""
-        trained = [str(places.out / TRAINING / run) for run in self.trained]
+        folders = [str(places.out / TRAINING / run) for run in self.trained]
+        trained = [self.world.asked(folder, how) for how in self.entry.asked for folder in folders]
         pretrained = [str(pretrained_file(places, self.world, run)) for run in self.pretrained]
         planned = [f"{ROLLOUT}({places.out / TRAINING / run})" for run in self.planned]
         return [*self.entry.policies, *trained, *pretrained, *planned]

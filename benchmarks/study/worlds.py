@@ -1,4 +1,4 @@
-"""The worlds that a study plays in, told apart by the kind of a benchmark: scenarios and fleets.
+"""The worlds that a study plays in, told apart by the kind of a benchmark: scenarios, fleets and operator placement.
 
 A world says how its benchmarks are read, what results on them depend on, and what training and evaluating on them leaves.
 """
@@ -12,25 +12,43 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
 from meshwright import files, settings
 from meshwright.clusters import load_cluster
 from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark, load_variants
-from meshwright.envs.benchmark_files import FLEET, SCENARIO, kind_of
+from meshwright.envs.benchmark_files import FLEET, PLACEMENT, SCENARIO, kind_of
 from meshwright.envs.fleet.benchmark import FleetBenchmark, load_fleet_benchmark
+from meshwright.envs.operators.benchmark import FileDraw, JobDraw, PlacementBenchmark, load_placement_benchmark
 from meshwright.errors import ConfigError, GraphError, MeshwrightError
 from meshwright.evaluation.evaluate import FORMAT_VERSION
 from meshwright.evaluation.fleet.evaluate import FLEET_FORMAT_VERSION
-from meshwright.evaluation.fleet.policies import is_rule
-from meshwright.evaluation.saved_results import read_curve, read_fleet_curve, read_fleet_results, read_results
+from meshwright.evaluation.fleet.policies import is_rule, policy_name
+from meshwright.evaluation.operators.evaluate import OPERATORS_FORMAT_VERSION
+from meshwright.evaluation.saved_results import (
+    read_curve,
+    read_fleet_curve,
+    read_fleet_results,
+    read_operator_curve,
+    read_operator_results,
+    read_results,
+)
+from meshwright.jobs.load import load_graph
 from meshwright.jobs.workload import load_workload
 from meshwright.planners.menu.job_types import job_type
 from meshwright.planners.menu.settings import load_job_types
 from meshwright.planning.policies import base_of, fleet_policy_file, is_rollout, policy_file, trained_file
+from meshwright.simulation.operators.instance_files import load_instance
 
-from .measures import BLOCKING, Measure, measure_of
+from .contents import GREEDY
+from .measures import BLOCKING, OVER_BOUND, Measure, measure_of
 from .places import Places
 
-AnyBenchmark = BenchmarkSettings | FleetBenchmark
+AnyBenchmark = BenchmarkSettings | FleetBenchmark | PlacementBenchmark
+
+BEST_RULE = "best-rule"
+"""Of operator placement: on each instance the best of all rules, which are those that neither learn, search nor prove."""
 
 # Of a scenario: how observations count time ahead.
 OF_SLOTS = ("slot_growth", "arrivals_per_slot")
@@ -63,9 +81,9 @@ class World(ABC):
             MeshwrightError: it is wrong.
         """
 
-    @abstractmethod
     def variants(self, spec: str, changes: Sequence[str]) -> Sequence[Any]:
         """What an evaluation of a benchmark plays: the variants of a family, or it alone."""
+        return [self.load(spec, changes)]
 
     @abstractmethod
     def digest(self, benchmark: Any) -> str:
@@ -75,13 +93,13 @@ class World(ABC):
             MeshwrightError: the benchmark is wrong.
         """
 
-    @abstractmethod
     def observed(self, played: Sequence[Any]) -> list[object]:
         """What a network that is trained on some benchmarks depends on beside their digests."""
+        return []
 
-    @abstractmethod
     def follows_trace(self, benchmark: Any) -> bool:
         """Whether jobs arrive as a trace of the user's recorded them."""
+        return False
 
     @abstractmethod
     def policy_files(self, specs: Sequence[str]) -> list[Path]:
@@ -90,6 +108,16 @@ class World(ABC):
         Raises:
             PolicyError: one of them is not there.
         """
+
+    def asked(self, policy: str, how: str) -> str:
+        """The spelling of a trained policy, or its name in results, where it is asked in some way.
+
+        Raises:
+            MeshwrightError: policies of this world cannot be asked so.
+        """
+        if how != GREEDY:
+            raise ConfigError(f"policies of a {self.key} are asked in one way", field="asked", value=how, choices=[GREEDY])
+        return policy
 
     @abstractmethod
     def measure(self, benchmark: Any) -> Measure:
@@ -214,10 +242,6 @@ class Fleets(World):
         """See `World.load`."""
         return load_fleet_benchmark(spec, changes=changes)
 
-    def variants(self, spec: str, changes: Sequence[str]) -> Sequence[FleetBenchmark]:
-        """See `World.variants`."""
-        return [self.load(spec, changes)]
-
     def digest(self, benchmark: FleetBenchmark) -> str:
         """See `World.digest`; what is as by default is left out, so that a setting that a later version adds changes nothing."""
         chosen = benchmark.fleet
@@ -226,14 +250,6 @@ class Fleets(World):
         kept = chosen.model_dump(mode="json", exclude=told_apart, exclude_defaults=True)
         jobs = [job_type(one).digest for one in types]
         return files.digest(kept, load_cluster(chosen.cluster).digest, jobs, chosen.costs.digest)
-
-    def observed(self, played: Sequence[FleetBenchmark]) -> list[object]:
-        """See `World.observed`: nothing that is not among a fleet's settings."""
-        return []
-
-    def follows_trace(self, benchmark: FleetBenchmark) -> bool:
-        """See `World.follows_trace`."""
-        return False
 
     def policy_files(self, specs: Sequence[str]) -> list[Path]:
         """See `World.policy_files`."""
@@ -253,12 +269,82 @@ class Fleets(World):
         return read_fleet_curve(path)
 
 
+class Operators(World):
+    """Benchmarks with the key ``placement``."""
+
+    key = PLACEMENT
+    format_version = OPERATORS_FORMAT_VERSION
+    first_stage, kept_as, prefix = Fleets.first_stage, Fleets.kept_as, Fleets.prefix
+    takes_profiles = False
+
+    def load(self, spec: str, changes: Sequence[str], trace: Path | None = None) -> PlacementBenchmark:
+        """See `World.load`."""
+        return load_placement_benchmark(spec, changes=changes)
+
+    def digest(self, benchmark: PlacementBenchmark) -> str:
+        """See `World.digest`; what is as by default is left out, and files and jobs count by what they hold."""
+        drawn = benchmark.placement.instances
+        told_apart = {"instances": {"files", "jobs"}}
+        kept = benchmark.placement.model_dump(mode="json", exclude=told_apart, exclude_defaults=True)
+        held = [load_instance(file).digest for file in drawn.files] if isinstance(drawn, FileDraw) else []
+        held += [load_graph(job).digest for job in drawn.jobs] if isinstance(drawn, JobDraw) else []
+        return files.digest(kept, held)
+
+    def policy_files(self, specs: Sequence[str]) -> list[Path]:
+        """See `World.policy_files`."""
+        from meshwright.models.operators.saved import operator_policy_file  # takes a while
+
+        asked = dict.fromkeys(spec.partition("@")[0] for spec in specs)
+        return [policy_file(str(operator_policy_file(spec))) for spec in asked if not is_rule(spec)]
+
+    def asked(self, policy: str, how: str) -> str:
+        """See `World.asked`."""
+        if how == GREEDY:
+            return policy
+        from meshwright.models.operators.player import PlayMode  # takes a while
+
+        PlayMode.of(how)
+        return f"{policy}@{how}"
+
+    def measure(self, benchmark: PlacementBenchmark) -> Measure:
+        """See `World.measure`."""
+        return OVER_BOUND
+
+    def results(self, path: Path) -> Mapping[str, Any]:
+        """See `World.results`; who has no placement for some instance has no figures, and a search is no baseline."""
+        found = read_operator_results(path)
+        bounds_s = np.array(found["bounds_s"])
+        rows = []
+        for row in found["rows"]:
+            asked, at, how = row["policy"].partition("@")
+            kind = "learned" if row["kind"] == "learned" else "baseline" if row["is_rule"] else "planner"
+            values_s = row["values_s"] if row["infeasible"] == 0 else np.full(len(bounds_s), np.nan)
+            rows.append(_over_bound(policy_name(asked) + at + how, kind, values_s, bounds_s))
+        if any(row["against_best_rule"] is not None for row in found["rows"]):
+            rules = [row["values_s"] for row in found["rows"] if row["is_rule"]]
+            rows.append(_over_bound(BEST_RULE, "baseline", np.min(rules, axis=0), bounds_s))
+        read = {"seeds": list(range(len(bounds_s))), "rows": rows, "best_fixed": {}, "scenario": found[self.key]}
+        # The same instances have the same bounds, but for last digits on another machine.
+        return found | read | {"instances": files.digest([f"{bound_s:.6g}" for bound_s in bounds_s])}
+
+    def curve(self, path: Path) -> Sequence[Mapping[str, Any]]:
+        """See `World.curve`."""
+        return read_operator_curve(path)
+
+
+def _over_bound(policy: str, kind: str, values_s: ArrayLike, bounds_s: NDArray[np.float64]) -> dict[str, Any]:
+    """A row as those of scenarios are; None where there is no value."""
+    ratios = np.asarray(values_s) / bounds_s
+    return {"policy": policy, "kind": kind, "per_seed": {OVER_BOUND.metric: [None if np.isnan(x) else float(x) for x in ratios]}}
+
+
 class Worlds:
     """Every world of a study."""
 
     def __init__(self, places: Places) -> None:
-        self._scenarios, self._fleets = Scenarios(places), Fleets()
+        self._scenarios = Scenarios(places)
+        self._others: dict[str | None, World] = {FLEET: Fleets(), PLACEMENT: Operators()}
 
     def of(self, spec: str) -> World:
         """That of a benchmark, by its spelling; of one that is not there, scenarios, whose reader tells so."""
-        return self._fleets if kind_of(spec) == FLEET else self._scenarios
+        return self._others.get(kind_of(spec), self._scenarios)

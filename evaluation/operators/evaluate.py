@@ -150,6 +150,7 @@ def _results(
         "objective": benchmark.placement.objective,
         "num_instances": len(instances),
         "best_known_s": benchmark.best_known_s,
+        "bounds_s": bounds.tolist(),
         "rows": rows,
         "remarks": _remarks(rows),
     }

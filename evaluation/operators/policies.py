@@ -9,7 +9,6 @@ import numpy as np
 
 from ...envs.operators.batch import PlacementBatch
 from ...errors import PlanError, PolicyError
-from ...models.operators.player import load_player
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
@@ -58,6 +57,8 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
         return OperatorPolicySpec(spec, "planner", plan)
     if name in CONSTANTS and not how:
         return OperatorPolicySpec(spec, "constant", lambda instance, seed: _constant(instance, name, objective))
+    from ...models.operators.player import load_player  # takes a while, and planners need no network
+
     player, mode = load_player(spec, objective)
     return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed))
 

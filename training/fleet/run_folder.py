@@ -1,4 +1,4 @@
-"""The run folder of a fleet's policy: that of any run, with the networks before PPO."""
+"""The run folder of a fleet's policy: that of any run, with the network after the search for prices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,3 @@ class FleetRunFolder(AnyRunFolder[FleetTrainSettings]):
     def searched(self) -> Path:
         """The network after the search for prices."""
         return self.path / "searched.pt"
-
-    @property
-    def imitated(self) -> Path:
-        """The network after the imitation, before PPO."""
-        return self.path / "imitated.pt"

@@ -255,7 +255,7 @@ class _Trainer:
         self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach()[played.is_live].mean())}
 
     def look(self, run: OperatorRunFolder) -> None:
-        """Place the validation instances greedily, keep the best policy, write the learning curve."""
+        """Place the validation instances greedily, keep the best policy and the imitated one, write the learning curve."""
         graphs = batch(self.validation_features)
         played = play(self.average, graphs, self.validation, np.arange(len(self.looked_at)))
         value = float(np.mean(np.minimum(played.values, 1e3) / self.rule))
@@ -263,17 +263,23 @@ class _Trainer:
         cpu_s = self._before[1] + time.process_time() - self._cpu_began
         row = {"update": self.update, "stage": self.stage, "validation": value, "elapsed_s": seconds, "cpu_s": cpu_s, **self.told}
         self.curve.append(row)
+        saved = self._saved(value)
         if value < self.best:
             self.best = value
-            trained = {
-                "config": self.chosen.name,
-                "benchmark": self.benchmark.name,
-                "seed": self.chosen.seed,
-                "update": self.update,
-                "validation": value,
-            }
-            SavedOperatorPolicy.of(self.average, self.benchmark.placement.objective, trained).save(run.policy)
+            saved.save(run.policy)
+        if self.chosen.imitation is not None and self.update == self.chosen.imitation_steps:
+            saved.save(run.imitated)
         files.write_json(run.learning_curve, self.curve)
+
+    def _saved(self, value: float) -> SavedOperatorPolicy:
+        trained = {
+            "config": self.chosen.name,
+            "benchmark": self.benchmark.name,
+            "seed": self.chosen.seed,
+            "update": self.update,
+            "validation": value,
+        }
+        return SavedOperatorPolicy.of(self.average, self.benchmark.placement.objective, trained)
 
     def save(self, run: OperatorRunFolder, key: str) -> None:
         """Write a checkpoint."""

@@ -20,6 +20,8 @@ training:
     quick: [total_steps=16]
   - name: fleet
     config: fleet-train.yaml
+  - name: ops
+    config: ops-train.yaml
 evaluations:
   - name: rules
     benchmark: benchmark.yaml
@@ -34,6 +36,12 @@ evaluations:
     changes: ["policies=[fifo]"]
     trained: [fleet]
     pretrained: [fleet]
+  - name: placed
+    benchmark: preset:latency-tight
+    changes: [best_known_s=0.001, "policies=[heft, m-etf]", num_seeds=2, "placement.instances.num_ops=[8]"]
+    trained: [ops]
+    asked: [greedy, sample-2]
+    pretrained: [ops]
 tables:
   main:
     kind: comparison
@@ -50,6 +58,13 @@ tables:
     ours: fleet
     rows: [{label: first come, policy: fifo}]
     references: [{label: imitation, pretrained: fleet, against: true}]
+  placing:
+    kind: comparison
+    columns: [small]
+    evaluations: [placed]
+    ours: ops
+    rows: [{label: the best rule, policy: best-rule}]
+    references: [{label: the imitated, pretrained: ops}, {label: of two draws, trained: ops, asked: sample-2}]
 """
 
 FLEET_TRAIN = """
@@ -63,7 +78,19 @@ ppo: {num_envs: 2, rollout_steps: 16, minibatch: 16, epochs: 1}
 network: {width: 8}
 """
 
-TABLES = ("main", "states", "waiting")
+OPS_TRAIN = """
+method: operators
+name: small
+benchmark: preset:latency-tight
+changes: ["placement.instances.num_ops=[8]", num_validation_seeds=2]
+num_training_instances: 16
+imitation: {moves_per_op: 2, steps: 2, minibatch: 4}
+updates: 1
+network: {hidden: 8, rounds: 1}
+ppo: {instances_per_update: 2, samples_per_instance: 2}
+"""
+
+TABLES = ("main", "states", "waiting", "placing")
 PAGE = "".join(f"<!-- results: {name} -->\n<!-- end of results: {name} -->\n\n" for name in TABLES)
 
 
@@ -72,6 +99,7 @@ def study(work, monkeypatch):
     monkeypatch.delenv("MESHWRIGHT_REFERENCE", raising=False)
     (work / "study.yaml").write_text(STUDY)
     (work / "fleet-train.yaml").write_text(FLEET_TRAIN)
+    (work / "ops-train.yaml").write_text(OPS_TRAIN)
     write_small_fleet(work)
     (work / "page.md").write_text(f"# Results\n\n{PAGE}The end.\n")
     return work
@@ -83,7 +111,7 @@ def test_a_study_is_carried_out_shown_and_not_done_twice(study, capsys):
     assert main(options) == 0, (study / "runs/results/tasks/net-seed-0.log").read_text()
     text = (study / "page.md").read_text()
     shown = ("most ranks", "TD network", "**ours**", "ours against the best baseline", "the bound", "first come", "imitation")
-    for label in (*shown, "ours against imitation"):
+    for label in (*shown, "ours against imitation", "the best rule", "the imitated", "of two draws"):
         assert f"| {label} | " in text
         assert f"| {label} | - |" not in text
     assert "**pair**, run net-seed-0: the most frequent degree" in text
@@ -94,7 +122,7 @@ def test_a_study_is_carried_out_shown_and_not_done_twice(study, capsys):
     capsys.readouterr()
     assert main(options) == 0
     told = capsys.readouterr().out
-    assert told.count("done already") == 5
+    assert told.count("done already") == 7
     assert (study / "page.md").read_text() == text
 
 
@@ -138,5 +166,5 @@ def test_failures_are_counted_in_the_exit_status_and_named(study, capsys):
 
 def test_the_list_tells_how_far_everything_is_and_does_nothing(study, capsys):
     assert main(["--study", "study.yaml", "--list"]) == 0
-    assert capsys.readouterr().out.count("missing") == 5
+    assert capsys.readouterr().out.count("missing") == 7
     assert not (study / "runs").exists()

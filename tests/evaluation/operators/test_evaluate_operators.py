@@ -30,6 +30,8 @@ def test_figures_are_those_of_the_placements() -> None:
     rules = np.array([rows[name]["values_s"] for name in ("heft", "fastest-device", "round-robin")])
     against = np.mean(np.array(rows["heft"]["values_s"]) / rules.min(axis=0) - 1)
     assert rows["heft"]["against_best_rule"]["mean"] == pytest.approx(against)
+    over_bound = np.array(rows["heft"]["values_s"]) / np.array(found["bounds_s"])
+    assert rows["heft"]["over_bound"]["mean"] == pytest.approx(over_bound.mean())
     assert not rows["annealing@0.01"]["is_rule"]
     assert all(row["over_best_known"]["mean"] >= 1.0 for row in found["rows"])
     head, cells = operator_cells(found)

@@ -63,6 +63,23 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: s
     assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
     assert [row["stage"] for row in curves[0]] == ["imitation"] * 3 + ["ppo"] * 2
     assert SavedOperatorPolicy.load(tmp_path / "parts").settings.kind == kind
+    kept = [SavedOperatorPolicy.load(tmp_path / name / "imitated.pt") for name in ("whole", "parts")]
+    assert kept[1].trained == kept[0].trained
+    for name, tensor in kept[0].weights.items():
+        assert torch.equal(tensor, kept[1].weights[name]), name
+
+
+def test_the_network_after_imitation_alone_is_kept_as_ppo_never_touched_it(tmp_path: Path) -> None:
+    imitation = {"moves_per_op": 5, "steps": 3, "minibatch": 4, "validate_every_steps": 2}
+    train_operators(config(updates=2, imitation=imitation), tmp_path / "both")
+    train_operators(config(updates=0, imitation=imitation), tmp_path / "alone")
+    kept = SavedOperatorPolicy.load(tmp_path / "both" / "imitated.pt")
+    assert kept.trained["update"] == 3
+    alone, both = (torch.load(tmp_path / name / "checkpoint.pt")["average"] for name in ("alone", "both"))
+    assert all(torch.equal(tensor, alone[name]) for name, tensor in kept.weights.items())
+    assert not all(torch.equal(tensor, both[name]) for name, tensor in kept.weights.items())
+    train_operators(config(updates=1), tmp_path / "none")
+    assert not (tmp_path / "none" / "imitated.pt").exists()
 
 
 def test_the_imitation_finds_likely_what_the_search_chose(tmp_path: Path) -> None:
