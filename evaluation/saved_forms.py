@@ -241,18 +241,21 @@ class _OperatorResults(_Told):
     rows: list[_OperatorRow] = Field(min_length=1)
 
 
-class _OperatorValues(_OperatorRow):
-    """The same with every value; ``against_best_rule`` is None where no rule placed every instance."""
+class _OperatorValues(_Told):
+    """One policy with the value of every instance; ``against_best_rule`` is None where no rule placed all of them."""
 
+    policy: str
     kind: Literal["planner", "constant", "learned"]
+    against_best_rule: _Interval | None
     is_rule: bool
     infeasible: Share
     values_s: list[Annotated[float, Field(ge=0)]]
 
 
-class OperatorValuesForm(_OperatorResults):
-    """The same, as tables over several evaluations read it."""
+class OperatorValuesForm(_Told):
+    """The root of ``results.json`` of operator placement, as tables over several evaluations read it."""
 
+    benchmark: str
     objective: Literal["latency", "throughput"]
     bounds_s: list[Annotated[float, Field(gt=0)]] = Field(min_length=1)
     rows: list[_OperatorValues] = Field(min_length=1)
