@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...errors import ConfigError
 from ..settings import CostSettings
 from .algorithm import Algorithm
+from .circuits import Circuits
 from .fastest import AUTOMATIC, Fastest
 from .in_network import InNetwork
 from .joint import Joint
@@ -47,6 +48,8 @@ def of(costs: CostSettings) -> Algorithm:
     """The algorithm that settings choose, with all that they say of it."""
     if costs.collectives == "in-network":
         return InNetwork(costs.in_network_trees)
+    if costs.collectives == "circuits":
+        return Circuits(costs.circuits)
     if costs.collectives == "measured":
         return Measured(costs.collectives_table)
     return chosen(costs.collectives)
