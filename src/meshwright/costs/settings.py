@@ -56,6 +56,8 @@ class CostSettings(settings.Settings):
             (``megatron-lm`` on an A100): less is then told for what one framework differs by from another. No price changes.
         in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take
             rings on the rails.
+        in_network_slots: packets that a switch keeps of each tree; fewer than are under way up the tree and down bound its rate.
+            None: enough.
         circuits: for ``collectives: circuits``, whether they are set up ``once`` for a job, changed ``per-phase``, or as is
             faster for each size and group (``auto``).
         flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
@@ -101,6 +103,7 @@ class CostSettings(settings.Settings):
     kernels: str | None = Field(default=None, exclude_if=lambda kernels: kernels is None)
     software: str | None = Field(default=None, exclude_if=lambda software: software is None)
     in_network_trees: int = Field(default=2, ge=0, le=1_000_000)
+    in_network_slots: int | None = Field(default=None, ge=1, le=1_000_000_000, exclude_if=lambda slots: slots is None)
     circuits: Literal["auto", "once", "per-phase"] = Field(default="auto", exclude_if=lambda chosen: chosen == "auto")
     flows: Literal["cut-through", "store-and-forward"] = "cut-through"
     routing: Literal["shortest-path", "ecmp", "spread"] = "shortest-path"

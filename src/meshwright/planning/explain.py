@@ -235,7 +235,7 @@ def _routing_switches(priced: Estimate, simulator: _Simulator, costs: CostSettin
 
 
 def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
-    """Circuits on an optical cluster; elsewhere algorithms against a ring, at nominal rates; ``calibrated`` takes measured ones."""
+    """Circuits on an optical cluster; elsewhere algorithms against a ring; ``calibrated`` takes measured rates."""
     layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
     if isinstance(priced.cluster.topology, OpticalTopology):  # other algorithms know nothing of partners that change
         once, per_phase = (

@@ -47,7 +47,7 @@ def chosen(name: str) -> Algorithm:
 def of(costs: CostSettings) -> Algorithm:
     """The algorithm that settings choose, with all that they say of it."""
     if costs.collectives == "in-network":
-        return InNetwork(costs.in_network_trees)
+        return InNetwork(costs.in_network_trees, num_slots=costs.in_network_slots)
     if costs.collectives == "circuits":
         return Circuits(costs.circuits)
     if costs.collectives == "measured":

@@ -123,7 +123,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     """
     if not isinstance(plan.training, Masked):
         return _rendered(plan)
-    phases = {phase.name: plan.of_phase(phase) for phase in plan.phases or ()}
+    phases: dict[str, PlacementPlan] = {phase.name: plan.of_phase(phase) for phase in plan.phases or ()}
     whole = plan.model_copy(update={"training": None, "phases": None})
     cores = {"core": plan.training.core, "full": None}
     return {
