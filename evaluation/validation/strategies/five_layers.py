@@ -121,7 +121,7 @@ def _two_ways() -> Iterator[PublishedFigure]:
 
 
 def _circuits() -> Iterator[PublishedFigure]:
-    """100 MB of an all-to-all over eight hosts of one device and four ports of 12.5 GB/s, by circuits set up once or per phase."""
+    """100 MB of an all-to-all over eight hosts of four ports of 12.5 GB/s, by circuits set up once or per phase."""
     ports = {"ports_per_host": 4, "port_bandwidth_gbytes_per_s": 12.5, "circuit_latency_us": 5.0}
     inside = {"devices_per_host": 1, "intra_host_bandwidth_gbytes_per_s": 300.0, "intra_host_latency_us": 0.0}
     for turn_us, phase_us in ((20.0, 275.0), (300.0, None)):
