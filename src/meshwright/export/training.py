@@ -10,7 +10,7 @@ from collections.abc import Callable
 from .. import files
 from ..errors import ExportError
 from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
-from ..plans.document import Phase, PlacementPlan
+from ..plans.document import PlannedPhase, PlacementPlan
 from ..plans.stage_meshes import meshes_text
 from ..plans.strategies.masked import Masked
 from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, PostLocalSgd, StaleSynchronous
@@ -110,7 +110,7 @@ def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[s
     return found
 
 
-def _phase_data(phase: Phase) -> dict[str, object]:
+def _phase_data(phase: PlannedPhase) -> dict[str, object]:
     """The layout of a phase, and where each rank is and what it holds."""
     return {
         "name": phase.name,

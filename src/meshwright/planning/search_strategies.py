@@ -10,7 +10,7 @@ from ..errors import MeshwrightError, PlanError
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout
 from ..plans import PlacementPlan, check
-from ..plans.document import Phase
+from ..plans.document import PlannedPhase
 from ..plans.strategies.masked import Masked
 from ..plans.training import Synchronous
 from .job_work import JobWork
@@ -139,7 +139,7 @@ def with_phases(plan: PlacementPlan, core: PlacementPlan, training: Masked) -> P
         PlanError: the phases have other devices.
     """
     phases = tuple(
-        Phase(name=name, steps=steps, partition=one.partition, ranks=one.ranks, stages=one.stages)
+        PlannedPhase(name=name, steps=steps, partition=one.partition, ranks=one.ranks, stages=one.stages)
         for name, steps, one in (("core", training.core_steps, core), ("full", training.full_steps, plan))
     )
     made = plan.model_copy(update={"training": training, "phases": phases})

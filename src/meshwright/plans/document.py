@@ -111,7 +111,7 @@ class Stage(settings.Settings):
     ops: tuple[str, ...] = Field(default=(), description="names of the ops in topological order")
 
 
-class Phase(settings.Settings):
+class PlannedPhase(settings.Settings):
     """How a job of several phases is cut and placed in one of them; phases go round, each for some steps."""
 
     name: Literal["core", "full"] = Field(description="the masked core, or the whole model")
@@ -174,7 +174,7 @@ class PlacementPlan(settings.Settings):
     predicted: tuple[Figure, ...] = ()
     training: Training | None = Field(default=None, description="how replicas agree on their parameters; absent: synchronous")
     compression: Compression | None = Field(default=None, description="how gradients are coded; absent: they are not")
-    phases: tuple[Phase, ...] | None = Field(
+    phases: tuple[PlannedPhase, ...] | None = Field(
         default=None, description="plans of the phases of a masked job; absent: of all steps the partition and ranks above"
     )
     why: str | None = Field(default=None, description="the reason for the choice, for people")
@@ -233,7 +233,7 @@ class PlacementPlan(settings.Settings):
         """
         return Placement(np.array([rank.device for rank in self.ranks]))
 
-    def of_phase(self, phase: Phase) -> PlacementPlan:
+    def of_phase(self, phase: PlannedPhase) -> PlacementPlan:
         """The plan of one phase by itself, without training."""
         update = {
             "partition": phase.partition,
