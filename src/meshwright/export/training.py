@@ -10,7 +10,7 @@ from collections.abc import Callable
 from .. import files
 from ..errors import ExportError
 from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
-from ..plans.document import PlannedPhase, PlacementPlan
+from ..plans.document import PlacementPlan, PlannedPhase
 from ..plans.stage_meshes import meshes_text
 from ..plans.strategies.masked import Masked
 from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, PostLocalSgd, StaleSynchronous
