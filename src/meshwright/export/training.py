@@ -14,6 +14,7 @@ from ..plans.document import PlacementPlan, PlannedPhase
 from ..plans.stage_meshes import meshes_text
 from ..plans.strategies.masked import Masked
 from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, PostLocalSgd, StaleSynchronous
+from .accumulating_adam import ACCUMULATING_ADAM
 from .target import Files
 
 STRATEGY = "training.json"
@@ -232,7 +233,11 @@ def _diloco(training: AnyTraining) -> str:
 
 def _gossip(training: AnyTraining) -> str:
     assert isinstance(training, Gossip)
-    return _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
+    written = _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
+    if training.optimizer != "accum-adam":
+        return written
+    with_torch = written.replace("from decent_dp", "import torch\nfrom decent_dp", 1)
+    return with_torch + ACCUMULATING_ADAM.format(accum_iter=training.accum_iter)
 
 
 def _local(training: AnyTraining) -> str:
