@@ -22,11 +22,18 @@ def blocks(page, language):
 
 
 def test_the_torus_loads_with_its_host_names(tmp_path):
-    (text,) = blocks("formats.md", "yaml")
+    text, _ = blocks("formats.md", "yaml")
     (tmp_path / "torus.yaml").write_text(text)
     cluster = load_cluster(str(tmp_path / "torus.yaml"))
     assert (cluster.num_devices, cluster.num_hosts) == (32, 8)
     assert cluster.device_name(7) == "gpu-02/3"
+
+
+def test_the_hosts_around_a_circuit_switch_load(tmp_path):
+    _, text = blocks("formats.md", "yaml")
+    (tmp_path / "optical.yaml").write_text(text)
+    cluster = load_cluster(str(tmp_path / "optical.yaml"))
+    assert (cluster.num_devices, cluster.topology.ports_per_host) == (32, 4)
 
 
 def test_the_plan_by_hand_is_exported_and_no_key_of_it_can_be_left_out(tmp_path):

@@ -17,6 +17,7 @@ from ...errors import ConfigError
 from ...jobs.graph import JobGraph
 from ...jobs.workload import Workload
 from ...planners.menu.build import Menu, build_menu
+from ...planners.menu.entries import MenuEntry, SplitEntry
 from ...planners.menu.settings import load_job_types
 from ...simulation.cluster.interruptions import RESTART_S
 from ...simulation.cluster.scenario_settings import MAX_INTERRUPTIONS_PER_CHECKPOINT
@@ -350,9 +351,23 @@ def fleet_of_menu(
         mean_failure_s=3600.0 * mean_h / network.arrays.devices_per_host if mean_h else np.inf,
         repair_s=failures.repair_s,
         blocks=blocks,
+        num_trees=NO_LIMIT if settings.in_network_trees is None else settings.in_network_trees,
+        entry_trees=np.array([trees_of(one, network.arrays.devices_per_host) for one in menu.entries], np.int64),
     )
     _check_failures(settings, problem)
     return Fleet(settings, cluster, menu, network, problem, workload)
+
+
+NO_LIMIT = 2**62
+"""Trees of a cluster that does not count them."""
+
+
+def trees_of(entry: MenuEntry | SplitEntry, devices_per_host: int) -> int:
+    """Aggregation trees that a job holds by an entry: one for each group that sums gradients between hosts."""
+    if entry.named is None or entry.named.collectives != "in-network":
+        return 0
+    layout = entry.layout
+    return layout.world // (layout.dp * layout.cp) if layout.dp * layout.cp > 1 and layout.world > devices_per_host else 0
 
 
 def _check_failures(settings: FleetSettings, problem: FleetProblem) -> None:

@@ -127,6 +127,8 @@ class FleetSettings(settings.Settings):
         objective: what rewards, validation and verdicts are about.
         candidate_features: what an observation shows of each action: nothing, the time alone, or the times of all jobs then.
         costs: choices of the cost model.
+        in_network_trees: aggregation trees that the cluster's switches keep at a time, for all jobs together; an entry with
+            ``collectives: in-network`` is on offer while there are enough. None: they are not counted.
         synchronous_only: whether what is not exact is masked, with jobs and arrivals as they are: what an ablation plays.
     """
 
@@ -151,6 +153,7 @@ class FleetSettings(settings.Settings):
     objective: ObjectiveName = "mean_completion_s"
     candidate_features: CandidateFeatures = "analytic"
     costs: CostSettings = CostSettings()
+    in_network_trees: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=lambda trees: trees is None)
     synchronous_only: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
 
     @field_validator("placements")
@@ -174,6 +177,13 @@ class FleetSettings(settings.Settings):
         if failures.restart_s is not None and info.data.get("elastic") is not None:
             raise ValueError("restart_s: with elastic a restart costs what that says; leave it out")
         return failures
+
+    @model_validator(mode="after")
+    def _trees_are_a_choice(self) -> Self:
+        if self.in_network_trees is not None and self.costs.collectives == "in-network":
+            problem = "where all trees are held nothing would be left; give menu.entries, not costs, collectives: in-network"
+            raise ValueError(f"in_network_trees: {problem}")
+        return self
 
     @field_validator("objective")
     @classmethod

@@ -16,6 +16,8 @@ OTHER_CHOICES = {
     "kernels": "a100",
     "software": "megatron-lm",
     "in_network_trees": 7,
+    "in_network_slots": 64,
+    "circuits": "once",
     "flows": "store-and-forward",
     "routing": "ecmp",
     "routing_seed": 1,

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....clusters.cluster import Cluster, load_cluster
+from ....costs.collectives.circuits import Circuits
 from ....costs.collectives.direct import RING
 from ....costs.collectives.joint_split import JointSplit
 from ....costs.collectives.synthesised import Synthesised
@@ -33,7 +34,7 @@ from ..published_figures import PublishedFigure
 STEPS = 40
 LINK_BYTES_PER_S = 4e9
 
-NUM_FIGURES = 10
+NUM_FIGURES = 13
 
 DOUBLE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (2, 6), (3, 7), (4, 7), (5, 6), (6, 7))
 SINGLE = ((0, 1), (0, 2), (1, 3), (4, 5), (4, 6), (5, 7))
@@ -46,6 +47,7 @@ def figures() -> Iterator[PublishedFigure]:
     yield from _orders()
     yield from _trees()
     yield from _two_ways()
+    yield from _circuits()
 
 
 def _turns() -> Iterator[PublishedFigure]:
@@ -116,6 +118,23 @@ def _two_ways() -> Iterator[PublishedFigure]:
     ways = split.split(pair, ranks, "send_recv")
     found = 1.0 if ways is None else ways.share(size)
     yield PublishedFigure("", "message by two ways", "share on the own card", found, f"{balance:.6f}", 1e-5)
+
+
+def _circuits() -> Iterator[PublishedFigure]:
+    """100 MB of an all-to-all over eight hosts of four ports of 12.5 GB/s, by circuits set up once or per phase."""
+    ports = {"ports_per_host": 4, "port_bandwidth_gbytes_per_s": 12.5, "circuit_latency_us": 5.0}
+    inside = {"devices_per_host": 1, "intra_host_bandwidth_gbytes_per_s": 300.0, "intra_host_latency_us": 0.0}
+    for turn_us, phase_us in ((20.0, 275.0), (300.0, None)):
+        topology = {"kind": "optical", "num_hosts": 8, "reconfiguration_us": turn_us, **ports, **inside}
+        network, ranks = RankNetwork(_cluster(topology), np.arange(8)), np.arange(8)
+        once, changing = (Circuits(one).time_s(network, ranks, 1e8, "all_to_all") for one in ("once", "per-phase"))
+        if phase_us is not None:  # 12.5 MB at 50 GB/s, a latency and a turn, seven times
+            yield PublishedFigure("", "circuits that turn in 20 us", "seven shifts, us", changing * 1e6, f"{7 * phase_us}", 1e-9)
+            name = "all-to-all by shifts over one along a ring"
+        else:  # half of the ports carry what the others' turn takes: 500 us a phase, and the first turn
+            name = "all-to-all by halves of the ports over one along a ring"
+        case = f"circuits that turn in {turn_us:g} us"
+        yield PublishedFigure("", case, name, changing / once, "1.0", 1e-9, is_limit=True)
 
 
 _LINK = {"bandwidth_gbytes_per_s": LINK_BYTES_PER_S / 1e9, "latency_us": 0.0}

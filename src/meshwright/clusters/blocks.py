@@ -27,6 +27,7 @@ from .cluster import Cluster
 from .topologies.clos import ClosTopology
 from .topologies.host_table import TraceTopology
 from .topologies.matrix import MatrixTopology
+from .topologies.optical import OpticalTopology
 from .topologies.ramp import RampTopology
 from .topologies.single_host import SingleHostTopology
 from .topologies.topology import Topology, frozen
@@ -138,6 +139,11 @@ def _trace(topology: Topology, num_devices: int) -> Scan:
     return _hosts(topology.hosts.devices_per_host, [topology.host_leaf, topology.leaf_pod[topology.host_leaf]], num_devices)
 
 
+def _optical(topology: Topology, num_devices: int) -> Scan:
+    assert isinstance(topology, OpticalTopology)
+    return _hosts(topology.hosts.devices_per_host, [np.zeros(topology.hosts.num_hosts, np.int64)], num_devices)
+
+
 def _line(topology: Topology, num_devices: int) -> Scan:
     total = len(topology.device_host)
     return [("contiguous", _starts(total, num_devices)[:, None] + np.arange(num_devices))]
@@ -214,6 +220,7 @@ _SCANS: dict[type[Topology], Callable[[Topology, int], Scan]] = {
     TorusTopology: _torus,
     ClosTopology: _clos,
     TraceTopology: _trace,
+    OpticalTopology: _optical,
     SingleHostTopology: _line,
     MatrixTopology: _line,
 }

@@ -12,12 +12,13 @@ from ..settings import Settings
 from .topologies.clos import ClosSettings
 from .topologies.host_table import TraceSettings
 from .topologies.matrix import MatrixSettings
+from .topologies.optical import OpticalSettings
 from .topologies.ramp import RampSettings
 from .topologies.single_host import SingleHostSettings
 from .topologies.torus import TorusSettings
 
 TopologySettings = Annotated[
-    RampSettings | ClosSettings | TorusSettings | SingleHostSettings | MatrixSettings | TraceSettings,
+    RampSettings | ClosSettings | TorusSettings | SingleHostSettings | MatrixSettings | TraceSettings | OpticalSettings,
     Field(discriminator="kind"),
 ]
 """``topology:``, told apart by its ``kind``."""

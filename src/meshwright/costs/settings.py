@@ -27,6 +27,7 @@ Collectives = Literal[
     "in-network",
     "synthesised",
     "ramp",
+    "circuits",
     "nccl",
     "measured",
     "calibrated",
@@ -42,7 +43,8 @@ class CostSettings(settings.Settings):
         collectives: ``auto`` (fastest per size and group of ``ring``, ``tree``, ``halving-doubling``, ``hierarchical``
             and ``ramp``, each a latency and the links' nominal bandwidth), one of these, ``rail``, ``joint``,
             ``joint-split`` (the same, and between hosts part of each message over cards that idle), ``in-network``,
-            ``synthesised`` (trees that fill the links of devices that are joined pair by pair), ``nccl`` (the
+            ``synthesised`` (trees that fill the links of devices that are joined pair by pair), ``circuits`` (on optical
+            clusters, where ``auto`` takes it), ``nccl`` (the
             library's own choice by its tuner's constants), ``measured`` (tables where there are some, ``nccl`` elsewhere) or
             ``calibrated`` (lines fitted to measurements inside hosts of switched links, and a measured share of what cards
             carry between them; ``auto`` on other clusters); see `costs.collectives`.
@@ -54,6 +56,10 @@ class CostSettings(settings.Settings):
             (``megatron-lm`` on an A100): less is then told for what one framework differs by from another. No price changes.
         in_network_trees: groups whose collectives switches reduce at the same time, for ``in-network``; the others take
             rings on the rails.
+        in_network_slots: packets that a switch keeps of each tree; fewer than are under way up the tree and down bound its rate.
+            None: enough.
+        circuits: for ``collectives: circuits``, whether they are set up ``once`` for a job, changed ``per-phase``, or as is
+            faster for each size and group (``auto``).
         flows: ``cut-through`` or ``store-and-forward`` (see `costs.flows`).
         routing: which of the paths of equal cost a message takes (see `costs.routing`): ``shortest-path``, the topology's
             own, one for each pair of devices; ``ecmp``, one of all by a hash of the two devices; ``spread``, all, an equal
@@ -97,6 +103,8 @@ class CostSettings(settings.Settings):
     kernels: str | None = Field(default=None, exclude_if=lambda kernels: kernels is None)
     software: str | None = Field(default=None, exclude_if=lambda software: software is None)
     in_network_trees: int = Field(default=2, ge=0, le=1_000_000)
+    in_network_slots: int | None = Field(default=None, ge=1, le=1_000_000_000, exclude_if=lambda slots: slots is None)
+    circuits: Literal["auto", "once", "per-phase"] = Field(default="auto", exclude_if=lambda chosen: chosen == "auto")
     flows: Literal["cut-through", "store-and-forward"] = "cut-through"
     routing: Literal["shortest-path", "ecmp", "spread"] = "shortest-path"
     routing_seed: int = Field(default=0, ge=0, lt=2**63)

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from .. import files
 from ..errors import ExportError
 from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
-from ..plans.document import PlacementPlan
+from ..plans.document import PlacementPlan, PlannedPhase
 from ..plans.stage_meshes import meshes_text
+from ..plans.strategies.masked import Masked
 from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, PostLocalSgd, StaleSynchronous
+from .accumulating_adam import ACCUMULATING_ADAM
 from .target import Files
 
 STRATEGY = "training.json"
@@ -43,8 +45,8 @@ def check_said(plan: PlacementPlan, target: str) -> None:
             _refuse(f"{target} sums gradients in every step", "training", training.kind)
         if isinstance(training, StaleSynchronous | Asynchronous) and target != "ray":
             _refuse(f"{target} has no parameter server", "training", training.kind)
-        if target == "chakra" and not isinstance(training, LocalSgd):
-            _refuse("traces hold whole periods of local-sgd, no other strategy", "training", training.kind)
+        if target == "chakra" and not isinstance(training, LocalSgd | Masked):
+            _refuse("traces hold whole periods of local-sgd, and a step of each phase of masked", "training", training.kind)
     if code is not None:
         if target in ("megatron", "torchtitan", "device-map", "tensorflow"):
             _refuse(f"{target} sends gradients as they are", "compression", code.kind)
@@ -69,6 +71,8 @@ def said(plan: PlacementPlan, target: str) -> Files:
     data: dict[str, object] = {**told}
     if training is not None:
         data["training"] = training.model_dump(mode="json", exclude_none=True)
+    if plan.phases is not None:
+        data["phases"] = [_phase_data(phase) for phase in plan.phases]
     if code is not None:
         data["compression"] = code.model_dump(mode="json", exclude_none=True)
     rendered: Files = {STRATEGY: files.json_text(data) + "\n"}
@@ -93,6 +97,8 @@ def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[s
             found.append("overlap=true wants fragment_sync_delay of torchft's DiLoCo, whose steps are yours to choose.")
         if training.offload:
             found.append("offload=true: where torchft keeps the outer parameters is not checked.")
+    if isinstance(training, Masked):
+        found.append("ranks of the launched job are those of the whole model; places of the core's phase stand under phases.")
     if isinstance(code, Quantise):
         scale = "none" if code.bits == 16 else "one for each gradient"
         if code.group is not None:
@@ -103,6 +109,17 @@ def _unsaid(training: AnyTraining | None, code: AnyCompression | None) -> list[s
             does = "sums coded numbers" if code.bits == 16 else "gathers coded numbers"
             found.append(f"summable={str(code.summable).lower()}: torch's hook of {code.bits} bits {does} in transit.")
     return found
+
+
+def _phase_data(phase: PlannedPhase) -> dict[str, object]:
+    """The layout of a phase, and where each rank is and what it holds."""
+    return {
+        "name": phase.name,
+        "steps": phase.steps,
+        "layout": phase.partition.layout.model_dump(mode="json", exclude_defaults=True),
+        "ranks": [rank.model_dump(mode="json", exclude_none=True) for rank in phase.ranks],
+        "stages": [stage.model_dump(mode="json") for stage in phase.stages],
+    }
 
 
 SCRIPT = "Strategy: no library is known to carry it out; the script does it."
@@ -216,7 +233,11 @@ def _diloco(training: AnyTraining) -> str:
 
 def _gossip(training: AnyTraining) -> str:
     assert isinstance(training, Gossip)
-    return _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
+    written = _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
+    if training.optimizer != "accum-adam":
+        return written
+    with_torch = written.replace("from decent_dp", "import torch\nfrom decent_dp", 1)
+    return with_torch + ACCUMULATING_ADAM.format(accum_iter=training.accum_iter)
 
 
 def _local(training: AnyTraining) -> str:

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Literal
 
 from .. import settings
+from ..clusters.topologies.optical import OpticalTopology
 from ..costs.collectives import UNTAKEN
 from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
 from ..errors import MeshwrightError
@@ -37,8 +38,8 @@ class Switch:
     """What one co-design changes.
 
     Attributes:
-        kind: the co-design, ``vertical``, ``horizontal``, ``collectives``, ``intra-inter`` or ``host-net``; or ``flows``, the
-            layer of flows and routes.
+        kind: the co-design, ``vertical``, ``horizontal``, ``collectives``, ``intra-inter``, ``host-net`` or ``network``;
+            or ``flows``, the layer of flows and routes.
         name: the switch, as the layout or the cost settings spell it.
         provenance: ``estimated`` by the analytic path or ``simulated`` by the event path.
         base_s: step time that it is compared with, by the same path; None where it does not apply.
@@ -234,8 +235,14 @@ def _routing_switches(priced: Estimate, simulator: _Simulator, costs: CostSettin
 
 
 def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
-    """Algorithms are told against a ring, both at the links' nominal figures; ``calibrated`` takes measured ones."""
+    """Circuits on an optical cluster; elsewhere algorithms against a ring; ``calibrated`` takes measured rates."""
     layout, nominal = priced.layout, costs.model_dump() | {"collectives_table": None}
+    if isinstance(priced.cluster.topology, OpticalTopology):  # other algorithms know nothing of partners that change
+        once, per_phase = (
+            CostSettings(**(nominal | {"collectives": "circuits", "circuits": name})) for name in ("once", "per-phase")
+        )
+        base_s, remark = priced.repriced_s(layout, once), "base: circuits=once"
+        return [_estimated("network", "circuits=per-phase", priced, layout, per_phase, base_s, remark)]
     ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
     kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "joint-split": "intra-inter", "rail": "intra-inter"}
     kinds |= {"in-network": "host-net", "synthesised": "collectives"}

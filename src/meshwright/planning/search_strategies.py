@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..errors import PlanError
+from ..errors import MeshwrightError, PlanError
 from ..planners.layouts.request import SearchRequest
-from ..planners.layouts.results import RankedLayout, Searched
-from ..plans import PlacementPlan
+from ..planners.layouts.results import RankedLayout
+from ..plans import PlacementPlan, check
+from ..plans.document import PlannedPhase
+from ..plans.strategies.masked import Masked
 from ..plans.training import Synchronous
 from .job_work import JobWork
+from .phases.joint import JointPlan, JointSearch, joint_plan
 from .training import TrainingPrice, price_training, strategies_of
 
 NUM_LAYOUTS = 48
@@ -21,16 +24,29 @@ OF_SYNCHRONOUS_STEPS = ("bubble_share", "bubble_time_fraction", "exposed_communi
 """Figures of a plan that say where a synchronous step waits; nobody tells them of another strategy."""
 
 
+OF_WHOLE_MODELS = ("mfu", "hfu")
+"""Figures of steps that all compute the whole model."""
+
+
 class StrategyRow(NamedTuple):
     """A strategy with its best layout.
 
     Attributes:
         price: the strategy.
-        found: the layout, as it is ranked synchronously.
+        found: the layout, as it is ranked synchronously; of a job of two phases that of the whole model.
+        joint: plans of both phases, where there are two.
     """
 
     price: TrainingPrice
     found: RankedLayout
+    joint: JointPlan | None = None
+
+    @property
+    def text(self) -> str:
+        """The layout, or those of both phases, for people."""
+        if self.joint is None or self.joint.core is self.joint.full:
+            return self.found.text
+        return f"{self.found.text}; core {self.joint.core.found.text}"
 
 
 class Strategies(NamedTuple):
@@ -59,7 +75,7 @@ def price_strategies(
     request: SearchRequest,
     best: RankedLayout,
     work: Callable[[RankedLayout], object],
-    search: Callable[[SearchRequest], Searched],
+    device_counts: Sequence[int],
 ) -> Strategies:
     """Price all strategies of a request, each with the layout under which its step is shortest.
 
@@ -68,7 +84,7 @@ def price_strategies(
         request: with the strategies.
         best: the best exact layout.
         work: what every rank of a layout does.
-        search: another search on the same devices.
+        device_counts: numbers of devices that are searched.
     """
     exact_s = price_training(maker, work(best), Synchronous(), order=best.order).step_s
     asked = strategies_of(request.training, request.compression)
@@ -80,11 +96,21 @@ def price_strategies(
     layouts = [best]
     refused: list[str] = []
     try:
-        layouts += search(replace(request, keep=keep, top=NUM_LAYOUTS, on_best=SearchRequest.on_best)).ranking
+        if any(not isinstance(training, Masked) for training, _ in asked):
+            asked_whole = replace(request, keep=keep, top=NUM_LAYOUTS, on_best=SearchRequest.on_best)
+            layouts += maker.search(asked_whole).run(device_counts).ranking
     except PlanError as error:
         refused.append(f"layouts with whole replicas: {error}")
     rows: list[StrategyRow] = []
+    masked = JointSearch(maker, request, device_counts)
     for training, code in asked:
+        if isinstance(training, Masked):
+            try:
+                joint = joint_plan(masked, training)
+                rows.append(StrategyRow(joint.price, joint.full.found, joint))
+            except MeshwrightError as error:
+                refused.append(f"{training.text}: {error}")
+            continue
         found: StrategyRow | None = None
         why = ""
         for layout in layouts:
@@ -106,12 +132,27 @@ def price_strategies(
     return Strategies(exact_s, (*sorted(ranked, key=lambda row: row.price.effective_s or 0.0), *others), tuple(refused))
 
 
+def with_phases(plan: PlacementPlan, core: PlacementPlan, training: Masked) -> PlacementPlan:
+    """The plan of the whole model with those of both phases.
+
+    Raises:
+        PlanError: the phases have other devices.
+    """
+    phases = tuple(
+        PlannedPhase(name=name, steps=steps, partition=one.partition, ranks=one.ranks, stages=one.stages)
+        for name, steps, one in (("core", training.core_steps, core), ("full", training.full_steps, plan))
+    )
+    made = plan.model_copy(update={"training": training, "phases": phases})
+    check(made)
+    return made
+
+
 def with_strategy(plan: PlacementPlan, price: TrainingPrice) -> PlacementPlan:
     """A plan that is trained by a strategy; its figures are those of the strategy."""
     figures = []
     speed_up = next(figure.value for figure in plan.predicted if figure.name == "step_s") / price.step_s
     for figure in plan.predicted:
-        if figure.name in OF_SYNCHRONOUS_STEPS:
+        if figure.name in OF_SYNCHRONOUS_STEPS or (price.phases and figure.name in OF_WHOLE_MODELS):
             continue
         value = figure.value
         if figure.name == "step_s":

@@ -23,8 +23,9 @@ from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.ties import FARTHEST, are_tied, simplicity, tie_width
 from ..plans import PlacementPlan
 from ..plans.document import Figure
+from ..plans.strategies.masked import Masked
 from .job_work import JobWork
-from .search_strategies import Strategies, price_strategies, with_strategy
+from .search_strategies import Strategies, price_strategies, with_phases, with_strategy
 
 
 @dataclass(frozen=True)
@@ -163,20 +164,20 @@ class RankedLayouts:
         """The plan of the best layout."""
         winner = self.strategies.winner
         found = self.best if winner is None else winner.found
-        work = self.search.work(found.layout, found.order)
+        joint = None if winner is None else winner.joint
+        work = self.search.work(found.layout, found.order) if joint is None else joint.full.work
         why = self.why if winner is None else f"{winner.price.text}: {winner.price.told(self.strategies.exact_s)}"
         plan = self.maker.plan(work, found.order, self.request.num_steps, self.row(found).figures(), why)
+        if joint is not None and isinstance(joint.price.training, Masked):
+            first = self.maker.plan(joint.core.work, joint.core.found.order, self.request.num_steps, (), why)
+            plan = with_phases(plan, first, joint.price.training)
         return plan if winner is None else with_strategy(plan, winner.price)
 
     @cached_property
     def strategies(self) -> Strategies:
         """The strategies that were asked for, each with its best layout."""
-
-        def searched(request: SearchRequest) -> Searched:
-            return self.maker.search(request).run(self.device_counts)
-
         return price_strategies(
-            self.maker, self.request, self.best, lambda one: self.search.work(one.layout, one.order), searched
+            self.maker, self.request, self.best, lambda one: self.search.work(one.layout, one.order), self.device_counts
         )
 
     def with_batch(self, batch: int) -> LayoutRow:
@@ -314,7 +315,12 @@ class RankedLayouts:
         exact_s, rows, refused = self.strategies
         if not rows and not refused:
             return {}
-        told = [row.price.to_data(exact_s) | {"layout": row.found.text, "order": row.found.order} for row in rows]
+        told = [
+            row.price.to_data(exact_s)
+            | {"layout": row.found.text, "order": row.found.order}
+            | ({} if row.joint is None else row.joint.to_data())
+            for row in rows
+        ]
         return {"exact_step_s": exact_s, "strategies": told, "strategies_refused": list(refused)}
 
     def to_csv(self) -> str:

@@ -14,12 +14,14 @@ import numpy as np
 from ..costs.settings import CostSettings
 from ..costs.training.compressed import coded_messages
 from ..costs.training.gossip import round_s, rounds
+from ..costs.training.masked import PhaseStep, core_replicas
 from ..costs.training.replicas import Replicas, scaled, shown
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.synchronisation import drawn_steps, server_round_s, synchronous_s
 from ..errors import PlanError
 from ..plans.compression import AnyCompression, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
+from ..plans.strategies.masked import Masked
 from ..plans.training import (
     AnyTraining,
     Asynchronous,
@@ -32,6 +34,7 @@ from ..plans.training import (
     parse_training,
 )
 from ..simulation.layouts.running import run_layout
+from ..simulation.training.phases import masked_step_s
 from ..simulation.training.rounds import gossip_rounds_s, periodic_rounds_s, server_rounds_rate
 from ..simulation.training.trained_step import TrainedStep, periodic_step_s
 from .job_work import JobWork
@@ -52,6 +55,8 @@ class TrainingPrice:
         extra_bytes: held by the fullest rank in addition.
         sent_bytes: of gradients or parameters for each step and rank, as buffers; the network carries about twice as much.
         remarks: what the strategy cannot promise, for people.
+        phases: steps of each phase, where a job has several.
+        resharding_s: in which the model goes from the places of one phase to those of the next; none where both have one plan.
     """
 
     training: AnyTraining
@@ -61,6 +66,8 @@ class TrainingPrice:
     extra_bytes: float
     sent_bytes: float
     remarks: tuple[str, ...] = ()
+    phases: tuple[PhaseStep, ...] = ()
+    resharding_s: float = 0.0
 
     @property
     def multiplier(self) -> float | None:
@@ -126,6 +133,9 @@ class TrainingPrice:
         }
         if self.compression is not None:
             data["compression"] = self.compression.model_dump(mode="json", exclude_none=True)
+        if self.phases:
+            data["phases"] = [one._asdict() for one in self.phases]
+            data["resharding_s"] = self.resharding_s
         if self.multiplier is not None:
             data |= {"steps_multiplier": self.multiplier, "effective_step_s": self.effective_s, "multiplier_source": self.source}
         return data
@@ -162,7 +172,9 @@ def price_training(
     replicas = Replicas(work, pricer, maker.costs.straggler_sigma)
     found = strategy_step(replicas, training, compression)
     exact_s = synchronous_s(replicas)
-    return TrainingPrice(training, compression, found.step_s, exact_s, found.extra_bytes, found.sent_bytes, found.remarks)
+    return TrainingPrice(
+        training, compression, found.step_s, exact_s, found.extra_bytes, found.sent_bytes, found.remarks, found.phases
+    )
 
 
 def simulated_training_s(
@@ -188,6 +200,9 @@ def simulated_training_s(
         sent, codecs = coded_messages(replicas, compression)
         step = TrainedStep.over(maker.simulated(work), lambda stage, _: sent(stage), codecs)
         return run_layout(step, maker.cluster, devices, costs).step_s
+    if isinstance(training, Masked) and sigma == 0:
+        narrow = core_replicas(replicas, training).work
+        return masked_step_s(maker.simulated(work), maker.simulated(narrow), training, maker.cluster, devices, costs)
     local = scaled(shown(work), 0.0)
     local_s = run(local)
     if n == 1:

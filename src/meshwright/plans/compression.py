@@ -13,7 +13,9 @@ from pydantic import Field
 from ..errors import PlanError
 from ..settings import Count, Switch
 from .partition import Layout, build_of_plan
-from .training import AnyTraining, DeclaredSteps, Exactness, split_strategies
+from .strategies.declared_steps import DeclaredSteps, Exactness
+from .strategies.strategy_text import split_strategies
+from .training import AnyTraining
 
 
 class Codec(DeclaredSteps):

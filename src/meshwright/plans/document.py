@@ -112,6 +112,16 @@ class Stage(settings.Settings):
     ops: tuple[str, ...] = Field(default=(), description="names of the ops in topological order")
 
 
+class PlannedPhase(settings.Settings):
+    """How a job of several phases is cut and placed in one of them; phases go round, each for some steps."""
+
+    name: Literal["core", "full"] = Field(description="the masked core, or the whole model")
+    steps: Count = Field(description="steps of the phase before the next one begins")
+    partition: LayoutPartition
+    ranks: tuple[Rank, ...] = Field(min_length=1, description="every rank once, in rank order")
+    stages: tuple[Stage, ...] = ()
+
+
 class Figure(settings.Settings):
     """A predicted figure and where it comes from; an ``observed`` one is a prediction times what earlier runs showed."""
 
@@ -165,6 +175,9 @@ class PlacementPlan(settings.Settings):
     predicted: tuple[Figure, ...] = ()
     training: Training | None = Field(default=None, description="how replicas agree on their parameters; absent: synchronous")
     compression: Compression | None = Field(default=None, description="how gradients are coded; absent: they are not")
+    phases: tuple[PlannedPhase, ...] | None = Field(
+        default=None, description="plans of the phases of a masked job; absent: of all steps the partition and ranks above"
+    )
     why: str | None = Field(default=None, description="the reason for the choice, for people")
 
     @model_validator(mode="before")
@@ -221,6 +234,20 @@ class PlacementPlan(settings.Settings):
         """
         return Placement(np.array([rank.device for rank in self.ranks]))
 
+    def of_phase(self, phase: PlannedPhase) -> PlacementPlan:
+        """The plan of one phase by itself, without training."""
+        update = {
+            "partition": phase.partition,
+            "ranks": phase.ranks,
+            "stages": phase.stages,
+            "host_order": _hosts_by_lowest_rank(phase.ranks),
+            "micro_batches": phase.partition.layout.num_micro_batches,
+            "predicted": (),
+            "training": None,
+            "phases": None,
+        }
+        return self.model_copy(update=update)
+
     def save(self, path: str | Path) -> None:
         """Write the plan as JSON, whole or not at all."""
         files.write_json(path, self.model_dump(mode="json", exclude_none=True))
@@ -254,6 +281,9 @@ class PlacementPlan(settings.Settings):
         rows.append(("partition", self._partition_text(), ""))
         rows += [("training", self.training.text, "")] if self.training else []
         rows += [("compression", self.compression.text, "")] if self.compression else []
+        for phase in self.phases or ():
+            text = _layout_text(phase.partition.layout)
+            rows.append((f"{phase.name} phase", f"{phase.steps} step{'s' * (phase.steps > 1)}: {text}", ""))
         for declared in (self.training, self.compression):
             if declared is not None and declared.multiplier is not None:
                 rows.append(
@@ -269,13 +299,16 @@ class PlacementPlan(settings.Settings):
         if isinstance(self.partition, OpSplitsPartition):
             return f"{len(self.partition.splits)} ops split up to {max(self.partition.splits)} ways"
         if isinstance(self.partition, LayoutPartition):
-            given = self.partition.layout.model_dump(exclude_defaults=True)
-            return " ".join(f"{key}={value}" for key, value in given.items())
+            return _layout_text(self.partition.layout)
         if isinstance(self.partition, OpPlacementPartition):
             kind = "a pipeline of " if self.partition.pipeline and len(self.partition.groups) > 1 else ""
             count = len(self.partition.groups)
             return f"{len(self.partition.device_of)} ops in {kind}{count} group{'s' * (count > 1)}"
         return "by hand"
+
+
+def _layout_text(layout: Layout) -> str:
+    return " ".join(f"{key}={value}" for key, value in layout.model_dump(exclude_defaults=True).items())
 
 
 def figure_text(figure: Figure) -> tuple[str, str]:

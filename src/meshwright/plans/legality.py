@@ -17,10 +17,11 @@ from ..jobs.graph import JobGraph
 from .document import PlacementPlan, Rank
 from .op_placement import OpPlacementPartition, check_op_placement
 from .partition import Coordinates, Layout
+from .strategies.masked import Masked
 
 _AXES = ("pp", "dp", "cp", "ep", "tp", "sp")
 
-_Malformed = TypeVar("_Malformed", bound=GraphError | ClusterError | ConfigError)
+_Malformed = TypeVar("_Malformed", bound=GraphError | ClusterError | ConfigError | PlanError)
 
 
 def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
@@ -30,7 +31,8 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
     embedded cluster and agree; the host order is that of the lowest ranks; coordinates form a full grid with
     world = tp x cp x pp x dp and ep dividing dp x cp; op splits have no coordinates and as many ranks as their degree;
     ops on devices are as `op_placement.check_op_placement` says, and the stages of their pipeline are their groups;
-    stages name ranks, and ops of the embedded job graph, that exist; the shape of a transformer gives that graph.
+    stages name ranks, and ops of the embedded job graph, that exist; the shape of a transformer gives that graph; the phases of a
+    masked job are legal plans on the same devices, with the steps of its cycle.
 
     Args:
         plan: the plan.
@@ -54,6 +56,7 @@ def check(plan: PlacementPlan, *, file: str | Path | None = None) -> None:
         if placed is not None:
             check_op_placement(placed, [rank.device for rank in plan.ranks], graph, cluster)
         _check_stages(plan, graph)
+        _check_phases(plan)
     except (PlanError, GraphError, ClusterError, ConfigError) as error:
         raise error.at(file=file) from None
 
@@ -251,6 +254,28 @@ def _check_stages(plan: PlacementPlan, graph: JobGraph | None) -> None:
                 raise PlanError(f"rank {rank} is of pipeline stage {coordinates.pp}", field=field, value=stage.stage)
         if stage.ops and len(stage.ops) != stage.num_ops:
             raise PlanError(f"names {len(stage.ops)} ops", field=f"{field}.num_ops", value=stage.num_ops)
+
+
+def _check_phases(plan: PlacementPlan) -> None:
+    if plan.phases is None:
+        return
+    if not isinstance(plan.training, Masked):
+        raise PlanError("go with training of kind masked", field="phases")
+    wanted = {"core": plan.training.core_steps, "full": plan.training.full_steps}
+    told = [phase.name for phase in plan.phases]
+    if told != list(wanted):
+        raise PlanError("are core and full, in this order", field="phases", value=" ".join(told))
+    devices = {(rank.host, rank.device) for rank in plan.ranks}
+    for number, phase in enumerate(plan.phases):
+        field = f"phases.{number}"
+        if phase.steps != wanted[phase.name]:
+            raise PlanError(f"has {wanted[phase.name]} steps in a cycle", field=f"{field}.steps", value=phase.steps)
+        try:
+            check(plan.of_phase(phase))
+        except PlanError as error:
+            raise _below(field, error) from None
+        if {(rank.host, rank.device) for rank in phase.ranks} != devices:
+            raise PlanError("runs on other devices than the plan", field=f"{field}.ranks")
 
 
 def _check_groups_are_stages(plan: PlacementPlan, placed: OpPlacementPartition, graph: JobGraph) -> None:

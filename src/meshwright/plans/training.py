@@ -13,48 +13,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from .. import settings
-from ..errors import ConfigError, PlanError
+from ..errors import PlanError
 from ..settings import Count, Index, Switch
 from .partition import Layout, build_of_plan
-
-Exactness = Literal["exact", "bounded", "approximate"]
-"""Whether the update is that of synchronous training up to the order of additions; is so in the limit of a bound; or is not."""
-
-
-class DeclaredSteps(settings.Settings):
-    """What is declared of the number of steps; the base of everything that changes the mathematics.
-
-    Attributes:
-        multiplier: steps wanted over steps of synchronous training; None: nobody says so, and then it is not ranked.
-        multiplier_source: where the multiplier is from; it speaks for the model and the data of that source alone.
-    """
-
-    exactness: ClassVar[Exactness] = "approximate"
-
-    multiplier: float | None = Field(default=None, gt=0, description="steps wanted over steps of synchronous training")
-    multiplier_source: str | None = Field(default=None, min_length=1, description="where the multiplier is from")
-
-    @model_validator(mode="after")
-    def _has_source(self) -> DeclaredSteps:
-        if self.multiplier is not None and self.multiplier_source is None:
-            raise ValueError("a multiplier wants a multiplier_source: a text that says where it is from")
-        if self.multiplier is None and self.multiplier_source is not None:
-            raise ValueError("a multiplier_source wants a multiplier")
-        return self
-
-    @property
-    def steps_multiplier(self) -> float | None:
-        """The factor on steps: 1 where the kind is exact, None where nobody declared one."""
-        return 1.0 if self.exactness == "exact" else self.multiplier
-
-    @property
-    def text(self) -> str:
-        """The keys that are not defaults, as ``--training`` spells them, without the source."""
-        data = self.model_dump(mode="json", exclude_defaults=True, exclude={"multiplier_source"})
-        kind = str(getattr(self, "kind"))  # noqa: B009
-        data.pop("kind", None)
-        return ",".join([f"kind={kind}", *(f"{key}={_spelled(value)}" for key, value in data.items())])
+from .strategies.declared_steps import DeclaredSteps, Exactness
+from .strategies.masked import Masked
+from .strategies.strategy_text import split_strategies
 
 
 class Synchronous(DeclaredSteps):
@@ -237,13 +201,31 @@ class LocalUpdate(DeclaredSteps):
 
 
 Training = Annotated[
-    Synchronous | LocalSgd | PostLocalSgd | DiLoCo | StaleSynchronous | Asynchronous | Gossip | IndependentSubnets | LocalUpdate,
+    Synchronous
+    | LocalSgd
+    | PostLocalSgd
+    | DiLoCo
+    | StaleSynchronous
+    | Asynchronous
+    | Gossip
+    | IndependentSubnets
+    | LocalUpdate
+    | Masked,
     Field(discriminator="kind"),
 ]
 """A training strategy of any kind."""
 
 AnyTraining = (
-    Synchronous | LocalSgd | PostLocalSgd | DiLoCo | StaleSynchronous | Asynchronous | Gossip | IndependentSubnets | LocalUpdate
+    Synchronous
+    | LocalSgd
+    | PostLocalSgd
+    | DiLoCo
+    | StaleSynchronous
+    | Asynchronous
+    | Gossip
+    | IndependentSubnets
+    | LocalUpdate
+    | Masked
 )
 
 TRAININGS: dict[str, type[AnyTraining]] = {
@@ -256,6 +238,7 @@ TRAININGS: dict[str, type[AnyTraining]] = {
     "gossip": Gossip,
     "ist": IndependentSubnets,
     "local-update": LocalUpdate,
+    "masked": Masked,
 }
 """Every kind by its name."""
 
@@ -263,13 +246,13 @@ TRAININGS: dict[str, type[AnyTraining]] = {
 def check_training(training: AnyTraining, layout: Layout) -> None:
     """Refuse a strategy that a layout cannot be trained by.
 
-    All kinds but the synchronous one average whole replicas: nothing may be sharded over them, and a replica is the ranks of
-    ``tp`` and ``pp``.
+    All kinds but the synchronous one, and the masked one, which is synchronous too, average whole replicas: nothing may be
+    sharded over them, and a replica is the ranks of ``tp`` and ``pp``.
 
     Raises:
         PlanError: with the key that is in the way.
     """
-    if training.kind == "synchronous":
+    if training.kind in ("synchronous", "masked"):
         return
     told = f"kind={training.kind} averages whole replicas"
     if layout.shards_optimizer:
@@ -311,65 +294,3 @@ def build_training(data: dict[str, Any]) -> AnyTraining:
     model: Any = TRAININGS[kind]
     made: AnyTraining = build_of_plan(model, data, prefix="training.")
     return made
-
-
-def split_strategies(text: str, kinds: Any, *, field: str) -> list[dict[str, Any]]:
-    """The keys of each strategy of a text, every combination of the values with ``|`` between them by itself.
-
-    Raises:
-        PlanError: no kind, a key twice, or a text that is no ``key=value``.
-    """
-    if text.endswith((".yaml", ".yml")):
-        return _of_file(text, field)
-    strategies: list[dict[str, list[str]]] = []
-    last = ""
-    for word in (word.strip() for word in text.split("|")):
-        first, *others = [part.strip() for part in word.split(",")]
-        begins = first in kinds or first.startswith("kind=")
-        if begins:
-            strategies.append({})
-        elif not strategies or not last or "=" in first:
-            raise PlanError(f"must name a kind, as {next(iter(kinds))} or kind=...", field=field, value=word, choices=kinds)
-        else:
-            strategies[-1][last].append(first)
-        for part in [first, *others] if begins else others:
-            key, equals, value = (half.strip() for half in part.partition("="))
-            if not equals and key in kinds and begins and part is first:
-                key, value = "kind", part
-            elif not equals or not key or not value:
-                raise PlanError("must read key=value, or a kind", field=field, value=part)
-            if key in strategies[-1]:
-                raise PlanError("the key stands twice", field=f"{field}.{key}", value=part)
-            strategies[-1][key] = [value]
-            last = key
-    found: list[dict[str, Any]] = []
-    for keys in strategies:
-        combined: list[dict[str, Any]] = [{}]
-        for key, values in keys.items():
-            combined = [one | {key: _read(key, value, field)} for one in combined for value in values]
-        found += combined
-    return found
-
-
-def _of_file(path: str, field: str) -> list[dict[str, Any]]:
-    """What a YAML file says under a key: one strategy, or a list of them."""
-    data, _ = settings.read_yaml(path)
-    found = data.get(field) if isinstance(data, dict) else None
-    strategies = found if isinstance(found, list) else [found]
-    known = [one for one in strategies if isinstance(one, dict)]
-    if len(known) < len(strategies):
-        raise PlanError(f"must hold the keys of a strategy under {field}:", file=path, field=field)
-    return known
-
-
-def _read(key: str, text: str, field: str) -> Any:
-    if key in ("kind", "multiplier_source"):
-        return text
-    try:
-        return settings.override({}, f"{key}={text}")[key]
-    except ConfigError as error:
-        raise PlanError(error.problem, field=f"{field}.{key}", value=text) from None
-
-
-def _spelled(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,7 +3,7 @@
 Version 3 (current)
     A partition may be ``ops``: a device for each op of the job graph, in groups that may form a pipeline. A plan may say how its
     replicas agree on their parameters (``training``) and how gradients are coded (``compression``); without, they are summed in
-    every step as they are.
+    every step as they are. A masked job may have a plan for each of its phases (``phases``).
 Version 2
     Layouts also say how the context is exchanged, what is sharded over whom, the precision, and how attention and
     gradients are computed (``context_parallel``, ``shard_group``, ``precision``, ...). Jobs may say the shape of a

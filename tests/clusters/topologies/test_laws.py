@@ -95,7 +95,18 @@ traces = with_hosts(
         pod_uplink_latency_us=latencies,
     )
 )
-symmetric = st.one_of(ramps, closes, tori, singles, traces)
+opticals = of(
+    "optical",
+    num_hosts=st.integers(1, 7),
+    devices_per_host=small,
+    intra_host_bandwidth_gbytes_per_s=bandwidths,
+    intra_host_latency_us=latencies,
+    ports_per_host=small,
+    port_bandwidth_gbytes_per_s=bandwidths,
+    circuit_latency_us=latencies,
+    reconfiguration_us=latencies,
+)
+symmetric = st.one_of(ramps, closes, tori, singles, traces, opticals)
 topologies = st.one_of(symmetric, matrices())
 
 

@@ -160,3 +160,16 @@ def test_jobs_share_the_trees(one_op):
 def test_clusters_without_switches_are_refused(ramp):
     with pytest.raises(ConfigError, match=r"collectives: .*needs a cluster with switches \(got 'in-network'\)"):
         seconds(InNetwork(1), RankNetwork(ramp, np.arange(4)), 1e6)
+
+
+def test_slots_of_a_tree_bound_its_rate_and_enough_of_them_change_nothing():
+    network, ranks = RankNetwork(load_cluster("preset:dgx-a100-8x8"), np.arange(0, 64, 8)), np.arange(8)
+    whole = InNetwork().time_s(network, ranks, 1e9)
+    assert InNetwork(num_slots=10**9).time_s(network, ranks, 1e9) == whole
+    latency_s = InNetwork().time_s(network, ranks, 1e-9)
+    # 16 packets of 256 bytes under way at a time, each for a way up and down
+    assert InNetwork(num_slots=16).time_s(network, ranks, 1e9) == pytest.approx(
+        latency_s + 1e9 * latency_s / (16 * 256), rel=1e-6
+    )
+    times = [InNetwork(num_slots=slots).time_s(network, ranks, 1e9) for slots in (16, 64, 256, 1024, 4096)]
+    assert times == sorted(times, reverse=True)

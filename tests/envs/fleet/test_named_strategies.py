@@ -12,7 +12,7 @@ from meshwright.envs.fleet.env import FleetEnv
 from meshwright.envs.fleet.fleet import synchronous_only
 from meshwright.envs.fleet.menu_lines import menu_lines
 from meshwright.envs.fleet.observation import CANDIDATE, CANDIDATE_STRATEGY, CONTEXT, STRATEGY
-from meshwright.errors import CheckpointError
+from meshwright.errors import CheckpointError, ConfigError
 
 RHO = 1.25
 CODED = {
@@ -95,3 +95,16 @@ def test_a_policy_of_a_menu_without_names_is_refused(named, small_fleet, tmp_pat
 def test_a_menu_of_the_same_jobs_with_more_entries_is_told_as_such(named, small_fleet):
     assert small_fleet.off_ground(small_fleet.ground) is None
     assert named.off_ground(small_fleet.ground) == "other entries or prices of the same jobs (small, large)"
+
+
+def test_trees_of_the_cluster_are_for_entries_whose_messages_switches_reduce(small_file):
+    entries = json.dumps([{"name": "switches", "collectives": "in-network", "partition": "dp=2|4"}])
+    changes = [f"fleet.menu.entries={entries}", "fleet.in_network_trees=1"]
+    fleet = load_fleet_benchmark(str(small_file), changes=changes).build()
+    assert fleet.problem.num_trees == 1
+    named = np.array([one.named is not None for one in fleet.menu.entries])
+    assert named.any()
+    # a host has two devices: replicas on four sum between hosts by one tree, those of one host by none
+    assert (fleet.problem.entry_trees == (named & (fleet.menu.table.degree > 2))).all()
+    with pytest.raises(ConfigError, match=r"give menu\.entries"):
+        load_fleet_benchmark(str(small_file), changes=["fleet.in_network_trees=1", "fleet.costs.collectives=in-network"])

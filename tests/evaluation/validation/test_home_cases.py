@@ -19,6 +19,7 @@ EXPLAINED = {
     "stages whose boundary leaves a host by one of eight cards": ("collectives=joint-split", A100, STAGES),
     "gradients of two hosts, reduced by switches": ("collectives=in-network", A100, REPLICAS),
     "replicas on a cube mesh": ("collectives=synthesised", "cube mesh", "dp=8,micro_batch=1,global_batch=8"),
+    "gradients of 64 hosts whose ports turn fast": ("circuits=per-phase", "optical", "dp=64,micro_batch=1,global_batch=64"),
     "two jobs that meet on all cards": ("jobs interleaved", A100, REPLICAS),
     "stages that send while they compute": ("overlap_pp=true", A100, STAGES),
     "gradients after the last pass": ("overlap_dp=true", A100, "dp=16,micro_batch=1,global_batch=16,overlap_dp=false"),
@@ -30,6 +31,8 @@ SIMULATED = {
     "an expert all-to-all that a pass wants, and gradients on the same link": "step by edf over step by fair",
     "an all-reduce on a cube mesh": "rate of trees over a ring's",
     "a message between two hosts of eight cards": "seconds over the own card's",
+    "experts over hosts joined by circuits": "all-to-all by shifts over one along a ring",
+    "the same where a turn takes as long as a phase": "all-to-all by halves of the ports over one along a ring",
     "two jobs that send half of the time, in turns": "in turns, by flows, of the speed alone",
 }
 """Cases that no layout of one model makes: by name, the figure of `five_layers`."""
@@ -45,13 +48,24 @@ def _cube_mesh():
     return Cluster.from_data({"name": "cube-mesh", "device": "v100", "topology": topology})
 
 
+def _optical():
+    ports = {"ports_per_host": 4, "port_bandwidth_gbytes_per_s": 12.5, "circuit_latency_us": 20.0, "reconfiguration_us": 1.0}
+    inside = {"devices_per_host": 1, "intra_host_bandwidth_gbytes_per_s": 300.0, "intra_host_latency_us": 0.0}
+    return Cluster.from_data(
+        {"name": "optical", "device": "a100", "topology": {"kind": "optical", "num_hosts": 64} | ports | inside}
+    )
+
+
+PLACES = {"cube mesh": _cube_mesh, "optical": _optical}
+
+
 @pytest.fixture(scope="module")
 def told():
     """What `explain` says, once for each cluster and layout."""
     found = {}
     for _, place, layout in EXPLAINED.values():
         if (place, layout) not in found:
-            cluster = _cube_mesh() if place == "cube mesh" else place
+            cluster = PLACES[place]() if place in PLACES else place
             priced = estimate("zoo:bert-large", cluster, layout)
             found[place, layout] = {one.name: one for one in explain(priced)}
     return found

@@ -91,3 +91,10 @@ def test_wrong_entries_are_refused_by_name(clos, tmp_path, entry, problem):
 def test_an_unranked_entry_is_neither_exact_nor_has_a_multiplier():
     with pytest.raises(ConfigError, match="list it in entries"):
         build_settings(MenuSettings, {"unranked": [CODED]})
+
+
+def test_a_masked_job_is_an_entry_by_one_plan_for_both_phases(clos, tmp_path):
+    training = {"kind": "masked", "core": {"width": 0.5}, "core_steps": 9, "full_steps": 1, "multiplier": 1.2, **SOURCE}
+    menu = menu_of(clos, tmp_path, entries=[{"name": "masked", "training": training}])
+    assert all(one.break_even > 1 for one in menu.told)
+    assert len(figures(menu, "masked")) > 0

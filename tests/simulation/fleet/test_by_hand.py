@@ -46,6 +46,18 @@ def test_a_queue_of_two():
     assert state.totals[0].tolist() == [82, 42, 320, 1, 0, 4, 0]
 
 
+@pytest.mark.parametrize(("num_trees", "ends_s"), [(1, [10, 20, 20, 22]), (2, [10, 10, 20, 22]), (2**62, [10, 10, 10, 22])])
+def test_trees_of_the_cluster_go_to_who_takes_them_first(num_trees, ends_s):
+    # Three jobs of a host each come at 0; with a tree 10 steps take 10 s, by rings 20 s. The fourth comes at 12, when the trees
+    # of the first ones are free again.
+    network = network_of("one leaf")
+    menu = menu_of(network, [[entry(4, 1.0), entry(4, 2.0)]])
+    problem = problem_of(network, menu, num_trees=num_trees, entry_trees=np.array([1, 0]))
+    workload = jobs(*((arrival, 0, 10.0, NEVER) for arrival in (0.0, 0.0, 0.0, 12.0)))
+    state = samples.play(problem, workload, first_choice)
+    assert state.finish_s[0].tolist() == ends_s
+
+
 def test_a_job_waits_no_longer_than_it_can_meet_its_deadline():
     # Job 1 needs 10 s and must be done by 15: at the next event after 5, the arrival at 6, it leaves. Job 2, due by 16.5,
     # starts at 10 and takes 6 s. Job 3 has no deadline.

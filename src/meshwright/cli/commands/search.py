@@ -123,7 +123,7 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     _show_ranking(out, found, top)
     exact_s, strategies, refused = found.strategies
     title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"
-    show_strategies(out, title, [(row.price, row.found.text) for row in strategies], exact_s)
+    show_strategies(out, title, [(row.price, row.text) for row in strategies], exact_s)
     output.print_remarks(out, list(refused))
     _show_front(out, found, front_rows)
     counts, framework = found.searched.counts, found.request.framework

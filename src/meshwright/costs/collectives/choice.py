@@ -5,6 +5,7 @@ from __future__ import annotations
 from ...errors import ConfigError
 from ..settings import CostSettings
 from .algorithm import Algorithm
+from .circuits import Circuits
 from .fastest import AUTOMATIC, Fastest
 from .in_network import InNetwork
 from .joint import Joint
@@ -46,7 +47,9 @@ def chosen(name: str) -> Algorithm:
 def of(costs: CostSettings) -> Algorithm:
     """The algorithm that settings choose, with all that they say of it."""
     if costs.collectives == "in-network":
-        return InNetwork(costs.in_network_trees)
+        return InNetwork(costs.in_network_trees, num_slots=costs.in_network_slots)
+    if costs.collectives == "circuits":
+        return Circuits(costs.circuits)
     if costs.collectives == "measured":
         return Measured(costs.collectives_table)
     return chosen(costs.collectives)

@@ -5,19 +5,23 @@ from __future__ import annotations
 from ..network import RankNetwork
 from ..phases import Phases
 from .algorithm import Algorithm, Pricer, Ranks
+from .circuits import Circuits
 from .direct import HALVING_DOUBLING, RING, TREE
 from .prices import Operation
 from .ramp import Ramp
 from .staged import HIERARCHICAL
 
-AUTOMATIC: dict[str, Algorithm] = {model.name: model for model in (RING, TREE, HALVING_DOUBLING, HIERARCHICAL, Ramp())}
+AUTOMATIC: dict[str, Algorithm] = {
+    model.name: model for model in (RING, TREE, HALVING_DOUBLING, HIERARCHICAL, Ramp(), Circuits())
+}
 """What ``auto`` chooses from: what needs nothing but links."""
 
 
 class Fastest(Algorithm):
     """The fastest of `AUTOMATIC` for each size and group, as a collective library's tuner chooses.
 
-    On a RAMP cluster the network's own algorithm is always taken: its circuits are set up for it.
+    On a RAMP cluster, and where ports are joined by circuits, the network's own algorithm is always taken: its circuits are set
+    up for it.
     """
 
     name = "auto"
@@ -37,5 +41,5 @@ class Fastest(Algorithm):
 
     @staticmethod
     def _running(network: RankNetwork, operation: Operation) -> list[Algorithm]:
-        own = AUTOMATIC["ramp"]
-        return [own] if own.runs_on(network) else [m for m in AUTOMATIC.values() if m.runs_on(network) and m.offers(operation)]
+        own = next((AUTOMATIC[name] for name in ("ramp", "circuits") if AUTOMATIC[name].runs_on(network)), None)
+        return [own] if own is not None else [m for m in AUTOMATIC.values() if m.runs_on(network) and m.offers(operation)]

@@ -29,6 +29,11 @@ EFFICIENCY = 0.95
 streaming-aggregation hardware design and evaluation", 2020)."""
 
 
+SLOT_BYTES = 256.0
+"""Of a packet whose sum a switch keeps in one slot: 64 numbers of 4 bytes, an assumption (slots as in Sapio et al., "Scaling
+distributed machine learning with in-network aggregation", 2021)."""
+
+
 class InNetwork(Algorithm):
     """All-reduce in ``latency of the way up and down + S beta``, and broadcast along the same tree.
 
@@ -39,6 +44,7 @@ class InNetwork(Algorithm):
     Attributes:
         num_trees: groups that may have a tree at the same time.
         without_tree: groups (their ranks as bytes) that take a ring, see `allotted`.
+        num_slots: packets of `SLOT_BYTES` that a switch keeps of a tree; None: as many as the link wants.
 
     Source:
         Graham et al., "Scalable hierarchical aggregation protocol (SHARP)", 2016; Klenk et al., "An in-network architecture
@@ -47,9 +53,12 @@ class InNetwork(Algorithm):
 
     name = "in-network"
 
-    def __init__(self, num_trees: int = DEFAULT_TREES, without_tree: frozenset[bytes] = frozenset()) -> None:
+    def __init__(
+        self, num_trees: int = DEFAULT_TREES, without_tree: frozenset[bytes] = frozenset(), *, num_slots: int | None = None
+    ) -> None:
         self.num_trees = num_trees
         self.without_tree = without_tree
+        self.num_slots = num_slots
 
     def runs_on(self, network: RankNetwork) -> bool:
         """Where switches join the devices."""
@@ -69,7 +78,7 @@ class InNetwork(Algorithm):
             demand_bytes: what each group (its ranks as bytes) reduces in a step.
         """
         by_demand = sorted(demand_bytes, key=lambda group: -demand_bytes[group])
-        return InNetwork(self.num_trees, frozenset(by_demand[self.num_trees :]))
+        return InNetwork(self.num_trees, frozenset(by_demand[self.num_trees :]), num_slots=self.num_slots)
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
         """Seconds; those of rings on the rails where the group has no tree.
@@ -85,6 +94,8 @@ class InNetwork(Algorithm):
         latency_s = self._between(network, ranks, 1.0, operation).latency_s
         groups = [self._between(network, group, 1.0, operation) for group in (ranks, *network.beside)]
         s_per_byte = fullest_s(network, Phase(0.0, tuple(flow for group in groups for flow in group.flows))) / EFFICIENCY
+        if self.num_slots is not None:  # a slot is free again when its packet's sum has come down
+            s_per_byte = max(s_per_byte, latency_s / (self.num_slots * SLOT_BYTES))
 
         def between(payload_bytes: float) -> float:
             return latency_s + payload_bytes * s_per_byte

@@ -73,6 +73,11 @@ class Replicas:
         """Bytes of the gradients of a rank of the fullest stage, ``W``."""
         return max(self.stage_bytes(stage) for stage in range(self.layout.pp))
 
+    @property
+    def sent_bytes(self) -> float:
+        """Bytes of the gradients that a rank sums over the replicas in a step; none of one replica."""
+        return self.gradient_bytes if self.num_summing > 1 else 0.0
+
     def stage_bytes(self, stage: int) -> float:
         """Bytes of the gradients of a rank of a stage."""
         if isinstance(self.work, GraphWork):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ...errors import PlanError
 from ...plans.compression import AnyCompression, check_compression
 from ...plans.partition import Layout
+from ...plans.strategies.masked import Masked
 from ...plans.training import (
     AnyTraining,
     Asynchronous,
@@ -21,8 +22,10 @@ from ...plans.training import (
     check_training,
 )
 from .compressed import coded_messages, compressed_s, compression_bytes
+from .core_work import parameter_share
 from .gossip import gossip_s
 from .local_update import local_update_s
+from .masked import PhaseStep, core_replicas, cycle_s, masked_step
 from .replicas import Replicas
 from .subnets import subnets_s
 from .synchronisation import bytes_of_period, periodic_s, server_s, synchronous_s
@@ -36,12 +39,14 @@ class StrategyStep(NamedTuple):
         extra_bytes: held by the fullest rank in addition.
         sent_bytes: of gradients or parameters for each step and rank, as buffers; the network carries about twice as much.
         remarks: what the strategy cannot promise, for people.
+        phases: steps of each phase, where a job has several.
     """
 
     step_s: float
     extra_bytes: float
     sent_bytes: float
     remarks: tuple[str, ...] = ()
+    phases: tuple[PhaseStep, ...] = ()
 
 
 def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCompression | None = None) -> StrategyStep:
@@ -58,6 +63,7 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
     held, n = replicas.gradient_bytes, replicas.num_replicas
     extra, sent = training.extra_bytes(held, n), held if n > 1 else 0.0
     remarks: list[str] = []
+    phases: tuple[PhaseStep, ...] = ()
     match training:
         case Synchronous():
             step_s = synchronous_s(replicas)
@@ -82,7 +88,13 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
             step_s = local_update_s(replicas, training)
             sent = 0.0
             remarks.append(f"preset={training.preset} was shown on small dense networks only")
-    return StrategyStep(step_s, extra, sent, tuple(remarks))
+        case Masked():
+            core = core_replicas(replicas, training)
+            found = masked_step(training, replicas, core, parameter_share(replicas.work, core.work))
+            phases, sent = (found.core, found.full), found.sent_bytes
+            step_s = cycle_s(found.core.step_s, found.full.step_s, training) / training.num_steps
+            remarks.append(found.remark(training))
+    return StrategyStep(step_s, extra, sent, tuple(remarks), phases)
 
 
 def check_strategy(job: str, layout: Layout, training: AnyTraining, compression: AnyCompression | None) -> None:

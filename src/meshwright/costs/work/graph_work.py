@@ -138,6 +138,36 @@ def describe_graph(
     costs = costs or CostSettings()
     forward_s, backward_s = op_times_s(graph, layout, device, costs)
     chunks = _chunks(graph, layout, stages, cuts)
+    boundary_bytes, given_bytes = crossing_bytes(graph, layout, chunks, is_direct=costs.pipeline_skips == "direct")
+    return GraphWork(
+        graph=graph,
+        layout=layout,
+        chunks=chunks,
+        share=share_of(graph, layout),
+        is_profiled=graph.source == "measured" and compute.chosen(costs.compute, graph).provenance == "measured",
+        forward_s=forward_s,
+        backward_s=backward_s,
+        gradient_bytes=graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte,
+        boundary_bytes=boundary_bytes,
+        given_bytes=given_bytes,
+        volume=cut_volumes(graph, layout),
+    )
+
+
+def crossing_bytes(
+    graph: JobGraph, layout: Layout, chunks: Sequence[NDArray[np.int64]], *, is_direct: bool
+) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
+    """What a micro-batch brings from each chunk on, and what it gives each chunk, see `GraphWork`.
+
+    Args:
+        graph: the job.
+        layout: how it is cut.
+        chunks: ops of each.
+        is_direct: whether outputs go past chunks that do not read them.
+
+    Raises:
+        PlanError: a chunk reads what a later one makes.
+    """
     chunk_of = np.empty(graph.num_ops, np.int64)
     for chunk, ops in enumerate(chunks):
         chunk_of[ops] = chunk
@@ -145,30 +175,18 @@ def describe_graph(
     for source, target in graph.edges[back[:1]].tolist():
         problem = f"{graph.op_names[target]} stands in an earlier chunk than {graph.op_names[source]}, whose output it needs"
         raise PlanError(problem, field="stages")
-    share, made_bytes = share_of(graph, layout), rank_activation_bytes(graph, layout)
+    made_bytes = rank_activation_bytes(graph, layout)
     last_use = chunk_of.copy()
     np.maximum.at(last_use, graph.edges[:, 0], chunk_of[graph.edges[:, 1]])
     crossing = [(chunk_of <= chunk) & (last_use > chunk) for chunk in range(len(chunks))]
     sent, given = crossing, None
-    if costs.pipeline_skips == "direct":
+    if is_direct:
         sent = [cross & (chunk_of == chunk) for chunk, cross in enumerate(crossing)]
         given = np.zeros(len(chunks))
         reads = np.unique(np.stack([graph.edges[:, 0], chunk_of[graph.edges[:, 1]]], axis=1), axis=0)
         reads = reads[chunk_of[reads[:, 0]] != reads[:, 1]]
         np.add.at(given, reads[:, 1], made_bytes[reads[:, 0]])
-    return GraphWork(
-        graph=graph,
-        layout=layout,
-        chunks=chunks,
-        share=share,
-        is_profiled=graph.source == "measured" and compute.chosen(costs.compute, graph).provenance == "measured",
-        forward_s=forward_s,
-        backward_s=backward_s,
-        gradient_bytes=graph.parameter_bytes * costs.gradient_bytes_per_parameter_byte,
-        boundary_bytes=np.array([float(made_bytes[cross].sum()) for cross in sent]),
-        given_bytes=given,
-        volume=cut_volumes(graph, layout),
-    )
+    return np.array([float(made_bytes[cross].sum()) for cross in sent]), given
 
 
 def share_of(graph: JobGraph, layout: Layout) -> float:

@@ -162,6 +162,12 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
 
 
+def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
+    """The work with other blocks of the same names; ``key`` tells it from that of the same shape and layout."""
+    stages = _stages(work.shape, work.layout, [held.layers for held in work.stages], blocks)
+    return replace(work, blocks=blocks, stages=stages, key=(*work.key, key))
+
+
 def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None:
     """Refuse a layout into which the model cannot be cut.
 

@@ -20,6 +20,7 @@ from ...costs.work.graph_work import describe_graph
 from ...costs.work.work import describe
 from ...errors import ExportError, GraphError
 from ...jobs.graph import JobGraph
+from ...jobs.masked import Core
 from ...jobs.transformer import TransformerShape
 from ...jobs.zoo.catalogue import zoo_shape
 from ...plans.document import PlacementPlan
@@ -37,8 +38,10 @@ MOST_STEPS = 64
 """Steps of a period that a trace holds."""
 
 
-def layout_step_of(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster) -> tuple[Timeline, TaskWork]:
-    """One simulated step of a layout, and what its tasks are.
+def layout_step_of(
+    plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, core: Core | None = None
+) -> tuple[Timeline, TaskWork]:
+    """One simulated step of a layout, and what its tasks are; of a core, where one is named.
 
     Raises:
         ExportError: the layout cuts layers and the plan tells no shape of a transformer, or the ranks have devices of several
@@ -51,19 +54,20 @@ def layout_step_of(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster
     place = {_number(plan, layout, rank): rank for rank in range(plan.num_ranks)}
     rank_of = tuple(place[number] for number in range(plan.num_ranks))
     devices = plan.placement().devices[list(rank_of)]
-    step, num_steps = _trained(plan, _step(plan, layout, graph, cluster, devices))
+    step, num_steps = _trained(plan, _step(plan, layout, graph, cluster, devices), core)
     ran = run_layout(step, cluster, devices, CostSettings(), num_steps=num_steps)
     lowered = ran.lowered
     return ran.timeline, TaskWork(lowered.op_names, lowered.operations, lowered.flops, lowered.moved_bytes, rank_of)
 
 
-def _trained(plan: PlacementPlan, step: StepModel) -> tuple[StepModel, int]:
+def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[StepModel, int]:
     """The step with coded gradients, or the steps of a period of local SGD, and how many steps that is.
 
     Raises:
         ExportError: a period of more steps than a trace should hold.
     """
     from ...costs.training.compressed import coded_messages
+    from ...costs.training.core_work import core_work
     from ...costs.training.replicas import Replicas
     from ...simulation.training.trained_step import TrainedStep, local_period
 
@@ -75,6 +79,9 @@ def _trained(plan: PlacementPlan, step: StepModel) -> tuple[StepModel, int]:
             problem = f"a trace holds a whole period, of {MOST_STEPS} steps at most"
             raise ExportError(problem, field="training.every", value=plan.training.every)
         return local_period(step, plan.training.every), plan.training.every
+    if core is not None:
+        work = core_work(step.work, core, step.pricer.device.kernel_launch_s)
+        return type(step)(work, step.pricer), 1
     return step, 1
 
 

@@ -16,9 +16,11 @@ from ... import files
 from ...costs.settings import CostSettings
 from ...errors import ConfigError, ExportError, GraphError, PlanError
 from ...jobs.graph import JobGraph
+from ...jobs.masked import Core
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
 from ...plans.splitting.op_splits import OpSplits
+from ...plans.strategies.masked import Masked
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target
 from .schema import RankTrace, Value, encode
@@ -47,8 +49,8 @@ def trace_name(rank: int) -> str:
     return f"trace.{rank}.et"
 
 
-def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
-    """One simulated step of a plan, and what its tasks are.
+def step_of(plan: PlacementPlan, core: Core | None = None) -> tuple[Timeline, TaskWork]:
+    """One simulated step of a plan, and what its tasks are; of a core, where one is named.
 
     Raises:
         ExportError: the plan embeds no job graph or cluster, its partition is not lowered, or the job cannot be timed on
@@ -65,7 +67,7 @@ def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
     if cluster is None:
         raise ExportError("the plan embeds no cluster, so nothing tells how long messages take", field="cluster")
     layout, splits = plan.layout(), plan.op_splits()
-    is_trained = plan.training is not None or plan.compression is not None
+    is_trained = plan.training is not None or plan.compression is not None or core is not None
     if is_trained and layout is None:
         raise ExportError("strategies are traced for layouts", field="partition")
     if layout is not None and _is_plain(layout, graph) and not is_trained:
@@ -80,21 +82,21 @@ def step_of(plan: PlacementPlan) -> tuple[Timeline, TaskWork]:
             timeline = simulate(graph, cluster, splits, plan.placement().devices, CostSettings())
             return timeline, op_split_work(timeline.execution, graph, splits)
         if layout is not None:
-            return layout_step_of(plan, layout, graph, cluster)
+            return layout_step_of(plan, layout, graph, cluster, core)
     except (ConfigError, GraphError, PlanError) as error:
         raise ExportError(error.problem, field=error.field, value=error.value, choices=error.choices) from None
     raise ExportError("has neither op splits nor a layout nor ops on devices, so the ranks' work is unknown", field="partition")
 
 
-def traces_of(plan: PlacementPlan) -> tuple[list[RankTrace], dict[str, tuple[int, ...]]]:
-    """The trace of each rank, and the members of each communicator group.
+def traces_of(plan: PlacementPlan, core: Core | None = None) -> tuple[list[RankTrace], dict[str, tuple[int, ...]]]:
+    """The trace of each rank, and the members of each communicator group; of a step of a core, where one is named.
 
     Raises:
         ExportError: as `step_of`, or a size that the format cannot hold.
     """
     from .nodes import RankNodes
 
-    timeline, work = step_of(plan)
+    timeline, work = step_of(plan, core)
     ranks = RankNodes(timeline, work)
     common: dict[str, Value] = {
         "not_guaranteed": _NOT_GUARANTEED,
@@ -115,12 +117,23 @@ def traces_of(plan: PlacementPlan) -> tuple[list[RankTrace], dict[str, tuple[int
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The traces and the communicator groups; no option matters.
+    """The traces and the communicator groups, of a masked job those of a step of each phase; no option matters.
 
     Raises:
         ExportError: as `traces_of`.
     """
-    traces, groups = traces_of(plan)
+    if not isinstance(plan.training, Masked):
+        return _rendered(plan)
+    phases: dict[str, PlacementPlan] = {phase.name: plan.of_phase(phase) for phase in plan.phases or ()}
+    whole = plan.model_copy(update={"training": None, "phases": None})
+    cores = {"core": plan.training.core, "full": None}
+    return {
+        f"{name}.{file}": text for name, core in cores.items() for file, text in _rendered(phases.get(name, whole), core).items()
+    }
+
+
+def _rendered(plan: PlacementPlan, core: Core | None = None) -> Files:
+    traces, groups = traces_of(plan, core)
     rendered: Files = {trace_name(rank): encode(trace) for rank, trace in enumerate(traces)}
     rendered[GROUPS] = files.json_text({name: list(members) for name, members in groups.items()}) + "\n"
     return rendered

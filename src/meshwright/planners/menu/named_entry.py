@@ -15,7 +15,8 @@ from ... import settings
 from ...costs.settings import Collectives
 from ...plans import compression as codes
 from ...plans.compression import Compression
-from ...plans.training import Exactness, Synchronous, Training
+from ...plans.strategies.declared_steps import Exactness
+from ...plans.training import Synchronous, Training
 
 SEARCHED = "searched"
 """The name of what the search finds by itself: synchronous training without codes, with the collectives of the costs."""

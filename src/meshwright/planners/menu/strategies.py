@@ -76,7 +76,7 @@ class Trained:
         Raises:
             PlanError: the layout cannot be trained so, or has one replica, of which there is nothing to agree on.
         """
-        if self.layout.dp == 1 and self.named.training.kind != "local-update":
+        if self.layout.dp == 1 and self.named.training.kind not in ("local-update", "masked"):
             raise PlanError(f"{self.named.name} wants more than one replica", field="layout.dp", value=1)
         check_strategy(self.job.name, self.layout, self.named.training, self.named.compression)
 

@@ -7,7 +7,8 @@ A job may run by an entry on the hosts of a placement choice where these hosts a
 placement class, and a job that has run keeps to ``min_degree`` and ``max_degree``. A waiting job must also be able to meet its
 deadline that way, alone and with its restart, and start only while fewer than ``max_running`` jobs run. To construct takes
 enough hosts on which the entry is possible, however they lie, by the largest part of a host that divides its degree; where
-they lie best a waiting job must meet its deadline on each of them.
+they lie best a waiting job must meet its deadline on each of them. An entry whose messages switches reduce wants aggregation
+trees that no other running job holds; where they are all held, the same layout by other collectives is left.
 
 To pass is possible unless time would stand still: where no job runs and none is to come, one that can start must.
 """
@@ -117,8 +118,11 @@ def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-
     again_s = restart_s(problem, state, e, job)
     begin = menu.first_entry[kind]
     has_run = not np.isnan(state.start_s[e, job])
+    trees = trees_left(problem, state, e, job)
     for entry in range(begin, menu.first_entry[kind + 1]):
         d = problem.entry_degree[entry]
+        if problem.entry_trees[entry] > trees:
+            continue
         if has_run and not problem.min_degree <= problem.degrees[d] <= problem.max_degree:
             continue
         for choice in range(choices):
@@ -133,6 +137,17 @@ def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-
             if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * left + again_s) > state.deadline_s[e, job]):
                 continue
             state.can_act[e, start_number(problem, place, entry - begin, choice)] = True
+
+
+@njit
+def trees_left(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """Aggregation trees of the cluster that no other running job holds."""
+    left = problem.num_trees
+    for i in range(state.num_running[e]):
+        other = state.running[e, i]
+        if other != job:
+            left -= problem.entry_trees[state.entry[e, other]]
+    return left
 
 
 @njit

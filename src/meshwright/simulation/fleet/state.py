@@ -91,6 +91,8 @@ class FleetProblem(NamedTuple):
         mean_failure_s: mean time until a host that is up fails, infinite where none does.
         repair_s: how long a host that failed is out.
         blocks: for `PlacementRule.BLOCKS`.
+        num_trees: aggregation trees that the switches of the cluster keep for all jobs together.
+        entry_trees: that a job holds while it runs by an entry, ``(E,)``.
     """
 
     network: FleetNetwork
@@ -115,6 +117,8 @@ class FleetProblem(NamedTuple):
     mean_failure_s: float
     repair_s: float
     blocks: FleetBlocks
+    num_trees: int
+    entry_trees: NDArray[np.int64]
 
     @property
     def num_hosts(self) -> int:

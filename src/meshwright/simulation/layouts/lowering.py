@@ -179,7 +179,9 @@ class _Lowering:
         order, label = step * LAST + position, f", micro-batch {micro}"
         arrival = MessageArrival(step, chunk, kind, micro)
         ready = self._gathered(arrival, stage, order, label)
-        made = self.tasks.template(("pass", chunk, kind, cut), lambda: self.step.template(chunk, kind, cut=cut), stage)
+        model = self.step.at(step)
+        key = "pass", chunk, kind, cut, id(model)
+        made = self.tasks.template(key, lambda: model.template(chunk, kind, cut=cut), stage)
         starts, ends, first = self.tasks.put(made, order, label, is_backward=kind != FORWARD)
         self.tasks.link([*held.rows, *ready], starts)
         if not ready and self._source(chunk, kind) is not None:
@@ -207,11 +209,12 @@ class _Lowering:
             return
         arrival = MessageArrival(step, target, kind, micro)
         to = target % layout.pp
-        crossing = self.step.crossing(chunk, kind)
+        model = self.step.at(step)
+        crossing = model.crossing(chunk, kind)
         if crossing is not None:
             sent = [self.tasks.crossing(crossing, stage, to)]
         else:
-            sent = [self.tasks.transfer(message, stage, to) for message in self.step.boundary(chunk, kind)[:1]]
+            sent = [self.tasks.transfer(message, stage, to) for message in model.boundary(chunk, kind)[:1]]
         self.arrivals[arrival] = held.rows
         wanted = self.position[to, kind, target // layout.pp, micro] - 0.5
         order = step * LAST + (wanted if self.costs.priority == "first-consumer" else position + WITHIN)
@@ -226,8 +229,9 @@ class _Lowering:
         """What the ranks of the receiving stage do to put together what came; no rows where it came whole."""
         source = self._source(arrival.chunk, arrival.kind)
         ready: list[Row] = []
-        is_whole = source is None or self.step.crossing(source, arrival.kind) is not None
-        for message in () if source is None or is_whole else self.step.boundary(source, arrival.kind)[1:]:
+        model = self.step.at(arrival.step)
+        is_whole = source is None or model.crossing(source, arrival.kind) is not None
+        for message in () if source is None or is_whole else model.boundary(source, arrival.kind)[1:]:
             made = self.tasks.message(Piece(message, 1.0, ()), stage)
             if made is None:
                 continue
@@ -245,7 +249,8 @@ class _Lowering:
         """Gradients, optimizer and parameters of every stage."""
         last, width = self.layout.pp - 1, self.axes.width
         summed = [self._gradients(step, stage, held.rows) for stage, held in enumerate(self.stages)]
-        for message in self.step.sync_at(0, step):
+        model = self.step.at(step)
+        for message in model.sync_at(0, step):
             if message.axis == "ends":
                 made = self.tasks.transfer(message, 0, last)
                 starts, ends, _ = self.tasks.put(made, step * LAST + len(self.order[0]) + 1, "", is_backward=True)
@@ -253,8 +258,8 @@ class _Lowering:
                 summed[0] = summed[last] = ends
         optimizers = np.empty(self.layout.world, np.int64)
         for stage, held in enumerate(self.stages):
-            key = "optimizer", self.step.optimizer_s(stage)
-            update = Template((Entry("optimizer", (), self.step.optimizer_s(stage)),), (0,), ())
+            key = "optimizer", model.optimizer_s(stage)
+            update = Template((Entry("optimizer", (), model.optimizer_s(stage)),), (0,), ())
             made = self.tasks.template(key, partial(_whole, update), stage)
             starts, held.rows, first = self.tasks.put(made, (step + 1) * LAST - 0.75, "", is_backward=False)
             self.tasks.link(summed[stage], starts)
@@ -265,8 +270,9 @@ class _Lowering:
 
     def _gradients(self, step: int, stage: int, rows: list[Row]) -> list[Row]:
         """Put down what sums gradients; gives the rows after which all are summed."""
-        messages = [message for message in self.step.sync_at(stage, step) if message.axis != "ends"]
-        encode_s, decode_s = self.step.codec_s(stage) if messages else (0.0, 0.0)
+        model = self.step.at(step)
+        messages = [message for message in model.sync_at(stage, step) if message.axis != "ends"]
+        encode_s, decode_s = model.codec_s(stage) if messages else (0.0, 0.0)
         if encode_s:
             rows = self._encoded(step, stage, rows, encode_s)
         released = self.stages[stage].released
@@ -327,7 +333,8 @@ class _Lowering:
 
     def _parameters(self, step: int, stage: int) -> None:
         """Put down what gathers parameters; with ``overlap_dp`` the next step's blocks wait for their own alone."""
-        held, messages = self.stages[stage], self.step.gather(stage)
+        model = self.step.at(step)
+        held, messages = self.stages[stage], model.gather(stage)
         held.gates = {}
         order = (step + 1) * LAST - 0.5
         if not self.layout.overlap_dp:
@@ -336,7 +343,7 @@ class _Lowering:
                     held.rows = self._piece(piece, stage, order, held.rows)
             return
         chunks = range(stage, self.layout.pp * self.layout.virtual_stages, self.layout.pp)
-        blocks = [block for chunk in chunks for block in self.step.template(chunk, FORWARD, cut=True).blocks]
+        blocks = [block for chunk in chunks for block in model.template(chunk, FORWARD, cut=True).blocks]
         for message in messages:
             line = held.rows
             for piece in pieces(message, [b.experts if message.axis == "expert_dp" else b.dense for b in blocks], self.costs):

@@ -43,6 +43,10 @@ class StepModel(ABC):
         layout: Layout = self.work.layout
         return layout
 
+    def at(self, step: int) -> StepModel:
+        """The work of one of several steps; the same in each, unless a job has phases."""
+        return self
+
     def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
         """The pass of a chunk; ``kind`` as in `costs.pipelines.schedules`, ``cut`` as in `pass_segments`."""
         key = chunk, kind, cut

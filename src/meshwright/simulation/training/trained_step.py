@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import numpy as np
@@ -26,16 +26,60 @@ FEWEST_STEPS = 3
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedStep(StepModel):
-    """The steps of a layout with other messages in place of those that sum gradients.
+class StepOver(StepModel):
+    """A step that asks another one for all that it does not change.
 
     Attributes:
-        base: the synchronous step, its gradients hidden or not as ``work`` says.
+        base: the other one.
+    """
+
+    base: StepModel | None = None
+
+    @property
+    def under(self) -> StepModel:
+        """The other one, which every such step has."""
+        assert self.base is not None
+        return self.base
+
+    def on(self, devices: NDArray[np.int64]) -> Self:
+        """See `StepModel.on`."""
+        base = self.under.on(devices)
+        return self if base is self.base else replace(self, work=base.work, pricer=base.pricer, base=base, _templates={})
+
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """See `StepModel.sync`."""
+        return self.under.sync(stage)
+
+    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
+        """See `StepModel.boundary`."""
+        return self.under.boundary(chunk, kind)
+
+    def crossing(self, chunk: int, kind: int) -> Crossing | None:
+        """See `StepModel.crossing`."""
+        return self.under.crossing(chunk, kind)
+
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """See `StepModel.gather`."""
+        return self.under.gather(stage)
+
+    def optimizer_s(self, stage: int) -> float:
+        """See `StepModel.optimizer_s`."""
+        return self.under.optimizer_s(stage)
+
+    def _made(self, chunk: int, kind: int, cut: bool) -> Template:
+        return self.under.template(chunk, kind, cut=cut)
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedStep(StepOver):
+    """The steps of a layout with other messages in place of those that sum gradients; the base's gradients are hidden or not as
+    ``work`` says.
+
+    Attributes:
         synced: messages by stage and step.
         codecs: seconds of encoding and decoding, by stage.
     """
 
-    base: StepModel | None = None
     synced: Sync = lambda stage, step: ()
     codecs: Mapping[int, tuple[float, float]] | None = None
 
@@ -43,14 +87,6 @@ class TrainedStep(StepModel):
     def over(cls, base: StepModel, synced: Sync, codecs: Mapping[int, tuple[float, float]] | None = None) -> TrainedStep:
         """Steps like those of a synchronous one."""
         return cls(base.work, base.pricer, base=base, synced=synced, codecs=codecs)
-
-    def on(self, devices: NDArray[np.int64]) -> Self:
-        """See `StepModel.on`."""
-        assert self.base is not None
-        base = self.base.on(devices)
-        return (
-            self if base is self.base else type(self)(base.work, base.pricer, base=base, synced=self.synced, codecs=self.codecs)
-        )
 
     def sync(self, stage: int) -> tuple[Message, ...]:
         """Those of the first step."""
@@ -63,30 +99,6 @@ class TrainedStep(StepModel):
     def codec_s(self, stage: int) -> tuple[float, float]:
         """See `StepModel.codec_s`."""
         return (0.0, 0.0) if self.codecs is None else self.codecs[stage]
-
-    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
-        """See `StepModel.boundary`."""
-        assert self.base is not None
-        return self.base.boundary(chunk, kind)
-
-    def crossing(self, chunk: int, kind: int) -> Crossing | None:
-        """See `StepModel.crossing`."""
-        assert self.base is not None
-        return self.base.crossing(chunk, kind)
-
-    def gather(self, stage: int) -> tuple[Message, ...]:
-        """See `StepModel.gather`."""
-        assert self.base is not None
-        return self.base.gather(stage)
-
-    def optimizer_s(self, stage: int) -> float:
-        """See `StepModel.optimizer_s`."""
-        assert self.base is not None
-        return self.base.optimizer_s(stage)
-
-    def _made(self, chunk: int, kind: int, cut: bool) -> Template:
-        assert self.base is not None
-        return self.base.template(chunk, kind, cut=cut)
 
 
 def local_period(step: StepModel, every: int) -> TrainedStep:

@@ -1,0 +1,145 @@
+"""A model's weights and optimizer brought from the ranks of one layout to those of another on the same devices.
+
+All weights lie one behind the other in rows, cut into columns by tensor parallelism. A rank holds the rows of its stages,
+replicas hold the same; a sharded optimizer has its rows shared out among the replicas. Every part in which a tile of the one
+layout and one of the other overlap is a unit task (`tiles`). A device gets what a device of its own host has over the links of
+the host; what no device of the host has is broadcast to it, the largest part first, each by the least loaded host that holds
+it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import lcm
+
+from ...errors import PlanError
+from ...plans.partition import Coordinates, Layout
+from .prices import chain_s
+from .sender_order import chosen_senders, makespan_s
+from .tiles import Replica, Tile, UnitTask, unit_tasks
+
+WEIGHT_BYTES_OF_OPTIMIZER = 12.0
+"""Master weights and both moments, in 4 bytes each."""
+
+
+@dataclass(frozen=True)
+class ModelPlace:
+    """Where the parts of a model are under a layout.
+
+    Attributes:
+        layout: how the model is cut.
+        units: number of parameters of each part, in model order.
+        chunk_units: of each model chunk the first part and the one behind its last, ``(pp v,)``; chunk ``k`` is on stage
+            ``k mod pp``.
+        places: coordinates of the rank on each device, ``(world,)``.
+        hosts: host of each device, ``(world,)``.
+        weight_bytes: of a parameter in the working precision.
+    """
+
+    layout: Layout
+    units: tuple[float, ...]
+    chunk_units: tuple[tuple[int, int], ...]
+    places: tuple[Coordinates, ...]
+    hosts: tuple[int, ...]
+    weight_bytes: float
+
+
+@dataclass(frozen=True)
+class ModelRows:
+    """One kind of a model's state on devices, see `tiles.Tiled`.
+
+    Attributes:
+        shape: rows and columns.
+        element_bytes: of an element; 1, for rows count bytes.
+        pieces: tiles, each with the numbers of the devices that hold it.
+        hosts: of each device.
+    """
+
+    shape: tuple[int, int]
+    pieces: tuple[tuple[Tile, tuple[int, ...]], ...]
+    hosts: tuple[int, ...]
+    element_bytes: int = 1
+
+    @property
+    def devices(self) -> list[Replica]:
+        """All devices in their order."""
+        return [Replica(host, place) for place, host in enumerate(self.hosts)]
+
+    def replicas(self) -> dict[Tile, list[Replica]]:
+        """The devices that hold each tile."""
+        return {tile: [Replica(self.hosts[place], place) for place in held] for tile, held in self.pieces}
+
+
+def state_tasks(source: ModelPlace, target: ModelPlace) -> tuple[UnitTask, ...]:
+    """What has to go where, weights and optimizer; nothing between equal places.
+
+    Raises:
+        PlanError: layouts of unequal numbers of ranks, or one whose state is told otherwise: experts, unequal meshes, parts of
+            volumes.
+    """
+    if source == target:
+        return ()
+    if len(source.hosts) != len(target.hosts):
+        raise PlanError("both phases run on the same devices", field="phases", value=len(target.hosts))
+    for one in (source.layout, target.layout):
+        if one.ep > 1 or one.is_meshed or one.sp > 1:
+            key = "ep" if one.ep > 1 else "stage_meshes" if one.is_meshed else "sp_d"
+            raise PlanError("of a phase that has another plan than the other one is not priced", field=f"layout.{key}")
+    columns = lcm(source.layout.tp, target.layout.tp)
+    shared = [_rows(one, columns, one.weight_bytes, is_shared=one.layout.zero >= 3) for one in (source, target)]
+    moments = [_rows(one, columns, WEIGHT_BYTES_OF_OPTIMIZER, is_shared=one.layout.shards_optimizer) for one in (source, target)]
+    return (*unit_tasks(*shared, is_same_mesh=True), *unit_tasks(*moments, is_same_mesh=True))
+
+
+def moved_s(
+    tasks: Sequence[UnitTask],
+    between_s: Callable[[float], float],
+    inside_s: Callable[[float], float],
+) -> float:
+    """Seconds until all tasks are done; what goes inside hosts goes beside what goes between them.
+
+    Args:
+        tasks: from `state_tasks`.
+        between_s: seconds of some bytes from one host to another.
+        inside_s: seconds of some bytes from a device to another one of its host.
+    """
+    inside: dict[int, float] = defaultdict(float)
+    between: list[UnitTask] = []
+    for task in tasks:
+        held = set(task.sender_hosts)
+        for device in task.receivers:
+            if device.host in held:
+                inside[device.place] += inside_s(task.task_bytes)
+        far = tuple(device for device in task.receivers if device.host not in held)
+        if far:
+            between.append(UnitTask(task.task_bytes, task.senders, far))
+    lasts_s = [_broadcast_s(task, between_s, inside_s) for task in between]
+    across_s = makespan_s(between, lasts_s, chosen_senders(between, lasts_s, "size"))
+    return max(across_s, max(inside.values(), default=0.0))
+
+
+def _broadcast_s(task: UnitTask, between_s: Callable[[float], float], inside_s: Callable[[float], float]) -> float:
+    hosts = [device.host for device in task.receivers]
+    most = max(hosts.count(host) for host in set(hosts))
+    return chain_s(task.task_bytes, len(set(hosts)), most - 1, between_s, inside_s)
+
+
+def _rows(place: ModelPlace, columns: int, number_bytes: float, *, is_shared: bool) -> ModelRows:
+    layout = place.layout
+    ends = [0]
+    for parameters in place.units:
+        ends.append(ends[-1] + max(1, round(parameters * number_bytes / columns)))
+    width, shards = columns // layout.tp, layout.num_shards if is_shared else 1
+    held: dict[Tile, list[int]] = {}
+    for number, at in enumerate(place.places):
+        for chunk in range(at.pp, len(place.chunk_units), layout.pp):
+            first, last = place.chunk_units[chunk]
+            begin, end = ends[first], ends[last]
+            if shards > 1:
+                own = (at.dp * layout.cp + at.cp) % shards
+                begin, end = begin + (end - begin) * own // shards, begin + (end - begin) * (own + 1) // shards
+            if end > begin:
+                held.setdefault(((begin, end), (at.tp * width, (at.tp + 1) * width)), []).append(number)
+    return ModelRows((ends[-1], columns), tuple((tile, tuple(on)) for tile, on in held.items()), place.hosts)

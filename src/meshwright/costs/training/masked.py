@@ -1,0 +1,168 @@
+"""Partially masked training in closed form: a cycle of two phases, each by a plan of its own or both by one.
+
+Legend: ``k_c, k_f`` steps of the core and of the whole model in a cycle, ``t_c, t_f`` seconds of a step of each, ``t_r`` seconds
+in which weights and optimizer go from the places of one plan to those of the other.
+
+Source:
+    Mohtashami, Jaggi and Stich, "Masked training of neural networks with partial gradients", 2022, arXiv 2106.08895.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...plans.rank_order import coordinates
+from ...plans.strategies.masked import Masked
+from ..process_groups.group_network import GroupNetwork
+from ..process_groups.regular_groups import Group
+from ..resharding.model_state import ModelPlace, moved_s, state_tasks
+from ..training_step.stage_crossings import LEAST_BYTES
+from ..work.graph_work import GraphWork
+from ..work.memory import StageMemory
+from ..work.work import describe
+from .core_work import core_work
+from .replicas import Replicas
+from .synchronisation import synchronous_s
+
+GRAPH_WEIGHT_BYTES = 2.0
+"""Of a parameter of a job graph, see `plans.memory.STATE_BYTES_PER_WEIGHT_BYTE`."""
+
+
+def cycle_s(core_s: float, full_s: float, training: Masked, resharding_s: float = 0.0) -> float:
+    """Seconds of a cycle: ``k_c t_c + k_f t_f + 2 t_r``."""
+    return training.core_steps * core_s + training.full_steps * full_s + 2.0 * resharding_s
+
+
+def cycle_bytes(core_bytes: float, full_bytes: float, training: Masked) -> float:
+    """Bytes that a rank sums over its replicas in a cycle: ``k_c mu W + k_f W``."""
+    return training.core_steps * core_bytes + training.full_steps * full_bytes
+
+
+def joint_saving(core_s: float, full_s: float, training: Masked, resharding_s: float = 0.0) -> float:
+    """What one training of both models saves against one of each, of equal steps: ``1 - t_joint / (t_full + t_core)``."""
+    joint_s = cycle_s(core_s, full_s, training, resharding_s) / training.num_steps
+    return 1.0 - joint_s / (full_s + core_s)
+
+
+class PhaseStep(NamedTuple):
+    """Steps of one phase.
+
+    Attributes:
+        name: ``core`` or ``full``.
+        num_steps: in a cycle.
+        step_s: seconds of each.
+    """
+
+    name: str
+    num_steps: int
+    step_s: float
+
+
+class MaskedStep(NamedTuple):
+    """Both phases of a layout.
+
+    Attributes:
+        core, full: the phases.
+        sent_bytes: of gradients for each step and rank, in the mean.
+        share: of the weights that the core has, ``mu``.
+    """
+
+    core: PhaseStep
+    full: PhaseStep
+    sent_bytes: float
+    share: float
+
+    def remark(self, training: Masked) -> str:
+        """What the core has, and what one training of both models saves, for people."""
+        saving = joint_saving(self.core.step_s, self.full.step_s, training)
+        return (
+            f"the core has {self.share:.1%} of the weights and takes {1e3 * self.core.step_s:.3f} ms a step, the whole model "
+            f"{1e3 * self.full.step_s:.3f} ms; one training of both takes {saving:.0%} less than one of each"
+        )
+
+
+def masked_step(training: Masked, full: Replicas, core: Replicas, share: float) -> MaskedStep:
+    """Steps of both phases.
+
+    Args:
+        training: the cycle.
+        full, core: replicas of each phase, by its own plan.
+        share: of the weights that the core has, see `core_work.parameter_share`.
+    """
+    return MaskedStep(
+        PhaseStep("core", training.core_steps, synchronous_s(core)),
+        PhaseStep("full", training.full_steps, synchronous_s(full)),
+        cycle_bytes(core.sent_bytes, full.sent_bytes, training) / training.num_steps,
+        share,
+    )
+
+
+def core_replicas(replicas: Replicas, training: Masked) -> Replicas:
+    """The core by the same plan.
+
+    Raises:
+        GraphError, PlanError: the job has no such core, or the layout cannot cut it.
+    """
+    return replace(replicas, work=core_work(replicas.work, training.core, replicas.pricer.device.kernel_launch_s))
+
+
+def core_memory(whole: StageMemory, core: StageMemory) -> StageMemory:
+    """What a rank holds in a step of the core: the whole model and optimizer, gradients and activations of the core."""
+    return StageMemory(whole.parameters, core.gradients, whole.optimizer, core.activations, core.buffers, core.runtime)
+
+
+def model_place(work: Any, order: str, hosts: NDArray[np.int64]) -> ModelPlace:
+    """Where the parts of a job are.
+
+    Args:
+        work: of the whole job, by the plan of a phase.
+        order: how ranks are numbered.
+        hosts: of each rank's device, in that order, ``(world,)``.
+    """
+    layout, places = work.layout, coordinates(work.layout, order)
+    if isinstance(work, GraphWork):
+        units = (work.graph.parameter_bytes[work.graph.order] / GRAPH_WEIGHT_BYTES).tolist()
+        ends = [0, *accumulate(len(ops) for ops in work.chunks)]
+        return ModelPlace(layout, tuple(units), tuple(pairwise(ends)), places, tuple(hosts.tolist()), GRAPH_WEIGHT_BYTES)
+    whole = describe(work.shape, layout.model_copy(update=_UNCUT), work.sequence_length, checks=False)
+    (chunk,) = whole.chunks
+    layers = [whole.blocks[name].dense_parameters for name, number in chunk.runs for _ in range(number)]
+    tied = whole.embedding.largest_weight if work.shape.is_head_tied else 0.0
+    units = [whole.embedding.dense_parameters, *layers, whole.head.dense_parameters - tied]
+    ends = [0, *(1 + end for end in accumulate(one.num_layers for one in work.chunks))]
+    ends[-1] += 1
+    return ModelPlace(layout, tuple(units), tuple(pairwise(ends)), places, tuple(hosts.tolist()), float(layout.number_bytes))
+
+
+_UNCUT = {
+    **dict.fromkeys(("tp", "cp", "pp", "ep", "dp", "virtual_stages"), 1),
+    **dict.fromkeys(("zero", "first_stage_less_layers", "last_stage_less_layers"), 0),
+    **dict.fromkeys(("sequence_parallel", "distributed_optimizer"), False),
+    "schedule": "1f1b",
+}
+
+
+def resharding_s(source: ModelPlace, target: ModelPlace, wires: GroupNetwork) -> float:
+    """Seconds in which weights and optimizer go from the places of one plan to those of another; none between equal ones.
+
+    A host sends over the cards of all its devices, a part each.
+
+    Raises:
+        PlanError: plans between which the state is not priced, see `model_state.state_tasks`.
+    """
+    tasks = state_tasks(source, target)
+    per_host = max(source.hosts.count(host) for host in set(source.hosts))
+    beside = Group(2, 1, wires.devices_per_host, per_host)
+
+    def between_s(size: float) -> float:
+        return wires.group_s("send_recv", max(size, LEAST_BYTES) / per_host, beside)
+
+    def inside_s(size: float) -> float:
+        return wires.group_s("send_recv", max(size, LEAST_BYTES), Group(2, 2, 1, 1))
+
+    return moved_s(tasks, between_s, inside_s)

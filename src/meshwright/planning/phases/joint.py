@@ -1,0 +1,221 @@
+"""Plans of the two phases of a masked job, chosen together: another one for each phase, or one for both.
+
+Candidates are the fastest layouts of the whole job and of its core, each priced in both phases. A pair of two plans pays twice a
+cycle for bringing weights and optimizer from the places of the one to those of the other; one plan for both pays nothing, so
+that the best pair is never worse than the best single plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs.process_groups.group_network import PlacedNetwork
+from ...costs.training.core_work import core_work, parameter_share
+from ...costs.training.masked import core_memory, cycle_s, masked_step, model_place, resharding_s
+from ...costs.training.replicas import Replicas
+from ...costs.training.synchronisation import synchronous_s
+from ...costs.work.graph_work import GraphWork, describe_graph
+from ...errors import GraphError, PlanError
+from ...jobs.masked import Core, core_graph, core_shape
+from ...planners.layouts.request import SearchRequest
+from ...planners.layouts.results import RankedLayout
+from ...plans.strategies.masked import Masked
+from ..job_work import JobWork, OpGraphWork, TransformerWork
+from ..training import TrainingPrice
+
+NUM_LAYOUTS = 24
+"""Of the fastest layouts of the whole job, and of its core, so many are priced in both phases."""
+
+
+@dataclass(frozen=True)
+class PhasePlan:
+    """A layout as it is priced in both phases.
+
+    Attributes:
+        found: the layout, as the search ranked it.
+        work: of the whole job.
+        core: of the core under the same cuts; None where the layout cannot cut it.
+        full_s, core_s: seconds of a step of each; infinite where it does not fit the memory of a device.
+        full_bytes, core_bytes: that the fullest rank holds in each phase.
+    """
+
+    found: RankedLayout
+    work: Any
+    core: Any
+    full_s: float
+    core_s: float
+    full_bytes: float
+    core_bytes: float
+
+
+class JointPlan(NamedTuple):
+    """What was chosen.
+
+    Attributes:
+        price: of the cycle.
+        core, full: the plan of each phase.
+        single_s: mean seconds of a step of the best plan for both.
+    """
+
+    price: TrainingPrice
+    core: PhasePlan
+    full: PhasePlan
+    single_s: float
+
+    def to_data(self) -> dict[str, Any]:
+        """The core's layout, and what one plan for both would take."""
+        found = self.core.found
+        return {"core_layout": found.text, "core_order": found.order, "one_plan_step_s": self.single_s}
+
+
+@dataclass(frozen=True)
+class JointSearch:
+    """Plans of masked jobs on some devices.
+
+    Attributes:
+        maker: the job on its cluster.
+        request: what is kept of layouts, and the batch.
+        device_counts: numbers of devices that are searched.
+    """
+
+    maker: JobWork
+    request: SearchRequest
+    device_counts: Sequence[int]
+    _known: dict[Core, tuple[PhasePlan, ...]] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def whole(self) -> tuple[tuple[RankedLayout, Any], ...]:
+        """The fastest layouts of the whole job, and what every rank does."""
+        return tuple(self._ranked(self.maker, self.request))
+
+    def plans(self, core: Core) -> tuple[PhasePlan, ...]:
+        """The candidates for a core.
+
+        Raises:
+            GraphError: the job has no such core.
+        """
+        if core not in self._known:
+            found = {_key(one, work): _phase_plan(self.maker, core, one, work) for one, work in self.whole}
+            for one, cut in self._of_core(core):
+                found.setdefault(_key(one, cut), _phase_plan(self.maker, core, one, _whole(self.maker, cut)))
+            self._known[core] = tuple(found.values())
+        return self._known[core]
+
+    def _of_core(self, core: Core) -> Iterator[tuple[RankedLayout, Any]]:
+        """The fastest layouts of the core as a job of its own, and what every rank does."""
+        maker = self.maker
+        if isinstance(maker, OpGraphWork):
+            launch_s = maker.cluster.device_types[0].kernel_launch_s
+            return self._ranked(replace(maker, graph=core_graph(maker.graph, core, launch_s)), self.request)
+        assert isinstance(maker, TransformerWork)
+        if core.width is not None:
+            return self._ranked(replace(maker, shape=core_shape(maker.shape, core.width)), self.request)
+        keep = ",".join(filter(None, [self.request.keep, "zero=0|1" if "zero" not in self.request.kept else ""]))
+        return self._ranked(maker, replace(self.request, keep=keep))  # thin matrices stay where they are
+
+    def _ranked(self, maker: JobWork, request: SearchRequest) -> Iterator[tuple[RankedLayout, Any]]:
+        search = maker.search(replace(request, top=NUM_LAYOUTS, on_best=SearchRequest.on_best))
+        try:
+            ranking = search.run(self.device_counts).ranking
+        except PlanError:  # what fits in one phase only is no layout of the other
+            return
+        for found in ranking:
+            yield found, search.work(found.layout, found.order)
+
+
+def joint_plan(asked: JointSearch, training: Masked) -> JointPlan:
+    """The plans of both phases whose cycle takes least.
+
+    Raises:
+        GraphError, PlanError: the job has no such core, or no layout fits in both phases.
+    """
+    maker, plans = asked.maker, asked.plans(training.core)
+    singles = [cycle_s(one.core_s, one.full_s, training) for one in plans]
+    if not plans:
+        raise PlanError("no layout fits a device", field="training", value=training.text)
+    at = int(np.argmin(singles))
+    best_s, core, full, moved_s = singles[at], plans[at], plans[at], 0.0
+    pairs = [(cycle_s(c.core_s, f.full_s, training), c, f) for c in plans for f in plans if c is not f and _may_change(c, f)]
+    places: dict[int, Any] = {}
+    for bound_s, first, last in sorted(pairs, key=lambda pair: pair[0]):
+        if bound_s >= best_s:
+            break
+        for one in (first, last):
+            places.setdefault(id(one), model_place(one.work, one.found.order, _hosts(maker, one)))
+        try:
+            seconds = resharding_s(places[id(first)], places[id(last)], maker.wires)
+        except PlanError:
+            continue
+        if bound_s + 2 * seconds < best_s:
+            best_s, core, full, moved_s = bound_s + 2 * seconds, first, last, seconds
+    if not np.isfinite(best_s):
+        raise PlanError("no plans of the two phases fit a device and go together", field="training", value=training.text)
+    price = _price(maker, training, core, full, moved_s)
+    return JointPlan(price, core, full, singles[at] / training.num_steps)
+
+
+def _price(maker: JobWork, training: Masked, core: PhasePlan, full: PhasePlan, moved_s: float) -> TrainingPrice:
+    whole, narrow = (
+        Replicas(work, maker.pricer.in_order(one.found.order), maker.costs.straggler_sigma)
+        for work, one in ((full.work, full), (core.core, core))
+    )
+    found = masked_step(training, whole, narrow, parameter_share(core.work, core.core))
+    step_s = cycle_s(found.core.step_s, found.full.step_s, training, moved_s) / training.num_steps
+    return TrainingPrice(
+        training,
+        None,
+        step_s,
+        found.full.step_s,
+        max(0.0, core.core_bytes - full.full_bytes),
+        found.sent_bytes,
+        (found.remark(training),),
+        (found.core, found.full),
+        moved_s,
+    )
+
+
+def _key(found: RankedLayout, work: Any) -> tuple[str, str, tuple[int, ...]]:
+    """What tells candidates apart: the layout, its order, and where a job graph is cut."""
+    cuts = tuple(len(ops) for ops in work.chunks) if isinstance(work, GraphWork) else ()
+    return found.text, found.order, cuts
+
+
+def _whole(maker: JobWork, cut: Any) -> Any:
+    """The work of the whole job under the layout and the cuts of a core's."""
+    if not isinstance(maker, OpGraphWork):
+        return maker.work(cut.layout)
+    ends = np.cumsum([0, *(len(ops) for ops in cut.chunks)]).tolist()
+    return describe_graph(maker.graph, cut.layout, maker.cluster.device_types[0], maker.costs, cuts=ends)
+
+
+def _phase_plan(maker: JobWork, core: Core, found: RankedLayout, work: Any) -> PhasePlan:
+    """A layout in both phases; one that cannot run the core, or whose ranks do not fit, takes for ever there."""
+    pricer, never_s = maker.pricer.in_order(found.order), float("inf")
+    wholes = [maker.stage_memory(work, stage) for stage in range(work.layout.pp)]
+    needs = max(one.total for one in wholes)
+    full_s = synchronous_s(Replicas(work, pricer, maker.costs.straggler_sigma)) if needs <= maker.capacity_bytes else never_s
+    try:
+        narrow = core_work(work, core, pricer.device.kernel_launch_s)
+    except (GraphError, PlanError):
+        return PhasePlan(found, work, None, full_s, never_s, needs, 0.0)
+    cores = [maker.stage_memory(narrow, stage) for stage in range(work.layout.pp)]
+    held = max(core_memory(whole, one).total for whole, one in zip(wholes, cores, strict=True))
+    core_s = synchronous_s(Replicas(narrow, pricer, maker.costs.straggler_sigma)) if held <= maker.capacity_bytes else never_s
+    return PhasePlan(found, work, narrow, full_s, core_s, needs, held)
+
+
+def _may_change(core: PhasePlan, full: PhasePlan) -> bool:
+    return core.found.devices == full.found.devices and bool(np.isfinite(core.core_s + full.full_s))
+
+
+def _hosts(maker: JobWork, plan: PhasePlan) -> NDArray[np.int64]:
+    if isinstance(maker.wires, PlacedNetwork):
+        raise PlanError("both phases have one plan where hosts are not alike", field="training")
+    hosts: NDArray[np.int64] = maker.cluster.device_host[maker.devices(plan.work.layout.world)]
+    return hosts
