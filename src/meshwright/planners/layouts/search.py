@@ -1,12 +1,10 @@
 """Branch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
 
-Nothing is left out by a rule of thumb. The layouts of a node of the tree (`space.Node`) with one ZeRO stage, or one of
+Nothing is left out by a rule of thumb. The layouts of a node of the tree (`space.LayoutFamily`) with one ZeRO stage, or one of
 them, are passed by only where
 
 - a rank of it does not fit a device: its memory, or that of the leanest one, is above the capacity; or
-- its time is bounded from below (`costs.training_step.bounds`) by more than the time of the last layout of the wanted ranking,
-  *and* a layout that was found takes no more time than the bound, no more memory and no more devices, one of the three
-  being less. Whatever it would cost, the first puts it behind the ranking and the second off the front.
+- its time is bounded from below (`costs.training_step.bounds`) by more than what was found takes, see `results.Findings`.
 
 The leanest layout: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``, and no schedule
 keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks in rounds of ``n``
@@ -18,11 +16,9 @@ behind the first node of a level that does not fit no other fits.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
@@ -36,7 +32,7 @@ from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...plans.partition import Layout
-from .results import Counts, Findings, RankedLayout, Searched, layout_text
+from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
 
 FIRST_LEVELS = 24
@@ -104,40 +100,11 @@ class LayoutSearch:
         """Search layouts of every given number of devices.
 
         Raises:
-            PlanError: no layout is legal, or none fits; the closest one is told.
+            PlanError: no layout is legal, or none fits; the message names the closest one.
         """
-        collects = gc.isenabled()
-        gc.disable()  # nothing here refers to itself, and walking over what is kept costs a quarter of the time
-        try:
-            return self._run(worlds)
-        finally:
-            if collects:
-                gc.enable()
-
-    def _run(self, worlds: Sequence[int]) -> Searched:
-        if self.within == math.inf:
-            self._dive(worlds[-1])
-        waiting: list[_Waiting] = []
-        for world in worlds:
-            for node, leaves, work, memory_bytes in self._fitting(world):
-                waiting.append(_Waiting(self.optimist(world).node_s(work), memory_bytes, len(waiting), node, leaves, None, ()))
-        heapify(waiting)
-        while waiting:
-            one = heappop(waiting)
-            is_slow = one.bound_s > self.within * self._found.best_s
-            if is_slow or self._found.are_better_than(one.bound_s, one.memory_bytes, one.node.world):
-                self.counts.pruned += len(one.leaves)
-            elif one.work is None:
-                for made in self._leaves(one):
-                    heappush(waiting, made)
-            elif not one.bounds:
-                bounds = self._bounds(one.work)
-                heappush(waiting, one._replace(bound_s=max(one.bound_s, bounds[0][0]), bounds=tuple(bounds)))
-            else:
-                self.counts.examined += 1
-                self._found.take(self._priced(one.work, one.memory_bytes, one.bounds))
+        self._found.branch_and_bound(self._branches(worlds), _bounds, self._examine, self.within)
         if not self._found:
-            raise self._refusal(worlds)
+            raise self._found.too_large(self.space.shape.name, worlds, self.capacity_bytes) or self._illegal(worlds)
         return self._found.searched()
 
     @property
@@ -147,8 +114,27 @@ class LayoutSearch:
 
     @property
     def tried_orders(self) -> tuple[str, ...]:
-        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
-        return self.space.tried_orders
+        """The rank orders of all layouts so far, those that number ranks alike once."""
+        return self.space.orders.tried
+
+    def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
+        if self.within == math.inf:
+            self._dive(worlds[-1])
+        number = 0
+        for world in worlds:
+            for node, leaves, work, memory_bytes in self._fitting(world):
+                yield _Waiting(self.optimist(world).node_s(work), memory_bytes, number, node, leaves, None, ())
+                number += 1
+
+    def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
+        if one.work is None:
+            yield from self._leaves(one)
+        elif not one.bounds:
+            bounds = self._bounds(one.work)
+            yield one._replace(bound_s=max(one.bound_s, bounds[0][0]), bounds=tuple(bounds))
+        else:
+            self.counts.examined += 1
+            self._found.take(self._priced(one.work, one.memory_bytes, one.bounds))
 
     def work(self, layout: Layout, order: str = "") -> LayoutWork:
         """What every rank of a layout does, whatever its order."""
@@ -255,16 +241,17 @@ class LayoutSearch:
             step_s = self.pricer(order).step_s(work)
             if (step_s, place) < (best_s, best_place):
                 best_s, best_place, best = step_s, place, order
-        return RankedLayout(best_s, memory_bytes, work.layout.world, layout_text(work.layout), work.layout, best)
+        return RankedLayout.of(best_s, memory_bytes, work.layout, best)
 
-    def _refusal(self, worlds: Sequence[int]) -> PlanError:
-        devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
-        if (too_large := self._found.too_large(self.space.shape.name, devices, self.capacity_bytes)) is not None:
-            return too_large
-        problem = f"no layout is legal on {devices} devices"
+    def _illegal(self, worlds: Sequence[int]) -> PlanError:
+        problem = f"no layout is legal on {in_words(worlds)} devices"
         for key, value, why in self.space.kept_in_vain(worlds):
             return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
-        if (not_run := self.space.request.not_run(devices)) is not None:
+        if (not_run := self.space.request.not_run(in_words(worlds))) is not None:
             return not_run
         problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
         return PlanError(problem, field="batch", value=self.space.global_batch)
+
+
+def _bounds(one: _Waiting) -> tuple[float, float, int, int]:
+    return one.bound_s, one.memory_bytes, one.node.world, len(one.leaves)
