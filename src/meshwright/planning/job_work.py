@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
-from ..costs.process_groups.group_network import GroupNetwork, group_network
+from ..costs.process_groups.device_kinds import DeviceKinds
+from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, group_network
 from ..costs.settings import CostSettings
 from ..costs.stage_cuts.graph_cuts import best_cuts
 from ..costs.training_step.foreign_figures import foreign_figures
 from ..costs.training_step.graph_step_time import GraphPricer
-from ..costs.training_step.kernels import kernel_model
+from ..costs.training_step.kernels import device_kinds, kernel_model
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
@@ -39,9 +41,11 @@ from ..planners.layouts.graph_search import GraphSearch
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.space import LayoutSpace
+from ..planners.layouts.stage_devices import StageDevices
 from ..plans import PlacementPlan, check, layout_plan, place
 from ..plans.document import Figure, Rank, Stage
 from ..plans.partition import Layout
+from ..plans.rank_order import DEFAULT_ORDER
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import layout_step
 from ..simulation.layouts.step_model import StepModel
@@ -51,7 +55,7 @@ Devices = NDArray[np.int64] | None
 
 @dataclass(frozen=True)
 class JobWork(ABC):
-    """A job on a cluster of equal devices.
+    """A job on a cluster.
 
     Attributes:
         spec: how the job was named.
@@ -92,8 +96,32 @@ class JobWork(ABC):
 
     @property
     def capacity_bytes(self) -> float:
-        """Memory of a device."""
-        return float(self.cluster.memory_bytes.min())
+        """Memory of a device; of the largest where there are several types."""
+        return float(self.cluster.memory_bytes.max())
+
+    @cached_property
+    def stage_devices(self) -> StageDevices | None:
+        """What ranks run on where devices differ in more than their name; None where they do not."""
+        models, of_device = device_kinds(self.cluster, self.costs)
+        devices = self.devices(self.cluster.num_devices)
+        if len(set(self.cluster.memory_bytes.tolist())) == len(models) == 1:
+            return None
+        kinds = DeviceKinds(of_device, devices) if len(models) > 1 else None
+        return StageDevices(models, kinds, self.cluster.memory_bytes[devices])
+
+    @property
+    def _types_of_ranks(self) -> NDArray[np.int64] | None:
+        """The type of each rank's device, in rank order; None where devices do not differ."""
+        devices = self.devices(self.cluster.num_devices)
+        return None if self.stage_devices is None else self.cluster.device_type[devices]
+
+    def tightest(self, work: Any, order: str = DEFAULT_ORDER) -> tuple[int, StageMemory, float]:
+        """The stage that lacks the most memory, or has the least left: which, what a rank holds and the room of its devices."""
+        stage, held, room = *self.peak_memory(work), self.capacity_bytes
+        if self.stage_devices is not None:
+            missing, stage, held = self.stage_devices.missing_bytes(work, order)
+            room = held.total - missing
+        return stage, held, room
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -113,6 +141,11 @@ class JobWork(ABC):
     def devices(self, count: int) -> NDArray[np.int64]:
         """The devices of so many ranks, in rank order."""
         return np.arange(count) if self.allocation is None else self.allocation.devices[:count]
+
+    def on(self, devices: NDArray[np.int64]) -> Self:
+        """The same job on devices in rank order, as many on each host as now."""
+        wires = self.wires.on(devices) if isinstance(self.wires, PlacedNetwork) else self.wires
+        return replace(self, allocation=Allocation(devices, self.devices_per_host, wires))
 
     @property
     @abstractmethod
@@ -191,7 +224,7 @@ class TransformerWork(JobWork):
     @property
     def pricer(self) -> Pricer:
         """See `JobWork.pricer`."""
-        return Pricer.of(self.cluster, self.costs, self.wires)
+        return Pricer.of(self.cluster, self.costs, self.wires, self.devices(self.cluster.num_devices))
 
     def work(self, layout: Layout) -> LayoutWork:
         """See `JobWork.work`."""
@@ -212,13 +245,14 @@ class TransformerWork(JobWork):
         batch = request.batch or self.samples
         assert batch is not None
         return LayoutSearch(
-            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request),
+            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request, self._types_of_ranks),
             device,
             self.capacity_bytes,
             self.wires,
             self.costs.overlap_slowdown,
             kernels=kernel_model(device, self.costs.kernels, self.costs.software),
             resharding=Resharding.of(self.costs),
+            stage_devices=self.stage_devices,
         )
 
     def plan(
@@ -359,7 +393,26 @@ def work_of(
     graph, left_out = source.load(device=cluster.device_types[0], batch_size=batch_size if is_analytic else None)
     if graph.step_s <= 0:
         raise GraphError("its ops take no time, so that there is nothing to price", value=graph.name)
-    return OpGraphWork(source.spec, cluster, costs, graph.samples_per_step, graph, left_out=left_out)
+    made = OpGraphWork(source.spec, cluster, costs, graph.samples_per_step, graph, left_out=left_out)
+    if made.stage_devices is not None:
+        names = ", ".join(kind.name for kind in cluster.device_types)
+        problem = f"a graph of ops is cut into stages on devices of one type, {cluster.name} has {names}"
+        raise PlanError(f"{problem}; `meshwright place` puts its ops on devices of several types", field="cluster")
+    return made
+
+
+def type_orders(maker: JobWork) -> list[NDArray[np.int64]]:
+    """Devices in the order of the cluster, and with the hosts of each type side by side: the fastest type first, or last.
+
+    None where devices are of one type.
+    """
+    if maker.stage_devices is None:
+        return []
+    cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
+    speeds = np.array([kind.reached_flops_per_s for kind in cluster.device_types])
+    ranked = np.argsort(np.argsort(-speeds, kind="stable"), kind="stable")[cluster.device_type[own]]
+    found = {one.tobytes(): one for one in (own, own[np.argsort(ranked, kind="stable")], own[np.argsort(-ranked, kind="stable")])}
+    return list(found.values())
 
 
 def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, wires: GroupNetwork | None = None) -> GraphWork:

@@ -227,6 +227,12 @@ class Layout(ParallelDegrees):
         exclude_if=lambda value: value is None,
     )
 
+    stage_layers: Annotated[tuple[Count, ...] | None, BeforeValidator(meshes.read_layers)] = Field(
+        default=None,
+        description="layers of each pipeline stage, as 14/10 in a text; absent: as equally many as can be",
+        exclude_if=lambda value: value is None,
+    )
+
     @model_validator(mode="after")
     def _check(self) -> Layout:
         if self.sp > 1 and self.tp * self.cp * self.ep > 1:
@@ -251,6 +257,7 @@ class Layout(ParallelDegrees):
                 f"global_batch={self.global_batch} is not a multiple of micro_batch x dp = {self.micro_batch * self.dp}"
             )
         meshes.check(self)
+        meshes.check_layers(self)
         return self
 
     @classmethod

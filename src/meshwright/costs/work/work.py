@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
+from ...plans.stage_meshes import layers_text
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
@@ -151,7 +152,9 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if checks:
         check(shape, layout, length)
     key = micro_batch_key(layout, length)
-    chunks, layers = spread(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout))
+    chunks, layers = spread(
+        shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout), layout.stage_layers
+    )
     held = _blocks(shape, layout, length, key)
     stages = _stages(shape, layout, layers, held)
     return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
@@ -237,6 +240,12 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "recompute",
             "selective-ops",
             "keeps what fused attention makes; attention=unfused goes with recompute=selective",
+        ),
+        (
+            layout.stage_layers is not None and sum(layout.stage_layers) != shape.num_layers,
+            "stage_layers",
+            layers_text(layout.stage_layers or ()),
+            f"are {sum(layout.stage_layers or ())} layers, {name} has {shape.num_layers}",
         ),
         (
             any(less := less_layers(layout)) and least_layers(shape.num_layers, layout) < (v == 1),

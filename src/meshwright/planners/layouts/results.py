@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ...errors import PlanError
 from ...plans.frameworks.defaults import hidden_unasked
 from ...plans.partition import Layout
-from ...plans.stage_meshes import meshes_text
+from ...plans.stage_meshes import layers_text, meshes_text
 from .request import DEFAULTS, SearchRequest
 from .space import SEARCHED, VOLUMES
 
@@ -128,9 +128,11 @@ class Findings:
     Args:
         request: how many layouts of the ranking are wanted, and what is called with each that is faster than all before.
         counts: what became of the layouts; the search counts in it.
+        proves_front: whether none is passed by that may be on the front; else the front is that of what was priced.
     """
 
-    def __init__(self, request: SearchRequest, counts: Counts) -> None:
+    def __init__(self, request: SearchRequest, counts: Counts, *, proves_front: bool = True) -> None:
+        self._proves_front = proves_front
         self._top, self._on_best, self._counts = request.top, request.on_best, counts
         self._ranking: list[RankedLayout] = []
         self._examined: list[RankedLayout] = []
@@ -196,7 +198,7 @@ class Findings:
         """Whether a layout that takes at least so much of each is neither among the best nor on the front."""
         if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
             return False
-        return self._front.dominates(bound_s, memory_bytes, devices)
+        return not self._proves_front or self._front.dominates(bound_s, memory_bytes, devices)
 
     def note(self, memory_bytes: float, layout: Layout) -> None:
         """Note a layout that does not fit."""
@@ -236,5 +238,6 @@ def layout_text(layout: Layout) -> str:
     usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule) | {"global_batch": layout.global_batch}
     others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED and name not in VOLUMES}
     others |= {} if layout.stage_meshes is None else {"stage_meshes": meshes_text(layout.stage_meshes)}
+    others |= {} if layout.stage_layers is None else {"stage_layers": layers_text(layout.stage_layers)}
     words += [f"{name}={str(value).lower()}" for name, value in others.items() if value != usual[name]]
     return " ".join(words)

@@ -13,6 +13,9 @@ from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...costs.process_groups.group_network import FabricNetwork, GroupNetwork, HostNetwork, PlacedNetwork
 from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
 from ...costs.work.work import check, is_legal
@@ -20,7 +23,7 @@ from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import EAGER
 from ...plans.partition import ZERO_BUBBLE, Layout
-from ...plans.rank_order import ORDERS, distinct_orders
+from ...plans.rank_order import ORDERS, distinct_orders, numbers
 from .request import SearchRequest
 
 SEARCHED = (
@@ -99,6 +102,7 @@ class LayoutSpace:
         global_batch: sequences of a step.
         devices_per_host: devices of a host.
         request: what is asked of the search: the values that are kept and the rank orders that are tried.
+        device_types: see `RegularOrders`.
     """
 
     shape: TransformerShape
@@ -106,6 +110,7 @@ class LayoutSpace:
     global_batch: int
     devices_per_host: int
     request: SearchRequest = field(default_factory=SearchRequest)
+    device_types: NDArray[np.int64] | None = field(default=None, compare=False)
     _legal: dict[tuple[Any, ...], bool] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -124,7 +129,7 @@ class LayoutSpace:
     @cached_property
     def orders(self) -> RegularOrders:
         """The rank orders of layouts."""
-        return RegularOrders(self.devices_per_host, self.request)
+        return RegularOrders(self.devices_per_host, self.request, self.device_types)
 
     def levels(self, world: int) -> Iterator[Level]:
         """All nodes of so many ranks."""
@@ -272,17 +277,19 @@ class RegularOrders:
     Attributes:
         devices_per_host: devices of a host.
         request: which are tried.
+        device_types: a number for the type of each rank's device, in rank order, ``(n,)``; None where all are of one.
     """
 
     devices_per_host: int
     request: SearchRequest
+    device_types: NDArray[np.int64] | None = field(default=None, compare=False)
     _known: dict[tuple[int, ...], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """Those of a layout, the default first.
 
-        Where hosts are alike, orders whose groups stand alike have one price; elsewhere only those have that put every rank on
-        the same device.
+        Where hosts are alike, orders whose groups stand alike and whose ranks have devices of the same types have one price;
+        elsewhere only those have that put every rank on the same device.
 
         Args:
             layout: how a job is cut.
@@ -296,13 +303,14 @@ class RegularOrders:
             sharded, per_host = layout.model_copy(update={"zero": 1, "shard_group": shards}), self.devices_per_host
             sees_strides = isinstance(wires, FabricNetwork)
             sees_hosts = isinstance(wires, HostNetwork | FabricNetwork) and wires.uplinks.oversubscription > 1
-            distinct: dict[tuple[Group, ...], str] = {}
+            distinct: dict[tuple[tuple[Group, ...], bytes], str] = {}
             tried = sorted(self.request.orders_of(layout, per_host), key=ORDERS.index)
             regular = [order for order in tried if is_regular(sharded, per_host, order)]
             for order in regular:
                 groups = groups_of(sharded, per_host, order).values()
                 seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
-                distinct.setdefault(seen, order)
+                types = b"" if self.device_types is None else self.device_types[numbers(sharded, order)].tobytes()
+                distinct.setdefault((seen, types), order)
             sees_devices = isinstance(wires, PlacedNetwork)
             self._known[degrees] = distinct_orders(sharded, regular) if sees_devices else tuple(distinct.values())
         return self._known[degrees]

@@ -179,7 +179,12 @@ class _Lowering:
         order, label = step * LAST + position, f", micro-batch {micro}"
         arrival = MessageArrival(step, chunk, kind, micro)
         ready = self._gathered(arrival, stage, order, label)
-        made = self.tasks.template(("pass", chunk, kind, cut), lambda: self.step.template(chunk, kind, cut=cut), stage)
+        made = self.tasks.template(
+            ("pass", chunk, kind, cut),
+            lambda: self.step.template(chunk, kind, cut=cut),
+            stage,
+            lambda: self.step.rank_seconds(chunk, kind, cut=cut),
+        )
         starts, ends, first = self.tasks.put(made, order, label, is_backward=kind != FORWARD)
         self.tasks.link([*held.rows, *ready], starts)
         if not ready and self._source(chunk, kind) is not None:
@@ -255,7 +260,7 @@ class _Lowering:
         for stage, held in enumerate(self.stages):
             key = "optimizer", self.step.optimizer_s(stage)
             update = Template((Entry("optimizer", (), self.step.optimizer_s(stage)),), (0,), ())
-            made = self.tasks.template(key, partial(_whole, update), stage)
+            made = self.tasks.template(key, partial(_whole, update), stage, partial(self.step.rank_optimizer_s, stage))
             starts, held.rows, first = self.tasks.put(made, (step + 1) * LAST - 0.75, "", is_backward=False)
             self.tasks.link(summed[stage], starts)
             optimizers[stage * width : (stage + 1) * width] = first + np.arange(width)
