@@ -23,10 +23,10 @@ def placed_step(pricer: Pricer, work: LayoutWork) -> UnevenStep:
     """The step of a described layout, and what the lane that ends last does in it."""
     layout, wires = work.layout, pricer.wires
     if work.shape.long_skips is not None:
-        problem = "long skips are priced where hosts, and the devices of a stage, are alike"
+        problem = "long skips are priced where hosts and devices are alike"
         raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
     if work.meshes:
-        problem = "stages of unequal meshes are priced where hosts, and the devices of a stage, are alike"
+        problem = "stages of unequal meshes are priced where hosts and devices are alike"
         raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
     placed: PlacedLayout | RegularLayout = RegularLayout(layout, wires.devices_per_host, pricer.order)
     if isinstance(wires, PlacedNetwork):

@@ -112,8 +112,8 @@ class Pricer(StepPricer):
         return self.models[kind] if self.models else self.model
 
     def is_uneven(self, lanes: tuple[Lane, ...]) -> bool:
-        """Whether lanes take different times, so that each is played by itself."""
-        return isinstance(self.wires, PlacedNetwork) or len(lanes) > 1
+        """Whether hosts or devices are not alike, so that each lane is played by itself."""
+        return isinstance(self.wires, PlacedNetwork) or bool(lanes[0].kinds)
 
     def price(self, shape: TransformerShape, layout: Layout, sequence_length: int | None = None) -> StepTime:
         """The time of one step, and what it consists of.

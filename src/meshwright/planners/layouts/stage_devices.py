@@ -1,14 +1,9 @@
-"""Stages on devices of several types: which room each has, and how many layers each is given so that all take equally long.
-
-Every stage begins with one layer; each further one goes where it leaves the busiest stage least busy, among the stages whose
-devices have room for it. No other spread has a less busy busiest stage.
-"""
+"""Stages on devices of several types: which room each has, and how many layers each is given so that the pipeline takes least."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from heapq import heapify, heappop, heapreplace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,7 +54,7 @@ class StageDevices:
         return min(stage_memory(work, stage).total for stage in range(work.layout.pp))
 
     def spreads(self, work: LayoutWork, pricer: Pricer, describe: Callable[[Layout], LayoutWork]) -> list[LayoutWork]:
-        """A layout as it is, and with layers spread so that all stages take equally long, as far as they fit.
+        """A layout as it is, and with layers spread by the speed of the stages' devices (`best_load`), as far as they fit.
 
         Args:
             work: of the layout with equally many layers on each stage.
@@ -70,7 +65,8 @@ class StageDevices:
         if layout.pp == 1 or layout.virtual_stages > 1 or work.shape.other_layers is not None or layout.is_meshed:
             return found
         most = [work.shape.num_layers] * layout.pp
-        while (layers := even_load(work.shape.num_layers, *_layer_s(work, pricer), most)) is not None:
+        seconds, number = _layer_s(work, pricer), layout.num_micro_batches
+        while (layers := best_load(work.shape.num_layers, *seconds, most, number)) is not None:
             if layers == tuple(chunk.num_layers for chunk in work.chunks):
                 break
             other = describe(layout.model_copy(update={"stage_layers": layers}))
@@ -83,28 +79,50 @@ class StageDevices:
         return found
 
 
-def even_load(num_layers: int, layer_s: Sequence[float], other_s: Sequence[float], most: Sequence[int]) -> tuple[int, ...] | None:
-    """Layers of each stage so that the busiest is as little busy as can be; None where there is no room for all.
+def best_load(
+    num_layers: int, layer_s: Sequence[float], other_s: Sequence[float], most: Sequence[int], num_micro_batches: int
+) -> tuple[int, ...] | None:
+    """Layers of each stage with which a pipeline takes least, as `filled_s` counts it; None where there is no room for all.
+
+    As long as no stage may be busier than a given time, layers go to the fastest stages first. That time is one of those that
+    some stage takes with some number of layers, and all of them are tried.
 
     Args:
         num_layers: of the model.
-        layer_s: seconds of a layer on each stage.
+        layer_s: seconds of a layer on each stage, in both passes.
         other_s: seconds of what else each stage does.
         most: layers for which each stage has room.
+        num_micro_batches: of a step.
     """
     if min(most) < 1 or sum(most) < num_layers or num_layers < len(most):
         return None
-    layers = [1] * len(most)
-    heap = [(2 * layer_s[stage] + other_s[stage], stage) for stage in range(len(most)) if most[stage] > 1]
-    heapify(heap)
-    for _ in range(num_layers - len(most)):
-        stage = heap[0][1]
-        layers[stage] += 1
-        if layers[stage] == most[stage]:
-            heappop(heap)
-        else:
-            heapreplace(heap, ((layers[stage] + 1) * layer_s[stage] + other_s[stage], stage))
-    return tuple(layers)
+    each, other, room = np.array(layer_s), np.array(other_s), np.minimum(most, num_layers)
+    busy_s = each[:, None] * np.arange(1, num_layers + 1) + other[:, None]
+    is_possible = np.arange(1, num_layers + 1) <= room[:, None]
+    caps_s = np.unique(busy_s[is_possible])
+    caps_s = caps_s[caps_s >= busy_s[:, 0].max()]  # every stage has one layer
+    fitting = (is_possible & (busy_s <= caps_s[:, None, None])).sum(axis=2)  # (caps, p)
+    order = np.argsort(each, kind="stable")
+    before = np.cumsum(fitting[:, order] - 1, axis=1) - (fitting[:, order] - 1)
+    layers = np.empty_like(fitting)
+    layers[:, order] = 1 + np.clip(num_layers - len(most) - before, 0, fitting[:, order] - 1)
+    layers = layers[layers.sum(axis=1) == num_layers]
+    seconds = filled_s(layers, each, other, num_micro_batches)
+    return tuple(layers[int(seconds.argmin())].tolist())
+
+
+def filled_s(
+    layers: NDArray[np.int64], layer_s: NDArray[np.float64], other_s: NDArray[np.float64], num_micro_batches: int
+) -> NDArray[np.float64]:
+    """Seconds in which a pipeline is filled, works and is drained: all stages once, and the busiest for every other micro-batch.
+
+    Args:
+        layers: of each stage, ``(..., p)``.
+        layer_s, other_s, num_micro_batches: as of `best_load`.
+    """
+    busy_s = layers * layer_s + other_s
+    found: NDArray[np.float64] = busy_s.sum(axis=-1) + (num_micro_batches - 1) * busy_s.max(axis=-1)
+    return found
 
 
 def _layer_s(work: LayoutWork, pricer: Pricer) -> tuple[list[float], list[float]]:
