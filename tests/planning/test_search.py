@@ -11,7 +11,9 @@ from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.evaluation.plots.layout_search import layouts_svg
 from meshwright.planning.search import device_counts, search_layouts
+from meshwright.planning.usual import frameworks_text
 from meshwright.plans import check
+from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel
 
 MIXTURE = {
     "model_type": "mixtral",
@@ -127,3 +129,27 @@ def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
 def test_without_a_batch_a_config_is_refused(mixture):
     with pytest.raises(PlanError, match=r"--batch: a config\.json has no batch"):
         search_layouts(mixture, "preset:host-8")
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "line"),
+    [
+        (
+            "zoo:gpt2-small",
+            {"keep": "tp=1,cp=1,pp=2,zero=1,schedule=1f1b,overlap_pp=false"},
+            "runs on megatron, deepspeed; not on",
+        ),
+        (
+            "zoo:gpt2-small",
+            {"keep": "pp=2,schedule=zb-h1"},
+            "runs on no framework that is known here, only by a script of your own",
+        ),
+        ("zoo:alexnet", {"keep": "pp=1,zero=0"}, "megatron (a graph of ops)"),
+    ],
+)
+def test_a_line_says_which_frameworks_run_the_best_layout(job, options, line):
+    found = search_layouts(job, "preset:host-8", batch=16, devices="4", **options)
+    assert line in frameworks_text(found)
+    asked = LayoutOfModel(found.best.layout, getattr(found.maker, "shape", None), found.maker.sizes.get("sequence_length"))
+    for name in frameworks_text(found).partition(";")[0].removeprefix("runs on ").split(", "):
+        assert name not in FRAMEWORKS or FRAMEWORKS[name].refusal(asked) is None
