@@ -20,7 +20,6 @@ from ..costs.collectives.prices import Provenance
 from ..costs.process_groups.device_kinds import DeviceKinds
 from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, group_network
 from ..costs.settings import CostSettings
-from ..costs.stage_cuts.graph_cuts import best_cuts
 from ..costs.training_step.foreign_figures import foreign_figures
 from ..costs.training_step.graph_step_time import GraphPricer
 from ..costs.training_step.kernels import device_kinds, kernel_model
@@ -28,7 +27,7 @@ from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
 from ..costs.work.graph_memory import graph_peak_memory, graph_stage_memory
-from ..costs.work.graph_work import GraphWork, describe_graph
+from ..costs.work.graph_work import GraphWork
 from ..costs.work.memory import StageMemory, peak_memory, stage_memory
 from ..costs.work.work import LayoutWork, describe
 from ..errors import GraphError, PlanError
@@ -43,12 +42,13 @@ from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.space import LayoutSpace
 from ..planners.layouts.stage_devices import StageDevices
 from ..plans import PlacementPlan, check, layout_plan, place
-from ..plans.document import Figure, Rank, Stage
+from ..plans.document import Figure
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import layout_step
 from ..simulation.layouts.step_model import StepModel
+from .graph_stages import cut, plan_stages
 
 Devices = NDArray[np.int64] | None
 
@@ -112,8 +112,7 @@ class JobWork(ABC):
     @property
     def _types_of_ranks(self) -> NDArray[np.int64] | None:
         """The type of each rank's device, in rank order; None where devices do not differ."""
-        devices = self.devices(self.cluster.num_devices)
-        return None if self.stage_devices is None else self.cluster.device_type[devices]
+        return None if self.stage_devices is None else self.cluster.device_type[self.devices(self.cluster.num_devices)]
 
     def tightest(self, work: Any, order: str = DEFAULT_ORDER) -> tuple[int, StageMemory, float]:
         """The stage that lacks the most memory, or has the least left: which, what a rank holds and the room of its devices."""
@@ -344,7 +343,7 @@ class OpGraphWork(JobWork):
         placement = place(self.cluster, self.devices(work.layout.world) if devices is None else devices)
         job = Job(self.graph, num_steps)
         plan = layout_plan(job, self.cluster, work.layout, placement, order=order, predicted=predicted, why=why)
-        made = plan.model_copy(update={"stages": _stages(work, plan.ranks)})
+        made = plan.model_copy(update={"stages": plan_stages(work, plan.ranks)})
         check(made)
         return made
 
@@ -399,48 +398,3 @@ def work_of(
         problem = f"a graph of ops is cut into stages on devices of one type, {cluster.name} has {names}"
         raise PlanError(f"{problem}; `meshwright place` puts its ops on devices of several types", field="cluster")
     return made
-
-
-def type_orders(maker: JobWork) -> list[NDArray[np.int64]]:
-    """Devices in the order of the cluster, and with the hosts of each type side by side: the fastest type first, or last.
-
-    None where devices are of one type.
-    """
-    if maker.stage_devices is None:
-        return []
-    cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
-    speeds = np.array([kind.reached_flops_per_s for kind in cluster.device_types])
-    ranked = np.argsort(np.argsort(-speeds, kind="stable"), kind="stable")[cluster.device_type[own]]
-    found = {one.tobytes(): one for one in (own, own[np.argsort(ranked, kind="stable")], own[np.argsort(-ranked, kind="stable")])}
-    return list(found.values())
-
-
-def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, wires: GroupNetwork | None = None) -> GraphWork:
-    """The work of a job graph whose pipeline is cut where its step takes least, see `costs.stage_cuts.graph_cuts`.
-
-    Where no cut fits the devices it is that of devices without bounds, so that its memory can be told.
-
-    Raises:
-        PlanError, GraphError: the job cannot be cut or timed so.
-    """
-    device, capacity = cluster.device_types[0], float(cluster.memory_bytes.min())
-    wires = wires or group_network(cluster, costs)
-    cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
-    return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())
-
-
-def _stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
-    """The chunks of a pipeline as a plan names them."""
-    found = []
-    for chunk, ops in enumerate(work.chunks):
-        stage = chunk % work.layout.pp
-        found.append(
-            Stage(
-                stage=stage,
-                chunk=chunk // work.layout.pp,
-                ranks=tuple(rank.rank for rank in ranks if rank.coordinates is not None and rank.coordinates.pp == stage),
-                num_ops=len(ops),
-                ops=tuple(work.graph.op_names[op] for op in ops.tolist()),
-            )
-        )
-    return tuple(found)

@@ -25,7 +25,7 @@ from ..planners.layouts.request import SearchRequest
 from .after_search.arranged import arranged
 from .after_search.meshed import with_meshes
 from .estimate import check_trained_on
-from .job_work import JobWork, type_orders, work_of
+from .job_work import JobWork, work_of
 from .search_table import RankedLayouts
 
 
@@ -98,6 +98,20 @@ def _on_types(maker: JobWork, request: SearchRequest, counts: Sequence[int]) -> 
         assert refused is not None
         raise refused
     return min(found, key=lambda one: one.best[:4])
+
+
+def type_orders(maker: JobWork) -> list[NDArray[np.int64]]:
+    """Devices in the order of the cluster, and with the hosts of each type side by side: the fastest type first, or last.
+
+    None where devices are of one type.
+    """
+    if maker.stage_devices is None:
+        return []
+    cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
+    speeds = np.array([kind.reached_flops_per_s for kind in cluster.device_types])
+    ranked = np.argsort(np.argsort(-speeds, kind="stable"), kind="stable")[cluster.device_type[own]]
+    found = {one.tobytes(): one for one in (own, own[np.argsort(ranked, kind="stable")], own[np.argsort(-ranked, kind="stable")])}
+    return list(found.values())
 
 
 def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:

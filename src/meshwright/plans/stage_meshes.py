@@ -7,9 +7,12 @@ fewer replicas takes more samples of each micro-batch on each of them.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
+
+from ..settings import Count
 
 if TYPE_CHECKING:
     from .partition import Layout
@@ -74,6 +77,7 @@ def check(layout: Layout) -> None:
     Raises:
         ValueError: with what is in the way.
     """
+    check_layers(layout)
     meshes = layout.stage_meshes
     if meshes is None:
         return
@@ -104,3 +108,24 @@ def of_stage(layout: Layout, stage: int) -> Layout:
     tp, dp = layout.stage_meshes[stage]
     own = {"tp": tp, "dp": dp, "micro_batch": layout.micro_batch * layout.dp // dp, "stage_meshes": None}
     return layout.model_copy(update=own)
+
+
+StageMeshes = Annotated[
+    tuple[tuple[Count, Count], ...] | None,
+    BeforeValidator(read_meshes),
+    Field(
+        description="tp and dp of each pipeline stage, as 4x2/2x4 in a text; absent: every stage has tp and dp",
+        exclude_if=lambda value: value is None,
+    ),
+]
+"""Meshes as a key of a layout."""
+
+StageLayers = Annotated[
+    tuple[Count, ...] | None,
+    BeforeValidator(read_layers),
+    Field(
+        description="layers of each pipeline stage, as 14/10 in a text; absent: as equally many as can be",
+        exclude_if=lambda value: value is None,
+    ),
+]
+"""Layers of stages as a key of a layout."""

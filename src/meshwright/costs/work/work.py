@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
-from ...plans.stage_meshes import layers_text
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
@@ -189,7 +188,7 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
     )
     uneven = layout.schedule == "interleaved" and v > 1
     counted = shape.num_layers + layout.first_stage_less_layers + layout.last_stage_less_layers
-    name = shape.name
+    name, told = shape.name, sum(layout.stage_layers or ())
     volume = next((key for key in ("sp_d", "sp_h", "sp_w") if getattr(layout, key) > 1), "sp_d")
     return [
         (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
@@ -241,12 +240,7 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "selective-ops",
             "keeps what fused attention makes; attention=unfused goes with recompute=selective",
         ),
-        (
-            layout.stage_layers is not None and sum(layout.stage_layers) != shape.num_layers,
-            "stage_layers",
-            layers_text(layout.stage_layers or ()),
-            f"are {sum(layout.stage_layers or ())} layers, {name} has {shape.num_layers}",
-        ),
+        (told not in (0, shape.num_layers), "stage_layers", told, f"are {told} layers, {name} has {shape.num_layers}"),
         (
             any(less := less_layers(layout)) and least_layers(shape.num_layers, layout) < (v == 1),
             "first_stage_less_layers" if less[0] else "last_stage_less_layers",

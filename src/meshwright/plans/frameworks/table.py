@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ...errors import PlanError
 from ...jobs.transformer import TransformerKeys
 from ..partition import Layout
-from .defaults import EAGER
+from .defaults import EAGER, EVEN_STAGES
 from .numbering import Numbering, as_megatron, as_the_layout, by_hosts, in_any_order
 
 SPATIAL = ("sp_d", "sp_h", "sp_w")
@@ -165,12 +165,6 @@ def _without_switches(whose: str) -> tuple[Limit, ...]:
     return tuple(Limit(key, f"is not among {whose} that are written here", values) for key, values in _UNWRITTEN.items())
 
 
-def _even_stages(title: str) -> Limit:
-    """Stages of as many layers as can be."""
-    problem = f"{title} is not told the layers of each stage; megatron is, and the nearest plan leaves stage_layers out"
-    return Limit("stage_layers", problem, when=lambda asked: asked.layout.stage_layers is not None)
-
-
 def _schedules(problem: str, *values: str) -> Limit:
     def told(asked: LayoutOfModel) -> str:
         nearest = "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
@@ -272,7 +266,7 @@ _TORCHTITAN = Framework(
     zero_stages=(0, 2, 3),
     limits=(
         *_one_grid("torchtitan"),
-        _even_stages("torchtitan"),
+        Limit("stage_layers", EVEN_STAGES, (None,)),
         _priced_as("torchtitan", "fsdp2"),
         Limit(
             "recompute",
@@ -344,7 +338,7 @@ _DEEPSPEED = Framework(
     where_cut={"cp": {"context_parallel": "ulysses"}},
     limits=(
         *_one_grid("DeepSpeed"),
-        _even_stages("DeepSpeed"),
+        Limit("stage_layers", EVEN_STAGES, (None,)),
         _priced_as("DeepSpeed", "deepspeed"),
         *_without_switches("DeepSpeed's keys"),
         _schedules("DeepSpeed's pipeline runs 1f1b", "1f1b"),
