@@ -11,7 +11,9 @@ from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.evaluation.plots.layout_search import layouts_svg
 from meshwright.planning.search import device_counts, search_layouts
+from meshwright.planning.usual import frameworks_text
 from meshwright.plans import check
+from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel
 
 MIXTURE = {
     "model_type": "mixtral",
@@ -108,13 +110,6 @@ def test_devices_are_whole_hosts_or_a_part_of_one(wanted, counts):
     assert device_counts(wanted, load_cluster("preset:dgx-a100-8x8")) == counts
 
 
-def test_devices_of_unlike_kinds_are_refused():
-    data = load_cluster("preset:dgx-a100-8x8").to_data()
-    mixed = Cluster.from_data(data | {"device_overrides": {load_cluster("preset:dgx-a100-8x8").host_names[0]: "v100"}})
-    with pytest.raises(PlanError, match="wants devices of one type, dgx-a100-8x8 has"):
-        search_layouts("zoo:gpt2-small", mixed)
-
-
 def test_the_picture_is_the_same_every_time_and_names_the_fastest():
     found = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, devices="4,8", keep="cp=1,pp=1,recompute=none,zero=1")
     drawn = layouts_svg(found)
@@ -134,3 +129,27 @@ def test_a_number_of_layers_that_nothing_divides_still_has_pipelines(tmp_path):
 def test_without_a_batch_a_config_is_refused(mixture):
     with pytest.raises(PlanError, match=r"--batch: a config\.json has no batch"):
         search_layouts(mixture, "preset:host-8")
+
+
+@pytest.mark.parametrize(
+    ("job", "options", "line"),
+    [
+        (
+            "zoo:gpt2-small",
+            {"keep": "tp=1,cp=1,pp=2,zero=1,schedule=1f1b,overlap_pp=false"},
+            "runs on megatron, deepspeed; not on",
+        ),
+        (
+            "zoo:gpt2-small",
+            {"keep": "pp=2,schedule=zb-h1"},
+            "runs on no framework that is known here, only by a script of your own",
+        ),
+        ("zoo:alexnet", {"keep": "pp=1,zero=0"}, "megatron (a graph of ops)"),
+    ],
+)
+def test_a_line_says_which_frameworks_run_the_best_layout(job, options, line):
+    found = search_layouts(job, "preset:host-8", batch=16, devices="4", **options)
+    assert line in frameworks_text(found)
+    asked = LayoutOfModel(found.best.layout, getattr(found.maker, "shape", None), found.maker.sizes.get("sequence_length"))
+    for name in frameworks_text(found).partition(";")[0].removeprefix("runs on ").split(", "):
+        assert name not in FRAMEWORKS or FRAMEWORKS[name].refusal(asked) is None

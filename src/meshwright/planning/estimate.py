@@ -260,10 +260,25 @@ def estimate(
     if is_free is not None and not is_free.all():
         maker = replace(maker, allocation=_allocated(where, maker.costs, is_free, cut))
     work, prices = maker.work(cut), maker.pricer
-    check_fits(maker.peak_memory(work), maker.capacity_bytes)
+    stage, held, room_bytes = maker.tightest(work)
+    check_fits((stage, held), room_bytes)
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
-    trained, refused = _trained(maker, work, strategies_of(training, compression))
+    asked_for = strategies_of(training, compression)
+    if asked_for:
+        check_trained_on(maker)
+    trained, refused = _trained(maker, work, asked_for)
     return Estimate(maker, work, prices.price_work(work), prices.provenance(work), (*told, *refused), trained)
+
+
+def check_trained_on(maker: JobWork) -> None:
+    """Refuse strategies on devices of several types.
+
+    Raises:
+        PlanError: they are.
+    """
+    if maker.stage_devices is not None:
+        told = "other strategies than synchronous training are priced on devices of one type"
+        raise PlanError(told, field="training", value=", ".join(kind.name for kind in maker.cluster.device_types))
 
 
 def _trained(
@@ -338,10 +353,7 @@ def check_place(cluster: Cluster, layout: Layout) -> None:
     """Refuse a cluster on which a layout cannot be priced.
 
     Raises:
-        PlanError: too few devices, or devices of several types.
+        PlanError: too few devices.
     """
     if layout.world > cluster.num_devices:
         raise PlanError(f"has {layout.world} ranks, {cluster.name} only {cluster.num_devices} devices", field="layout")
-    if len(cluster.device_types) > 1:
-        names = ", ".join(kind.name for kind in cluster.device_types)
-        raise PlanError(f"an analytic price wants devices of one type, {cluster.name} has {names}", field="cluster")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,17 +17,17 @@ from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
-from ..costs.process_groups.group_network import GroupNetwork, group_network
+from ..costs.process_groups.device_kinds import DeviceKinds
+from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, group_network
 from ..costs.settings import CostSettings
-from ..costs.stage_cuts.graph_cuts import best_cuts
 from ..costs.training_step.foreign_figures import foreign_figures
 from ..costs.training_step.graph_step_time import GraphPricer
-from ..costs.training_step.kernels import kernel_model
+from ..costs.training_step.kernels import device_kinds, kernel_model
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
 from ..costs.work.graph_memory import graph_peak_memory, graph_stage_memory
-from ..costs.work.graph_work import GraphWork, describe_graph
+from ..costs.work.graph_work import GraphWork
 from ..costs.work.memory import StageMemory, peak_memory, stage_memory
 from ..costs.work.work import LayoutWork, describe
 from ..errors import GraphError, PlanError
@@ -39,19 +40,22 @@ from ..planners.layouts.graph_search import GraphSearch
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.space import LayoutSpace
+from ..planners.layouts.stage_devices import StageDevices
 from ..plans import PlacementPlan, check, layout_plan, place
-from ..plans.document import Figure, Rank, Stage
+from ..plans.document import Figure
 from ..plans.partition import Layout
+from ..plans.rank_order import DEFAULT_ORDER
 from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import layout_step
 from ..simulation.layouts.step_model import StepModel
+from .graph_stages import cut, plan_stages
 
 Devices = NDArray[np.int64] | None
 
 
 @dataclass(frozen=True)
 class JobWork(ABC):
-    """A job on a cluster of equal devices.
+    """A job on a cluster.
 
     Attributes:
         spec: how the job was named.
@@ -92,8 +96,31 @@ class JobWork(ABC):
 
     @property
     def capacity_bytes(self) -> float:
-        """Memory of a device."""
-        return float(self.cluster.memory_bytes.min())
+        """Memory of a device; of the largest where there are several types."""
+        return float(self.cluster.memory_bytes.max())
+
+    @cached_property
+    def stage_devices(self) -> StageDevices | None:
+        """What ranks run on where devices differ in more than their name; None where they do not."""
+        models, of_device = device_kinds(self.cluster, self.costs)
+        devices = self.devices(self.cluster.num_devices)
+        if len(set(self.cluster.memory_bytes.tolist())) == len(models) == 1:
+            return None
+        kinds = DeviceKinds(of_device, devices) if len(models) > 1 else None
+        return StageDevices(models, kinds, self.cluster.memory_bytes[devices])
+
+    @property
+    def _types_of_ranks(self) -> NDArray[np.int64] | None:
+        """The type of each rank's device, in rank order; None where devices do not differ."""
+        return None if self.stage_devices is None else self.cluster.device_type[self.devices(self.cluster.num_devices)]
+
+    def tightest(self, work: Any, order: str = DEFAULT_ORDER) -> tuple[int, StageMemory, float]:
+        """The stage that lacks the most memory, or has the least left: which, what a rank holds and the room of its devices."""
+        stage, held, room = *self.peak_memory(work), self.capacity_bytes
+        if self.stage_devices is not None:
+            missing, stage, held = self.stage_devices.missing_bytes(work, order)
+            room = held.total - missing
+        return stage, held, room
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -113,6 +140,11 @@ class JobWork(ABC):
     def devices(self, count: int) -> NDArray[np.int64]:
         """The devices of so many ranks, in rank order."""
         return np.arange(count) if self.allocation is None else self.allocation.devices[:count]
+
+    def on(self, devices: NDArray[np.int64]) -> Self:
+        """The same job on devices in rank order, as many on each host as now."""
+        wires = self.wires.on(devices) if isinstance(self.wires, PlacedNetwork) else self.wires
+        return replace(self, allocation=Allocation(devices, self.devices_per_host, wires))
 
     @property
     @abstractmethod
@@ -191,7 +223,7 @@ class TransformerWork(JobWork):
     @property
     def pricer(self) -> Pricer:
         """See `JobWork.pricer`."""
-        return Pricer.of(self.cluster, self.costs, self.wires)
+        return Pricer.of(self.cluster, self.costs, self.wires, self.devices(self.cluster.num_devices))
 
     def work(self, layout: Layout) -> LayoutWork:
         """See `JobWork.work`."""
@@ -212,13 +244,14 @@ class TransformerWork(JobWork):
         batch = request.batch or self.samples
         assert batch is not None
         return LayoutSearch(
-            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request),
+            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request, self._types_of_ranks),
             device,
             self.capacity_bytes,
             self.wires,
             self.costs.overlap_slowdown,
             kernels=kernel_model(device, self.costs.kernels, self.costs.software),
             resharding=Resharding.of(self.costs),
+            stage_devices=self.stage_devices,
         )
 
     def plan(
@@ -310,7 +343,7 @@ class OpGraphWork(JobWork):
         placement = place(self.cluster, self.devices(work.layout.world) if devices is None else devices)
         job = Job(self.graph, num_steps)
         plan = layout_plan(job, self.cluster, work.layout, placement, order=order, predicted=predicted, why=why)
-        made = plan.model_copy(update={"stages": _stages(work, plan.ranks)})
+        made = plan.model_copy(update={"stages": plan_stages(work, plan.ranks)})
         check(made)
         return made
 
@@ -359,35 +392,9 @@ def work_of(
     graph, left_out = source.load(device=cluster.device_types[0], batch_size=batch_size if is_analytic else None)
     if graph.step_s <= 0:
         raise GraphError("its ops take no time, so that there is nothing to price", value=graph.name)
-    return OpGraphWork(source.spec, cluster, costs, graph.samples_per_step, graph, left_out=left_out)
-
-
-def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, wires: GroupNetwork | None = None) -> GraphWork:
-    """The work of a job graph whose pipeline is cut where its step takes least, see `costs.stage_cuts.graph_cuts`.
-
-    Where no cut fits the devices it is that of devices without bounds, so that its memory can be told.
-
-    Raises:
-        PlanError, GraphError: the job cannot be cut or timed so.
-    """
-    device, capacity = cluster.device_types[0], float(cluster.memory_bytes.min())
-    wires = wires or group_network(cluster, costs)
-    cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
-    return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())
-
-
-def _stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
-    """The chunks of a pipeline as a plan names them."""
-    found = []
-    for chunk, ops in enumerate(work.chunks):
-        stage = chunk % work.layout.pp
-        found.append(
-            Stage(
-                stage=stage,
-                chunk=chunk // work.layout.pp,
-                ranks=tuple(rank.rank for rank in ranks if rank.coordinates is not None and rank.coordinates.pp == stage),
-                num_ops=len(ops),
-                ops=tuple(work.graph.op_names[op] for op in ops.tolist()),
-            )
-        )
-    return tuple(found)
+    made = OpGraphWork(source.spec, cluster, costs, graph.samples_per_step, graph, left_out=left_out)
+    if made.stage_devices is not None:
+        names = ", ".join(kind.name for kind in cluster.device_types)
+        problem = f"a graph of ops is cut into stages on devices of one type, {cluster.name} has {names}"
+        raise PlanError(f"{problem}; `meshwright place` puts its ops on devices of several types", field="cluster")
+    return made

@@ -24,6 +24,7 @@ from ..planners.free_devices import find_allocation, most_free
 from ..planners.layouts.request import SearchRequest
 from .after_search.arranged import arranged
 from .after_search.meshed import with_meshes
+from .estimate import check_trained_on
 from .job_work import JobWork, work_of
 from .search_table import RankedLayouts
 
@@ -62,9 +63,6 @@ def search_layouts(
     request = request or SearchRequest(**options)
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     chosen = (costs or CostSettings()).of_layouts
-    if len(where.device_types) > 1:
-        names = ", ".join(kind.name for kind in where.device_types)
-        raise PlanError(f"a search wants devices of one type, {where.name} has {names}", field="cluster")
     if is_free is not None and request.devices is None:
         most = most_free(where, is_free)
         if most == 0:
@@ -73,9 +71,47 @@ def search_layouts(
     counts = device_counts(request.devices, where)
     source, length = JobSource(job, graphs_dir, keep_input_ops, profile_batch), request.sequence_length
     maker = work_of(source, where, chosen, sequence_length=length, batch_size=request.batch)
+    if maker.stage_devices is not None and (request.training or request.compression):
+        check_trained_on(maker)
     if is_free is None or is_free.all():
-        return with_meshes(arranged(RankedLayouts.of(maker, request, counts), request.arrange))
+        return with_meshes(arranged(_on_types(maker, request, counts), request.arrange))
     return with_meshes(arranged(_on_free(maker, request, counts, is_free), request.arrange))
+
+
+def _on_types(maker: JobWork, request: SearchRequest, counts: Sequence[int]) -> RankedLayouts:
+    """A search; where devices are of several types also with the hosts of each type side by side, the fastest of all.
+
+    Raises:
+        PlanError: no layout is legal or fits with the hosts in any of these orders.
+    """
+    orders = type_orders(maker)
+    if len(orders) < 2:
+        return RankedLayouts.of(maker, request, counts)
+    found: list[RankedLayouts] = []
+    refused: PlanError | None = None
+    for devices in orders:
+        try:
+            found.append(RankedLayouts.of(maker.on(devices), request, counts))
+        except PlanError as error:
+            refused = refused or error
+    if not found:
+        assert refused is not None
+        raise refused
+    return min(found, key=lambda one: one.best[:4])
+
+
+def type_orders(maker: JobWork) -> list[NDArray[np.int64]]:
+    """Devices in the order of the cluster, and with the hosts of each type side by side: the fastest type first, or last.
+
+    None where devices are of one type.
+    """
+    if maker.stage_devices is None:
+        return []
+    cluster, own = maker.cluster, maker.devices(maker.cluster.num_devices)
+    speeds = np.array([kind.reached_flops_per_s for kind in cluster.device_types])
+    ranked = np.argsort(np.argsort(-speeds, kind="stable"), kind="stable")[cluster.device_type[own]]
+    found = {one.tobytes(): one for one in (own, own[np.argsort(ranked, kind="stable")], own[np.argsort(-ranked, kind="stable")])}
+    return list(found.values())
 
 
 def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_free: NDArray[np.bool_]) -> RankedLayouts:

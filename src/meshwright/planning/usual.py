@@ -18,6 +18,8 @@ from ..errors import PlanError
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout
 from ..planners.layouts.space import SEARCHED, divisors
+from ..plans.frameworks.table import FRAMEWORKS, LayoutOfModel
+from .job_work import TransformerWork
 from .search_table import RankedLayouts
 
 _ALONE = {"tp": 1, "cp": 1, "pp": 1, "ep": 1}
@@ -42,6 +44,27 @@ class UsualChoice(NamedTuple):
 
     title: str
     found: RankedLayout | None
+
+
+def frameworks_text(found: RankedLayouts) -> str:
+    """One line: which frameworks run the layout of the plan, and which key keeps the others from it; a script may run any."""
+    winner = found.strategies.winner
+    best, maker = found.best if winner is None else winner.found, found.maker
+    shape = maker.shape if isinstance(maker, TransformerWork) else None
+    asked = LayoutOfModel(best.layout, shape, maker.sizes.get("sequence_length"))
+    run, left = [], []
+    for name, one in FRAMEWORKS.items():
+        refusal = one.refusal(asked)
+        if one.needs_layers and not maker.has_layers:
+            left.append(f"{name} (a graph of ops)")
+        elif refusal is not None:
+            left.append(f"{name} ({refusal.key})")
+        elif not one.numbering(best.layout, best.order, maker.devices_per_host):
+            left.append(f"{name} (order of ranks)")
+        else:
+            run.append(name)
+    told = f"runs on {', '.join(run) or 'no framework that is known here, only by a script of your own'}"
+    return told + (f"; not on {', '.join(left)}: --for NAME searches what it runs" if left else "")
 
 
 def usual_choices(found: RankedLayouts) -> list[UsualChoice]:

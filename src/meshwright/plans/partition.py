@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from .. import settings
 from ..errors import ConfigError, PlanError
@@ -153,11 +153,8 @@ class Layout(ParallelDegrees):
     last_stage_less_layers: Index = Field(
         default=0, description="layers that the last model chunk has less than the others", exclude_if=lambda n: n == 0
     )
-    stage_meshes: Annotated[tuple[tuple[Count, Count], ...] | None, BeforeValidator(meshes.read_meshes)] = Field(
-        default=None,
-        description="tp and dp of each pipeline stage, as 4x2/2x4 in a text; absent: every stage has tp and dp",
-        exclude_if=lambda value: value is None,
-    )
+    stage_meshes: meshes.StageMeshes = None
+    stage_layers: meshes.StageLayers = None
 
     @model_validator(mode="after")
     def _check(self) -> Layout:

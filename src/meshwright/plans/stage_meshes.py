@@ -1,4 +1,4 @@
-"""Stages with meshes of their own: how many ranks cut the layers of each stage, and how many replicas each has.
+"""Stages with meshes or numbers of layers of their own: how many ranks cut the layers of each, and how many replicas it has.
 
 Every stage has as many ranks as any other one, ``tp x cp x dp``. All stages work on the same samples in the same turn: one with
 fewer replicas takes more samples of each micro-batch on each of them.
@@ -7,9 +7,12 @@ fewer replicas takes more samples of each micro-batch on each of them.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
+
+from ..settings import Count
 
 if TYPE_CHECKING:
     from .partition import Layout
@@ -33,12 +36,48 @@ def meshes_text(meshes: tuple[StageMesh, ...]) -> str:
     return "/".join(f"{tp}x{dp}" for tp, dp in meshes)
 
 
+def read_layers(value: Any) -> Any:
+    """Layers of each stage from a text such as ``14/10``; anything else as it is."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [value]
+    if not isinstance(value, str):
+        return value
+    parts = [part.strip() for part in value.split("/")]
+    if not all(part.isdecimal() for part in parts):
+        raise PydanticCustomError("stage_layers", "must read the layers of each stage with / between, as 14/10")
+    return [int(part) for part in parts]
+
+
+def layers_text(layers: tuple[int, ...]) -> str:
+    """Layers of each stage as `read_layers` reads them."""
+    return "/".join(map(str, layers))
+
+
+def check_layers(layout: Layout) -> None:
+    """Refuse layers of stages that do not go together with the rest of a layout.
+
+    Raises:
+        ValueError: with what is in the way.
+    """
+    layers = layout.stage_layers
+    if layers is None:
+        return
+    told = f"stage_layers={layers_text(layers)}"
+    if len(layers) != layout.pp:
+        raise ValueError(f"{told} names {len(layers)} stages, pp is {layout.pp}")
+    if layout.virtual_stages > 1:
+        raise ValueError(f"{told} gives a stage one run of layers, virtual_stages={layout.virtual_stages} several")
+    if layout.first_stage_less_layers or layout.last_stage_less_layers:
+        raise ValueError(f"{told} says the layers of every stage; leave out first_stage_less_layers and last_stage_less_layers")
+
+
 def check(layout: Layout) -> None:
     """Refuse meshes that do not go together with the rest of a layout.
 
     Raises:
         ValueError: with what is in the way.
     """
+    check_layers(layout)
     meshes = layout.stage_meshes
     if meshes is None:
         return
@@ -69,3 +108,24 @@ def of_stage(layout: Layout, stage: int) -> Layout:
     tp, dp = layout.stage_meshes[stage]
     own = {"tp": tp, "dp": dp, "micro_batch": layout.micro_batch * layout.dp // dp, "stage_meshes": None}
     return layout.model_copy(update=own)
+
+
+StageMeshes = Annotated[
+    tuple[tuple[Count, Count], ...] | None,
+    BeforeValidator(read_meshes),
+    Field(
+        description="tp and dp of each pipeline stage, as 4x2/2x4 in a text; absent: every stage has tp and dp",
+        exclude_if=lambda value: value is None,
+    ),
+]
+"""Meshes as a key of a layout."""
+
+StageLayers = Annotated[
+    tuple[Count, ...] | None,
+    BeforeValidator(read_layers),
+    Field(
+        description="layers of each pipeline stage, as 14/10 in a text; absent: as equally many as can be",
+        exclude_if=lambda value: value is None,
+    ),
+]
+"""Layers of stages as a key of a layout."""

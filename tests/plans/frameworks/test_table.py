@@ -58,6 +58,7 @@ def refused(name, text, shape=None, length=None):
         ("precision=fp8", ("precision", None, "precision", None)),
         ("loss_chunks=2", ("loss_chunks", "loss_chunks", "loss_chunks", None)),
         ("pp=2,first_stage_less_layers=1", ("first_stage_less_layers", None, "first_stage_less_layers", "pp")),
+        ("pp=2,stage_layers=3/1", (None, "stage_layers", "stage_layers", "pp")),
         ("pp=2,last_stage_less_layers=1", ("last_stage_less_layers", None, "last_stage_less_layers", "pp")),
     ],
 )

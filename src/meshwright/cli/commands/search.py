@@ -112,7 +112,7 @@ def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str
 
 
 def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
-    from ...planning.usual import usual_text
+    from ...planning.usual import frameworks_text, usual_text
 
     out = output.console(json_file)
     out.print(usual_text(found), markup=False, soft_wrap=not out.is_terminal)
@@ -120,6 +120,8 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     best = found.best if winner is None else winner.found
     summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
     output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
+    if found.request.framework is None:
+        out.print(frameworks_text(found), markup=False, soft_wrap=not out.is_terminal)
     _show_ranking(out, found, top)
     exact_s, strategies, refused = found.strategies
     title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"

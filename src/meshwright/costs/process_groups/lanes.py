@@ -41,6 +41,9 @@ class PlacedGroups(NamedTuple):
 Stand = Group | PlacedGroups
 """The ranks of a message: the form of their group where hosts are alike, else their devices."""
 
+StageKinds = tuple[tuple[int, ...], ...]
+"""Numbers of the kinds of devices on which the ranks of each stage run."""
+
 ALONE = Group(1, 1, 1, 1)
 """A group of one rank, which sends no message."""
 
@@ -52,19 +55,25 @@ class Lane:
     Attributes:
         stages: groups of each stage, by axis; a single entry where all stages are alike.
         boundary: groups of a transfer from each stage to the next one and, last, between the last stage and the first.
+        kinds: of the devices of each stage, see `device_kinds`; empty where all devices are of one.
     """
 
     stages: tuple[Mapping[str, Stand], ...]
     boundary: tuple[Stand, ...]
+    kinds: StageKinds = ()
 
     @property
     def are_stages_alike(self) -> bool:
         """Whether one entry describes all stages."""
-        return len(self.stages) == 1
+        return len(self.stages) == 1 and not self.kinds
 
     def at(self, stage: int) -> Mapping[str, Stand]:
         """The groups of a stage, by axis."""
-        return self.stages[0 if self.are_stages_alike else stage]
+        return self.stages[0 if len(self.stages) == 1 else stage]
+
+    def kinds_at(self, stage: int) -> tuple[int, ...]:
+        """Kinds of the devices of a stage."""
+        return self.kinds[stage] if self.kinds else (0,)
 
 
 @lru_cache(maxsize=65_536)
@@ -74,6 +83,26 @@ def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORD
     return Lane(
         tuple(groups_of(mesh, devices_per_host, order) for mesh in meshes), boundary_groups(layout, devices_per_host, order)
     )
+
+
+@dataclass(frozen=True)
+class RegularLayout:
+    """The groups of a layout where hosts are alike: each has the form of the others along its axis.
+
+    Attributes:
+        layout: how a job is cut.
+        devices_per_host: devices of a host.
+        order: how ranks are numbered.
+    """
+
+    layout: Layout
+    devices_per_host: int
+    order: str = DEFAULT_ORDER
+
+    def singles(self, axis: str, stage: int) -> list[Stand]:
+        """Each group of a stage along an axis, or each pair of ``ends``, by itself."""
+        count = stage_width(self.layout) // (1 if axis == "ends" else group_size(self.layout, axis))
+        return [regular_lane(self.layout, self.devices_per_host, self.order).at(stage)[axis]] * count
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,11 +173,11 @@ class PlacedLayout:
             return ALONE
         return _several(group_size(self.layout, axis), [group for of_stage in self.groups(axis) for group in of_stage])
 
-    def singles(self, axis: str, stage: int) -> list[PlacedGroups]:
+    def singles(self, axis: str, stage: int) -> list[Stand]:
         """Each group of a stage along an axis, or each pair of ``ends``, by itself."""
         pairs = axis == "ends"
         groups = self.pairs(0, self.layout.pp - 1) if pairs else self.groups(axis)[stage]
-        return [PlacedGroups(group_size(self.layout, axis), (group,)) for group in dict.fromkeys(groups)]
+        return [PlacedGroups(group_size(self.layout, axis), (group,)) for group in groups]
 
     @cached_property
     def whole(self) -> Lane:

@@ -33,6 +33,11 @@ class RememberedKernels(KernelModel):
 
     _known: dict[tuple[int, int, int, int, bool, bool, int, int], float] = field(default_factory=dict, repr=False, compare=False)
 
+    @classmethod
+    def of(cls, model: KernelModel) -> RememberedKernels:
+        """A model that remembers; itself where it does."""
+        return model if isinstance(model, RememberedKernels) else cls(model.device, model.constants, model.software)
+
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
         """As `KernelModel.kernel_s`."""
         if not isinstance(item, Product):
@@ -42,6 +47,31 @@ class RememberedKernels(KernelModel):
         if seconds is None:
             seconds = self._known[key] = self.product_s(item, element_bytes)
         return seconds
+
+
+@dataclass(frozen=True)
+class FastestKernels(RememberedKernels):
+    """Each kernel on the kind of device on which it takes the least.
+
+    Attributes:
+        models: what prices kernels on each kind.
+    """
+
+    models: tuple[KernelModel, ...] = ()
+
+    @classmethod
+    def among(cls, models: tuple[KernelModel, ...]) -> FastestKernels:
+        """The fastest of some kinds; the host of the one that waits least for it."""
+        least = {key: min(getattr(one.constants, key) for one in models) for key in ("host_us_per_kernel", "host_us_per_message")}
+        return cls(models[0].device, models[0].constants.model_copy(update=least), models[0].software, models=models)
+
+    def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
+        """As `KernelModel.kernel_s`."""
+        return min(one.kernel_s(item, element_bytes) for one in self.models)
+
+    def optimizer_s(self, parameters: float, gradient_bytes: int = 2) -> float:
+        """As `KernelModel.optimizer_s`."""
+        return min(one.optimizer_s(parameters, gradient_bytes) for one in self.models)
 
 
 @dataclass(frozen=True)
@@ -61,12 +91,12 @@ class BoundedPricer(Pricer):
         last stage starts when a forward pass has come through all stages before it, works through the forward and backward
         passes of all its chunks, and what it does last is a backward pass of the chunk that goes back through them all.
         Each stage then synchronises; what hides of that still slows kernels down. Where hosts are not alike stages do not wait
-        so, and the price itself is taken.
+        so, and the price itself is taken. Where the devices of a stage are of several kinds, no lane takes less by itself.
         """
         if isinstance(self.wires, PlacedNetwork):
             return self.step_s(work) * (1 - ROUNDING)
-        (lane,) = self.lanes(work)
-        return self._least_s(work, lane) * (1 - ROUNDING)
+        lanes = {id(lane): lane for lane in self.lanes(work)}
+        return max(self._least_s(work, lane) for lane in lanes.values()) * (1 - ROUNDING)
 
     def _least_s(self, work: LayoutWork, lane: Lane) -> float:
         layout, v = work.layout, work.layout.virtual_stages
@@ -75,7 +105,7 @@ class BoundedPricer(Pricer):
         send_s = float(self._sends(work, lane).min()) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s
         spans: dict[int, float] = {}
-        for stage in _ends(layout.pp):
+        for stage in range(layout.pp) if lane.kinds else _ends(layout.pp):
             of_stage = tasks[stage :: layout.pp]
             sends = 2 * v - (stage == 0) - (stage == last)
             spans[stage] = m * (sum(map(sum, of_stage)) + sends * held_s)
@@ -89,7 +119,7 @@ class BoundedPricer(Pricer):
 
     def _tasks(self, work: LayoutWork, lane: Lane) -> list[Task]:
         """Seconds of the tasks of each chunk, as `Pricer` sums them up."""
-        if work.meshes:
+        if work.meshes or lane.kinds:
             task_s = self.task_s(work, self.blocks_of(work, lane))
             return [(float(f), float(b), float(w)) for f, b, w in task_s.transpose(1, 0, 2).reshape(-1, 3)]
         blocks = self._block_times(work, lane.at(0))
@@ -104,7 +134,7 @@ class BoundedPricer(Pricer):
 
     def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
-        total_s = self.optimizer_s(work, stage)
+        total_s = self.optimizer_s(work, stage, lane.kinds_at(stage))
         least_share = min(1.0, self.slowdown - 1.0) if layout.overlap_dp else 1.0
         for message in (*held.sync, *held.gather):
             seconds = self.message_s(message, layout, groups[message.axis])
@@ -124,9 +154,11 @@ class LowerBound(BoundedPricer):
 
     Attributes:
         world: ranks; those that share a host share its cards.
+        num_of_kind: where ``models`` are the fastest for each kernel and then those of several kinds, ranks on each of these.
     """
 
     world: int = 1
+    num_of_kind: tuple[int, ...] = ()
     _least: dict[tuple[object, ...], float] = field(default_factory=dict, repr=False, compare=False)
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
@@ -134,7 +166,9 @@ class LowerBound(BoundedPricer):
         return (regular_lane(work.layout, self.wires.devices_per_host, self.order),)
 
     def bound_s(self, work: LayoutWork) -> float:
-        """At most the step in any rank order."""
+        """At most the step in any rank order; with devices of several kinds also of any other spread of layers over stages."""
+        if self.models:
+            return self.node_s(work)
         (lane,) = self.lanes(work)
         return self._least_s(work, lane) * (1 - ROUNDING)
 
@@ -162,16 +196,36 @@ class LowerBound(BoundedPricer):
         more chunks its passes take as long; with weight gradients apart they take no less: the time of a block is a norm of
         the device's and the host's share (`passes.HOST_POWER`), a norm of a sum is at most the sum of norms, and messages
         hide behind all kernels no worse than each behind a part of them. A higher ZeRO stage adds messages to passes and
-        takes none away, so that it holds for those too. Layers of several kinds are spread otherwise over more chunks, but the
-        busiest stage never has less than the mean.
+        takes none away, so that it holds for those too. Layers of several kinds are spread otherwise over more chunks, and layers
+        on devices of several kinds otherwise over stages, but the busiest stage never has less than the mean; of the kinds
+        the fastest counts for each kernel.
 
         Args:
             work: with schedule 1F1B and one chunk a stage.
         """
-        tasks = self._tasks(work, self.lanes(work)[0])
+        tasks, m = self._tasks(work, self.lanes(work)[0]), work.layout.num_micro_batches
+        if self.models:
+            return m * sum(map(sum, tasks)) / self._stages_of_fastest(work) * (1 - ROUNDING)
         pp, are_alike = work.layout.pp, len(work.blocks) == 3
         busiest_s = max(sum(tasks[stage]) for stage in _ends(pp)) if are_alike else sum(map(sum, tasks)) / pp
-        return work.layout.num_micro_batches * busiest_s * (1 - ROUNDING)
+        return m * busiest_s * (1 - ROUNDING)
+
+    def _stages_of_fastest(self, work: LayoutWork) -> float:
+        """As how many stages of the fastest devices those of a layout count at most.
+
+        A stage waits for its slowest device. So ``d`` devices that take so much longer, or more, for everything slow down
+        ``d / w`` stages of ``w`` ranks at least, rounded up, and each of these counts as the reciprocal of that.
+        """
+        at = self.lanes(work)[0].at(0)
+        times = [self._block_times(work, at, (kind,)) for kind in range(len(self.models))]
+        total_s = [{name: sum(one.task_s()) for name, one in blocks.items()} for blocks in times]
+        slower = [min(own[name] / total_s[0][name] for name in own if total_s[0][name] > 0) for own in total_s[1:]]
+        left, count, devices = work.layout.pp, 0.0, 0
+        for longer, number in sorted(zip(slower, self.num_of_kind, strict=True), reverse=True):
+            devices += number
+            stages = min(left, -(-devices // (work.layout.world // work.layout.pp)) - (work.layout.pp - left))
+            count, left = count + stages / longer, left - stages
+        return count + left
 
     def _groups(self, size: int, is_pipeline: bool) -> Iterator[Group]:
         """Every regular group of so many ranks."""

@@ -23,6 +23,7 @@ LAYERS_ONLY = (
     "last_stage_less_layers",
     "recompute_method",
     "recompute_num_layers",
+    "stage_layers",
 )
 """Keys about layers, of which a graph of ops tells nothing (see `graph_work.describe_graph`)."""
 
@@ -47,6 +48,7 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
         "schedule": (layout.pp == 1, "pp is 1"),
         "first_stage_less_layers": (layout.pp == 1, "pp is 1"),
         "last_stage_less_layers": (layout.pp == 1, "pp is 1"),
+        "stage_layers": (layout.pp == 1, "pp is 1"),
         "overlap_dp": (copies == 1, f"{counted} is 1"),
         "context_parallel": (layout.cp == 1, "cp is 1"),
         "shard_group": (layout.shard_group == copies, f"it is all of {counted}"),

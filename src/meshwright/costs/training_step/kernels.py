@@ -8,17 +8,21 @@ file of the same form (`CostSettings.kernels`).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from ... import files, settings, yaml12
+from ...clusters.cluster import Cluster
 from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
+from ..settings import CostSettings
 from ..work.operations import FusedAttention, Product, Sweep
 
 TILES = (
@@ -290,6 +294,29 @@ def kernel_model(device: DeviceType, given: str | None = None, software: str | N
         problem = f"no whole step of it was held against the constants of kernels of {constants.device}; valid: {known}"
         raise ConfigError(problem, field="software", value=software)
     return KernelModel(device, constants, software)
+
+
+def device_kinds(cluster: Cluster, costs: CostSettings) -> tuple[tuple[KernelModel, ...], NDArray[np.int64]]:
+    """What prices kernels on the devices of a cluster, those that differ in name or memory alone once; and which does on each.
+
+    Returns:
+        The models, in order of first appearance, and the number of that of each device, ``(n,)``.
+
+    Raises:
+        InputFileError, ConfigError: as `kernel_model`.
+    """
+    known: dict[object, int] = {}
+    made: list[KernelModel] = []
+    of_type = []
+    for kind in cluster.device_types:
+        one = kernel_model(kind, costs.kernels, costs.software)
+        same = replace(kind, name="", memory_bytes=0.0, power_watts=None)
+        key = same, kind.clock_share, one.constants.model_dump_json()
+        if key not in known:
+            known[key] = len(made)
+            made.append(one)
+        of_type.append(known[key])
+    return tuple(made), np.array(of_type, np.int64)[cluster.device_type]
 
 
 def foreign_kernels(device_name: str, given: str | None = None) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""A transformer's step where hosts are not alike: what the passes of its lanes take, and what follows them."""
+"""A transformer's step where hosts or devices are not alike: what the passes of its lanes take, and what follows them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import PlanError
+from ...plans.stage_meshes import meshes_text
 from ..process_groups.group_network import PlacedNetwork
-from ..process_groups.lanes import Lane
+from ..process_groups.lanes import Lane, PlacedLayout, RegularLayout
+from ..process_groups.rank_groups import stage_width
 from ..work.work import LayoutWork
 from .uneven_steps import Passes, Tails, UnevenStep, uneven_step
 
@@ -17,30 +19,42 @@ if TYPE_CHECKING:
     from .step_time import Pricer
 
 
-def placed_step(pricer: Pricer, wires: PlacedNetwork, work: LayoutWork) -> UnevenStep:
+def placed_step(pricer: Pricer, work: LayoutWork) -> UnevenStep:
     """The step of a described layout, and what the lane that ends last does in it."""
-    layout = work.layout
+    layout, wires = work.layout, pricer.wires
     if work.shape.long_skips is not None:
-        raise PlanError("long skips are priced where hosts are alike", field="long_skips", value=work.shape.long_skips)
-    placed = wires.layout(layout, pricer.order, pass_axes=work.pass_axes)
-    distinct = {id(lane): lane for lane in placed.lanes}
+        problem = "long skips are priced where hosts and devices are alike"
+        raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
+    if work.meshes:
+        problem = "stages of unequal meshes are priced where hosts and devices are alike"
+        raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
+    placed: PlacedLayout | RegularLayout = RegularLayout(layout, wires.devices_per_host, pricer.order)
+    if isinstance(wires, PlacedNetwork):
+        placed = wires.layout(layout, pricer.order, pass_axes=work.pass_axes)
+    lanes = pricer.lanes(work)
+    distinct = {id(lane): lane for lane in lanes}
     blocks = {key: pricer.blocks_of(work, lane) for key, lane in distinct.items()}
     passes = {key: _passes(pricer, work, lane, pricer.task_s(work, blocks[key])) for key, lane in distinct.items()}
 
     def exposed_s(stage: int, number: int, messages: list[tuple[str, float]], is_backward: bool) -> float:
-        lane = id(placed.lanes[number])
+        lane = id(lanes[number])
         whole_s = sum(seconds for _, seconds in messages)
         way_s = float(passes[lane].send_s[: layout.pp].mean())
         return pricer.exposed_s(work, stage, blocks[lane][stage], messages, whole_s, is_backward=is_backward, way_s=way_s)
 
+    def optimizer_s(stage: int) -> NDArray[np.float64]:
+        return np.repeat(
+            [pricer.optimizer_s(work, stage, lane.kinds_at(stage)) for lane in lanes], stage_width(layout) // len(lanes)
+        )
+
     tails = Tails(
         lambda stage: work.stages[stage].sync,
         lambda stage: work.stages[stage].gather,
-        lambda stage: pricer.optimizer_s(work, stage),
+        optimizer_s,
         lambda message, groups: pricer.message_s(message, layout, groups),
         exposed_s,
     )
-    return uneven_step(layout, placed, [passes[id(lane)] for lane in placed.lanes], tails)
+    return uneven_step(layout, placed, [passes[id(lane)] for lane in lanes], tails)
 
 
 def _passes(pricer: Pricer, work: LayoutWork, lane: Lane, task_s: NDArray[np.float64]) -> Passes:

@@ -59,18 +59,25 @@ class StepPricer(ABC):
     order: str = DEFAULT_ORDER
 
     @classmethod
-    def of(cls, cluster: Cluster, costs: CostSettings, wires: GroupNetwork | None = None) -> Self:
-        """What prices layouts on a cluster of equal devices.
+    def of(
+        cls,
+        cluster: Cluster,
+        costs: CostSettings,
+        wires: GroupNetwork | None = None,
+        devices: NDArray[np.int64] | None = None,
+    ) -> Self:
+        """What prices layouts on a cluster.
 
         Args:
             cluster: whose devices and links they are.
             costs: choices of the cost model.
             wires: prices messages; by default those of ranks on the first devices.
+            devices: the device of each rank, in rank order; by default the first ones. Read only where devices or hosts differ.
 
         Raises:
             InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
         """
-        return cls(cluster.device_types[0], wires or group_network(cluster, costs), costs.overlap_slowdown)
+        return cls(cluster.device_types[0], wires or group_network(cluster, costs, devices), costs.overlap_slowdown)
 
     @abstractmethod
     def step_s(self, work: Any) -> float:

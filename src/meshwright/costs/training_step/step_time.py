@@ -8,7 +8,7 @@ a search over thousands of layouts prices each in well under a millisecond.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -21,15 +21,17 @@ from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..pipelines.steady_steps import PlayedPipeline, ends_s, step_s
 from ..pipelines.waits import waits
+from ..process_groups.device_kinds import DeviceKinds
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
+from ..work.layer import BlockWork
 from ..work.model_chunks import Parts
 from ..work.operations import Message, Pass, input_part, weight_part
 from ..work.step_flops import step_flops
 from ..work.work import LayoutWork, describe
 from .gradient_overlap import exposed_after, exposed_before, stage_spans
-from .kernels import KernelModel, kernel_model
+from .kernels import KernelModel, device_kinds, kernel_model
 from .passes import PassTime, pass_time
 from .placed_steps import placed_step
 from .stage_crossings import Resharding, ways_s
@@ -46,6 +48,13 @@ class _Times(NamedTuple):
     recompute: PassTime
     backward: PassTime
     weight: PassTime
+
+    @classmethod
+    def slowest(cls, kinds: list[_Times]) -> _Times:
+        """Of ranks that wait for each other the slowest, pass by pass."""
+        return (
+            kinds[0] if len(kinds) == 1 else cls(*(max(times, key=lambda one: one.seconds) for times in zip(*kinds, strict=True)))
+        )
 
     def task_s(self) -> tuple[float, float, float]:
         """Seconds of the tasks of a schedule, of one block."""
@@ -70,23 +79,42 @@ class Pricer(StepPricer):
     Attributes:
         kernels: prices kernels; by default by the device's own constants.
         resharding: how micro-batches are brought to stages of another mesh.
+        models: what prices kernels on each kind of device; by default on the only one.
+        kinds: which kind each rank has; None where all have the first.
     """
 
     kernels: KernelModel | None = None
     resharding: Resharding = field(default_factory=Resharding)
+    models: tuple[KernelModel, ...] = ()
+    kinds: DeviceKinds | None = None
     _blocks: dict[object, dict[str, _Times]] = field(default_factory=dict, repr=False, compare=False)
     _chunks: dict[object, _Chunk] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
-    def of(cls, cluster: Cluster, costs: CostSettings, wires: GroupNetwork | None = None) -> Self:
+    def of(
+        cls,
+        cluster: Cluster,
+        costs: CostSettings,
+        wires: GroupNetwork | None = None,
+        devices: NDArray[np.int64] | None = None,
+    ) -> Self:
         """See `StepPricer.of`."""
-        kernels = kernel_model(cluster.device_types[0], costs.kernels, costs.software)
-        return replace(super().of(cluster, costs, wires), kernels=kernels, resharding=Resharding.of(costs))
+        models, of_device = device_kinds(cluster, costs)
+        made = replace(super().of(cluster, costs, wires, devices), kernels=models[0], resharding=Resharding.of(costs))
+        return made if len(models) == 1 else replace(made, models=models, kinds=DeviceKinds(of_device, devices))
 
     @cached_property
     def model(self) -> KernelModel:
-        """What prices kernels."""
+        """What prices kernels, of the first kind of device."""
         return self.kernels or kernel_model(self.device)
+
+    def model_of(self, kind: int) -> KernelModel:
+        """What prices kernels of a kind of device."""
+        return self.models[kind] if self.models else self.model
+
+    def is_uneven(self, lanes: tuple[Lane, ...]) -> bool:
+        """Whether hosts or devices are not alike, so that each lane is played by itself."""
+        return isinstance(self.wires, PlacedNetwork) or bool(lanes[0].kinds)
 
     def price(self, shape: TransformerShape, layout: Layout, sequence_length: int | None = None) -> StepTime:
         """The time of one step, and what it consists of.
@@ -98,17 +126,18 @@ class Pricer(StepPricer):
 
     def step_s(self, work: LayoutWork) -> float:
         """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
-        if isinstance(self.wires, PlacedNetwork):
-            return placed_step(self, self.wires, work).step_s
-        (lane,) = self.lanes(work)
-        return self._step(work, lane, self._run(work, lane))[0]
+        lanes = self.lanes(work)
+        if self.is_uneven(lanes):
+            return placed_step(self, work).step_s
+        return self._step(work, lanes[0], self._run(work, lanes[0]))[0]
 
     def price_work(self, work: LayoutWork) -> StepTime:
         """The time of one step of a described layout, and what it consists of."""
-        wires = self.wires
-        ended = placed_step(self, wires, work) if isinstance(wires, PlacedNetwork) else self._alike(work)
+        ended = placed_step(self, work) if self.is_uneven(self.lanes(work)) else self._alike(work)
         step_s, last, number, waiting_s, sync_s, gather_s, optimizer_s = ended
         layout, lane, m = work.layout, self.lanes(work)[number], work.layout.num_micro_batches
+        models = [self.model_of(kind) for kind in lane.kinds_at(last)]
+        uncertain = max(models, key=lambda one: one.constants.uncertainty)
         of_stage = self._of_stage(work, last, self.blocks_of(work, lane))
         total = {"compute": 0.0, "recompute": 0.0}
         issued_s = tasks_s = 0.0
@@ -135,25 +164,35 @@ class Pricer(StepPricer):
             amount=layout.global_batch * work.sequence_length,
             unit="tokens",
             uncertainty_terms=uncertainty_terms(
-                kernels=self.model.constants.uncertainty,
+                kernels=uncertain.constants.uncertainty,
                 step_s=step_s,
                 crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
-                fused_attention_s=per_step(work.at(last), last, lambda items: fused_attention_s(items, self.model)),
+                fused_attention_s=per_step(work.at(last), last, lambda items: fused_attention_s(items, uncertain)),
                 hidden_s=self._hidden_s(work, last, lane, [times for times, _ in of_stage], sync_s + gather_s),
-                utilisation=per_step(work.at(last), last, operations) / (step_s * self.device.peak_flops_per_s),
+                utilisation=per_step(work.at(last), last, operations) / (step_s * uncertain.device.peak_flops_per_s),
                 runs=RUN_UNCERTAINTY,
-                steps=self.model.step_uncertainty,
+                steps=uncertain.step_uncertainty,
             ),
-            peak_flops_per_s=layout.world * self.device.peak_flops_per_s,
+            peak_flops_per_s=self._peak_flops_per_s(layout),
         )
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
         """How the groups of a layout stand, see `lanes`."""
-        return lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
+        found = lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
+        return found if self.kinds is None else self.kinds.lanes(found, work.layout, self.order, work.pass_axes)
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""
-        return type(self)(self.device, wires or self.wires, self.slowdown, order, self.kernels, self.resharding)
+        kinds = self.kinds
+        if kinds is not None and isinstance(wires, PlacedNetwork) and wires.devices is not None:
+            kinds = kinds.on(wires.devices)
+        wires = wires or self.wires
+        return type(self)(self.device, wires, self.slowdown, order, self.kernels, self.resharding, self.models, kinds)
+
+    def on(self, devices: NDArray[np.int64]) -> Self:
+        """See `StepPricer.on`."""
+        placed = super().on(devices)
+        return placed if self.kinds is None else replace(placed, kinds=self.kinds.on(devices, are_in_rank_order=False))
 
     def messages(self, work: LayoutWork, lane: Lane) -> Iterator[PlacedMessage]:
         """See `StepPricer.messages`."""
@@ -171,9 +210,10 @@ class Pricer(StepPricer):
             for part, items in (("gradient sync", held.sync), ("parameter gather", held.gather)):
                 yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
 
-    def optimizer_s(self, work: LayoutWork, stage: int) -> float:
-        """Seconds in which a rank of a stage updates what it holds."""
-        return self.model.optimizer_s(work.stages[stage].optimizer_parameters, work.layout.gradient_bytes)
+    def optimizer_s(self, work: LayoutWork, stage: int, kinds: Iterable[int] = (0,)) -> float:
+        """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
+        parameters, width = work.stages[stage].optimizer_parameters, work.layout.gradient_bytes
+        return max(self.model_of(kind).optimizer_s(parameters, width) for kind in kinds)
 
     def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
         """Seconds of a step, and the stage that decides.
@@ -183,7 +223,8 @@ class Pricer(StepPricer):
         other before they sum it.
         """
         last = work.layout.pp - 1
-        looked_at = sorted({0, min(1, last), last}) if len(work.blocks) == 3 and not work.meshes else range(last + 1)
+        are_alike = len(work.blocks) == 3 and not work.meshes and not lane.kinds and work.layout.stage_layers is None
+        looked_at = sorted({0, min(1, last), last}) if are_alike else range(last + 1)
         tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in looked_at}
         return step_s(run.pipeline, tails_s, is_tied=_is_tied(work))
 
@@ -205,7 +246,7 @@ class Pricer(StepPricer):
 
     def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, _Times]]:
         """The times of the blocks of each stage."""
-        blocks = [self._block_times(work.at(stage), groups) for stage, groups in enumerate(lane.stages)]
+        blocks = [self._block_times(work.at(n), groups, lane.kinds_at(n)) for n, groups in enumerate(lane.stages)]
         return blocks * work.layout.pp if lane.are_stages_alike else blocks
 
     def task_s(self, work: LayoutWork, blocks: list[dict[str, _Times]]) -> NDArray[np.float64]:
@@ -245,27 +286,29 @@ class Pricer(StepPricer):
             self._chunks[key] = (times, (forward_s, backward_s, weight_s))
         return self._chunks[key]
 
-    def _block_times(self, work: LayoutWork, at: Mapping[str, Stand] | None = None) -> dict[str, _Times]:
+    def _block_times(
+        self, work: LayoutWork, at: Mapping[str, Stand] | None = None, kinds: tuple[int, ...] = (0,)
+    ) -> dict[str, _Times]:
         layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
         parts = layout.parts_gradients
         # Besides the work itself the groups' places on the hosts decide, and whether a tied head sends its table on its own.
         sends_weights = layout.zero >= 3 or layout.reduces_in_passes
         weights = (groups["shard"], groups["expert_dp"], layout.pp > 1) if sends_weights else ()
-        key = (work.shape, work.key, parts, groups["tp"], groups["cp"], groups["ep"], *weights)
+        key = (work.shape, work.key, parts, groups["tp"], groups["cp"], groups["ep"], kinds, *weights)
         if key not in self._blocks:
             width = layout.number_bytes
 
             def seconds(item: Message) -> float:
                 return self.message_s(item, layout, groups[item.axis])
 
-            def time(items: Pass) -> PassTime:
-                return pass_time(items, self.model, seconds, width, self.slowdown)
-
-            made = {}
-            for name, block in work.blocks.items():
+            def times(block: BlockWork, kind: int) -> _Times:
                 backward = (input_part(block.backward), weight_part(block.backward)) if parts else (block.backward, ())
-                made[name] = _Times(time(block.forward), time(block.recompute), time(backward[0]), time(backward[1]))
-            self._blocks[key] = made
+                passes: tuple[Pass, ...] = (block.forward, block.recompute, *backward)
+                return _Times(*(pass_time(one, self.model_of(kind), seconds, width, self.slowdown) for one in passes))
+
+            self._blocks[key] = {
+                name: _Times.slowest([times(block, kind) for kind in kinds]) for name, block in work.blocks.items()
+            }
         return self._blocks[key]
 
     def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, _Times]]) -> tuple[float, float, float]:
@@ -286,7 +329,7 @@ class Pricer(StepPricer):
             sync_s = last_s + self.exposed_s(work.at(stage), stage, blocks[stage], by_block, sync_s - last_s, is_backward=True)
         if layout.overlap_dp and gather_s > 0:
             gather_s = self.exposed_s(work.at(stage), stage, blocks[stage], gather, gather_s, is_backward=False)
-        return sync_s, gather_s, self.optimizer_s(work, stage)
+        return sync_s, gather_s, self.optimizer_s(work, stage, lane.kinds_at(stage))
 
     def exposed_s(
         self,
@@ -333,6 +376,13 @@ class Pricer(StepPricer):
             whole_s = sum(self.message_s(item, layout, lane.at(stage)[item.axis]) for item in (*held.sync, *held.gather))
             hidden_s += max(0.0, whole_s - tail_s)
         return hidden_s
+
+    def _peak_flops_per_s(self, layout: Layout) -> float:
+        """Peaks of all ranks together."""
+        if self.kinds is None:
+            return layout.world * self.device.peak_flops_per_s
+        counts = np.bincount(self.kinds.of_ranks(layout, self.order).reshape(-1), minlength=len(self.models))
+        return sum(int(number) * one.device.peak_flops_per_s for number, one in zip(counts, self.models, strict=True))
 
 
 def _is_tied(work: LayoutWork) -> bool:

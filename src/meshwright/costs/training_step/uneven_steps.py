@@ -21,7 +21,7 @@ from ..pipelines.schedule_kernel import play_chunks
 from ..pipelines.schedules import MAX_TASKS, STEADY_ROUNDS, orders, round_size
 from ..pipelines.steady_steps import PlayedPipeline, unhidden_s
 from ..pipelines.waits import waits
-from ..process_groups.lanes import PlacedGroups, PlacedLayout
+from ..process_groups.lanes import PlacedLayout, RegularLayout, Stand
 from ..process_groups.rank_groups import stage_groups, stage_width
 from ..work.operations import Message
 
@@ -49,7 +49,7 @@ class Tails(NamedTuple):
     Attributes:
         sync: messages that sum gradients.
         gather: messages that gather parameters.
-        optimizer_s: seconds of the update.
+        optimizer_s: seconds of the update, of all ranks of a stage or of each.
         seconds: of a message over groups.
         exposed_s: of messages that go block by block beside the passes of a lane, what these do not hide, and what the rest
             slows down: by stage, lane, axis and seconds of each message, and whether they follow the backward passes.
@@ -60,8 +60,8 @@ class Tails(NamedTuple):
 
     sync: Callable[[int], Sequence[Message]]
     gather: Callable[[int], Sequence[Message]]
-    optimizer_s: Callable[[int], float]
-    seconds: Callable[[Message, PlacedGroups], float]
+    optimizer_s: Callable[[int], float | NDArray[np.float64]]
+    seconds: Callable[[Message, Stand], float]
     exposed_s: Callable[[int, int, list[tuple[str, float]], bool], float]
     chunk_gaps_s: Callable[[int, list[float], bool], NDArray[np.float64]] | None = None
     slowdown: float = 1.0
@@ -141,7 +141,7 @@ class _Line(NamedTuple):
         return np.zeros(len(self.own_s)) if self.gaps_s is None else self.gaps_s[:, 0]
 
 
-def uneven_step(layout: Layout, placed: PlacedLayout, passes: Sequence[Passes], tails: Tails) -> UnevenStep:
+def uneven_step(layout: Layout, placed: PlacedLayout | RegularLayout, passes: Sequence[Passes], tails: Tails) -> UnevenStep:
     """The time of one step among others.
 
     It is never less than what any rank has to do in it by itself, which two steps may not show where they do not end alike.
@@ -157,7 +157,7 @@ def uneven_step(layout: Layout, placed: PlacedLayout, passes: Sequence[Passes], 
     none_s = np.zeros(len(lanes))
     sync = [_line(layout, placed, tails, stage, lanes, _held_s(layout, passes, stage), is_backward=True) for stage in range(pp)]
     gather = [_line(layout, placed, tails, stage, lanes, none_s, is_backward=False) for stage in range(pp)]
-    update_s = np.array([tails.optimizer_s(stage) for stage in range(pp)])[:, None]
+    update_s = np.stack([np.broadcast_to(np.asarray(tails.optimizer_s(stage), np.float64), width) for stage in range(pp)])
     ends_s = _ends_s(layout, placed, tails)
     own_s = np.stack([before.own_s[:, 0] + after.own_s[:, 0] for before, after in zip(sync, gather, strict=True)]) + update_s
     own_s[[0, -1]] += ends_s
@@ -193,7 +193,7 @@ def uneven_step(layout: Layout, placed: PlacedLayout, passes: Sequence[Passes], 
     latest = np.where(done >= last_s * (1.0 - 1e-12), passed, -1.0)
     stage, rank = (int(place) for place in np.unravel_index(latest.argmax(), latest.shape))
     lane = next(number for number, ranks in enumerate(lanes) if ranks.start <= rank < ranks.stop)
-    gather_s, optimizer_s = float(gather[stage].own_s[rank, 0]), float(update_s[stage, 0])
+    gather_s, optimizer_s = float(gather[stage].own_s[rank, 0]), float(update_s[stage, rank])
     left_s = step_s - float(busy_s[lane, stage]) - gather_s - optimizer_s
     sync_s = min(last_s - optimizer_s - float(passed[stage, rank]), left_s)
     computed = passes[lane].computed_s
@@ -244,7 +244,7 @@ def _held_s(layout: Layout, passes: Sequence[Passes], stage: int) -> NDArray[np.
 
 def _line(
     layout: Layout,
-    placed: PlacedLayout,
+    placed: PlacedLayout | RegularLayout,
     tails: Tails,
     stage: int,
     lanes: Sequence[slice],
@@ -257,9 +257,8 @@ def _line(
     width = stage_width(layout)
     rows, seconds, of_rank = [], [], np.zeros((len(messages), width))
     for number, message in enumerate(messages):
-        groups = placed.groups(message.axis)[stage]
         rows.append(stage_groups(layout, message.axis))
-        seconds.append(np.array([tails.seconds(message, PlacedGroups(rows[-1].shape[1], (one,))) for one in groups]))
+        seconds.append(np.array([tails.seconds(message, one) for one in placed.singles(message.axis, stage)]))
         of_rank[number, rows[-1]] = seconds[-1][:, None]
     givers, own_s = np.arange(width)[:, None], of_rank.sum(axis=0)[:, None]
     if not (layout.overlap_dp and messages):
@@ -291,12 +290,11 @@ def _line(
     return _Line(rows, seconds, givers, own_s, True, is_backward)
 
 
-def _ends_s(layout: Layout, placed: PlacedLayout, tails: Tails) -> NDArray[np.float64]:
+def _ends_s(layout: Layout, placed: PlacedLayout | RegularLayout, tails: Tails) -> NDArray[np.float64]:
     """Seconds of what the first and the last stage sum between them, of each pair of ranks, ``(w,)``."""
     total = np.zeros(stage_width(layout))
     if layout.pp > 1:
         for message in tails.sync(0):
             if message.axis == "ends":
-                pairs = placed.pairs(0, layout.pp - 1)
-                total += [tails.seconds(message, PlacedGroups(2, (pair,))) for pair in pairs]
+                total += [tails.seconds(message, pair) for pair in placed.singles("ends", 0)]
     return total

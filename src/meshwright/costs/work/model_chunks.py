@@ -59,15 +59,17 @@ def spread(
     virtual_stages: int,
     less: tuple[int, int] = (0, 0),
     again: int | None = None,
+    sizes: tuple[int, ...] | None = None,
 ) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
     """The chunks in model order, and the layers of each stage by the name of their block; equal ones are the same object.
 
     Layers are spread evenly; what is left over goes to chunks from the middle outwards, away from embedding and head. The first
     and the last chunk may be given fewer, as if embedding and head were layers too. Where only the first ``again`` layers of a
-    chunk are computed again, as Megatron-LM's method ``block`` does, the others are `KEPT`.
+    chunk are computed again, as Megatron-LM's method ``block`` does, the others are `KEPT`. ``sizes`` says the layers of each
+    chunk where they are not spread evenly.
     """
     count = pp * virtual_stages
-    sizes = chunk_sizes(num_layers, count, less)
+    sizes = chunk_sizes(num_layers, count, less) if sizes is None else sizes
     names, chunks, first = [block_name(kind) for kind in layer_kinds(num_layers, other_layers)], [], 0
     held: list[dict[str, int]] = [{} for _ in range(pp)]
     for chunk in range(count):

@@ -156,7 +156,15 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         check(shape, layout, length)
     key = micro_batch_key(layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
-    chunks, layers = spread(shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout), again)
+    chunks, layers = spread(
+        shape.num_layers,
+        shape.other_layers,
+        layout.pp,
+        layout.virtual_stages,
+        less_layers(layout),
+        again,
+        layout.stage_layers,
+    )
     held = _blocks(shape, layout, length, key)
     stages = _stages(shape, layout, layers, held)
     return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
@@ -197,7 +205,7 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
     )
     uneven = layout.schedule == "interleaved" and v > 1
     counted = shape.num_layers + layout.first_stage_less_layers + layout.last_stage_less_layers
-    name = shape.name
+    name, told = shape.name, sum(layout.stage_layers or ())
     volume = next((key for key in ("sp_d", "sp_h", "sp_w") if getattr(layout, key) > 1), "sp_d")
     return [
         (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
@@ -249,9 +257,10 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "selective-ops",
             "keeps what fused attention makes; attention=unfused goes with recompute=selective",
         ),
+        (told not in (0, shape.num_layers), "stage_layers", told, f"are {told} layers, {name} has {shape.num_layers}"),
         (
             (again := layout.recompute_num_layers) > 1
-            and again > max(chunk_sizes(shape.num_layers, chunks, less_layers(layout))),
+            and again > max(layout.stage_layers or chunk_sizes(shape.num_layers, chunks, less_layers(layout))),
             "recompute_num_layers",
             again,
             f"is more than any model chunk of {name} has layers",

@@ -98,11 +98,11 @@ def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster
     from ...simulation.layouts.graph_step import GraphStep
     from ...simulation.layouts.running import layout_step
 
-    types = np.unique(cluster.device_type[devices])
-    if len(types) > 1:
-        names = ", ".join(cluster.device_types[kind].name for kind in types.tolist())
-        raise ExportError(f"a layout is simulated on devices of one type, the ranks have {names}", field="cluster")
     if not _cuts_layers(layout):
+        types = np.unique(cluster.device_type[devices])
+        if len(types) > 1:
+            names = ", ".join(cluster.device_types[kind].name for kind in types.tolist())
+            raise ExportError(f"a graph of ops is simulated on devices of one type, the ranks have {names}", field="cluster")
         device = cluster.device_types[int(types[0])]
         work = describe_graph(graph, layout, device, CostSettings(), stages=plan.stages)
         return GraphStep(work, GraphPricer(device, group_network(cluster, CostSettings())))

@@ -3,10 +3,9 @@
 A layout is ``dp`` x ``pp``, of a network on volumes also x ``sp``, with a size of micro-batches, a schedule, recomputation and
 ZeRO-1 or not; its stages are cut where its step takes least (`costs.stage_cuts.graph_cuts`), of cut volumes where their
 computation alone takes least. Nothing is left out by a rule of thumb: a layout is passed by only where a stage of it does not
-fit a device, or where its busiest stage alone takes longer than the last layout of the wanted ranking *and* a layout that was
-found takes no more time, memory and devices than that bound, its memory and its devices (as in `search`). Where a cut is known
-to fit, these bounds are first those of any cut, so that many layouts are passed by before one is looked for. To find a cut of
-an interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first, and more only where the layout cannot be
+fit a device, or where its busiest stage alone takes longer than what was found, see `results.Findings`. Where a cut is known to
+fit, bounds are first those of any cut, so that many layouts are passed by before one is looked for. To find a cut of an
+interleaved schedule that fits may take long: it is given `QUICK_STEPS` at first, and more only where the layout cannot be
 passed by whatever its cut. Layouts for which `costs.stage_cuts.tight_cuts.MOST_STEPS` was too few are counted as unproven.
 """
 
@@ -14,10 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 from itertools import product
 from math import prod
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...costs.process_groups.group_network import GroupNetwork
 from ...costs.settings import CostSettings
@@ -29,12 +27,12 @@ from ...costs.work.graph_work import GraphWork, describe_graph
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
-from ...plans.frameworks.defaults import EAGER, hidden_unasked
+from ...plans.frameworks.defaults import EAGER
 from ...plans.partition import Layout
 from ...plans.stages import layer_starts
 from .request import SearchRequest
-from .results import Counts, Findings, RankedLayout, Searched, layout_text
-from .space import DEFAULTS, KnownOrders, divisors, regular_orders, union_of_orders
+from .results import Counts, Findings, RankedLayout, Searched, in_words, layout_text
+from .space import VOLUMES, RegularOrders, divisors
 
 SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved")
 RECOMPUTATIONS = ("none", "full")
@@ -70,18 +68,20 @@ class _Waiting(NamedTuple):
     """A layout that waits to be priced.
 
     Attributes:
+        bound_s: a step takes no less.
+        number: no two are alike.
+        memory_bytes: the fullest rank holds no less.
         layout: the layout.
         orders: its rank orders.
         works: it in each of them, as far as it fits; None where the best cut is still to be found.
-        bound_s: a step takes no less.
-        least_bytes: the fullest rank holds no less.
     """
 
+    bound_s: float
+    number: int
+    memory_bytes: float
     layout: Layout
     orders: tuple[str, ...]
-    works: tuple[_Cut, ...] | None
-    bound_s: float
-    least_bytes: float
+    works: tuple[_Cut, ...] | None = None
 
 
 @dataclass
@@ -118,68 +118,68 @@ class GraphSearch:
         if asked is not None and asked.needs_layers:
             problem = f"{asked.title} is planned for transformers here, {self.graph.name} is a graph of ops; deepspeed takes it"
             raise PlanError(problem, field="--for", value=asked.name)
-        for axis in UNCUT:
-            if self.keep.get(axis, (1,)) != (1,):
-                problem = "cuts layers, which a graph of ops does not tell; it is cut by dp and pp"
-                raise PlanError(problem, field=f"keep.{axis}", value="|".join(map(str, self.keep[axis])))
-        for key in ("sp_d", "sp_h", "sp_w"):
-            if self.graph.volumes is None and self.keep.get(key, (1,)) != (1,):
-                problem = f"cuts volumes, and {self.graph.name} does not tell any"
-                raise PlanError(problem, field=f"keep.{key}", value="|".join(map(str, self.keep[key])))
+        self.request.refuse(UNCUT, "cuts layers, which a graph of ops does not tell; it is cut by dp and pp")
+        if self.graph.volumes is None:
+            self.request.refuse(VOLUMES, f"cuts volumes, and {self.graph.name} does not tell any")
         self._chains: dict[tuple[int, str, tuple[int, int, int]], Chain] = {}
-        self._known_orders: KnownOrders = {}
+        self._orders = RegularOrders(self.devices_per_host, self.request)
         self._found = Findings(self.request, self.counts)
         self._put_off: dict[tuple[Layout, str], _Cut | None] = {}  # of which the cut took long to find
-
-    @property
-    def tried_orders(self) -> tuple[str, ...]:
-        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
-        return union_of_orders(self._known_orders)
 
     def run(self, worlds: Sequence[int]) -> Searched:
         """Search layouts of every given number of devices.
 
         Raises:
-            PlanError: no layout is legal, or none fits; the closest one is told.
+            PlanError: no layout is legal, or none fits; the message names the closest one.
             GraphError: the graph cannot be timed on the device.
         """
-        waiting: list[_Waiting] = []
+        self._found.branch_and_bound(self._branches(worlds), _bounds, self._examine)
+        if not self._found:
+            raise self._found.too_large(self.graph.name, worlds, self.capacity_bytes) or self._illegal(worlds)
+        return self._found.searched()
+
+    @property
+    def tried_orders(self) -> tuple[str, ...]:
+        """The rank orders of all layouts so far, those that number ranks alike once."""
+        return self._orders.tried
+
+    def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
+        number = 0
         for world in worlds:
             for layout in self.layouts(world):
-                tried = self.request.orders_of(layout, self.devices_per_host)
-                orders = regular_orders(layout, self.devices_per_host, tried, self.wires, self._known_orders)
+                orders = self._orders.of(layout, self.wires)
                 if not orders:
                     self.counts.illegal += 1
-                elif (one := self._uncut(layout, orders) or self._bounded(layout, orders, QUICK_STEPS)) is not None:
-                    waiting.append(one)
-        heap = [(one.bound_s, number, one) for number, one in enumerate(waiting)]
-        heapify(heap)
-        while heap:
-            _, number, one = heappop(heap)
-            settled = self._examine(one)
-            if settled is not None:
-                heappush(heap, (settled.bound_s, number, settled))
-        if not self._found:
-            raise self._refusal(worlds)
-        return self._found.searched()
+                    continue
+                one = _Waiting(0.0, number, 0.0, layout, orders)
+                if (bounded := self._uncut(one) or self._bounded(one, QUICK_STEPS)) is not None:
+                    yield bounded
+                    number += 1
+
+    def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
+        if one.works is None:
+            if (bounded := self._bounded(one, None)) is not None:
+                yield bounded
+        else:
+            self.counts.examined += 1
+            self._found.take(min((self._priced(work) for work in one.works), key=lambda found: found[:2]))
 
     def layouts(self, world: int) -> Iterator[Layout]:
         """All legal layouts of so many ranks."""
         batch, samples = self.global_batch, self.graph.samples_per_step or self.global_batch
         num_units = len(layer_starts(self.graph))
-        kept = {key: values for key, values in self.keep.items() if key not in _SEARCHED}
-        others = [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
-        for pp, volume in product(self._kept("pp", divisors(world)), self._volumes(world)):
+        others = self.request.fixed(_SEARCHED)
+        for pp, volume in product(self.request.chosen("pp", divisors(world)), self._volumes(world)):
             dp = world // pp // prod(volume)
             if dp * prod(volume) * pp != world:
                 continue
-            if pp > num_units or batch % dp or dp not in self._kept("dp", [dp]):
+            if pp > num_units or batch % dp or dp not in self.request.chosen("dp", [dp]):
                 self.counts.illegal += 1
                 continue
-            sizes = [size for size in self._kept("micro_batch", divisors(batch // dp)) if samples % size == 0]
+            sizes = [size for size in self.request.chosen("micro_batch", divisors(batch // dp)) if samples % size == 0]
             copies = dp * prod(volume)
-            zeros = self.request.sharded_by(self._kept("zero", [0, 1] if copies > 1 else [0]), copies > 1)
-            again = self._kept("recompute", list(RECOMPUTATIONS))
+            zeros = self.request.sharded_by(self.request.chosen("zero", [0, 1] if copies > 1 else [0]), copies > 1)
+            again = self.request.chosen("recompute", list(RECOMPUTATIONS))
             for other, size, zero, recompute in product(others, sizes, zeros, again):
                 shards = other["shard_group"]
                 if shards is not None and (copies % shards or not (zero or other["distributed_optimizer"])):
@@ -188,8 +188,7 @@ class GraphSearch:
                 for schedule, chunks in self._pipelines(pp, num_units):
                     keys = other | {"dp": dp, "pp": pp, "micro_batch": size, "global_batch": batch, "zero": zero}
                     keys |= {"schedule": schedule, "virtual_stages": chunks, "recompute": recompute}
-                    keys |= dict(zip(("sp_d", "sp_h", "sp_w"), volume, strict=True))
-                    keys |= {key: value for key, value in hidden_unasked(chunks, schedule).items() if key not in self.keep}
+                    keys |= dict(zip(VOLUMES, volume, strict=True)) | self.request.hidden(chunks, schedule)
                     if schedule == EAGER and pp > 1 and not keys["overlap_pp"]:
                         self.counts.illegal += 1
                         continue
@@ -222,54 +221,45 @@ class GraphSearch:
         """
         shape = self.graph.volumes
         extent = (1, 1, 1) if shape is None else shape.extent
-        keys = ("sp_d", "sp_h", "sp_w")
         tried = [[n for n in divisors(world) if length % n == 0] for length in extent]
-        cuts = product(*(self.keep.get(key, values) for key, values in zip(keys, tried, strict=True)))
-        is_cube = len(set(extent)) == 1 and not any(key in self.keep for key in keys)
+        cuts = product(*(self.keep.get(key, values) for key, values in zip(VOLUMES, tried, strict=True)))
+        is_cube = len(set(extent)) == 1 and not any(key in self.keep for key in VOLUMES)
         return [(d, h, w) for d, h, w in cuts if world % (d * h * w) == 0 and (d >= h >= w or not is_cube)]
 
     def _pipelines(self, pp: int, num_units: int) -> list[tuple[str, int]]:
         """Schedules, each with numbers of chunks of a stage."""
         if pp == 1:
-            return [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if 1 in self._kept("virtual_stages", [1]) else []
+            return (
+                [(next(iter(self.keep.get("schedule", SCHEDULES))), 1)] if 1 in self.request.chosen("virtual_stages", [1]) else []
+            )
         found = []
         schedules = [one for one in SCHEDULES if self.costs.pipeline_skips == "relayed" or one not in ("interleaved", EAGER)]
-        for schedule in self._kept("schedule", schedules):
+        for schedule in self.request.chosen("schedule", schedules):
             most = num_units // pp
             is_cut = schedule == "interleaved"
             tried = list(self.keep.get("virtual_stages", range(2, MAX_VIRTUAL_STAGES + 1) if is_cut else (1,)))
             found += [(schedule, v) for v in tried if v <= most and (v > 1) == is_cut]
         return found
 
-    def _examine(self, one: _Waiting) -> _Waiting | None:
-        """Price a layout with its best cut, unless it can be passed by; where it is still to be cut, it with that bound."""
-        if self._found.are_better_than(one.bound_s, one.least_bytes, one.layout.world):
-            self.counts.pruned += 1
-        elif one.works is None:
-            return self._bounded(one.layout, one.orders, None)
-        else:
-            self.counts.examined += 1
-            self._found.take(min((self._priced(work) for work in one.works), key=lambda found: found[:2]))
-        return None
-
-    def _uncut(self, layout: Layout, orders: tuple[str, ...]) -> _Waiting | None:
+    def _uncut(self, one: _Waiting) -> _Waiting | None:
         """A layout of which a cut is known to fit, with bounds that hold for every cut; None where that is not known."""
+        layout = one.layout
         least = least_of(layout, self._chain(layout), self.capacity_bytes)
         if least is None:
             return None
         bound_s = layout.num_micro_batches * least.busiest_s * (1 - ROUNDING)
-        return _Waiting(layout, orders, None, bound_s, least.held_bytes * (1 - ROUNDING))
+        return one._replace(bound_s=bound_s, memory_bytes=least.held_bytes * (1 - ROUNDING))
 
-    def _bounded(self, layout: Layout, orders: tuple[str, ...], most_steps: float | None) -> _Waiting | None:
+    def _bounded(self, one: _Waiting, most_steps: float | None) -> _Waiting | None:
         """A layout with its bounds; None, and counted, where it does not fit.
 
         Args:
-            layout: a legal one.
-            orders: its rank orders.
+            one: a legal layout with its rank orders.
             most_steps: of a search for a cut, after which the bounds hold for every cut; None: as many as there may be at all.
         """
+        layout = one.layout
         works, open_bytes = [], []
-        for order in orders:
+        for order in one.orders:
             work, least_bytes = self._fitting(layout, order, most_steps)
             if most_steps is None:
                 self._put_off[layout, order] = work
@@ -280,14 +270,14 @@ class GraphSearch:
         if open_bytes and most_steps is not None:
             computed_s = self._chain(layout).busy_s[-1] / layout.pp
             bound_s = layout.num_micro_batches * float(computed_s) * (1 - ROUNDING)
-            return _Waiting(layout, orders, None, bound_s, min(open_bytes + [work.memory_bytes for work in works]))
+            return one._replace(bound_s=bound_s, memory_bytes=min(open_bytes + [work.memory_bytes for work in works]))
         if open_bytes:
             self.counts.unproven += 1
         if not works:
             self.counts.infeasible += 1
             return None
         bound_s, memory_bytes = min(_bound_s(work.work) for work in works), min(work.memory_bytes for work in works)
-        return _Waiting(layout, orders, tuple(works), bound_s, memory_bytes)
+        return one._replace(bound_s=bound_s, memory_bytes=memory_bytes, works=tuple(works))
 
     def _chain(self, layout: Layout) -> Chain:
         volume = layout.sp_d, layout.sp_h, layout.sp_w
@@ -329,36 +319,19 @@ class GraphSearch:
     def _priced(self, one: _Cut) -> RankedLayout:
         self.counts.prices += 1
         step_s = self.pricer(one.order).step_s(one.work)
-        layout = one.work.layout
-        return RankedLayout(step_s, one.memory_bytes, layout.world, layout_text(layout), layout, one.order)
+        return RankedLayout.of(step_s, one.memory_bytes, one.work.layout, one.order)
 
-    def _kept(self, key: str, values: list[Any]) -> list[Any]:
-        kept = self.keep.get(key)
-        return values if kept is None else [value for value in values if value in kept]
-
-    def _refusal(self, worlds: Sequence[int]) -> PlanError:
-        devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
+    def _illegal(self, worlds: Sequence[int]) -> PlanError:
         ranks = "dp x pp" if self.graph.volumes is None else "dp x pp x sp"
-        problem = f"no layout of {self.graph.name} is legal on {devices} devices: {ranks} ranks, dp dividing the batch"
-        too_large = self._found.too_large(self.graph.name, devices, self.capacity_bytes)
-        return too_large or self.request.not_run(devices) or PlanError(problem, field="batch", value=self.global_batch)
+        problem = f"no layout of {self.graph.name} is legal on {in_words(worlds)} devices: {ranks} ranks, dp dividing the batch"
+        return self.request.not_run(in_words(worlds)) or PlanError(problem, field="batch", value=self.global_batch)
 
 
-_SEARCHED = (
-    "tp",
-    "cp",
-    "ep",
-    "pp",
-    "dp",
-    "micro_batch",
-    "schedule",
-    "virtual_stages",
-    "recompute",
-    "zero",
-    "sp_d",
-    "sp_h",
-    "sp_w",
-)
+_SEARCHED = ("pp", "dp", "micro_batch", "schedule", "virtual_stages", "recompute", "zero", *UNCUT, *VOLUMES)
+
+
+def _bounds(one: _Waiting) -> tuple[float, float, int, int]:
+    return one.bound_s, one.memory_bytes, one.layout.world, 1
 
 
 def _bound_s(work: GraphWork) -> float:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from ... import settings
 from ...errors import ConfigError, PlanError
 from ...jobs.transformer import TransformerKeys
+from ...plans.frameworks.defaults import hidden_unasked
 from ...plans.frameworks.names import unknown_layout_key
 from ...plans.frameworks.table import Framework, LayoutOfModel, framework
 from ...plans.partition import Layout, build_of_plan
@@ -20,6 +22,10 @@ if TYPE_CHECKING:
     from .results import Counts, RankedLayout
 
 DEFAULT_NUM_STEPS = 10_000
+
+DEFAULTS: dict[str, Any] = {name: spec.get_default() for name, spec in Layout.model_fields.items() if not spec.is_required()}
+DEFAULTS |= hidden_unasked(1)
+"""Of the keys that are not searched, as in a layout that is spelled, see `hidden_unasked`."""
 
 FREE_MESHES = "stage_meshes=free"
 """Among what is kept: stages may have meshes of their own."""
@@ -141,6 +147,30 @@ class SearchRequest:
             found |= {key: value for key, value in keys.items() if degrees[axis] > 1 and key not in self.kept}
         return found
 
+    def chosen(self, key: str, values: list[Any]) -> list[Any]:
+        """Of the values that a key may have those that are tried."""
+        kept = self.kept.get(key)
+        return values if kept is None else [value for value in values if value in kept]
+
+    def fixed(self, searched: Collection[str]) -> list[dict[str, Any]]:
+        """The combinations of values of the keys that are not searched: each kept one, else the default."""
+        kept = {key: values for key, values in self.kept.items() if key not in searched}
+        return [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
+
+    def hidden(self, virtual_stages: int, schedule: str) -> dict[str, Any]:
+        """What of `hidden_unasked` is not kept otherwise."""
+        return {key: value for key, value in hidden_unasked(virtual_stages, schedule).items() if key not in self.kept}
+
+    def refuse(self, keys: Sequence[str], problem: str) -> None:
+        """Refuse degrees that are kept at more than one where a job cannot be cut so.
+
+        Raises:
+            PlanError: naming the first of them, and ``problem``.
+        """
+        for key in keys:
+            if (values := self.kept.get(key, (1,))) != (1,):
+                raise PlanError(problem, field=f"keep.{key}", value="|".join(map(str, values)))
+
 
 def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
     """The values that a text such as ``tp=4|8,schedule=1f1b|interleaved,overlap_dp=false`` keeps.
@@ -161,6 +191,8 @@ def parse_keep(text: str) -> dict[str, tuple[Any, ...]]:
             if values != "free":
                 raise PlanError("is free, or left out for one mesh of all stages", field="keep.stage_meshes", value=values)
             continue
+        if key == "stage_layers":
+            raise PlanError("is found by the search where devices are of several types", field="keep.stage_layers", value=values)
         if key not in Layout.model_fields:
             raise unknown_layout_key(key, f"keep.{key}", set(Layout.model_fields) - {"global_batch"})
         if key in kept:

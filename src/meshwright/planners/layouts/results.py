@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+import gc
 import math
 from bisect import bisect_right, insort
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple
 
 from ...errors import PlanError
 from ...plans.frameworks.defaults import hidden_unasked
 from ...plans.partition import Layout
-from ...plans.stage_meshes import meshes_text
-from .request import SearchRequest
-from .space import DEFAULTS, SEARCHED
-
-SPATIAL = ("sp_d", "sp_h", "sp_w")
-"""Keys of how volumes are cut."""
+from ...plans.stage_meshes import layers_text, meshes_text
+from .request import DEFAULTS, SearchRequest
+from .space import SEARCHED, VOLUMES
 
 
 class RankedLayout(NamedTuple):
@@ -36,6 +36,11 @@ class RankedLayout(NamedTuple):
     text: str
     layout: Layout
     order: str
+
+    @classmethod
+    def of(cls, step_s: float, memory_bytes: float, layout: Layout, order: str) -> RankedLayout:
+        """A layout with its price."""
+        return cls(step_s, memory_bytes, layout.world, layout_text(layout), layout, order)
 
 
 @dataclass
@@ -123,9 +128,11 @@ class Findings:
     Args:
         request: how many layouts of the ranking are wanted, and what is called with each that is faster than all before.
         counts: what became of the layouts; the search counts in it.
+        proves_front: whether none is passed by that may be on the front; else the front is that of what was priced.
     """
 
-    def __init__(self, request: SearchRequest, counts: Counts) -> None:
+    def __init__(self, request: SearchRequest, counts: Counts, *, proves_front: bool = True) -> None:
+        self._proves_front = proves_front
         self._top, self._on_best, self._counts = request.top, request.on_best, counts
         self._ranking: list[RankedLayout] = []
         self._examined: list[RankedLayout] = []
@@ -141,6 +148,42 @@ class Findings:
         """Seconds of the best layout so far; infinite without one."""
         return self._ranking[0].step_s if self._ranking else math.inf
 
+    def branch_and_bound(
+        self,
+        branches: Iterable[Any],
+        bounds: Callable[[Any], tuple[float, float, int, int]],
+        examine: Callable[[Any], Iterable[Any]],
+        within: float = math.inf,
+    ) -> None:
+        """Look at layouts by the least of their bounds on time and memory.
+
+        They are passed by only where the bound is above the time of the last layout of the wanted ranking, *and* a layout that
+        was found takes no more time than the bound, no more memory and no more devices, one of the three being less. Whatever
+        they would cost, the first puts them behind the ranking and the second off the front.
+
+        Args:
+            branches: one layout or several each; tuples that begin with the bound on time, and then decide between equal ones.
+            bounds: least time and memory of a branch, its number of devices, and how many layouts it has.
+            examine: those that cannot be passed by in parts, or bounded more tightly; nothing where they are priced, see `take`.
+            within: layouts that take more than so many times the best one's time are passed by too.
+        """
+        collects = gc.isenabled()
+        gc.disable()  # nothing here refers to itself, and walking over what is kept costs a quarter of the time
+        try:
+            waiting = list(branches)
+            heapify(waiting)
+            while waiting:
+                one = heappop(waiting)
+                bound_s, memory_bytes, num_devices, num_layouts = bounds(one)
+                if bound_s > within * self.best_s or self.are_better_than(bound_s, memory_bytes, num_devices):
+                    self._counts.pruned += num_layouts
+                    continue
+                for part in examine(one):
+                    heappush(waiting, part)
+        finally:
+            if collects:
+                gc.enable()
+
     def take(self, found: RankedLayout) -> None:
         """Take a priced layout up."""
         if not self._ranking or found.step_s < self._ranking[0].step_s:
@@ -155,20 +198,20 @@ class Findings:
         """Whether a layout that takes at least so much of each is neither among the best nor on the front."""
         if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
             return False
-        return self._front.dominates(bound_s, memory_bytes, devices)
+        return not self._proves_front or self._front.dominates(bound_s, memory_bytes, devices)
 
     def note(self, memory_bytes: float, layout: Layout) -> None:
         """Note a layout that does not fit."""
         if self._closest is None or memory_bytes < self._closest[0]:
             self._closest = memory_bytes, layout
 
-    def too_large(self, name: str, devices: str, capacity_bytes: float) -> PlanError | None:
+    def too_large(self, name: str, worlds: Sequence[int], capacity_bytes: float) -> PlanError | None:
         """What is wrong where no layout of a job fits, with the one that comes closest; None where none was legal."""
         if self._closest is None:
             return None
         need, has = self._closest[0] / 1e9, capacity_bytes / 1e9
         problem = (
-            f"no layout of {name} fits {devices} devices; closest is {layout_text(self._closest[1])}, "
+            f"no layout of {name} fits {in_words(worlds)} devices; closest is {layout_text(self._closest[1])}, "
             f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
         )
         return PlanError(problem, field="memory")
@@ -178,9 +221,14 @@ class Findings:
         return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self._counts)
 
 
+def in_words(worlds: Sequence[int]) -> str:
+    """Numbers of devices, the first and the last."""
+    return "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
+
+
 def layout_text(layout: Layout) -> str:
-    """A layout in short, for tables: degrees, what of the rest differs from `space.DEFAULTS`, without the batch."""
-    words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep", *SPATIAL) if getattr(layout, axis) > 1]
+    """A layout in short, for tables: degrees, what of the rest differs from `request.DEFAULTS`, without the batch."""
+    words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep", *VOLUMES) if getattr(layout, axis) > 1]
     if layout.pp > 1:
         words.append(f"{layout.schedule}:{layout.virtual_stages}" if layout.virtual_stages > 1 else layout.schedule)
     words.append(f"mb={layout.micro_batch}")
@@ -188,7 +236,8 @@ def layout_text(layout: Layout) -> str:
     words += [f"recompute={layout.recompute}"] if layout.recompute != "none" else []
     words += [f"zero={layout.zero}"] if layout.zero else []
     usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule) | {"global_batch": layout.global_batch}
-    others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED and name not in SPATIAL}
+    others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED and name not in VOLUMES}
     others |= {} if layout.stage_meshes is None else {"stage_meshes": meshes_text(layout.stage_meshes)}
+    others |= {} if layout.stage_layers is None else {"stage_layers": layers_text(layout.stage_layers)}
     words += [f"{name}={str(value).lower()}" for name, value in others.items() if value != usual[name]]
     return " ".join(words)

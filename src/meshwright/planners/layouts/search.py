@@ -1,12 +1,10 @@
 """Branch and bound over the layouts of a transformer: the best ones, and the Pareto front of time, memory and devices.
 
-Nothing is left out by a rule of thumb. The layouts of a node of the tree (`space.Node`) with one ZeRO stage, or one of
+Nothing is left out by a rule of thumb. The layouts of a node of the tree (`space.LayoutFamily`) with one ZeRO stage, or one of
 them, are passed by only where
 
 - a rank of it does not fit a device: its memory, or that of the leanest one, is above the capacity; or
-- its time is bounded from below (`costs.training_step.bounds`) by more than the time of the last layout of the wanted ranking,
-  *and* a layout that was found takes no more time than the bound, no more memory and no more devices, one of the three
-  being less. Whatever it would cost, the first puts it behind the ranking and the second off the front.
+- its time is bounded from below (`costs.training_step.bounds`) by more than what was found takes, see `results.Findings`.
 
 The leanest layout: 1F1B with one chunk a stage keeps at most ``min(m, p - s)`` micro-batches on stage ``s``, and no schedule
 keeps fewer (``m`` for GPipe, ``min(m, p)`` and ``min(m, 2 p - 1)`` with zero bubble, and with ``v`` chunks in rounds of ``n``
@@ -18,16 +16,14 @@ behind the first node of a level that does not fit no other fits.
 
 from __future__ import annotations
 
-import gc
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
 from ...costs.process_groups.group_network import GroupNetwork
-from ...costs.training_step.bounds import BoundedPricer, LowerBound, RememberedKernels
+from ...costs.training_step.bounds import BoundedPricer, FastestKernels, LowerBound, RememberedKernels
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
@@ -36,11 +32,21 @@ from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
 from ...plans.partition import Layout
-from .results import Counts, Findings, RankedLayout, Searched, layout_text
+from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
+from .stage_devices import StageDevices
 
 FIRST_LEVELS = 24
 """Of so many levels of the tree, those of the most promising degrees, a layout each is priced for an early answer."""
+
+
+class _Bound(NamedTuple):
+    """What a layout takes at least in a rank order; ``number`` tells those of one layout apart, ``work`` says its layers."""
+
+    bound_s: float
+    number: int
+    order: str
+    work: LayoutWork
 
 
 class _Waiting(NamedTuple):
@@ -53,7 +59,7 @@ class _Waiting(NamedTuple):
         node: the node.
         leaves: of the node, as far as they are meant.
         work: of the layout; None for several.
-        bounds: by rank order, see `LayoutSearch._bounds`; empty as long as the bound is that of any order.
+        bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
     """
 
     bound_s: float
@@ -62,7 +68,7 @@ class _Waiting(NamedTuple):
     node: LayoutFamily
     leaves: tuple[Leaf, ...]
     work: LayoutWork | None
-    bounds: tuple[tuple[float, int, str], ...]
+    bounds: tuple[_Bound, ...]
 
 
 @dataclass
@@ -72,7 +78,7 @@ class LayoutSearch:
     Attributes:
         space: the layouts.
         device: what each rank runs on.
-        capacity_bytes: memory of a device.
+        capacity_bytes: memory of a device, of several types the largest.
         wires: prices messages.
         slowdown: factor on kernels and messages that run side by side.
         counts: what became of the layouts.
@@ -80,6 +86,7 @@ class LayoutSearch:
         within: layouts that take more than so many times the best one's time are passed by, also where they would be on the
             front; then nothing is priced for an early answer.
         resharding: how micro-batches are brought to stages of another mesh.
+        stage_devices: what ranks run on where that is not ``device`` for all.
     """
 
     space: LayoutSpace
@@ -91,53 +98,24 @@ class LayoutSearch:
     kernels: KernelModel | None = None
     within: float = math.inf
     resharding: Resharding = field(default_factory=Resharding)
+    stage_devices: StageDevices | None = None
 
     def __post_init__(self) -> None:
-        model = self.kernels or kernel_model(self.device)
-        known = model if isinstance(model, RememberedKernels) else None
-        self._kernels = known or RememberedKernels(model.device, model.constants, model.software)
+        models = (self.kernels or kernel_model(self.device),) if self.stage_devices is None else self.stage_devices.models
+        self._models = tuple(RememberedKernels.of(model) for model in models)
         self._pricers: dict[str, BoundedPricer] = {}
         self._optimists: dict[int, LowerBound] = {}
-        self._found = Findings(self.space.request, self.counts)
+        self._found = Findings(self.space.request, self.counts, proves_front=self.stage_devices is None)
 
     def run(self, worlds: Sequence[int]) -> Searched:
         """Search layouts of every given number of devices.
 
         Raises:
-            PlanError: no layout is legal, or none fits; the closest one is told.
+            PlanError: no layout is legal, or none fits; the message names the closest one.
         """
-        collects = gc.isenabled()
-        gc.disable()  # nothing here refers to itself, and walking over what is kept costs a quarter of the time
-        try:
-            return self._run(worlds)
-        finally:
-            if collects:
-                gc.enable()
-
-    def _run(self, worlds: Sequence[int]) -> Searched:
-        if self.within == math.inf:
-            self._dive(worlds[-1])
-        waiting: list[_Waiting] = []
-        for world in worlds:
-            for node, leaves, work, memory_bytes in self._fitting(world):
-                waiting.append(_Waiting(self.optimist(world).node_s(work), memory_bytes, len(waiting), node, leaves, None, ()))
-        heapify(waiting)
-        while waiting:
-            one = heappop(waiting)
-            is_slow = one.bound_s > self.within * self._found.best_s
-            if is_slow or self._found.are_better_than(one.bound_s, one.memory_bytes, one.node.world):
-                self.counts.pruned += len(one.leaves)
-            elif one.work is None:
-                for made in self._leaves(one):
-                    heappush(waiting, made)
-            elif not one.bounds:
-                bounds = self._bounds(one.work)
-                heappush(waiting, one._replace(bound_s=max(one.bound_s, bounds[0][0]), bounds=tuple(bounds)))
-            else:
-                self.counts.examined += 1
-                self._found.take(self._priced(one.work, one.memory_bytes, one.bounds))
+        self._found.branch_and_bound(self._branches(worlds), _bounds, self._examine, self.within)
         if not self._found:
-            raise self._refusal(worlds)
+            raise self._found.too_large(self.space.shape.name, worlds, self.capacity_bytes) or self._illegal(worlds)
         return self._found.searched()
 
     @property
@@ -147,8 +125,31 @@ class LayoutSearch:
 
     @property
     def tried_orders(self) -> tuple[str, ...]:
-        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
-        return self.space.tried_orders
+        """The rank orders of all layouts so far, those that number ranks alike once."""
+        return self.space.orders.tried
+
+    def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
+        if self.within == math.inf:
+            self._dive(worlds[-1])
+        number = 0
+        for world in worlds:
+            for node, leaves, work, memory_bytes in self._fitting(world):
+                yield _Waiting(self.optimist(world).node_s(work), memory_bytes, number, node, leaves, None, ())
+                number += 1
+
+    def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
+        if one.work is None:
+            yield from self._leaves(one)
+        elif not one.bounds:
+            bounds = self._bounds(one.work)
+            if bounds:
+                yield one._replace(bound_s=max(one.bound_s, bounds[0].bound_s), bounds=tuple(bounds))
+            else:
+                self._found.note(one.memory_bytes, one.work.layout)
+                self.counts.infeasible += 1
+        else:
+            self.counts.examined += 1
+            self._found.take(self._priced(one.memory_bytes, one.bounds))
 
     def work(self, layout: Layout, order: str = "") -> LayoutWork:
         """What every rank of a layout does, whatever its order."""
@@ -157,13 +158,24 @@ class LayoutSearch:
     def optimist(self, world: int) -> LowerBound:
         """What bounds layouts of so many ranks."""
         if world not in self._optimists:
-            self._optimists[world] = LowerBound(self.device, self.wires, self.slowdown, kernels=self._kernels, world=world)
+            kernels: KernelModel = self._models[0]
+            models: tuple[KernelModel, ...] = ()
+            numbers: tuple[int, ...] = ()
+            if self.stage_devices is not None:
+                kernels = FastestKernels.among(self._models)
+                models, numbers = (kernels, *self._models), self.stage_devices.num_of_kind(world)
+            made = LowerBound(
+                self.device, self.wires, self.slowdown, kernels=kernels, models=models, world=world, num_of_kind=numbers
+            )
+            self._optimists[world] = made
         return self._optimists[world]
 
     def pricer(self, order: str) -> BoundedPricer:
         """What prices layouts in a rank order; blocks are shared by all orders, since their groups tell them apart."""
         if order not in self._pricers:
-            made = BoundedPricer(self.device, self.wires, self.slowdown, order, self._kernels, self.resharding)
+            kinds = None if self.stage_devices is None else self.stage_devices.kinds
+            models = () if kinds is None else self._models
+            made = BoundedPricer(self.device, self.wires, self.slowdown, order, self._models[0], self.resharding, models, kinds)
             first = next(iter(self._pricers.values()), made)
             self._pricers[order] = made.sharing(first)
         return self._pricers[order]
@@ -177,14 +189,12 @@ class LayoutSearch:
         for level in islice(self.space.levels(world), FIRST_LEVELS):
             for node in level.nodes[:1]:
                 works = [self.work(self.space.layout(node, leaf)) for leaf in node.leaves]
-                fits = [
-                    (work, memory_bytes) for work in works if (memory_bytes := peak_memory(work)[1].total) <= self.capacity_bytes
-                ]
+                fits = [(work, memory_bytes) for work in works if (memory_bytes := self._held(work)) <= self.capacity_bytes]
                 if not fits:
                     continue
                 work, memory_bytes = min(fits, key=lambda pair: self.optimist(world).bound_s(pair[0]))
                 bounds = self._bounds(work)
-                if bounds and (found := self._priced(work, memory_bytes, bounds)).step_s < told_s:
+                if bounds and (found := self._priced(memory_bytes, bounds)).step_s < told_s:
                     told_s = found.step_s
                     self.space.request.on_best(found, self.counts)
         self.counts.prices = 0
@@ -216,11 +226,15 @@ class LayoutSearch:
 
         More chunks then spread them otherwise over the stages.
         """
-        least = peak_memory(base)[1].total
+        least = self._held(base)
         if base.shape.other_layers is None:
             return least
         works = (self.work(self.space.layout(node, leaf)) for leaf in node.leaves if leaf.zero == base.layout.zero)
-        return min((peak_memory(work)[1].total for work in works), default=least)
+        return min(map(self._held, works), default=least)
+
+    def _held(self, work: LayoutWork) -> float:
+        """Memory of a layout's fullest rank; on devices of several types what some rank holds in any spread of layers."""
+        return peak_memory(work)[1].total if self.stage_devices is None else self.stage_devices.least_bytes(work)
 
     def _by_zero(self, node: LayoutFamily) -> list[Layout]:
         """The base of a node with each of its ZeRO stages, its own first."""
@@ -232,7 +246,7 @@ class LayoutSearch:
         optimist = self.optimist(one.node.world)
         for place, leaf in enumerate(one.leaves):
             work = self.work(self.space.layout(one.node, leaf))
-            memory_bytes = peak_memory(work)[1].total
+            memory_bytes = self._held(work)
             if memory_bytes > self.capacity_bytes:
                 self._found.note(memory_bytes, work.layout)
                 self.counts.infeasible += 1
@@ -240,31 +254,38 @@ class LayoutSearch:
                 bound_s = max(one.bound_s, optimist.bound_s(work))
                 yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, (leaf,), work, ())
 
-    def _bounds(self, work: LayoutWork) -> list[tuple[float, int, str]]:
-        """A bound for each rank order, the most promising first, and how the orders stand by themselves."""
-        orders = self.space.rank_orders(work.layout, self.wires)
-        return sorted((self.pricer(order).bound_s(work), place, order) for place, order in enumerate(orders))
+    def _bounds(self, work: LayoutWork) -> list[_Bound]:
+        """A bound for each rank order and each spread of layers that fits, the most promising first."""
+        found: list[_Bound] = []
+        for order in self.space.rank_orders(work.layout, self.wires):
+            pricer = self.pricer(order)
+            works = [work] if self.stage_devices is None else self.stage_devices.spreads(work, pricer, self.work)
+            found += [_Bound(pricer.bound_s(one), len(found) + place, order, one) for place, one in enumerate(works)]
+        return sorted(found, key=lambda one: one[:2])
 
-    def _priced(self, work: LayoutWork, memory_bytes: float, bounds: Sequence[tuple[float, int, str]]) -> RankedLayout:
-        """A layout in its best rank order, of equal ones the first."""
-        best_s, best_place, best = math.inf, 0, ""
-        for bound_s, place, order in bounds:
-            if bound_s > best_s:
+    def _priced(self, memory_bytes: float, bounds: Sequence[_Bound]) -> RankedLayout:
+        """A layout in its best rank order and spread of layers, of equal ones the first."""
+        best_s, best = math.inf, bounds[0]
+        for one in bounds:
+            if one.bound_s > best_s:
                 break
             self.counts.prices += 1
-            step_s = self.pricer(order).step_s(work)
-            if (step_s, place) < (best_s, best_place):
-                best_s, best_place, best = step_s, place, order
-        return RankedLayout(best_s, memory_bytes, work.layout.world, layout_text(work.layout), work.layout, best)
+            step_s = self.pricer(one.order).step_s(one.work)
+            if (step_s, one.number) < (best_s, best.number):
+                best_s, best = step_s, one
+        if self.stage_devices is not None:
+            memory_bytes = peak_memory(best.work)[1].total
+        return RankedLayout.of(best_s, memory_bytes, best.work.layout, best.order)
 
-    def _refusal(self, worlds: Sequence[int]) -> PlanError:
-        devices = "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
-        if (too_large := self._found.too_large(self.space.shape.name, devices, self.capacity_bytes)) is not None:
-            return too_large
-        problem = f"no layout is legal on {devices} devices"
+    def _illegal(self, worlds: Sequence[int]) -> PlanError:
+        problem = f"no layout is legal on {in_words(worlds)} devices"
         for key, value, why in self.space.kept_in_vain(worlds):
             return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
-        if (not_run := self.space.request.not_run(devices)) is not None:
+        if (not_run := self.space.request.not_run(in_words(worlds))) is not None:
             return not_run
         problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
         return PlanError(problem, field="batch", value=self.space.global_batch)
+
+
+def _bounds(one: _Waiting) -> tuple[float, float, int, int]:
+    return one.bound_s, one.memory_bytes, one.node.world, len(one.leaves)

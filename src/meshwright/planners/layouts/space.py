@@ -13,14 +13,17 @@ from functools import cached_property
 from itertools import product
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...costs.process_groups.group_network import FabricNetwork, GroupNetwork, HostNetwork, PlacedNetwork
 from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
 from ...costs.work.work import check, is_legal
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
-from ...plans.frameworks.defaults import EAGER, hidden_unasked
+from ...plans.frameworks.defaults import EAGER
 from ...plans.partition import ZERO_BUBBLE, Layout
-from ...plans.rank_order import ORDERS, distinct_orders
+from ...plans.rank_order import ORDERS, distinct_orders, numbers
 from .request import SearchRequest
 
 SEARCHED = (
@@ -43,9 +46,8 @@ SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
 
 SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved", *ZERO_BUBBLE)
 
-DEFAULTS: dict[str, Any] = {name: spec.get_default() for name, spec in Layout.model_fields.items() if not spec.is_required()}
-DEFAULTS |= hidden_unasked(1)
-"""Of the keys that are not searched, as in a layout that is spelled, see `hidden_unasked`."""
+VOLUMES = ("sp_d", "sp_h", "sp_w")
+"""Keys of how volumes are cut."""
 
 
 class Leaf(NamedTuple):
@@ -100,6 +102,7 @@ class LayoutSpace:
         global_batch: sequences of a step.
         devices_per_host: devices of a host.
         request: what is asked of the search: the values that are kept and the rank orders that are tried.
+        device_types: see `RegularOrders`.
     """
 
     shape: TransformerShape
@@ -107,6 +110,7 @@ class LayoutSpace:
     global_batch: int
     devices_per_host: int
     request: SearchRequest = field(default_factory=SearchRequest)
+    device_types: NDArray[np.int64] | None = field(default=None, compare=False)
     _legal: dict[tuple[Any, ...], bool] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -115,16 +119,17 @@ class LayoutSpace:
         return self.request.kept
 
     def __post_init__(self) -> None:
-        for key in ("sp_d", "sp_h", "sp_w"):
-            if self.keep.get(key, (1,)) != (1,):
-                problem = f"cuts volumes, and {self.shape.name} has none"
-                raise PlanError(problem, field=f"keep.{key}", value="|".join(map(str, self.keep[key])))
+        self.request.refuse(VOLUMES, f"cuts volumes, and {self.shape.name} has none")
 
     @cached_property
-    def fixed(self) -> tuple[dict[str, Any], ...]:
+    def fixed(self) -> list[dict[str, Any]]:
         """The combinations of values of the keys that are not searched."""
-        kept = {key: values for key, values in self.keep.items() if key not in SEARCHED}
-        return tuple(DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values()))
+        return self.request.fixed(SEARCHED)
+
+    @cached_property
+    def orders(self) -> RegularOrders:
+        """The rank orders of layouts."""
+        return RegularOrders(self.devices_per_host, self.request, self.device_types)
 
     def levels(self, world: int) -> Iterator[Level]:
         """All nodes of so many ranks."""
@@ -134,14 +139,14 @@ class LayoutSpace:
             if batch % dp:
                 yield Level((), 1)
                 continue
-            experts = self._kept("ep", [ep for ep in divisors(shape.num_experts) if (dp * cp) % ep == 0])
+            experts = self.request.chosen("ep", [ep for ep in divisors(shape.num_experts) if (dp * cp) % ep == 0])
             can_cut = tp > 1 or self._is_only("sequence_parallel", True)
-            cut = self._kept("sequence_parallel", [False, True] if can_cut else [False])
+            cut = self.request.chosen("sequence_parallel", [False, True] if can_cut else [False])
             for other in self.fixed:
                 again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
                 again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
                 again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
-                for ep, is_cut, recompute in product(experts, cut, self._kept("recompute", again)):
+                for ep, is_cut, recompute in product(experts, cut, self.request.chosen("recompute", again)):
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
                     chosen = degrees | self.request.where_cut(degrees)
                     yield self._level(other | chosen | {"sequence_parallel": is_cut, "recompute": recompute})
@@ -154,20 +159,11 @@ class LayoutSpace:
 
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
-        chosen = node.keys | leaf._asdict()
-        unasked = hidden_unasked(leaf.virtual_stages, leaf.schedule)
-        chosen |= {key: value for key, value in unasked.items() if key not in self.keep}
-        return Layout.model_construct(**chosen)
+        return Layout.model_construct(**node.keys | leaf._asdict() | self.request.hidden(leaf.virtual_stages, leaf.schedule))
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
-        orders = self.request.orders_of(layout, self.devices_per_host)
-        return regular_orders(layout, self.devices_per_host, orders, wires, self._known_orders)
-
-    @property
-    def tried_orders(self) -> tuple[str, ...]:
-        """The rank orders that were told of any layout so far, those that number its ranks alike once."""
-        return union_of_orders(self._known_orders)
+        return self.orders.of(layout, wires)
 
     def kept_in_vain(self, worlds: Sequence[int]) -> Iterator[tuple[str, Any, str]]:
         """The kept degrees of which no value, taken by itself, is legal: key, first value and what is wrong with that."""
@@ -193,17 +189,13 @@ class LayoutSpace:
     def _known_leaves(self) -> dict[tuple[Any, ...], tuple[int, tuple[Leaf, ...]]]:
         return {}
 
-    @cached_property
-    def _known_orders(self) -> KnownOrders:
-        return {}
-
     def _degrees(self, world: int) -> list[tuple[int, int, int]]:
         """tp, cp and pp; first those that fill hosts with tensor parallelism and have a short pipeline."""
         found = [
             (tp, cp, pp)
-            for tp in self._kept("tp", divisors(world))
-            for cp in self._kept("cp", divisors(world // tp))
-            for pp in self._kept("pp", divisors(world // tp // cp))
+            for tp in self.request.chosen("tp", divisors(world))
+            for cp in self.request.chosen("cp", divisors(world // tp))
+            for pp in self.request.chosen("pp", divisors(world // tp // cp))
             if not self.keep.get("dp") or world // (tp * cp * pp) in self.keep["dp"]
         ]
         return sorted(found, key=lambda one: (one[1], abs(one[0] - self.devices_per_host), one[2]))
@@ -211,7 +203,7 @@ class LayoutSpace:
     def _level(self, chosen: dict[str, Any]) -> Level:
         nodes, num_illegal = [], 0
         dp, copies = chosen["dp"], chosen["dp"] * chosen["cp"]
-        for micro_batch in self._kept("micro_batch", divisors(self.global_batch // dp)):
+        for micro_batch in self.request.chosen("micro_batch", divisors(self.global_batch // dp)):
             base = chosen | {"micro_batch": micro_batch, "global_batch": self.global_batch}
             num_tried, leaves = self._leaves(base, copies > 1)
             shards = chosen["shard_group"]
@@ -245,16 +237,16 @@ class LayoutSpace:
         return self._known_leaves[key]
 
     def _tried(self, pp: int, has_copies: bool) -> list[Leaf]:
-        zeros = self.request.sharded_by(self._kept("zero", [0, 1, 2, 3] if has_copies else [0]), has_copies)
+        zeros = self.request.sharded_by(self.request.chosen("zero", [0, 1, 2, 3] if has_copies else [0]), has_copies)
         zeros = [zero for zero in zeros if zero != 2 or pp == 1 or 1 not in zeros]
-        schedules = self._kept("schedule", list(SCHEDULES))
+        schedules = self.request.chosen("schedule", list(SCHEDULES))
         if pp == 1:
             schedules = list(self.keep.get("schedule", SCHEDULES))[:1]
         leaves = []
         for schedule in schedules:
             is_cut = schedule == "interleaved" and pp > 1
             chunks = [v for v in divisors(self.shape.num_layers) if v > 1] if is_cut else [1]
-            for v in self._kept("virtual_stages", chunks):
+            for v in self.request.chosen("virtual_stages", chunks):
                 leaves += [Leaf(schedule, v, zero) for zero in zeros]
         return leaves
 
@@ -274,55 +266,60 @@ class LayoutSpace:
         alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
         return is_legal(self.shape, Layout.model_construct(**(chosen | alone | leaf._asdict())), 1)
 
-    def _kept(self, key: str, values: list[Any]) -> list[Any]:
-        kept = self.keep.get(key)
-        return values if kept is None else [value for value in values if value in kept]
-
     def _is_only(self, key: str, value: Any) -> bool:
         return self.keep.get(key) == (value,)
 
 
-KnownOrders = dict[tuple[int, ...], tuple[str, ...]]
+@dataclass(frozen=True)
+class RegularOrders:
+    """The rank orders of the layouts of one search on one network.
 
-
-def regular_orders(
-    layout: Layout, devices_per_host: int, orders: tuple[str, ...], wires: GroupNetwork, known: KnownOrders
-) -> tuple[str, ...]:
-    """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first.
-
-    Where hosts are alike, orders whose groups stand alike have one price; elsewhere only those have that put every rank on the
-    same device.
-
-    Args:
-        layout: how a job is cut.
+    Attributes:
         devices_per_host: devices of a host.
-        orders: what may be told.
-        wires: what prices messages.
-        known: what was told of other layouts with these arguments; added to.
+        request: which are tried.
+        device_types: a number for the type of each rank's device, in rank order, ``(n,)``; None where all are of one.
     """
-    # A layout that shards nothing has the groups of one that shards over all.
-    shards = layout.shard_group or layout.copies
-    spatial = layout.sp_d, layout.sp_h, layout.sp_w
-    degrees = layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, *spatial, shards
-    if degrees not in known:
-        sharded = layout.model_copy(update={"zero": 1, "shard_group": shards})
-        sees_strides = isinstance(wires, FabricNetwork)
-        sees_hosts = isinstance(wires, HostNetwork | FabricNetwork) and wires.uplinks.oversubscription > 1
-        distinct: dict[tuple[Group, ...], str] = {}
-        regular = [order for order in sorted(orders, key=ORDERS.index) if is_regular(sharded, devices_per_host, order)]
-        for order in regular:
-            groups = groups_of(sharded, devices_per_host, order).values()
-            seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
-            distinct.setdefault(seen, order)
-        sees_devices = isinstance(wires, PlacedNetwork)
-        known[degrees] = distinct_orders(sharded, regular) if sees_devices else tuple(distinct.values())
-    return known[degrees]
 
+    devices_per_host: int
+    request: SearchRequest
+    device_types: NDArray[np.int64] | None = field(default=None, compare=False)
+    _known: dict[tuple[int, ...], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
-def union_of_orders(known: KnownOrders) -> tuple[str, ...]:
-    """Every order that was told of some layout, the default first."""
-    told = {order for orders in known.values() for order in orders}
-    return tuple(order for order in ORDERS if order in told)
+    def of(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
+        """Those of a layout, the default first.
+
+        Where hosts are alike, orders whose groups stand alike and whose ranks have devices of the same types have one price;
+        elsewhere only those have that put every rank on the same device.
+
+        Args:
+            layout: how a job is cut.
+            wires: what prices messages.
+        """
+        # A layout that shards nothing has the groups of one that shards over all.
+        shards = layout.shard_group or layout.copies
+        spatial = layout.sp_d, layout.sp_h, layout.sp_w
+        degrees = layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, *spatial, shards
+        if degrees not in self._known:
+            sharded, per_host = layout.model_copy(update={"zero": 1, "shard_group": shards}), self.devices_per_host
+            sees_strides = isinstance(wires, FabricNetwork)
+            sees_hosts = isinstance(wires, HostNetwork | FabricNetwork) and wires.uplinks.oversubscription > 1
+            distinct: dict[tuple[tuple[Group, ...], bytes], str] = {}
+            tried = sorted(self.request.orders_of(layout, per_host), key=ORDERS.index)
+            regular = [order for order in tried if is_regular(sharded, per_host, order)]
+            for order in regular:
+                groups = groups_of(sharded, per_host, order).values()
+                seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
+                types = b"" if self.device_types is None else self.device_types[numbers(sharded, order)].tobytes()
+                distinct.setdefault((seen, types), order)
+            sees_devices = isinstance(wires, PlacedNetwork)
+            self._known[degrees] = distinct_orders(sharded, regular) if sees_devices else tuple(distinct.values())
+        return self._known[degrees]
+
+    @property
+    def tried(self) -> tuple[str, ...]:
+        """Every order of some layout so far, the default first."""
+        found = {order for orders in self._known.values() for order in orders}
+        return tuple(order for order in ORDERS if order in found)
 
 
 def divisors(number: int) -> list[int]:

@@ -14,8 +14,8 @@ from ...costs.training_step.uncertainty import UTILISATION
 from ...plans.frameworks.defaults import hidden_unasked
 from ...plans.partition import Layout
 from ...plans.rank_order import ORDERS
+from .request import DEFAULTS
 from .results import RankedLayout
-from .space import DEFAULTS
 
 COMPARED_UNCERTAINTY = 0.10
 """Standard deviation of the logarithm of the predicted ratio of two steps, told by how often the faster of two is told right:

@@ -16,11 +16,9 @@ from ...costs.training_step.step_pricer import StepPricer
 from ...errors import MeshwrightError, PlanError
 from ...planners.arrangement.arrange import ArrangementRequest, arrange
 from ...planners.arrangement.rank_devices import ArrangedRanks, arrange_ranks
-from ...planners.free_devices import Allocation
 from ...planners.layouts.results import RankedLayout
 from ...plans.rank_order import numbers
 from ...simulation.tasklets.instance import TaskletInstance
-from ..job_work import JobWork
 from ..search_table import RankedLayouts
 
 EFFORTS = {"none": (0, 0, 0), "fast": (3, 150, 1), "thorough": (6, 1_500, 3)}
@@ -64,7 +62,7 @@ def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
         best = min(tried, key=lambda one: one.step_s)
         if best.step_s > (1 - MIN_GAIN) * found.best.step_s:
             break
-        maker = _on(found.maker, best.devices)
+        maker = found.maker.on(best.devices)
         again = RankedLayouts.of(maker, found.request, [found.best.devices])
         found = replace(again, sizes=found.sizes)
     told = f"hosts in another order: {found.best.step_s:.4g} s, in order {first_s:.4g} s"
@@ -81,13 +79,6 @@ def _unlike(found: RankedLayouts, most: int) -> list[RankedLayout]:
         if one.devices == found.best.devices:
             known.setdefault((layout.tp, layout.cp, layout.pp, layout.dp, layout.ep), one)
     return list(known.values())[:most]
-
-
-def _on(maker: JobWork, devices: NDArray[np.int64]) -> JobWork:
-    """The job on devices in rank order."""
-    wires = maker.wires
-    assert isinstance(wires, PlacedNetwork), "hosts are not alike"
-    return replace(maker, allocation=Allocation(devices, maker.devices_per_host, wires.on(devices)))
 
 
 def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int) -> ArrangedRanks:

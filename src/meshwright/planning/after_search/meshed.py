@@ -31,8 +31,9 @@ def with_meshes(found: RankedLayouts) -> RankedLayouts:
         return found
     if not isinstance(found.search, LayoutSearch):
         raise PlanError("cuts layers, which a graph of ops does not tell", field="keep.stage_meshes", value="free")
-    if isinstance(found.maker.wires, PlacedNetwork):
-        raise PlanError("stages of unequal meshes are priced where hosts are alike", field="keep.stage_meshes", value="free")
+    if isinstance(found.maker.wires, PlacedNetwork) or found.maker.stage_devices is not None:
+        problem = "stages of unequal meshes are priced where hosts and devices are alike"
+        raise PlanError(problem, field="keep.stage_meshes", value="free")
     made, count = [], 0
     for one in found.searched.ranking:
         if one.layout.pp > 1 and one.order == DEFAULT_ORDER:

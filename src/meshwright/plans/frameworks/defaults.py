@@ -12,6 +12,10 @@ EAGER = "eager-1f1b"
 """1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
 
 
+EVEN_STAGES = "the layers of each stage are not told it; megatron is, and the nearest plan leaves stage_layers out"
+"""Why most frameworks refuse `Layout.stage_layers`."""
+
+
 def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a framework does unless it is told otherwise, as keys of a layout.
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ...errors import PlanError
 from ...jobs.transformer import TransformerKeys
 from ..partition import Layout
-from .defaults import EAGER
+from .defaults import EAGER, EVEN_STAGES
 from .numbering import Numbering, as_megatron, as_the_layout, by_hosts, in_any_order
 
 SPATIAL = ("sp_d", "sp_h", "sp_w")
@@ -270,6 +270,7 @@ _TORCHTITAN = Framework(
     zero_stages=(0, 2, 3),
     limits=(
         *_one_grid("torchtitan"),
+        Limit("stage_layers", EVEN_STAGES, (None,)),
         _priced_as("torchtitan", "fsdp2"),
         Limit(
             "recompute",
@@ -338,6 +339,7 @@ _DEEPSPEED = Framework(
     where_cut={"cp": {"context_parallel": "ulysses"}},
     limits=(
         *_one_grid("DeepSpeed"),
+        Limit("stage_layers", EVEN_STAGES, (None,)),
         _priced_as("DeepSpeed", "deepspeed"),
         *_without("DeepSpeed's keys", _UNWRITTEN | _LAYERWISE),
         _schedules("DeepSpeed's pipeline runs 1f1b", "1f1b"),

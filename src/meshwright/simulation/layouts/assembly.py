@@ -53,9 +53,15 @@ class Assembly:
         self._known_together_s: dict[Message, Callable[[Row], float]] = {}
         self._known_uses: dict[StageTasks, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
 
-    def template(self, key: Hashable, template: Callable[[], Template], stage: int) -> StageTasks:
-        """A template on a stage; made once for each key."""
-        return self._kept((key, stage), lambda: stage_tasks.instance(template(), stage, self.axes, self._pricing))
+    def template(
+        self,
+        key: Hashable,
+        template: Callable[[], Template],
+        stage: int,
+        seconds: Callable[[], NDArray[np.float64] | None] = lambda: None,
+    ) -> StageTasks:
+        """A template on a stage, with its seconds on each rank as `stage_tasks.instance` takes them; made once for each key."""
+        return self._kept((key, stage), lambda: stage_tasks.instance(template(), stage, self.axes, self._pricing, seconds()))
 
     def message(self, piece: Piece, stage: int) -> StageTasks | None:
         """A message of a stage by itself; None where nobody would get it."""

@@ -180,8 +180,12 @@ class _Lowering:
         arrival = MessageArrival(step, chunk, kind, micro)
         ready = self._gathered(arrival, stage, order, label)
         model = self.step.at(step)
-        key = "pass", chunk, kind, cut, id(model)
-        made = self.tasks.template(key, lambda: model.template(chunk, kind, cut=cut), stage)
+        made = self.tasks.template(
+            ("pass", chunk, kind, cut, id(model)),
+            lambda: model.template(chunk, kind, cut=cut),
+            stage,
+            lambda: model.rank_seconds(chunk, kind, cut=cut),
+        )
         starts, ends, first = self.tasks.put(made, order, label, is_backward=kind != FORWARD)
         self.tasks.link([*held.rows, *ready], starts)
         if not ready and self._source(chunk, kind) is not None:
@@ -260,7 +264,7 @@ class _Lowering:
         for stage, held in enumerate(self.stages):
             key = "optimizer", model.optimizer_s(stage)
             update = Template((Entry("optimizer", (), model.optimizer_s(stage)),), (0,), ())
-            made = self.tasks.template(key, partial(_whole, update), stage)
+            made = self.tasks.template(key, partial(_whole, update), stage, partial(model.rank_optimizer_s, stage))
             starts, held.rows, first = self.tasks.put(made, (step + 1) * LAST - 0.75, "", is_backward=False)
             self.tasks.link(summed[stage], starts)
             optimizers[stage * width : (stage + 1) * width] = first + np.arange(width)

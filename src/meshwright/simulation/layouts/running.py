@@ -76,13 +76,9 @@ def layout_step(
     """A transformer under a layout, priced for a cluster.
 
     Raises:
-        PlanError: the cluster has devices of several types.
         InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
     """
     costs = costs or CostSettings()
-    if len(cluster.device_types) > 1:
-        names = ", ".join(kind.name for kind in cluster.device_types)
-        raise PlanError(f"a layout is priced on devices of one type, {cluster.name} has {names}", field="cluster")
     if pricer is None:
         pricer = Pricer.of(cluster, costs)
     return TransformerStep(work, pricer)

@@ -96,8 +96,18 @@ class Pricing(NamedTuple):
     together_s: Callable[[Message], Callable[[Row], float]]
 
 
-def instance(template: Template, stage: int, axes: Axes, pricing: Pricing) -> StageTasks:
-    """A template on the ranks of a stage."""
+def instance(
+    template: Template, stage: int, axes: Axes, pricing: Pricing, rank_s: NDArray[np.float64] | None = None
+) -> StageTasks:
+    """A template on the ranks of a stage.
+
+    Args:
+        template: what each rank does.
+        stage: whose ranks.
+        axes: the groups of the layout on their devices.
+        pricing: of messages.
+        rank_s: seconds of the kernels of each entry on each rank, ``(entries, w)``; by default those of the template.
+    """
     width, first_rank = axes.width, stage * axes.width
     rows: list[Row] = []
     made = _Tasks()
@@ -105,7 +115,8 @@ def instance(template: Template, stage: int, axes: Axes, pricing: Pricing) -> St
         begun = len(made.seconds)
         if entry.message is None:
             for rank in range(first_rank, first_rank + width):
-                made.add(len(rows), TaskKind.COMPUTE, entry.seconds, rank, 0.0, (), entry.flops, entry.moved_bytes)
+                own_s = entry.seconds if rank_s is None else float(rank_s[len(rows), rank - first_rank])
+                made.add(len(rows), TaskKind.COMPUTE, own_s, rank, 0.0, (), entry.flops, entry.moved_bytes)
             rows.append(begun + np.arange(width))
         else:
             groups, group_of = axes.groups(entry.message.axis, stage)

@@ -5,16 +5,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.pipelines.schedules import BACKWARD, FORWARD
+from ...costs.process_groups.device_kinds import DeviceKinds
 from ...costs.process_groups.group_network import whole_lane
 from ...costs.process_groups.lanes import Stand
 from ...costs.resharding.crossings import Crossing
 from ...costs.training_step.gradient_overlap import block_parameters
+from ...costs.training_step.kernels import KernelModel
 from ...costs.training_step.passes import PassTime, pass_time
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.operations import Message, Pass, input_part, weight_part
@@ -53,6 +56,14 @@ class StepModel(ABC):
         if key not in self._templates:
             self._templates[key] = self._made(chunk, kind, cut)
         return self._templates[key]
+
+    def rank_seconds(self, chunk: int, kind: int, *, cut: bool) -> NDArray[np.float64] | None:
+        """Seconds of the kernels of each entry of `template` on each rank, ``(entries, w)``; None where all take as long."""
+        return None
+
+    def rank_optimizer_s(self, stage: int) -> NDArray[np.float64] | None:
+        """Seconds of the optimizer of each rank of a stage, ``(1, w)``; None where all take as long."""
+        return None
 
     def on(self, devices: NDArray[np.int64]) -> Self:
         """The same step of ranks that stand on these devices, in the layout's own numbering."""
@@ -103,7 +114,7 @@ class TransformerStep(StepModel):
 
     work: LayoutWork
     pricer: Pricer
-    _times: dict[tuple[str, int, int], PassTime] = field(default_factory=dict, repr=False)
+    _times: dict[tuple[str, int, int, int], PassTime] = field(default_factory=dict, repr=False)
 
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
         """The activations of a micro-batch, or their gradients."""
@@ -125,7 +136,32 @@ class TransformerStep(StepModel):
         """Seconds of the update of what a rank holds."""
         return self.pricer.optimizer_s(self.work, stage)
 
+    @cached_property
+    def kinds(self) -> NDArray[np.int64] | None:
+        """The kind of device of each rank, ``(p, w)``; None where all are of one."""
+        kinds: DeviceKinds | None = self.pricer.kinds
+        return None if kinds is None else kinds.of_ranks(self.layout, self.pricer.order)
+
+    def rank_seconds(self, chunk: int, kind: int, *, cut: bool) -> NDArray[np.float64] | None:
+        """See `StepModel.rank_seconds`."""
+        if self.kinds is None:
+            return None
+        made = [self._on_kind(chunk, kind, cut, device) for device in range(len(self.pricer.models))]
+        seconds = np.array([[entry.seconds for entry in one.entries] for one in made])
+        return np.asarray(seconds[self.kinds[chunk % self.layout.pp]].T, np.float64)
+
+    def rank_optimizer_s(self, stage: int) -> NDArray[np.float64] | None:
+        """See `StepModel.rank_optimizer_s`."""
+        if self.kinds is None:
+            return None
+        return np.array([[self.pricer.optimizer_s(self.work, stage, (kind,)) for kind in self.kinds[stage].tolist()]])
+
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
+        return self._on_kind(chunk, kind, cut, 0)
+
+    def _on_kind(self, chunk: int, kind: int, cut: bool, device: int) -> Template:
+        """The pass of a chunk on a kind of device; its entries are the same on each."""
+        model: KernelModel = self.pricer.model_of(device)
         blocks = self._blocks(chunk) if kind == FORWARD else self._blocks(chunk)[::-1]
         width, groups = self.layout.number_bytes, whole_lane(self.pricer.wires, self.layout, self.pricer.order)
         at = groups.at(chunk % self.layout.pp)
@@ -133,10 +169,10 @@ class TransformerStep(StepModel):
         for label, name, (dense, experts) in blocks:
             made.begin()
             for items in self._passes(name, kind, chunk % self.layout.pp):
-                made.items(label, items, lambda item: self.pricer.model.kernel_s(item, width))
-            time = self._time(name, kind, chunk % self.layout.pp)
-            if time.seconds > time.device_s:
-                made.run(label, time.seconds - time.device_s)
+                made.items(label, items, lambda item: model.kernel_s(item, width))
+            times = [self._time(name, kind, chunk % self.layout.pp, other) for other in range(len(self.pricer.models) or 1)]
+            if any(time.seconds > time.device_s for time in times):
+                made.run(label, times[device].seconds - times[device].device_s)
             made.end(label, dense, experts)
         return made.template()
 
@@ -162,16 +198,16 @@ class TransformerStep(StepModel):
             return block.recompute, block.backward
         return (block.recompute, input_part(block.backward)) if kind == BACKWARD else (weight_part(block.backward),)
 
-    def _time(self, name: str, kind: int, stage: int) -> PassTime:
+    def _time(self, name: str, kind: int, stage: int, device: int) -> PassTime:
         """Of a block; where hosts are not alike, with the slowest groups of its stage."""
         lane = whole_lane(self.pricer.wires, self.layout, self.pricer.order)
-        key = name, kind, 0 if lane.are_stages_alike else stage
+        key = name, kind, 0 if lane.are_stages_alike else stage, device
         if key not in self._times:
             pricer, layout, groups, total = self.pricer, self.layout, lane.at(stage), PassTime()
             for items in self._passes(name, kind, stage):
                 total = total + pass_time(
                     items,
-                    pricer.model,
+                    pricer.model_of(device),
                     lambda item: pricer.message_s(item, layout, groups[item.axis]),
                     self.layout.number_bytes,
                     pricer.slowdown,

@@ -1,0 +1,70 @@
+"""Which kind of device each rank of a layout has, where a cluster has several, and so what each stage of a lane runs on.
+
+Legend: ``n`` devices, ``p`` stages, ``w`` ranks of a stage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...plans.partition import Layout
+from ...plans.rank_order import numbers
+from .lanes import Lane, StageKinds
+from .rank_groups import lane_width, stage_width
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceKinds:
+    """Kinds of devices, by a number each.
+
+    Attributes:
+        of_device: of each device of the cluster, ``(n,)``.
+        devices: the device of each rank; None: the first ones.
+        are_in_rank_order: whether ``devices`` follow the rank order that is asked about, else the layout's own numbering.
+    """
+
+    of_device: NDArray[np.int64]
+    devices: NDArray[np.int64] | None = None
+    are_in_rank_order: bool = True
+    _known: dict[tuple[object, ...], tuple[Lane, ...]] = field(default_factory=dict, repr=False)
+
+    def on(self, devices: NDArray[np.int64], *, are_in_rank_order: bool = True) -> DeviceKinds:
+        """The same kinds for ranks on other devices."""
+        return DeviceKinds(self.of_device, devices, are_in_rank_order)
+
+    def of_ranks(self, layout: Layout, order: str) -> NDArray[np.int64]:
+        """The kind of each rank in the layout's own numbering, ``(p, w)``."""
+        places = numbers(layout, order) if self.are_in_rank_order else np.arange(layout.world)
+        found = self.of_device[places if self.devices is None else self.devices[places]]
+        return found.reshape(layout.pp, -1)
+
+    def lanes(self, lanes: Sequence[Lane], layout: Layout, order: str, pass_axes: frozenset[str]) -> tuple[Lane, ...]:
+        """Lanes with the kinds of their stages; a single one where all are equal.
+
+        Args:
+            lanes: one that stands for all, or all of them.
+            layout: how a job is cut.
+            order: the rank order.
+            pass_axes: axes of the messages of passes.
+        """
+        key = layout, order, pass_axes
+        if key in self._known:
+            return self._known[key]
+        kinds = self.of_ranks(layout, order)
+        per = lane_width(layout, pass_axes)
+        firsts = range(0, stage_width(layout), per)
+        bases = [lanes[0] if len(lanes) == 1 else lanes[first // per] for first in firsts]
+        made: dict[tuple[int, StageKinds], Lane] = {}
+        found = []
+        for base, first in zip(bases, firsts, strict=True):
+            own = tuple(tuple(sorted(set(of_stage[first : first + per].tolist()))) for of_stage in kinds)
+            if (id(base), own) not in made:
+                stages = base.stages * layout.pp if base.are_stages_alike else base.stages
+                made[id(base), own] = replace(base, stages=stages, kinds=own)
+            found.append(made[id(base), own])
+        self._known[key] = tuple(found[:1] if len(lanes) == 1 and len(made) == 1 else found)
+        return self._known[key]

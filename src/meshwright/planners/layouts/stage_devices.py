@@ -1,0 +1,138 @@
+"""Stages on devices of several types: which room each has, and how many layers each is given so that the pipeline takes least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs.process_groups.device_kinds import DeviceKinds
+from ...costs.training_step.kernels import KernelModel
+from ...costs.training_step.step_time import Pricer
+from ...costs.work.memory import StageMemory, stage_memory
+from ...costs.work.work import LayoutWork
+from ...plans.partition import Layout
+from ...plans.rank_order import numbers
+
+
+@dataclass(frozen=True, eq=False)
+class StageDevices:
+    """What the ranks of a search run on, where that is not the same for all.
+
+    Attributes:
+        models: what prices kernels on each kind of device.
+        kinds: which kind each rank has; None where kinds differ in memory alone.
+        memory_bytes: of the device of each rank, in rank order.
+    """
+
+    models: tuple[KernelModel, ...]
+    kinds: DeviceKinds | None
+    memory_bytes: NDArray[np.float64]
+
+    def num_of_kind(self, world: int) -> tuple[int, ...]:
+        """Ranks on each kind of device, of so many."""
+        if self.kinds is None or self.kinds.devices is None:
+            return (world,)
+        return tuple(np.bincount(self.kinds.of_device[self.kinds.devices[:world]], minlength=len(self.models)).tolist())
+
+    def room_bytes(self, layout: Layout, order: str) -> NDArray[np.float64]:
+        """Memory of the smallest device of each stage, ``(p,)``."""
+        found: NDArray[np.float64] = self.memory_bytes[numbers(layout, order)].reshape(layout.pp, -1).min(axis=1)
+        return found
+
+    def missing_bytes(self, work: LayoutWork, order: str) -> tuple[float, int, StageMemory]:
+        """What the stage that lacks the most memory lacks, or has left where that is negative; which, and what a rank holds."""
+        held = [stage_memory(work, stage) for stage in range(work.layout.pp)]
+        missing = np.array([one.total for one in held]) - self.room_bytes(work.layout, order)
+        stage = int(missing.argmax())
+        return float(missing[stage]), stage, held[stage]
+
+    def least_bytes(self, work: LayoutWork) -> float:
+        """What some rank holds at least however layers are spread: one stage has as many as here, or more."""
+        return min(stage_memory(work, stage).total for stage in range(work.layout.pp))
+
+    def spreads(self, work: LayoutWork, pricer: Pricer, describe: Callable[[Layout], LayoutWork]) -> list[LayoutWork]:
+        """A layout as it is, and with layers spread by the speed of the stages' devices (`best_load`), as far as they fit.
+
+        Args:
+            work: of the layout with equally many layers on each stage.
+            pricer: in the rank order that is meant.
+            describe: makes the work of a layout.
+        """
+        found, layout = [work] if self.missing_bytes(work, pricer.order)[0] <= 0 else [], work.layout
+        if layout.pp == 1 or layout.virtual_stages > 1 or work.shape.other_layers is not None or layout.is_meshed:
+            return found
+        most = [work.shape.num_layers] * layout.pp
+        seconds, number = _layer_s(work, pricer), layout.num_micro_batches
+        while (layers := best_load(work.shape.num_layers, *seconds, most, number)) is not None:
+            if layers == tuple(chunk.num_layers for chunk in work.chunks):
+                break
+            other = describe(layout.model_copy(update={"stage_layers": layers}))
+            room = self.room_bytes(layout, pricer.order)
+            too_many = [stage for stage in range(layout.pp) if stage_memory(other, stage).total > room[stage]]
+            if not too_many:
+                return [*found, other]
+            for stage in too_many:
+                most[stage] = layers[stage] - 1
+        return found
+
+
+def best_load(
+    num_layers: int, layer_s: Sequence[float], other_s: Sequence[float], most: Sequence[int], num_micro_batches: int
+) -> tuple[int, ...] | None:
+    """Layers of each stage with which a pipeline takes least, as `filled_s` counts it; None where there is no room for all.
+
+    As long as no stage may be busier than a given time, layers go to the fastest stages first. That time is one of those that
+    some stage takes with some number of layers, and all of them are tried.
+
+    Args:
+        num_layers: of the model.
+        layer_s: seconds of a layer on each stage, in both passes.
+        other_s: seconds of what else each stage does.
+        most: layers for which each stage has room.
+        num_micro_batches: of a step.
+    """
+    if min(most) < 1 or sum(most) < num_layers or num_layers < len(most):
+        return None
+    each, other, room = np.array(layer_s), np.array(other_s), np.minimum(most, num_layers)
+    busy_s = each[:, None] * np.arange(1, num_layers + 1) + other[:, None]
+    is_possible = np.arange(1, num_layers + 1) <= room[:, None]
+    caps_s = np.unique(busy_s[is_possible])
+    caps_s = caps_s[caps_s >= busy_s[:, 0].max()]  # every stage has one layer
+    fitting = (is_possible & (busy_s <= caps_s[:, None, None])).sum(axis=2)  # (caps, p)
+    order = np.argsort(each, kind="stable")
+    before = np.cumsum(fitting[:, order] - 1, axis=1) - (fitting[:, order] - 1)
+    layers = np.empty_like(fitting)
+    layers[:, order] = 1 + np.clip(num_layers - len(most) - before, 0, fitting[:, order] - 1)
+    layers = layers[layers.sum(axis=1) == num_layers]
+    seconds = filled_s(layers, each, other, num_micro_batches)
+    return tuple(layers[int(seconds.argmin())].tolist())
+
+
+def filled_s(
+    layers: NDArray[np.int64], layer_s: NDArray[np.float64], other_s: NDArray[np.float64], num_micro_batches: int
+) -> NDArray[np.float64]:
+    """Seconds in which a pipeline is filled, works and is drained: all stages once, and the busiest for every other micro-batch.
+
+    Args:
+        layers: of each stage, ``(..., p)``.
+        layer_s, other_s, num_micro_batches: as of `best_load`.
+    """
+    busy_s = layers * layer_s + other_s
+    found: NDArray[np.float64] = busy_s.sum(axis=-1) + (num_micro_batches - 1) * busy_s.max(axis=-1)
+    return found
+
+
+def _layer_s(work: LayoutWork, pricer: Pricer) -> tuple[list[float], list[float]]:
+    """Seconds of a layer, and of embedding or head, on each stage: those of the slowest lane."""
+    layer_s, other_s = np.zeros(work.layout.pp), np.zeros(work.layout.pp)
+    for lane in {id(lane): lane for lane in pricer.lanes(work)}.values():
+        blocks = pricer.blocks_of(work, lane)
+        seconds = [{name: sum(times.task_s()) for name, times in of_stage.items()} for of_stage in blocks]
+        layer_s = np.maximum(layer_s, [of_stage["layer"] for of_stage in seconds])
+        ends = [{"embedding": chunk.has_embedding, "head": chunk.has_head} for chunk in work.chunks]
+        both = zip(seconds, ends, strict=True)
+        other_s = np.maximum(other_s, [sum(of_stage[name] for name, held in end.items() if held) for of_stage, end in both])
+    return layer_s.tolist(), other_s.tolist()
