@@ -1,10 +1,10 @@
-"""How near each op is to the ops that stand on each device already: walks of a few steps over the job's edges, with learned weights.
+"""How near each op is to the ops that stand on each device already: short walks over the job's edges, with learned weights.
 
 Candidate features tell of an op's own producers and of those of its readers. What lies further off, above all what will be read
 together later, no schedule tells: it reaches the decision through these walks alone.
 
-Legend of shapes: ``b`` instances, ``E`` episodes, ``t`` decisions, ``n`` ops, ``m`` devices, ``e`` edges of all instances together,
-``h`` width, ``j`` kinds of walk, ``s`` steps, ``a = j s`` affinities.
+Legend of shapes: ``b`` instances, ``E`` episodes, ``t`` decisions, ``n`` ops, ``m`` devices, ``e`` edges of all instances
+together, ``h`` width, ``j`` kinds of walk, ``s`` steps, ``a = j s`` affinities.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The step-by-step policy's decisions in compiled code: what torch takes milliseconds for, decision after decision.
 
-Computes the same scores as `step_score.StepScore`. Affinities are not worked out for all pairs of ops: each op that is placed tells
-those from which a walk leads to it. Legend of shapes: ``n`` ops, ``m`` devices, ``h`` width, ``f`` features of a candidate, ``j``
-kinds of walk, ``s`` steps, ``a = j s`` affinities, ``e`` edges.
+Computes the same scores as `step_score.StepScore`. Affinities are not worked out for all pairs of ops: each op that is placed
+adds to those from which a walk leads to it. Legend of shapes: ``n`` ops, ``m`` devices, ``h`` width, ``f`` features of a
+candidate, ``j`` kinds of walk, ``s`` steps, ``a = j s`` affinities, ``e`` edges.
 """
 
 from __future__ import annotations

@@ -43,8 +43,8 @@ class OperatorNetworkSettings(settings.Settings):
         walk_steps: of the longest walk.
         without: ``edges``: no messages between ops and no walks, each op knows itself and the graph's totals. ``transfers``: no
             feature of a device that comes from neighbours placed already, walks among them. ``devices``: nothing of links between
-            devices is read. ``against``: messages from producers to readers only, so that no op learns of what comes after it, and
-            walks to producers only.
+            devices is read. ``against``: messages from producers to readers only, so that no op learns of what comes after it,
+            and walks to producers only.
     """
 
     kind: Literal["steps", "one-shot"] = "steps"

@@ -30,8 +30,8 @@ RULE = "heft"
 _EVEN = 0.8
 """Share of a search's proposals that do not follow the policy; on validation instances 0.2 and 0.5 found worse placements."""
 _SOFTNESS = 0.5
-"""Draws of a step-by-step policy are from its probabilities to the power of one over this; on validation instances the best of 64 is
-then 1.10 times the best known, as they are 1.12."""
+"""Draws of a step-by-step policy are from its probabilities to the power of one over this; on validation instances the best of
+64 is then 1.10 times the best known, with the probabilities as they are 1.12."""
 _DRAWS_SHARE = 0.25
 """Share of a search's budget in which placements are drawn to start from."""
 _HOTTEST = 0.1
@@ -45,8 +45,8 @@ class PlayMode:
     Attributes:
         kind: ``greedy``: the likeliest device each time. ``sample``: the best of so many draws and the greedy one. ``search``:
             annealing from the best of HEFT's placement, the greedy one and draws within a quarter of the budget, which tries
-            devices as often as the policy found them likely. ``shuffled``: greedily, but the network reads a graph whose edges were dealt out anew, each op with as
-            many as before; a probe of what it makes of them.
+            devices as often as the policy found them likely. ``shuffled``: greedily, but the network reads a graph whose edges
+            were dealt out anew, each op with as many as before; a probe of what it makes of them.
         samples: for ``sample``.
         budget_s: for ``search``, the policy's own time included.
     """
@@ -72,7 +72,9 @@ class PlayMode:
                 return cls("search", budget_s=float(number))
         except ValueError:
             pass
-        raise PolicyError("is no way to ask a policy", field="policy", value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"])
+        raise PolicyError(
+            "is no way to ask a policy", field="policy", value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"]
+        )
 
 
 class OperatorPlayer:

@@ -20,7 +20,7 @@ from ...simulation.operators.placing import is_over, place_next
 from .affinity import gathered
 from .graphs import OperatorGraphs
 from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
-from .step_score import Decisions, PlayedSteps
+from .step_score import PlacementDecisions, PlayedSteps
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ def _play_steps(
         can = torch.from_numpy(batch.state.can_place[:count_e, :m].copy()) | ~live[:, None]
         near = None if encoded.near is None else gathered(encoded.near, instance, now_ops[:, None], on)
         given = (placed[:, None], count[:, None], now[:, None], can[:, None], near)
-        logits = policy.decide(encoded, Decisions(instance, now_ops[:, None], *given))[0][:, 0]
+        logits = policy.decide(encoded, PlacementDecisions(instance, now_ops[:, None], *given))[0][:, 0]
         action = _drawn(logits, generator)
         ops[:, step], actions[:, step], is_live[:, step] = now_ops, action, live
         log_p[:, step] = torch.log_softmax(logits, dim=1)[episodes, action]

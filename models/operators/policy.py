@@ -15,7 +15,7 @@ from ...simulation.operators.candidates import CANDIDATE_FEATURES, FROM_PLACED
 from .affinity import Affinity, gathered
 from .graphs import OperatorGraphs
 from .network import OperatorEncoder, OperatorNetworkSettings, PairScore
-from .step_score import Decisions, EncodedInstances, PlayedSteps, StepScore
+from .step_score import EncodedInstances, PlacementDecisions, PlayedSteps, StepScore
 
 
 class StepPolicy(nn.Module):
@@ -34,13 +34,13 @@ class StepPolicy(nn.Module):
         self.register_buffer("kept", torch.tensor(kept), persistent=False)
 
     def encode(self, graphs: OperatorGraphs, *, walks: bool = True) -> EncodedInstances:
-        """What does not change from decision to decision; ``walks`` False leaves affinities out, for who works them out himself."""
+        """What does not change from decision to decision; ``walks`` False leaves affinities to the caller."""
         encoded = self.encoder(graphs)
         near = self.affinity.between(encoded[0], graphs) if walks and self.affinity is not None else None
         link = graphs.links[..., 1]
         return self.score.prepare(encoded, near, torch.zeros_like(link) if "devices" in self.settings.without else link)
 
-    def decide(self, encoded: EncodedInstances, given: Decisions) -> tuple[Tensor, Tensor]:
+    def decide(self, encoded: EncodedInstances, given: PlacementDecisions) -> tuple[Tensor, Tensor]:
         """Logits ``(E, t, m)``, minus infinity where a device may not be chosen; how far the final value is foreseen to be above
         the mean of the instance's episodes, relative to it, ``(E, t)``."""
         made: tuple[Tensor, Tensor] = self.score(encoded, replace(given, candidates=given.candidates * self.kept))
@@ -58,7 +58,7 @@ class StepPolicy(nn.Module):
             on, is_before = _places(graphs, played, chosen)
             affinity = gathered(encoded.near, played.of, played.ops, on, is_before)
         given = (placed, _before(chosen), played.candidates, played.can_place, affinity)
-        return self.decide(encoded, Decisions(played.of, played.ops, *given))
+        return self.decide(encoded, PlacementDecisions(played.of, played.ops, *given))
 
 
 def _before(values: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """What the step-by-step policy makes of each device of a decision, from embeddings and from what stands where already.
 
-Legend of shapes: ``b`` instances, ``E`` episodes (several of an instance), ``t`` decisions, ``n`` ops, ``m`` devices, ``h`` width,
-``f`` features of a candidate, ``a`` affinities.
+Legend of shapes: ``b`` instances, ``E`` episodes (several of an instance), ``t`` decisions, ``n`` ops, ``m`` devices, ``h``
+width, ``f`` features of a candidate, ``a`` affinities.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class EncodedInstances:
 
 
 @dataclass(frozen=True, eq=False)
-class Decisions:
-    """Decisions of episodes, and what stood where before each.
+class PlacementDecisions:
+    """PlacementDecisions of episodes, and what stood where before each.
 
     Attributes:
         of: instance of each episode, ``(E,)``.
@@ -121,7 +121,7 @@ class StepScore(nn.Module):
         op = self.op(op_h) + self.whole(whole_h)[:, None]
         return EncodedInstances(op, self.query(op_h), self.device(device_h), op_h, near, link)
 
-    def forward(self, encoded: EncodedInstances, given: Decisions) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: EncodedInstances, given: PlacementDecisions) -> tuple[Tensor, Tensor]:
         """Logits ``(E, t, m)``, minus infinity where a device may not be chosen, and foreseen values ``(E, t)``."""
         told = given.candidates
         if given.affinity is not None:

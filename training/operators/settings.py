@@ -70,8 +70,8 @@ class OperatorTrainSettings(settings.Settings):
         num_threads: threads of torch.
         log: writers of the validations (see `training.hooks.names`).
         imitation: the first stage; null: none.
-        averaging: weight of the newest weights in the running average of them that is validated and kept, per step of the imitation
-            and per update; 1: the newest alone.
+        averaging: weight of the newest weights in the running average of them that is validated and kept, per step of the
+            imitation and per update; 1: the newest alone.
         network: kind and widths.
         ppo: constants.
     """

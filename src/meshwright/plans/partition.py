@@ -6,7 +6,7 @@ Legend of shapes: ``world`` ranks of a layout.
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,9 @@ Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp", "sp", "sp_d", "sp_h", "sp_
 
 ZERO_BUBBLE = ("zb-h1", "zb-2p")
 """Schedules in which the gradients of weights are a pass of their own."""
+
+VOLUMES = ("sp_d", "sp_h", "sp_w")
+"""Keys of how volumes are cut."""
 
 
 class Coordinates(settings.Settings):

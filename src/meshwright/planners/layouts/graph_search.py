@@ -28,11 +28,11 @@ from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.frameworks.defaults import EAGER
-from ...plans.partition import Layout
+from ...plans.partition import VOLUMES, Layout
 from ...plans.stages import layer_starts
 from .request import SearchRequest
 from .results import Counts, Findings, RankedLayout, Searched, in_words, layout_text
-from .space import VOLUMES, RegularOrders, divisors
+from .space import RegularOrders, divisors
 
 SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved")
 RECOMPUTATIONS = ("none", "full")

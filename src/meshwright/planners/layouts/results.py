@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from ...errors import PlanError
 from ...plans.frameworks.defaults import hidden_unasked
-from ...plans.partition import Layout
+from ...plans.partition import VOLUMES, Layout
 from ...plans.stage_meshes import layers_text, meshes_text
 from .request import DEFAULTS, SearchRequest
-from .space import SEARCHED, VOLUMES
+from .space import SEARCHED
 
 
 class RankedLayout(NamedTuple):

@@ -22,7 +22,7 @@ from ...costs.work.work import check, is_legal
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import EAGER
-from ...plans.partition import ZERO_BUBBLE, Layout
+from ...plans.partition import VOLUMES, ZERO_BUBBLE, Layout
 from ...plans.rank_order import ORDERS, distinct_orders, numbers
 from .request import SearchRequest
 
@@ -45,9 +45,6 @@ SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
 """Keys of which one value can be impossible whatever the others are."""
 
 SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved", *ZERO_BUBBLE)
-
-VOLUMES = ("sp_d", "sp_h", "sp_w")
-"""Keys of how volumes are cut."""
 
 
 class Leaf(NamedTuple):

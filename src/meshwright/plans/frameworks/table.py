@@ -20,11 +20,9 @@ from typing import Any, NamedTuple
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerKeys
-from ..partition import Layout
+from ..partition import VOLUMES, Layout
 from .defaults import EAGER, EVEN_STAGES
 from .numbering import Numbering, as_megatron, as_the_layout, by_hosts, in_any_order
-
-SPATIAL = ("sp_d", "sp_h", "sp_w")
 
 
 class LayoutOfModel(NamedTuple):
@@ -145,7 +143,7 @@ def _one_grid(title: str) -> tuple[Limit, ...]:
         nearest = f"the nearest plan that it can say has tp={asked.layout.tp} and dp={asked.layout.dp} on every stage"
         return f"{title} has one mesh for all stages; {nearest}"
 
-    spatial = (Limit(key, problem, (1,)) for key in SPATIAL)
+    spatial = (Limit(key, problem, (1,)) for key in VOLUMES)
     return (*spatial, Limit("stage_meshes", meshed, when=lambda asked: asked.layout.is_meshed))
 
 
