@@ -202,7 +202,7 @@ def test_each_stage_has_the_memory_of_its_own_devices():
 
 def test_the_plan_says_each_stages_layers_and_goes_where_they_can_be_said():
     found = search_layouts(
-        "zoo:gpt2-small", cluster(("slow", "fast")), batch=16, keep="tp=1,pp=2,dp=2,schedule=1f1b,micro_batch=1,zero=0"
+        "zoo:bert-large", cluster(("slow", "fast")), batch=16, keep="tp=1,pp=2,dp=2,schedule=1f1b,micro_batch=1,zero=0"
     )
     plan, layers = found.plan, found.best.layout.stage_layers
     assert layers is not None

@@ -37,6 +37,12 @@ class StubStep:
             made.end(f"block {chunk}.{number}", 1.0)
         return made.template()
 
+    def rank_seconds(self, chunk, kind, *, cut):
+        return None
+
+    def rank_optimizer_s(self, stage):
+        return None
+
     def boundary(self, chunk, kind):
         return (Message("activations", "send_recv", "pp", self.send_bytes),) if self.send_bytes else ()
 
