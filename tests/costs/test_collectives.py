@@ -10,7 +10,8 @@ from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
 from meshwright.errors import ConfigError
 
-NAMES = sorted(collectives.AUTOMATIC)
+NAMES = sorted(collectives.AUTOMATIC.keys() - {"circuits"})
+"""Without what needs an optical cluster, see `collectives.test_circuits`."""
 ANYWHERE = [name for name in NAMES if name != "ramp"]
 payloads = st.floats(0, 1e11)
 
