@@ -75,7 +75,7 @@ OPTIONS = {
         "--graphs": "graphs_dir",
         **WRITES,
     },
-    "profile": {"--input": "inputs", "--batch": "batch_size", "--eager": "is_eager", **WRITES},
+    "profile": {"--input": "inputs", "--batch": "batch_size", "--eager": "is_eager", "--measure": "measures", **WRITES},
     "train": {
         "--set": "BUILT BEFORE",
         "--graphs": "graphs_dir",
