@@ -50,12 +50,12 @@ class CoreShares(NamedTuple):
 
     Attributes:
         compute: of its operations and seconds, ``(n,)``.
-        parameters: of its weights, ``(n,)``.
+        weights: of its weights, ``(n,)``.
         activations: of its output, ``(n,)``.
     """
 
     compute: NDArray[np.float64]
-    parameters: NDArray[np.float64]
+    weights: NDArray[np.float64]
     activations: NDArray[np.float64]
 
 
@@ -90,7 +90,7 @@ def core_graph(graph: JobGraph, core: Core, launch_s: float = 0.0) -> JobGraph:
     """
     if graph.volumes is not None:
         raise GraphError("the core of a network on volumes is not known", field="training.core", value=graph.name)
-    compute, parameters, activations = core_shares(graph, core)
+    compute, weights, activations = core_shares(graph, core)
     return replace(
         graph,
         forward_s=masked_s(graph.forward_s, compute, launch_s),
@@ -98,7 +98,7 @@ def core_graph(graph: JobGraph, core: Core, launch_s: float = 0.0) -> JobGraph:
         forward_flops=graph.forward_flops * compute,
         backward_flops=graph.backward_flops * compute,
         activation_bytes=graph.activation_bytes * activations,
-        parameter_bytes=graph.parameter_bytes * parameters,
+        parameter_bytes=graph.parameter_bytes * weights,
         workspace_bytes=graph.workspace_bytes * activations,
     )
 

@@ -42,9 +42,9 @@ def test_a_core_of_all_is_the_job_and_a_narrow_one_keeps_ends_and_squares_the_mi
             assert np.array_equal(getattr(whole, figures), getattr(graph, figures))
     shares = core_shares(graph, Core(width=0.5))
     matrices = np.flatnonzero((graph.parameter_bytes > 0) & np.array(["norm" not in kind for kind in graph.op_kinds]))
-    assert shares.parameters[matrices[0]] == 0.5  # reads the input, which is whole
-    assert shares.parameters[matrices[-1]] == 0.5  # puts out the output
-    assert set(shares.parameters[matrices[1:-1]]) == {0.25}
+    assert shares.weights[matrices[0]] == 0.5  # reads the input, which is whole
+    assert shares.weights[matrices[-1]] == 0.5  # puts out the output
+    assert set(shares.weights[matrices[1:-1]]) == {0.25}
     assert shares.activations[matrices[-1]] == 1.0
 
 
@@ -52,7 +52,7 @@ def test_matrices_of_a_rank_have_their_own_weights():
     # one matrix of 1000 x 1000 numbers of 4 bytes: 64 (1000 + 1000) of 1e6 weights
     graph = load_graph("zoo:vgg16")
     square = np.sqrt(graph.parameter_bytes / 4)
-    shares = core_shares(graph, Core(rank=64)).parameters
+    shares = core_shares(graph, Core(rank=64)).weights
     has = graph.parameter_bytes > 0
     assert shares[has] == pytest.approx(np.minimum(1.0, 128 / square[has]))
 
@@ -169,5 +169,5 @@ def test_branches_count_weights_on_any_way():
     graph = load_graph("zoo:gnmt")
     shares = core_shares(graph, Core(width=0.5))
     first = graph.op_names.index("encoder.embedding")
-    assert shares.parameters[first] == 0.5
-    assert shares.parameters[graph.op_names.index("encoder.lstm2")] == 0.25
+    assert shares.weights[first] == 0.5
+    assert shares.weights[graph.op_names.index("encoder.lstm2")] == 0.25

@@ -60,7 +60,7 @@ def _of_graph(work: GraphWork, core: Core, launch_s: float) -> GraphWork:
         graph=graph,
         forward_s=masked_s(work.forward_s, shares.compute, launch_s),
         backward_s=masked_s(work.backward_s, shares.compute, launch_s),
-        gradient_bytes=work.gradient_bytes * shares.parameters,
+        gradient_bytes=work.gradient_bytes * shares.weights,
         boundary_bytes=boundary_bytes,
         given_bytes=given_bytes,
     )
