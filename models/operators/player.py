@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -19,11 +19,11 @@ from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
 from .compiled_steps import CompiledSteps
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
-from .policy import OperatorPolicy, StepPolicy
+from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
 from .saved import SHIPPED, SavedOperatorPolicy, operator_policy_file, shipped_operators
 
 RULE = "heft"
@@ -36,6 +36,10 @@ _DRAWS_SHARE = 0.25
 """Share of a search's budget in which placements are drawn to start from."""
 _HOTTEST = 0.1
 """A search from the policy's placement begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
+
+
+_Found = tuple[NDArray[np.int64] | None, NDArray[np.float64]]
+"""The best placement, None where all ended early, and how likely the policy found each device for each op, ``(n, m)``."""
 
 
 @dataclass(frozen=True)
@@ -96,80 +100,66 @@ class OperatorPlayer:
         begun_s = time.perf_counter()
         graphs = batch([features(instance, self.objective)])
         if mode.kind == "shuffled":
-            dealt = torch.randperm(len(graphs.producer), generator=_generator(seed))
+            dealt = torch.randperm(len(graphs.producer), generator=torch.Generator().manual_seed(seed % 2**63))
             graphs = replace(graphs, producer=graphs.producer[dealt])
-        if mode.kind == "search":
-            return self._searched(instance, graphs, begun_s, mode.budget_s, seed)
-        greedy, _ = self._greedy(instance, graphs)
-        found = [] if greedy is None else [greedy]
-        if mode.kind == "sample":
-            found += self._drawn(instance, graphs, mode.samples, seed)
-        return min(found, key=lambda each: each.value_s) if found else self._by_rule(instance)
-
-    def _searched(
-        self, instance: OperatorInstance, graphs: OperatorGraphs, begun_s: float, budget_s: float, seed: int
-    ) -> OperatorPlacement:
-        """Annealing from the best of the greedy placement, of draws within a share of the budget, and of the rule's."""
-        episodes, starts = PlacementBatch([instance], self.objective, 1), [self._by_rule(instance).device_of]
+        draws_end_s = begun_s + _DRAWS_SHARE * mode.budget_s
+        goes_on: Callable[[int], bool] = {
+            "sample": lambda drawn: drawn < mode.samples,
+            "search": lambda drawn: time.perf_counter() < draws_end_s,
+        }.get(mode.kind, lambda drawn: False)
         if isinstance(self.policy, StepPolicy):
-            steps, rng = CompiledSteps(self.policy, graphs), np.random.default_rng(seed)
-            likely = steps.play(episodes)
-            draws_end_s = begun_s + _DRAWS_SHARE * budget_s
-            while True:
-                if not episodes.is_dead[0]:
-                    starts.append(episodes.device_of(0))
-                if time.perf_counter() >= draws_end_s:
-                    break
-                steps.play(episodes, _noise(instance, rng))
+            best, likely = self._best_of_steps(self.policy, instance, graphs, seed, goes_on)
         else:
-            greedy, likely = self._greedy(instance, graphs)
-            starts += [] if greedy is None else [greedy.device_of]
+            samples = mode.samples if mode.kind == "sample" else 0
+            best, likely = self._best_at_once(self.policy, instance, graphs, seed, samples)
+        if mode.kind != "search":
+            return self._by_rule(instance) if best is None else placed(instance, best, self.objective, self.name)
+        starts = [self._by_rule(instance).device_of, *([] if best is None else [best])]
         proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
-        left_s = max(0.0, budget_s - (time.perf_counter() - begun_s))
+        left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
         return anneal(instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=_HOTTEST)
 
-    def _greedy(self, instance: OperatorInstance, graphs: OperatorGraphs) -> tuple[OperatorPlacement | None, NDArray[np.float64]]:
-        """The likeliest placement, None at a dead end, and how likely each device was for each op, ``(n, m)``."""
-        episodes = PlacementBatch([instance], self.objective, 1)
-        if isinstance(self.policy, StepPolicy):
-            likely = CompiledSteps(self.policy, graphs).play(episodes)
-        else:
-            with torch.no_grad():
-                likely = np.asarray(self.policy(graphs).exp()[0].double())
-            play(self.policy, graphs, episodes, np.zeros(1, np.int64))
-        return None if episodes.is_dead[0] else episodes.placement(0, self.name), likely
+    def _best_of_steps(
+        self, policy: StepPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, goes_on: Callable[[int], bool]
+    ) -> _Found:
+        """The best of the greedy placement and of draws, as long as ``goes_on`` with the number of draws so far says so."""
+        steps, episodes = CompiledSteps(policy, graphs), PlacementBatch([instance], self.objective, 1)
+        rng, best, best_s, drawn = np.random.default_rng(seed), None, np.inf, 0
+        likely = steps.play(episodes)
+        while True:
+            value_s = np.inf if episodes.is_dead[0] else episodes.state.value_s[0]
+            if value_s < best_s:
+                best, best_s = episodes.device_of(0).copy(), value_s
+            if not goes_on(drawn):
+                return best, likely
+            noise = _SOFTNESS * rng.gumbel(size=(instance.num_groups, instance.num_devices))
+            steps.play(episodes, noise.astype(np.float32))
+            drawn += 1
+
+    def _best_at_once(
+        self, policy: OneShotPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, samples: int
+    ) -> _Found:
+        """The best of the greedy placement and of so many draws."""
+        with torch.no_grad():
+            likely = np.asarray(policy(graphs).exp()[0].double())
+        best, best_s = None, np.inf
+        for count, generator in ((1, None), (samples, torch.Generator().manual_seed(seed % 2**63))):
+            if count == 0:
+                continue
+            episodes = PlacementBatch([instance], self.objective, count)
+            play(policy, graphs, episodes, np.zeros(1, np.int64), samples=count, generator=generator)
+            values_s = np.where(episodes.is_dead, np.inf, episodes.state.value_s)
+            at = int(values_s.argmin())
+            if values_s[at] < best_s:
+                best, best_s = episodes.device_of(at), values_s[at]
+        return best, likely
 
     def _by_rule(self, instance: OperatorInstance) -> OperatorPlacement:
         """The rule's placement, for where the policy's decisions end with ops that no device can hold any more."""
         found = place(instance, RULE, PlacementRequest(objective=self.objective))
         note = f"memory left the policy no device for some op, so this is {RULE}'s placement"
         return replace(found, planner=self.name, note=note)
-
-    def _drawn(self, instance: OperatorInstance, graphs: OperatorGraphs, samples: int, seed: int) -> list[OperatorPlacement]:
-        """The best of some draws; nothing where all of them ended early."""
-        if isinstance(self.policy, StepPolicy):
-            steps, episodes = CompiledSteps(self.policy, graphs), PlacementBatch([instance], self.objective, 1)
-            rng, found = np.random.default_rng(seed), list[OperatorPlacement]()
-            for _ in range(samples):
-                steps.play(episodes, _noise(instance, rng))
-                if not episodes.is_dead[0]:
-                    found.append(episodes.placement(0, self.name))
-            return [min(found, key=lambda each: each.value_s)] if found else []
-        episodes = PlacementBatch([instance], self.objective, samples)
-        play(self.policy, graphs, episodes, np.zeros(1, np.int64), samples=samples, generator=_generator(seed))
-        best = int(np.where(episodes.is_dead, np.inf, episodes.state.value_s).argmin())
-        return [] if episodes.is_dead[best] else [episodes.placement(best, self.name)]
-
-
-def _noise(instance: OperatorInstance, rng: np.random.Generator) -> NDArray[np.float32]:
-    """What makes a draw of the likeliest devices, ``(g, m)``."""
-    noise: NDArray[np.float32] = (_SOFTNESS * rng.gumbel(size=(instance.num_groups, instance.num_devices))).astype(np.float32)
-    return noise
-
-
-def _generator(seed: int) -> torch.Generator:
-    return torch.Generator().manual_seed(seed % 2**63)
 
 
 @contextmanager

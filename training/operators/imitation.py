@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ... import files
 from ...envs.operators.batch import PlacementBatch
 from ...errors import CheckpointError
 from ...models.operators.graphs import OperatorGraphs
@@ -50,7 +51,8 @@ def searched(
     Raises:
         CheckpointError: the file is not of these instances.
     """
-    found = _kept(path, instances)
+    of = files.digest(chosen.moves_per_op, *(instance.digest for instance in instances))
+    found = _kept(path, instances, of)
     for number in range(len(found), len(instances)):
         instance = instances[number]
         moves = chosen.moves_per_op * instance.num_ops
@@ -58,28 +60,24 @@ def searched(
         if number % 50 == 0:
             progress(number, len(instances))
         if len(found) % _KEPT_EVERY == 0 or len(found) == len(instances):
-            _keep(path, found)
+            _keep(path, found, of)
     progress(len(instances), len(instances))
     return found
 
 
-def _keep(path: Path, found: Sequence[NDArray[np.int64]]) -> None:
-    devices = torch.from_numpy(np.concatenate(found).astype(np.int16))
-    save_tensors(path, {"devices": devices, "num_ops": torch.tensor([len(each) for each in found])})
+def _keep(path: Path, found: Sequence[NDArray[np.int64]], of: str) -> None:
+    save_tensors(path, {"of": of, "devices": torch.from_numpy(np.concatenate(found).astype(np.int16))})
 
 
-def _kept(path: Path, instances: Sequence[OperatorInstance]) -> list[NDArray[np.int64]]:
+def _kept(path: Path, instances: Sequence[OperatorInstance], of: str) -> list[NDArray[np.int64]]:
     if not path.exists():
         return []
     data = load_tensors(path)
-    try:
-        found = [each.numpy().astype(np.int64) for each in data["devices"].split(data["num_ops"].tolist())]
-    except (TypeError, KeyError, AttributeError, RuntimeError) as error:
-        raise CheckpointError("holds no placements", file=path) from error
-    of_these = all(len(each) == instance.num_ops for each, instance in zip(found, instances, strict=False))
-    if len(found) > len(instances) or not of_these:
-        raise CheckpointError("holds placements of other instances", file=path)
-    return found
+    if not isinstance(data, dict) or data.get("of") != of or not isinstance(data.get("devices"), torch.Tensor):
+        raise CheckpointError("holds no placements of these instances by as many moves", file=path)
+    ends = np.cumsum([each.num_ops for each in instances])
+    devices = data["devices"].numpy().astype(np.int64)
+    return np.split(devices, ends[:-1])[: int(np.searchsorted(ends, len(devices), side="right"))]
 
 
 def imitation_loss(

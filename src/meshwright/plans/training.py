@@ -200,21 +200,6 @@ class LocalUpdate(DeclaredSteps):
         return 4.0 * self.extra_parameters
 
 
-Training = Annotated[
-    Synchronous
-    | LocalSgd
-    | PostLocalSgd
-    | DiLoCo
-    | StaleSynchronous
-    | Asynchronous
-    | Gossip
-    | IndependentSubnets
-    | LocalUpdate
-    | Masked,
-    Field(discriminator="kind"),
-]
-"""A training strategy of any kind."""
-
 AnyTraining = (
     Synchronous
     | LocalSgd
@@ -227,6 +212,9 @@ AnyTraining = (
     | LocalUpdate
     | Masked
 )
+
+Training = Annotated[AnyTraining, Field(discriminator="kind")]
+"""A training strategy of any kind."""
 
 TRAININGS: dict[str, type[AnyTraining]] = {
     "synchronous": Synchronous,

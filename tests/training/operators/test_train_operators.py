@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from meshwright.errors import CheckpointError, NothingToLearnError
+from meshwright.errors import CheckpointError
 from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
+from meshwright.training.operators import imitation
 from meshwright.training.operators.imitation import searched
 from meshwright.training.operators.settings import ImitatedSearchSettings, OperatorTrainSettings
 from meshwright.training.operators.train import OperatorProgress, train_operators
@@ -97,36 +98,40 @@ def test_the_imitation_finds_likely_what_the_search_chose(tmp_path: Path) -> Non
     assert sum(losses[-20:]) < 2 * 0.95 * sum(losses[:10])
 
 
-def test_a_search_that_was_stopped_goes_on_and_other_placements_are_refused(tmp_path: Path) -> None:
-    instances = [draw_instance(GraphDraw(num_ops=(6,)), DeviceDraw(num_devices=(2,)), "training", seed) for seed in range(4)]
+def test_a_search_that_was_stopped_goes_on_and_other_placements_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imitation, "_KEPT_EVERY", 2)
+    draws = GraphDraw(num_ops=(6, 9)), DeviceDraw(num_devices=(2,))
+    instances = [draw_instance(*draws, "training", seed) for seed in range(5)]
     chosen = ImitatedSearchSettings(moves_per_op=5)
     whole = searched(instances, "latency", chosen, tmp_path / "whole.pt", lambda done, total: None)
-    searched(instances[:2], "latency", chosen, tmp_path / "parts.pt", lambda done, total: None)
+    placed: list[str] = []
+    anneal = imitation.anneal
+
+    def stopping(instance, *args, **more):
+        if len(placed) == 3:
+            raise KeyboardInterrupt
+        placed.append(instance.name)
+        return anneal(instance, *args, **more)
+
+    monkeypatch.setattr(imitation, "anneal", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        searched(instances, "latency", chosen, tmp_path / "parts.pt", lambda done, total: None)
+    placed.clear()
     parts = searched(instances, "latency", chosen, tmp_path / "parts.pt", lambda done, total: None)
+    assert placed == [each.name for each in instances[2:]]
     assert [each.tolist() for each in parts] == [each.tolist() for each in whole]
-    with pytest.raises(CheckpointError, match="other instances"):
-        searched(instances[:2], "latency", chosen, tmp_path / "whole.pt", lambda done, total: None)
+    assert [len(each) for each in parts] == [each.num_ops for each in instances]
+    for others, moves in ((instances[::-1], 5), (instances, 6)):
+        other = ImitatedSearchSettings(moves_per_op=moves)
+        with pytest.raises(CheckpointError, match="of these instances"):
+            searched(others, "latency", other, tmp_path / "whole.pt", lambda done, total: None)
     (tmp_path / "whole.pt").write_bytes(b"no archive")
     with pytest.raises(CheckpointError):
         searched(instances, "latency", chosen, tmp_path / "whole.pt", lambda done, total: None)
 
 
-def test_a_run_of_another_config_is_not_resumed(tmp_path: Path) -> None:
-    train_operators(config(updates=2), tmp_path / "run")
-    with pytest.raises(CheckpointError, match="differs"):
-        train_operators(config(updates=3), tmp_path / "run", resume=True)
-    with pytest.raises(CheckpointError, match="exists already"):
-        train_operators(config(updates=2), tmp_path / "run")
-
-
-def test_where_all_placements_tie_training_refuses(tmp_path: Path) -> None:
-    one_device = config(changes=("placement.devices.num_devices=[1]", "placement.instances.num_ops=[4]"))
-    with pytest.raises(NothingToLearnError, match="nothing to learn"):
-        train_operators(one_device, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
 @pytest.mark.slow
 def test_a_minute_of_learning_beats_the_rule_it_began_as(tmp_path: Path) -> None:
     chosen = config(
