@@ -1,7 +1,7 @@
 """How near each op is to the ops that stand on each device already: short walks over the job's edges, with learned weights.
 
-Candidate features tell of an op's own producers and of those of its readers; walks tell of what stands further off. In the shipped
-policy they change nothing measurable, and messages do (`docs/operators.md`).
+Candidate features tell of an op's own producers and of those of its readers; walks tell of what stands further off. In the
+shipped policy they change nothing measurable, and messages do (`docs/operators.md`).
 
 Legend of shapes: ``b`` instances, ``E`` episodes, ``t`` decisions, ``n`` ops, ``m`` devices, ``e`` edges of all instances
 together, ``h`` width, ``j`` kinds of walk, ``s`` steps, ``a = j s`` affinities.
