@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -71,11 +72,14 @@ def test_the_policy_is_the_same_with_a_process_of_its_own_which_is_lost(chosen, 
             return found
         self._start.result()
         found = begin(self, play, tasks)
-        (worker,) = self._pool._processes
+        pool = self._pool
+        (worker,) = pool._processes
 
         def wait():
             if len(waited) == 2:
                 os.kill(worker, signal.SIGKILL)
+                while not pool._broken:  # it hears of the loss a moment later
+                    time.sleep(0.01)
             waited.append(worker)
             return found()
 
