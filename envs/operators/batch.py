@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.orders import best_order_end_s
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
 from ...simulation.operators.placing import PlacingState, begin, is_over, new_state, place_next
 from ...simulation.operators.stacked import StackedInstances, fill, has_room, room_for, stack
@@ -106,16 +107,36 @@ class PlacementBatch:
             devices: ``(E,)``; of episodes that are over, any.
 
         Returns:
-            Rewards ``(E,)``: minus what the value grew, in lower bounds of the instance, and minus 1 at a dead end.
+            Rewards ``(E,)``: minus what the value grew, in lower bounds of the instance, and minus 1 at a dead end. The last one of
+            an episode holds what `reorder` gains.
 
         Raises:
             PolicyError: a device may not be chosen.
         """
-        rewards = np.zeros(self.num_episodes)
+        rewards, was_live = np.zeros(self.num_episodes), self.is_live.copy()
         wrong = _step_all(self.stacked, self.state, np.asarray(devices, np.int64), rewards, self.lead, self.is_live, self.is_dead)
         if wrong >= 0:
             raise PolicyError("this device may not have the next ops", field=f"actions.{wrong}", value=int(devices[wrong]))
+        ended = was_live & ~self.is_live & ~self.is_dead
+        rewards[ended] += self.reorder(np.flatnonzero(ended))
         return rewards
+
+    def reorder(self, whole: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Let the devices of whole placements run their ops in the best order known (`orders.best_order`), which knows all devices.
+
+        Until then an op is where it ended first when it and all before it had devices.
+
+        Args:
+            whole: episodes that have a device for every op, ``(w,)``; ``state.value_s`` of them becomes the value of the placement.
+
+        Returns:
+            What that gains, in lower bounds of the instance, ``(w,)``; nothing for throughput, which has no order.
+        """
+        before_s, of = self.state.value_s[whole], self.state.instance[whole]
+        if self.objective == "latency":
+            for e, instance in zip(whole, of, strict=True):
+                self.state.value_s[e] = min(self.state.value_s[e], best_order_end_s(self.instances[instance], self.device_of(e)))
+        return np.asarray((before_s - self.state.value_s[whole]) / self.stacked.scale_s[of])
 
     def device_of(self, e: int) -> NDArray[np.int64]:
         """Device of each op of an episode that is over, ``(n,)``."""

@@ -106,6 +106,8 @@ class CompiledSteps:
         likely, added = np.zeros(shape), np.zeros(shape, np.float32) if noise is None else noise
         batch.is_dead[0] = _place_all(batch.stacked, batch.state, likely, added, self._weights, self._to_each)
         batch.is_live[0] = False
+        if not batch.is_dead[0]:
+            batch.reorder(np.zeros(1, np.int64))
         return np.asarray(likely[instance.group])
 
 

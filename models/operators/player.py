@@ -34,7 +34,7 @@ _SOFTNESS = 0.5
 64 is then 1.10 times the best known, with the probabilities as they are 1.12."""
 _DRAWS_SHARE = 0.25
 """Share of a search's budget in which placements are drawn to start from."""
-_HOTTEST = 0.1
+HOTTEST_AFTER_POLICY = 0.1
 """A search from the policy's placement begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
 
 
@@ -118,7 +118,7 @@ class OperatorPlayer:
         proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
         left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
-        return anneal(instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=_HOTTEST)
+        return anneal(instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=HOTTEST_AFTER_POLICY)
 
     def _best_of_steps(
         self, policy: StepPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, goes_on: Callable[[int], bool]

@@ -123,6 +123,7 @@ def _play_at_once(
     batch.begin(numbers)
     flags = batch.is_live, batch.is_dead
     _place_wanted(batch.stacked, batch.state, numbers, wanted, actions, may, is_taken, *flags)
+    batch.reorder(np.flatnonzero(~batch.is_dead[:count_e]))
     can, action, live = torch.from_numpy(may), torch.from_numpy(actions), torch.from_numpy(is_taken)
     can |= ~live[..., None]
     taken = torch.log_softmax(each.masked_fill(~can, -torch.inf), dim=2).gather(2, action[..., None])[..., 0]

@@ -19,13 +19,14 @@ from ... import files
 from ...envs.operators.batch import PlacementBatch
 from ...errors import CheckpointError
 from ...models.operators.graphs import OperatorGraphs
+from ...models.operators.player import HOTTEST_AFTER_POLICY, OperatorPlayer, PlayMode
 from ...models.operators.playing import replayed
 from ...models.operators.policy import OperatorPolicy, StepPolicy
 from ...models.tensor_file import load_tensors, save_tensors
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective
+from ...simulation.operators.placement import OperatorObjective, value
 from .settings import ImitatedSearchSettings
 
 _KEPT_EVERY = 500
@@ -38,25 +39,36 @@ def searched(
     chosen: ImitatedSearchSettings,
     path: Path,
     progress: Callable[[int, int], None],
+    learned: OperatorPlayer | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Device of each op of each instance, as annealing found it in so many moves; the same for the same instances.
+    """Device of each op of each instance, as annealing found it in so many moves; the same for the same instances and policy.
 
     Args:
         instances: that are placed.
         objective: of the placements.
-        chosen: moves.
-        path: where placements are kept while they are found; a search that was stopped goes on behind them.
+        chosen: moves, and draws.
+        path: where placements are kept while they are found; a search that was stopped goes on behind them. A file of other
+            instances or moves is refused; that it is of the same policy is the caller's to see to.
         progress: called with how many of how many are placed.
+        learned: the policy from the best of whose draws the search starts; None: it starts from rules.
 
     Raises:
         CheckpointError: the file is not of these instances.
     """
-    of = files.digest(chosen.moves_per_op, *(instance.digest for instance in instances))
+    of = files.digest(chosen.moves_per_op, *([] if learned is None else [chosen.draws]), *(instance.digest for instance in instances))
+    request = PlacementRequest(objective=objective, seed=0)
     found = _kept(path, instances, of)
     for number in range(len(found), len(instances)):
         instance = instances[number]
         moves = chosen.moves_per_op * instance.num_ops
-        found.append(anneal(instance, PlacementRequest(objective=objective, seed=0), num_steps=moves).device_of)
+        if learned is None:
+            made = anneal(instance, request, num_steps=moves)
+        else:
+            best = learned.place(instance, PlayMode("sample", chosen.draws), seed=number)
+            made = anneal(instance, request, start=best.device_of, num_steps=moves, hottest=HOTTEST_AFTER_POLICY)
+            if value(instance, made.device_of, objective) > best.value_s:  # good in an order of its own alone
+                made = best
+        found.append(made.device_of)
         if number % 50 == 0:
             progress(number, len(instances))
         if len(found) % _KEPT_EVERY == 0 or len(found) == len(instances):

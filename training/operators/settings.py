@@ -38,16 +38,21 @@ class OperatorPPOSettings(settings.Settings):
 
 
 class ImitatedSearchSettings(settings.Settings):
-    """The first stage: placements of a search are learned.
+    """The first stage: placements of a search are learned, of one from rules, then of others from what was learned.
 
     Attributes:
-        moves_per_op: of annealing, for each training instance.
-        steps: gradient steps.
+        rounds: searches, each followed by learning. The first starts from rules; the others start from the best of the network's
+            own draws (expert iteration, Anthony et al. 2017), find better placements so, and such as it can imitate.
+        draws: for each training instance in the rounds after the first.
+        moves_per_op: of annealing, for each training instance in each round.
+        steps: gradient steps of a round.
         minibatch: instances of one.
-        learning_rate: Adam's step size at the start; it falls linearly to a twentieth.
+        learning_rate: Adam's step size at the start of a round; it falls linearly to a twentieth.
         validate_every_steps: steps between two validations.
     """
 
+    rounds: int = Field(default=1, ge=1, le=100)
+    draws: int = Field(default=16, ge=1, le=4096)
     moves_per_op: int = Field(default=300, ge=1)
     steps: int = Field(default=1500, ge=1)
     minibatch: int = Field(default=32, ge=1, le=1024)
@@ -94,7 +99,7 @@ class OperatorTrainSettings(settings.Settings):
     @property
     def imitation_steps(self) -> int:
         """Gradient steps of the first stage."""
-        return self.imitation.steps if self.imitation is not None else 0
+        return self.imitation.rounds * self.imitation.steps if self.imitation is not None else 0
 
     @property
     def total_updates(self) -> int:

@@ -22,7 +22,7 @@ from ...envs.operators.batch import PlacementBatch
 from ...envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
 from ...errors import CheckpointError, ConfigError, NothingToLearnError
 from ...models.operators.graphs import OperatorGraphs, batch, features
-from ...models.operators.player import RULE
+from ...models.operators.player import RULE, OperatorPlayer
 from ...models.operators.playing import PlayedPlacements, play
 from ...models.operators.policy import OperatorPolicy, StepPolicy, new_policy
 from ...models.operators.saved import SavedOperatorPolicy
@@ -49,10 +49,9 @@ class OperatorRunFolder(AnyRunFolder[OperatorTrainSettings]):
     kind = OperatorTrainSettings
     ending = ".pt"
 
-    @property
-    def placements(self) -> Path:
-        """Those of the search that is imitated."""
-        return self.path / "placements.pt"
+    def placements(self, round_number: int) -> Path:
+        """Those of the search that is imitated in a round, counted from 0."""
+        return self.path / (f"placements-{round_number}.pt" if round_number else "placements.pt")
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,6 @@ def train_operators(
     if restored is not None:
         trainer.restore(restored)
     with reporter.running(trainer.curve, trainer.update, is_resumed=resume):
-        trainer.search(run, drawn)
         while True:
             if trainer.is_validation_due:
                 trainer.look(run)
@@ -126,6 +124,7 @@ def train_operators(
                 reporter.stop_if_asked()
             if trainer.update >= chosen.total_updates:
                 break
+            trainer.search(run, drawn)
             trainer.learn()
     return run
 
@@ -163,7 +162,7 @@ class _Trainer:
         self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=ppo.learning_rate)
         self.generator = torch.Generator().manual_seed(chosen.seed)
         self.rng = np.random.default_rng([chosen.seed, 1])
-        self.searched: list[NDArray[np.int64]] = []
+        self.searched: tuple[int, list[NDArray[np.int64]]] = (-1, [])
         self.update = 0
         self.curve: list[dict[str, Any]] = []
         self.best = np.inf
@@ -182,16 +181,20 @@ class _Trainer:
             return False
         first, imitation = self.chosen.imitation_steps, self.chosen.imitation
         if imitation is not None and self.update < first:
-            return self.update % imitation.validate_every_steps == 0
+            return self.update % imitation.steps % imitation.validate_every_steps == 0
         is_due = (self.update - first) % self.chosen.validate_every_updates == 0
         return is_due or self.update == self.chosen.total_updates
 
     def search(self, run: OperatorRunFolder, drawn: Callable[[int, int], None]) -> None:
-        """Find the placements that are imitated, where the config has that stage and it is not over."""
+        """Find the placements that are imitated, where a round of imitation begins or was stopped."""
         chosen = self.chosen.imitation
-        if chosen is not None and self.stage == "imitation":
-            objective = self.benchmark.placement.objective
-            self.searched = searched(self.episodes.instances, objective, chosen, run.placements, drawn)
+        if chosen is None or self.stage != "imitation" or self.searched[0] == self.update // chosen.steps:
+            return
+        objective, round_number = self.benchmark.placement.objective, self.update // chosen.steps
+        learned = OperatorPlayer(copy.deepcopy(self.average), objective, self.chosen.name) if round_number else None
+        path = run.placements(round_number)
+        found = searched(self.episodes.instances, objective, chosen, path, drawn, learned)
+        self.searched = (round_number, found)
 
     def learn(self) -> None:
         """One step of the imitation, or one update of PPO."""
@@ -208,12 +211,12 @@ class _Trainer:
     def _imitate(self) -> None:
         chosen = self.chosen.imitation
         assert chosen is not None
-        self._set_learning_rate(chosen.learning_rate, 1.0 - self.update / chosen.steps)
+        self._set_learning_rate(chosen.learning_rate, 1.0 - self.update % chosen.steps / chosen.steps)
         size = min(chosen.minibatch, len(self.features))
         first = int(self.rng.integers(len(self.features) - size + 1))
         numbers = np.arange(first, first + size)  # about the same size
         graphs = batch([self.features[number] for number in numbers])
-        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, [self.searched[number] for number in numbers])
+        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, [self.searched[1][number] for number in numbers])
         self._descend(loss)
         self.told = {"cross_entropy": float(loss.detach())}
 

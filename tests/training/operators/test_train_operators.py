@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from meshwright.errors import CheckpointError
+from meshwright.models.operators.network import OperatorNetworkSettings
+from meshwright.models.operators.player import OperatorPlayer, PlayMode
+from meshwright.models.operators.policy import new_policy
 from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.simulation.operators.placement import value
 from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
 from meshwright.training.operators import imitation
 from meshwright.training.operators.imitation import searched
@@ -40,10 +45,11 @@ def config(updates: int = 4, **more: object) -> OperatorTrainSettings:
     return OperatorTrainSettings.model_validate(given)
 
 
-@pytest.mark.parametrize("stop_at", [1, 3])
+@pytest.mark.parametrize("stop_at", [1, 3, 4, 6])
 @pytest.mark.parametrize("kind", ["steps", "one-shot"])
 def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: str, stop_at: int) -> None:
-    imitation = {"moves_per_op": 5, "steps": 3, "minibatch": 4, "validate_every_steps": 1}
+    """Stopped in the first round of imitation, before the second, within it, and before PPO."""
+    imitation = {"rounds": 2, "draws": 3, "moves_per_op": 5, "steps": 3, "minibatch": 4, "validate_every_steps": 1}
     chosen = config(updates=2, network={"kind": kind, "hidden": 8, "rounds": 1}, imitation=imitation)
     train_operators(chosen, tmp_path / "whole")
 
@@ -62,7 +68,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: s
         assert torch.equal(tensor, parts["policy"][name]), name
     curves = [json.loads((tmp_path / name / "learning_curve.json").read_text()) for name in ("whole", "parts")]
     assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
-    assert [row["stage"] for row in curves[0]] == ["imitation"] * 3 + ["ppo"] * 2
+    assert [row["stage"] for row in curves[0]] == ["imitation"] * 6 + ["ppo"] * 2
     assert SavedOperatorPolicy.load(tmp_path / "parts").settings.kind == kind
     kept = [SavedOperatorPolicy.load(tmp_path / name / "imitated.pt") for name in ("whole", "parts")]
     assert kept[1].trained == kept[0].trained
@@ -130,6 +136,23 @@ def test_a_search_that_was_stopped_goes_on_and_other_placements_are_refused(
     (tmp_path / "whole.pt").write_bytes(b"no archive")
     with pytest.raises(CheckpointError):
         searched(instances, "latency", chosen, tmp_path / "whole.pt", lambda done, total: None)
+
+
+@pytest.mark.parametrize("kind", ["steps", "one-shot"])
+def test_a_later_search_starts_from_the_best_of_the_draws_of_what_was_learned(tmp_path: Path, kind: str) -> None:
+    draws = GraphDraw(num_ops=(12,)), DeviceDraw(num_devices=(3,))
+    instances = [draw_instance(*draws, "training", seed) for seed in range(6)]
+    torch.manual_seed(3)
+    learned = OperatorPlayer(new_policy(OperatorNetworkSettings(kind=kind, hidden=8, rounds=1)), "latency", "fresh")
+    chosen, best = ImitatedSearchSettings(moves_per_op=1, draws=4), PlayMode("sample", 4)
+    found = searched(instances, "latency", chosen, tmp_path / "later.pt", lambda done, total: None, learned)
+    starts = [learned.place(each, best, seed=number).value_s for number, each in enumerate(instances)]
+    ends = [value(each, devices, "latency") for each, devices in zip(instances, found, strict=True)]
+    assert all(end <= start * (1 + 1e-12) for start, end in zip(starts, ends, strict=True))
+    first = searched(instances, "latency", chosen, tmp_path / "first.pt", lambda done, total: None)
+    assert any(not np.array_equal(*pair) for pair in zip(first, found, strict=True))
+    with pytest.raises(CheckpointError, match="of these instances"):
+        searched(instances, "latency", chosen, tmp_path / "first.pt", lambda done, total: None, learned)
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ...errors import PlanError
 from .instance import OperatorInstance
-from .schedules import append_in_order, arrays, critical_path_s, insert_in_order, order_of_starts, upward_order
+from .orders import best_order
+from .schedules import append_in_order, arrays, critical_path_s
 
 OperatorObjective = Literal["latency", "throughput"]
 
@@ -66,7 +67,7 @@ def placed(
         device_of: device of each op, ``(n,)``.
         objective: what is counted.
         planner: who found it.
-        order: order of the ops, ``(n,)``; by default the better of appending and inserting by falling upward rank.
+        order: order of the ops, ``(n,)``; by default that of `orders.best_order`.
         lower_bound_s: a bound better than `lower_bound_s`, if the planner has one.
         is_optimal: see `OperatorPlacement`.
         note: see `OperatorPlacement`.
@@ -141,7 +142,7 @@ def value(
         instance: what is placed.
         device_of: device of each op, ``(n,)``.
         objective: ``latency``: end of the last op of one step; ``throughput``: the largest load, see `loads_s`.
-        order: topological order in which devices run their ops; by default that of `best_order`. Throughput has none.
+        order: topological order in which devices run their ops; by default that of `orders.best_order`. Throughput has none.
     """
     if objective == "throughput":
         return float(loads_s(instance, device_of).max())
@@ -149,15 +150,6 @@ def value(
         order = best_order(instance, device_of)
     _, end_s = append_in_order(arrays(instance), device_of, order)
     return float(end_s.max())
-
-
-def best_order(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The better of two orders by falling upward rank: each op after the last of its device, or in the first gap, ``(n,)``."""
-    given, order = arrays(instance), upward_order(instance)
-    start_s, end_s = insert_in_order(given, device_of, order)
-    inserted = order_of_starts(instance, start_s, end_s)
-    ends = [append_in_order(given, device_of, each)[1].max() for each in (order, inserted)]
-    return order if ends[0] <= ends[1] else inserted
 
 
 def loads_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.float64]:

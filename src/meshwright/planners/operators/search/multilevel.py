@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance, numbered
-from ....simulation.operators.placement import OperatorPlacement, best_order, placed, value
+from ....simulation.operators.orders import best_order
+from ....simulation.operators.placement import OperatorPlacement, placed, value
 from ....simulation.operators.schedules import mean_times_s, upward_order
 from ..request import PlacementRequest
 from ..rules.heft import heft_devices
