@@ -17,10 +17,10 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, lower_bound
+from ...simulation.operators.placement import OperatorObjective, stake_s
 from ...simulation.operators.schedules import mean_times_s, mean_transfer_s
 
-NUM_OP_FEATURES = 9
+NUM_OP_FEATURES = 8
 NUM_DEVICE_FEATURES = 6
 NUM_EDGE_FEATURES = 3
 NUM_LINK_FEATURES = 2
@@ -35,7 +35,7 @@ class OperatorGraphs:
     """A batch of instances.
 
     Attributes:
-        ops: ``(b, n, 9)``.
+        ops: ``(b, n, 8)``.
         is_op: False where padded, ``(b, n)``.
         devices: ``(b, m, 6)``.
         is_device: ``(b, m)``.
@@ -87,11 +87,11 @@ class InstanceFeatures:
 def features(instance: OperatorInstance, objective: OperatorObjective) -> InstanceFeatures:
     """Features of an instance, relative to itself, so that sizes and units of time carry over.
 
-    A time ``t`` is ``t / (t + scale)``, with the lower bound of the value as the scale, and the logarithm of its ratio
-    to the mean.
+    A time ``t`` is ``t / (t + scale)``, with `placement.stake_s` as the scale, and the logarithm of its ratio to the mean. The bytes
+    of an op stand against those of the mean op, so that nothing shrinks or grows with the number of ops.
     """
     n, m = instance.num_ops, instance.num_devices
-    scale = max(lower_bound(instance, objective), 1e-30)
+    scale = stake_s(instance, objective)
     mean_s, transfer_s = mean_times_s(instance), mean_transfer_s(instance)
     memory = np.where(np.isfinite(instance.memory_bytes), instance.memory_bytes, 0.0)
     total_bytes = max(float(instance.resident_bytes.sum()), 1e-30)
@@ -106,11 +106,10 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
             _share(mean_s, scale),
             _share(sent_s, scale),
             _share(read_s, scale),
-            instance.resident_bytes / total_bytes * m,
+            _share(instance.resident_bytes, total_bytes / n),
             in_degree / (in_degree + 2.0),
             out_degree / (out_degree + 2.0),
             instance.is_backward.astype(np.float64),
-            np.full(n, np.log(n) / 8.0),
         ],
         axis=1,
     )
@@ -129,7 +128,7 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
             np.minimum(memory / total_bytes, _MOST_MEMORY),
             relative_s.sum(axis=1) / max(m - 1, 1),
             relative_s.min(axis=1),
-            np.full(m, typical_s / max(typical_s + scale / max(n, 1) * m, 1e-30)),
+            np.full(m, typical_s / (typical_s + scale)),
             np.full(m, np.log(m) / 4.0),
         ],
         axis=1,

@@ -189,7 +189,7 @@ def test_a_way_to_ask_that_is_none_is_refused(text: str) -> None:
 def test_the_graph_for_pyg_holds_every_edge() -> None:
     data = hetero_data(INSTANCES[0])
     assert data["op", "feeds", "op"].edge_index.T.tolist() == INSTANCES[0].edges.tolist()
-    assert data["op"].x.shape == (INSTANCES[0].num_ops, 9)
+    assert data["op"].x.shape == (INSTANCES[0].num_ops, 8)
     assert data["device", "link", "device"].edge_index.shape[1] == INSTANCES[0].num_devices * (INSTANCES[0].num_devices - 1)
     data.validate()
 

@@ -9,14 +9,14 @@ from ...compiled import njit
 NUM_CANDIDATE_FEATURES = 17
 CANDIDATE_FEATURES = (
     "start",
-    "end",
+    "start_beyond_best",
     "end_beyond_best",
     "wait_for_inputs",
     "op_time",
     "relative_speed",
     "memory_left",
-    "load",
-    "free_at",
+    "load_beyond_least",
+    "free_beyond_first",
     "input_share_here",
     "growth",
     "co_input_share_here",
@@ -28,11 +28,13 @@ CANDIDATE_FEATURES = (
 )
 """What is told of each device for the next group, in this order.
 
-Seconds ``s`` stand as ``s / (s + scale)`` with the lower bound of the value as the scale. ``start`` and ``end``: earliest ones
-of the group's first op, for throughput the load before and after; ``end_beyond_best``: end less the least end of all allowed
-devices; ``wait_for_inputs``: seconds between the end of the last producer and the arrival of all inputs, for throughput the
-seconds of transfers; ``op_time``; ``relative_speed``: best time of the op over its time here; ``memory_left``: share of the
-device's memory after it; ``load``: seconds of work on the device; ``free_at``: end of its last op; ``input_share_here``: share
+Seconds ``s`` stand as ``s / (s + unit)``. The unit of ``start``, the earliest start of the group's first op, for throughput the load
+before, is the lower bound of the value. All others are in the unit of `placement.stake_s` and, as times of day would fill up in long
+graphs, are differences: ``start_beyond_best``, ``end_beyond_best``, ``load_beyond_least`` and ``free_beyond_first`` are the start and
+end of the op, the seconds of work on the device and the end of its last op (for throughput start, end and free are the load before,
+after and before), each less the least of all allowed devices; ``wait_for_inputs``: seconds between the end of the last producer and
+the arrival of all inputs, for throughput the seconds of transfers; ``op_time``; ``relative_speed``: best time of the op over its time here; ``memory_left``: share of the
+device's memory after it; ``input_share_here``: share
 of the input bytes that is there already; ``growth``: of the value so far; ``co_input_share_here``: share of the bytes that the
 readers of this op read from others and that are there already; ``is_allowed``.
 
@@ -42,7 +44,7 @@ The last four are of memory before the decision, with the device's free bytes ``
 unlimited they are 1, one over the number of devices, 0 and 0.
 """
 
-FROM_PLACED = ("start", "end", "end_beyond_best", "wait_for_inputs", "input_share_here", "growth", "co_input_share_here")
+FROM_PLACED = ("start", "start_beyond_best", "end_beyond_best", "wait_for_inputs", "input_share_here", "growth", "co_input_share_here")
 """Those that come from neighbours that are placed already."""
 
 

@@ -321,7 +321,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
     i = state.instance[e]
     m, group = stacked.num_devices[i], stacked.decided[i, state.num_decided[e]]
     op = stacked.lead[i, state.num_decided[e]]
-    scale = stacked.scale_s[i]
+    stake = stacked.stake_s[i]
     best_time = np.inf
     for device in range(m):
         best_time = min(best_time, stacked.times_s[i, op, device])
@@ -340,7 +340,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
                 on = state.device_of[e, stacked.group[i, source]]
                 if on >= 0:
                     co_here[on] += stacked.in_bytes[i, other]
-    ends, least = np.full(m, np.inf), np.inf
+    times, least = np.zeros((m, 4)), np.full(4, np.inf)
     room, all_room, open_bytes = rooms(stacked, state, e)
     for device in range(m):
         if not state.can_place[e, device]:
@@ -359,25 +359,23 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
             end, wait = start + length, ready - ended
             growth = max(0.0, end - state.value_s[e])
             free = state.busy_end_s[e, device, count - 1] if count else 0.0
-        ends[device] = end
-        least = min(least, end)
+        times[device, 0], times[device, 1], times[device, 2], times[device, 3] = start, end, state.work_s[e, device], free
+        least = np.minimum(least, times[device])
         workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
         held = state.held_bytes[e, device] + stacked.resident_bytes[i, group] + workspace
         memory = stacked.memory_bytes[i, device]
-        out[0] = start / (start + scale)
-        out[1] = end / (end + scale)
-        out[3] = wait / (wait + scale)
-        out[4] = length / (length + scale)
+        out[0] = start / (start + stacked.scale_s[i])
+        out[3] = wait / (wait + stake)
+        out[4] = length / (length + stake)
         out[5] = best_time / length if length > 0.0 else 1.0
         out[6] = 1.0 - held / memory if 0.0 < memory < np.inf else 1.0
-        out[7] = state.work_s[e, device] / (state.work_s[e, device] + scale)
-        out[8] = free / (free + scale)
         out[9] = in_here[device] / total_in if total_in > 0.0 else 0.0
-        out[10] = growth / (growth + scale)
+        out[10] = growth / (growth + stake)
         out[11] = co_here[device] / total_co if total_co > 0.0 else 0.0
         out[12] = 1.0
         tell_room(out, room[device], all_room, open_bytes, stacked.resident_bytes[i, group], m)
     for device in range(m):
         if state.can_place[e, device]:
-            beyond = ends[device] - least
-            state.candidates[e, device, 2] = beyond / (beyond + scale)
+            beyond = times[device] - least
+            out = state.candidates[e, device]
+            out[1], out[2], out[7], out[8] = beyond / (beyond + stake)
