@@ -32,8 +32,8 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     to come as far as packing it largest first shows. Any other action counts as the first possible one;
     ``info["was_possible"]`` is false then.
 
-    **Observation.** ``Dict``; features lie in [0, 1]. A time ``s`` is given as ``s / (s + bound)`` with the lower bound of the
-    instance's value. ``n`` is the most ops that the benchmark draws.
+    **Observation.** ``Dict``; features lie in [0, 1]. A time ``s`` is given as ``s / (s + unit)``: for ``op_dynamic`` and
+    ``device_dynamic`` with the lower bound of the instance's value. ``n`` is the most ops that the benchmark draws.
 
     ==================  =======  ====================================================================================
     key                 shape    meaning
@@ -50,7 +50,8 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     `models.operators.graphs.hetero_data` makes a graph of them for PyG.
 
     **Reward.** Minus what the value of the partial placement grew, in lower bounds of the instance; sums to minus the value
-    over its bound. A step after which no device can hold the next ops ends the episode and costs 1 more; where a packing fits
+    over its bound. While ops are placed each starts where it ended first; with the last one the devices run their ops in the best
+    order known (`simulation.operators.orders`), and what that gains is in the last reward. A step after which no device can hold the next ops ends the episode and costs 1 more; where a packing fits
     at the start this does not happen.
 
     **Episode end.** Terminated when every op has a device; never truncated.

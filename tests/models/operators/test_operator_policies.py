@@ -22,6 +22,7 @@ from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.simulation.operators.candidates import CANDIDATE_FEATURES
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import check
 
@@ -192,6 +193,36 @@ def test_the_graph_for_pyg_holds_every_edge() -> None:
     assert data["op"].x.shape == (INSTANCES[0].num_ops, 8)
     assert data["device", "link", "device"].edge_index.shape[1] == INSTANCES[0].num_devices * (INSTANCES[0].num_devices - 1)
     data.validate()
+
+
+@pytest.mark.parametrize("times", [2, 10])
+def test_features_are_the_same_in_a_graph_that_holds_the_same_graph_more_often(times: int) -> None:
+    """Copies of a graph beside each other, on devices with as many times the memory: every op is told what it was told alone."""
+    one = INSTANCES[0]
+    n, outputs = one.num_ops, np.zeros(one.num_ops)
+    outputs[one.edges[:, 0]] = one.edge_bytes
+    many = OperatorInstance.of_outputs(
+        "many",
+        np.tile(one.times_s, (times, 1)),
+        [(int(a) + copy * n, int(b) + copy * n) for copy in range(times) for a, b in one.edges],
+        [float(each) for each in np.tile(outputs, times)],
+        latency_s=one.latency_s,
+        bandwidth_bytes_per_s=one.bandwidth_bytes_per_s,
+        memory_bytes=times * one.memory_bytes,
+        resident_bytes=np.tile(one.resident_bytes, times),
+    )
+    alone, told = features(one, "latency"), features(many, "latency")
+    assert told.ops[:n] == pytest.approx(alone.ops, rel=1e-5)
+    assert told.edges[: len(one.edges)] == pytest.approx(alone.edges, rel=1e-5)
+    assert told.devices == pytest.approx(alone.devices, rel=1e-5)
+    assert told.links == pytest.approx(alone.links, rel=1e-5)
+    assert told.pairs[:n, :, :2] == pytest.approx(alone.pairs[:, :, :2], rel=1e-5)
+    first, later = PlacementBatch([one], "latency", 1), PlacementBatch([many], "latency", 1)
+    for each in (first, later):
+        each.begin(np.zeros(1, np.int64))
+    assert later.lead[0] % n == first.lead[0]
+    kept = [CANDIDATE_FEATURES.index(name) for name in ("start_beyond_best", "end_beyond_best", "wait_for_inputs", "op_time", "growth")]
+    assert later.state.candidates[0][:, kept] == pytest.approx(first.state.candidates[0][:, kept], rel=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["steps", "one-shot"])
