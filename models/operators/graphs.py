@@ -65,6 +65,18 @@ class OperatorGraphs:
         """Number of instances, ``b``."""
         return len(self.ops)
 
+    def some(self, rows: Tensor) -> OperatorGraphs:
+        """Some of the instances, padded as before; ``rows`` are their numbers in rising order, ``(k,)``."""
+        n = self.ops.shape[1]
+        place = torch.full((self.size,), -1)
+        place[rows] = torch.arange(len(rows))
+        kept = place[self.producer // n] >= 0
+        ends = {"producer": self.producer[kept], "reader": self.reader[kept]}
+        ends = {name: place[end // n] * n + end % n for name, end in ends.items()}
+        of_edges = {**ends, "edges": self.edges[kept]}
+        others = {each.name: getattr(self, each.name)[rows] for each in fields(self) if each.name not in of_edges}
+        return OperatorGraphs(**of_edges, **others)
+
     def to(self, device: torch.device | str) -> OperatorGraphs:
         """The same on a device of torch."""
         return OperatorGraphs(**{each.name: getattr(self, each.name).to(device) for each in fields(self)})

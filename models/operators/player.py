@@ -118,7 +118,9 @@ class OperatorPlayer:
         proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
         left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
-        return anneal(instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=HOTTEST_AFTER_POLICY)
+        return anneal(
+            instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=HOTTEST_AFTER_POLICY
+        )
 
     def _best_of_steps(
         self, policy: StepPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, goes_on: Callable[[int], bool]

@@ -55,7 +55,9 @@ def searched(
     Raises:
         CheckpointError: the file is not of these instances.
     """
-    of = files.digest(chosen.moves_per_op, *([] if learned is None else [chosen.draws]), *(instance.digest for instance in instances))
+    of = files.digest(
+        chosen.moves_per_op, *([] if learned is None else [chosen.draws]), *(instance.digest for instance in instances)
+    )
     request = PlacementRequest(objective=objective, seed=0)
     found = _kept(path, instances, of)
     for number in range(len(found), len(instances)):

@@ -18,6 +18,7 @@ class OperatorPPOSettings(settings.Settings):
         instances_per_update: placed in one update; of about the same size.
         samples_per_instance: placements of each.
         epochs: passes over them.
+        minibatches: into which the instances of an update are divided; each is a gradient step of each pass.
         clip: of the ratio of probabilities.
         learning_rate: Adam's step size at the start; it falls linearly to a twentieth.
         entropy: weight of the entropy's bonus at the start; it falls linearly to 0.
@@ -29,6 +30,7 @@ class OperatorPPOSettings(settings.Settings):
     instances_per_update: int = Field(default=16, ge=1, le=1024)
     samples_per_instance: int = Field(default=16, ge=2, le=1024)
     epochs: int = Field(default=2, ge=1, le=20)
+    minibatches: int = Field(default=1, ge=1, le=1024)
     clip: float = Field(default=0.2, gt=0, lt=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     entropy: float = Field(default=0.01, ge=0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +129,17 @@ def train_operators(
     return run
 
 
+@dataclass(eq=False)
+class _Minibatch:
+    """Episodes of some instances of an update: how they went, how far above their instance's mean they ended, ``(E,)``, and the
+    advantages of their decisions, ``(E, t)``."""
+
+    graphs: OperatorGraphs
+    played: PlayedPlacements
+    beyond: torch.Tensor
+    advantage: torch.Tensor
+
+
 class _Trainer:
     """Network, optimiser, instances and generators of a run."""
 
@@ -240,22 +251,36 @@ class _Trainer:
         values = torch.from_numpy(np.minimum(played.values, 1e3)).float().reshape(-1, samples)
         mean = values.mean(dim=1, keepdim=True)
         beyond = ((values - mean) / mean.clamp(min=1e-6)).reshape(-1)
-        advantage: torch.Tensor | None = None
-        for _ in range(ppo.epochs):
-            log_all, foreseen = self._judged(graphs, played)
-            if advantage is None:
-                advantage = self._advantage(played, beyond, foreseen)
-            log_p = log_all.gather(2, played.actions[..., None])[..., 0]
-            ratio = (log_p - played.log_p).exp()
-            gain = torch.minimum(ratio * advantage, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * advantage)
-            entropy = -(log_all.exp() * log_all.masked_fill(log_all == -torch.inf, 0.0)).sum(dim=2)
-            loss = -(gain + ppo.entropy * left * entropy)[played.is_live].mean()
-            if foreseen is not None:
-                loss = loss + ppo.value * ((foreseen - beyond[:, None]) ** 2)[played.is_live].mean() / beyond.var().clamp(
-                    min=1e-4
-                )
-            self._descend(loss)
-        self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach()[played.is_live].mean())}
+        parts = [self._part(graphs, played, beyond, part) for part in np.array_split(np.arange(len(numbers)), ppo.minibatches)]
+        for epoch in range(ppo.epochs):
+            for part in parts:
+                log_all, foreseen = self._judged(part.graphs, part.played)
+                if epoch == 0:
+                    part.advantage = self._advantage(part.played, part.beyond, foreseen)
+                log_p, is_live = log_all.gather(2, part.played.actions[..., None])[..., 0], part.played.is_live
+                ratio = (log_p - part.played.log_p).exp()
+                gain = torch.minimum(ratio * part.advantage, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * part.advantage)
+                entropy = -(log_all.exp() * log_all.masked_fill(log_all == -torch.inf, 0.0)).sum(dim=2)[is_live].mean()
+                loss = -gain[is_live].mean() - ppo.entropy * left * entropy
+                if foreseen is not None:
+                    error = ((foreseen - part.beyond[:, None]) ** 2)[is_live].mean()
+                    loss = loss + ppo.value * error / part.beyond.var().clamp(min=1e-4)
+                self._descend(loss)
+        self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach())}
+
+    @staticmethod
+    def _part(graphs: OperatorGraphs, played: PlayedPlacements, beyond: torch.Tensor, part: NDArray[np.int64]) -> _Minibatch:
+        """All episodes of some of an update's instances, by their places among them."""
+        if len(part) == graphs.size:
+            return _Minibatch(graphs, played, beyond, torch.zeros(0))
+        is_in = np.isin(played.of.numpy(), part)
+        rows, of = torch.from_numpy(np.flatnonzero(is_in)), torch.from_numpy(np.searchsorted(part, played.of.numpy()[is_in]))
+        chosen = {each.name: getattr(played, each.name) for each in fields(played)}
+        chosen = {
+            name: value[rows] if isinstance(value, torch.Tensor) and len(value) else value for name, value in chosen.items()
+        }
+        few = replace(played, **{**chosen, "of": of, "values": played.values[is_in]})
+        return _Minibatch(graphs.some(torch.from_numpy(part)), few, beyond[rows], torch.zeros(0))
 
     def look(self, run: OperatorRunFolder) -> None:
         """Place the validation instances greedily, keep the best policy and the imitated one, write the learning curve."""

@@ -221,7 +221,10 @@ def test_features_are_the_same_in_a_graph_that_holds_the_same_graph_more_often(t
     for each in (first, later):
         each.begin(np.zeros(1, np.int64))
     assert later.lead[0] % n == first.lead[0]
-    kept = [CANDIDATE_FEATURES.index(name) for name in ("start_beyond_best", "end_beyond_best", "wait_for_inputs", "op_time", "growth")]
+    kept = [
+        CANDIDATE_FEATURES.index(name)
+        for name in ("start_beyond_best", "end_beyond_best", "wait_for_inputs", "op_time", "growth")
+    ]
     assert later.state.candidates[0][:, kept] == pytest.approx(first.state.candidates[0][:, kept], rel=1e-5)
 
 

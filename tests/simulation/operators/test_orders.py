@@ -127,7 +127,7 @@ def _output_bytes(instance: OperatorInstance) -> list[float]:
 
 
 def test_the_devices_that_ops_have_decide_what_is_urgent() -> None:
-    """"short" (1 s) on device 0 feeds "long", which takes 1 s on device 0 and 9 s on device 1, where it is; "lone" takes 9 s on device 0.
+    """ "short" (1 s) on device 0 feeds "long", which takes 1 s on device 0 and 9 s on device 1, where it is; "lone" takes 9 s on device 0.
 
     By mean times the ways to the end are 1 + 5 = 6 s and 9 s, so "lone" goes first: 9, 10, 19 s. Known devices say 1 + 9 = 10 s and 9 s:
     "short" goes first, and all ends after 10 s.

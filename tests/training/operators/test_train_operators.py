@@ -10,8 +10,11 @@ import pytest
 import torch
 
 from meshwright.errors import CheckpointError
+from meshwright.envs.operators.benchmark import load_placement_benchmark
+from meshwright.models.operators.graphs import batch
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode
+from meshwright.models.operators.playing import play
 from meshwright.models.operators.policy import new_policy
 from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
@@ -20,7 +23,7 @@ from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
 from meshwright.training.operators import imitation
 from meshwright.training.operators.imitation import searched
 from meshwright.training.operators.settings import ImitatedSearchSettings, OperatorTrainSettings
-from meshwright.training.operators.train import OperatorProgress, train_operators
+from meshwright.training.operators.train import OperatorProgress, _Trainer, train_operators
 
 SMALL = (
     "placement.instances.num_ops=[8]",
@@ -74,6 +77,27 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: s
     assert kept[1].trained == kept[0].trained
     for name, tensor in kept[0].weights.items():
         assert torch.equal(tensor, kept[1].weights[name]), name
+
+
+@pytest.mark.parametrize("kind", ["steps", "one-shot"])
+def test_minibatches_of_an_update_hold_each_episode_once_and_judge_it_as_the_whole_does(tmp_path: Path, kind: str) -> None:
+    sizes = ("placement.instances.num_ops=[6, 9]", "placement.devices.num_devices=[2, 3]", "num_validation_seeds=4")
+    chosen = config(changes=sizes, network={"kind": kind, "hidden": 8, "rounds": 1})
+    trainer = _Trainer(chosen, load_placement_benchmark(chosen.benchmark, changes=chosen.changes), lambda done, total: None)
+    numbers = np.array([0, 31, 7, 16])
+    graphs = batch([trainer.features[number] for number in numbers])
+    played = play(trainer.policy, graphs, trainer.episodes, numbers, samples=3, generator=torch.Generator().manual_seed(0))
+    beyond, seen = torch.arange(12.0), []
+    whole, foreseen = trainer._judged(graphs, played)
+    for part in (np.array([0]), np.array([1, 3]), np.array([2])):
+        few = trainer._part(graphs, played, beyond, part)
+        log_p, values = trainer._judged(few.graphs, few.played)
+        rows = few.beyond.long()
+        seen += rows.tolist()
+        assert few.played.values.tolist() == played.values[rows.numpy()].tolist()
+        assert torch.allclose(log_p, whole[rows], atol=1e-5)
+        assert values is None or torch.allclose(values, foreseen[rows], atol=1e-5)
+    assert sorted(seen) == list(range(12))
 
 
 def test_the_network_after_imitation_alone_is_kept_as_ppo_never_touched_it(tmp_path: Path) -> None:

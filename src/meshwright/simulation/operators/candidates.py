@@ -44,7 +44,15 @@ The last four are of memory before the decision, with the device's free bytes ``
 unlimited they are 1, one over the number of devices, 0 and 0.
 """
 
-FROM_PLACED = ("start", "start_beyond_best", "end_beyond_best", "wait_for_inputs", "input_share_here", "growth", "co_input_share_here")
+FROM_PLACED = (
+    "start",
+    "start_beyond_best",
+    "end_beyond_best",
+    "wait_for_inputs",
+    "input_share_here",
+    "growth",
+    "co_input_share_here",
+)
 """Those that come from neighbours that are placed already."""
 
 
