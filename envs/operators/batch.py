@@ -107,8 +107,8 @@ class PlacementBatch:
             devices: ``(E,)``; of episodes that are over, any.
 
         Returns:
-            Rewards ``(E,)``: minus what the value grew, in lower bounds of the instance, and minus 1 at a dead end. The last one of
-            an episode holds what `reorder` gains.
+            Rewards ``(E,)``: minus what the value grew, in lower bounds of the instance, and minus 1 at a dead end. The last one
+            of an episode holds what `reorder` gains.
 
         Raises:
             PolicyError: a device may not be chosen.
@@ -122,12 +122,12 @@ class PlacementBatch:
         return rewards
 
     def reorder(self, whole: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Let the devices of whole placements run their ops in the best order known (`orders.best_order`), which knows all devices.
+        """Let devices run the ops of whole placements in the best order known (`orders.best_order`), which knows all devices.
 
         Until then an op is where it ended first when it and all before it had devices.
 
         Args:
-            whole: episodes that have a device for every op, ``(w,)``; ``state.value_s`` of them becomes the value of the placement.
+            whole: episodes that have a device for every op, ``(w,)``; their ``state.value_s`` become values of placements.
 
         Returns:
             What that gains, in lower bounds of the instance, ``(w,)``; nothing for throughput, which has no order.
@@ -135,7 +135,8 @@ class PlacementBatch:
         before_s, of = self.state.value_s[whole], self.state.instance[whole]
         if self.objective == "latency":
             for e, instance in zip(whole, of, strict=True):
-                self.state.value_s[e] = min(self.state.value_s[e], best_order_end_s(self.instances[instance], self.device_of(e)))
+                ordered_s = best_order_end_s(self.instances[instance], self.device_of(e))
+                self.state.value_s[e] = min(self.state.value_s[e], ordered_s)
         return np.asarray((before_s - self.state.value_s[whole]) / self.stacked.scale_s[of])
 
     def device_of(self, e: int) -> NDArray[np.int64]:

@@ -99,8 +99,8 @@ class InstanceFeatures:
 def features(instance: OperatorInstance, objective: OperatorObjective) -> InstanceFeatures:
     """Features of an instance, relative to itself, so that sizes and units of time carry over.
 
-    A time ``t`` is ``t / (t + scale)``, with `placement.stake_s` as the scale, and the logarithm of its ratio to the mean. The bytes
-    of an op stand against those of the mean op, so that nothing shrinks or grows with the number of ops.
+    A time ``t`` is ``t / (t + scale)``, with `placement.stake_s` as the scale, and the logarithm of its ratio to the mean. The
+    bytes of an op stand against those of the mean op, so that nothing shrinks or grows with the number of ops.
     """
     n, m = instance.num_ops, instance.num_devices
     scale = stake_s(instance, objective)

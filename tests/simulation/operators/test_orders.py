@@ -127,10 +127,10 @@ def _output_bytes(instance: OperatorInstance) -> list[float]:
 
 
 def test_the_devices_that_ops_have_decide_what_is_urgent() -> None:
-    """ "short" (1 s) on device 0 feeds "long", which takes 1 s on device 0 and 9 s on device 1, where it is; "lone" takes 9 s on device 0.
+    """Device 0 runs "short" (1 s), which feeds "long" (9 s on device 1, where it is; 1 s on device 0), and "lone" (9 s).
 
-    By mean times the ways to the end are 1 + 5 = 6 s and 9 s, so "lone" goes first: 9, 10, 19 s. Known devices say 1 + 9 = 10 s and 9 s:
-    "short" goes first, and all ends after 10 s.
+    By mean times the ways to the end are 1 + 5 = 6 s and 9 s, so "lone" goes first: 9, 10, 19 s. Known devices say 1 + 9 = 10 s
+    and 9 s: "short" goes first, and all ends after 10 s.
     """
     times = np.array([[1.0, 1.0], [1.0, 9.0], [9.0, 9.0]])
     instance = OperatorInstance.of_outputs("urgent", times, [(0, 1)], [0.0, 0.0, 0.0])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from meshwright.errors import CheckpointError
 from meshwright.envs.operators.benchmark import load_placement_benchmark
+from meshwright.errors import CheckpointError
 from meshwright.models.operators.graphs import batch
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode

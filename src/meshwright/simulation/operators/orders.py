@@ -1,9 +1,10 @@
 """In which order devices run the ops that they were given.
 
-Finding the best order of placed ops is as hard as job-shop scheduling, so several quick orders are made and the best is kept. Two go
-by HEFT's upward rank, with mean times, as if nothing were placed. The others know the devices: they go by each op's *tail*, the
-longest way from its start to the end with the times and transfers of the devices that the ops have, and are the inserted, the
-non-delay and the active schedule (Giffler and Thompson 1960, "Algorithms for solving production-scheduling problems").
+Finding the best order of placed ops is as hard as job-shop scheduling, so several quick orders are made and the best is kept.
+Two go by HEFT's upward rank, with mean times, as if nothing were placed. The others know the devices: they go by each op's
+*tail*, the longest way from its start to the end with the times and transfers of the devices that the ops have, and are the
+inserted, the non-delay and the active schedule (Giffler and Thompson 1960, "Algorithms for solving production-scheduling
+problems").
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``e`` edges.
 """
@@ -117,10 +118,8 @@ def _list_order(given, readers, topological, device_of, tail, is_active):  # typ
         for place in range(num_ready):
             op = ready[place]
             start = max(free_s[device_of[op]], ready_s[op])
-            if is_active:
-                in_question = device_of[op] == device_of[ready[leads]] and start < first_end
-            else:
-                in_question = start <= first_end
+            is_here = device_of[op] == device_of[ready[leads]]
+            in_question = is_here and start < first_end if is_active else start <= first_end
             if in_question and (tail[op], -position[op]) > (tail[ready[at]], -position[ready[at]]):
                 at = place
         op = ready[at]
