@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.orders import best_order_end_s
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
 from ...simulation.operators.placing import PlacingState, begin, is_over, new_state, place_next
+from ...simulation.operators.schedules import best_order_end_s
 from ...simulation.operators.stacked import StackedInstances, fill, has_room, room_for, stack
 
 
@@ -122,7 +122,7 @@ class PlacementBatch:
         return rewards
 
     def reorder(self, whole: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Let devices run the ops of whole placements in the best order known (`orders.best_order`), which knows all devices.
+        """Let devices run the ops of whole placements in the best order known (`schedules.best_order`), which knows all devices.
 
         Until then an op is where it ended first when it and all before it had devices.
 

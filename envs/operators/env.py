@@ -51,8 +51,8 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
 
     **Reward.** Minus what the value of the partial placement grew, in lower bounds of the instance; sums to minus the value
     over its bound. While ops are placed each starts where it ended first; with the last one the devices run their ops in the
-    best order known (`simulation.operators.orders`), and what that gains is in the last reward. A step after which no device can
-    hold the next ops ends the episode and costs 1 more; where a packing fits at the start this does not happen.
+    best order known (`simulation.operators.schedules.best_order`), and what that gains is in the last reward. A step after which
+    no device can hold the next ops ends the episode and costs 1 more; where a packing fits at the start this does not happen.
 
     **Episode end.** Terminated when every op has a device; never truncated.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..run_folder import AnyRunFolder
 from .imitation import imitation_loss, searched
+from .minibatches import part_of
 from .settings import OperatorTrainSettings
 
 FORMAT_VERSION = 2
@@ -127,17 +128,6 @@ def train_operators(
             trainer.search(run, drawn)
             trainer.learn()
     return run
-
-
-@dataclass(eq=False)
-class _Minibatch:
-    """Episodes of some instances of an update: how they went, how far above their instance's mean they ended, ``(E,)``, and the
-    advantages of their decisions, ``(E, t)``."""
-
-    graphs: OperatorGraphs
-    played: PlayedPlacements
-    beyond: torch.Tensor
-    advantage: torch.Tensor
 
 
 class _Trainer:
@@ -251,7 +241,7 @@ class _Trainer:
         values = torch.from_numpy(np.minimum(played.values, 1e3)).float().reshape(-1, samples)
         mean = values.mean(dim=1, keepdim=True)
         beyond = ((values - mean) / mean.clamp(min=1e-6)).reshape(-1)
-        parts = [self._part(graphs, played, beyond, part) for part in np.array_split(np.arange(len(numbers)), ppo.minibatches)]
+        parts = [part_of(graphs, played, beyond, part) for part in np.array_split(np.arange(len(numbers)), ppo.minibatches)]
         for epoch in range(ppo.epochs):
             for part in parts:
                 log_all, foreseen = self._judged(part.graphs, part.played)
@@ -267,20 +257,6 @@ class _Trainer:
                     loss = loss + ppo.value * error / part.beyond.var().clamp(min=1e-4)
                 self._descend(loss)
         self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach())}
-
-    @staticmethod
-    def _part(graphs: OperatorGraphs, played: PlayedPlacements, beyond: torch.Tensor, part: NDArray[np.int64]) -> _Minibatch:
-        """All episodes of some of an update's instances, by their places among them."""
-        if len(part) == graphs.size:
-            return _Minibatch(graphs, played, beyond, torch.zeros(0))
-        is_in = np.isin(played.of.numpy(), part)
-        rows, of = torch.from_numpy(np.flatnonzero(is_in)), torch.from_numpy(np.searchsorted(part, played.of.numpy()[is_in]))
-        chosen = {each.name: getattr(played, each.name) for each in fields(played)}
-        chosen = {
-            name: value[rows] if isinstance(value, torch.Tensor) and len(value) else value for name, value in chosen.items()
-        }
-        few = replace(played, **{**chosen, "of": of, "values": played.values[is_in]})
-        return _Minibatch(graphs.some(torch.from_numpy(part)), few, beyond[rows], torch.zeros(0))
 
     def look(self, run: OperatorRunFolder) -> None:
         """Place the validation instances greedily, keep the best policy and the imitated one, write the learning curve."""

@@ -10,11 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from meshwright.simulation.operators import orders
+from meshwright.simulation.operators import schedules
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.orders import best_order, best_order_end_s
-from meshwright.simulation.operators.schedules import append_in_order, arrays, insert_in_order, order_of_starts, upward_order
+from meshwright.simulation.operators.schedules import (
+    append_in_order,
+    arrays,
+    best_order,
+    best_order_end_s,
+    insert_in_order,
+    order_of_starts,
+    upward_order,
+)
 
 KINDS = st.sampled_from(["layered", "series-parallel", "transformer"])
 
@@ -81,9 +88,9 @@ def test_the_order_is_topological_and_no_worse_than_those_by_upward_rank(seed: i
 @given(seed=st.integers(0, 10_000), kind=KINDS, is_active=st.booleans())
 def test_list_orders_equal_their_rule_written_plainly(seed: int, kind: str, is_active: bool) -> None:
     instance, device_of = drawn(seed, 14, kind)
-    prepared, readers, topological, _ = orders._given(instance)
-    tail = orders._tails_s(prepared, readers, topological, device_of)
-    made = orders._list_order(prepared, readers, topological, device_of, tail, is_active)
+    prepared, readers, topological, _ = schedules._given(instance)
+    tail = schedules._tails_s(prepared, readers, topological, device_of)
+    made = schedules._list_order(prepared, readers, topological, device_of, tail, is_active)
     assert made.tolist() == plain_list_order(instance, device_of, is_active)
 
 
@@ -114,9 +121,9 @@ def test_renumbering_devices_changes_no_end(seed: int, shuffled: list[int]) -> N
     for rule in (True, False):
         ends = []
         for each, devices in ((instance, device_of), (other, renumbered)):
-            prepared, readers, topological, _ = orders._given(each)
-            tail = orders._tails_s(prepared, readers, topological, devices)
-            ends.append(end_s(each, devices, orders._list_order(prepared, readers, topological, devices, tail, rule)))
+            prepared, readers, topological, _ = schedules._given(each)
+            tail = schedules._tails_s(prepared, readers, topological, devices)
+            ends.append(end_s(each, devices, schedules._list_order(prepared, readers, topological, devices, tail, rule)))
         assert ends[0] == pytest.approx(ends[1], rel=1e-12)
 
 

@@ -22,6 +22,7 @@ from meshwright.simulation.operators.placement import value
 from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
 from meshwright.training.operators import imitation
 from meshwright.training.operators.imitation import searched
+from meshwright.training.operators.minibatches import part_of
 from meshwright.training.operators.settings import ImitatedSearchSettings, OperatorTrainSettings
 from meshwright.training.operators.train import OperatorProgress, _Trainer, train_operators
 
@@ -90,7 +91,7 @@ def test_minibatches_of_an_update_hold_each_episode_once_and_judge_it_as_the_who
     beyond, seen = torch.arange(12.0), []
     whole, foreseen = trainer._judged(graphs, played)
     for part in (np.array([0]), np.array([1, 3]), np.array([2])):
-        few = trainer._part(graphs, played, beyond, part)
+        few = part_of(graphs, played, beyond, part)
         log_p, values = trainer._judged(few.graphs, few.played)
         rows = few.beyond.long()
         seen += rows.tolist()

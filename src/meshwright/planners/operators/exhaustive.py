@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from ...errors import PlanError
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.orders import best_order
 from ...simulation.operators.placement import OperatorPlacement, placed, port_s, value
-from ...simulation.operators.schedules import arrays
+from ...simulation.operators.schedules import arrays, best_order
 from .device_classes import device_classes
 from .exhaustive_kernel import search
 from .request import PlacementRequest

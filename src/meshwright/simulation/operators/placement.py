@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from ...errors import PlanError
 from .instance import OperatorInstance
-from .orders import best_order
-from .schedules import append_in_order, arrays, critical_path_s
+from .schedules import append_in_order, arrays, best_order, critical_path_s
 
 OperatorObjective = Literal["latency", "throughput"]
 
@@ -67,7 +66,7 @@ def placed(
         device_of: device of each op, ``(n,)``.
         objective: what is counted.
         planner: who found it.
-        order: order of the ops, ``(n,)``; by default that of `orders.best_order`.
+        order: order of the ops, ``(n,)``; by default that of `schedules.best_order`.
         lower_bound_s: a bound better than `lower_bound_s`, if the planner has one.
         is_optimal: see `OperatorPlacement`.
         note: see `OperatorPlacement`.
@@ -157,7 +156,7 @@ def value(
         instance: what is placed.
         device_of: device of each op, ``(n,)``.
         objective: ``latency``: end of the last op of one step; ``throughput``: the largest load, see `loads_s`.
-        order: topological order in which devices run their ops; by default that of `orders.best_order`. Throughput has none.
+        order: topological order in which devices run their ops; by default that of `schedules.best_order`. Throughput has none.
     """
     if objective == "throughput":
         return float(loads_s(instance, device_of).max())

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from ....compiled import njit
 from ....simulation.operators.instance import OperatorInstance
-from ....simulation.operators.orders import best_order
 from ....simulation.operators.placement import OperatorPlacement, placed, value
-from ....simulation.operators.schedules import arrays, inputs_ready_s, upward_rank_s
+from ....simulation.operators.schedules import arrays, best_order, inputs_ready_s, upward_rank_s
 from ..request import PlacementRequest
 from .favourites import favourite_children
 from .packing import fits, memory_of, place_group, reserve

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
-from ....simulation.operators.orders import best_order
 from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, check, placed, value
+from ....simulation.operators.schedules import best_order
 from ..request import PlacementRequest
 from ..rules.etf import earliest_starts
 from ..rules.heft import heft_devices

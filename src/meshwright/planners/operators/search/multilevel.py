@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance, numbered
-from ....simulation.operators.orders import best_order
 from ....simulation.operators.placement import OperatorPlacement, placed, value
-from ....simulation.operators.schedules import mean_times_s, upward_order
+from ....simulation.operators.schedules import best_order, mean_times_s, upward_order
 from ..request import PlacementRequest
 from ..rules.heft import heft_devices
 from ..rules.packing import GroupMemory, memory_of, place_group, reserve
