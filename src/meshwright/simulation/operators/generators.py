@@ -68,7 +68,7 @@ class GraphDraw(settings.Settings):
     Attributes:
         kind: ``layered``: levels of random width, each op reads from the two levels before it. ``series-parallel``: blocks that
             fork and join, one after another. ``transformer``: layers of attention heads and experts side by side, with the
-            additions that skip them.
+            additions that skip them. ``any``: one of these, drawn for each instance.
         num_ops: one of these numbers; series-parallel graphs and transformers come near it.
         width: mean number of ops of a level, or of branches.
         parents: least and most producers of an op of a layered graph.
@@ -76,7 +76,7 @@ class GraphDraw(settings.Settings):
         memory_sigma: the same for the bytes that it holds.
     """
 
-    kind: Literal["layered", "series-parallel", "transformer"] = "layered"
+    kind: Literal["layered", "series-parallel", "transformer", "any"] = "layered"
     num_ops: tuple[Number, ...] = (30, 100)
     width: float = Field(default=6.0, ge=1, le=256)
     parents: tuple[Number, Number] = (1, 3)
@@ -87,7 +87,8 @@ class GraphDraw(settings.Settings):
     def most_ops(self) -> int:
         """No graph has more: the last block of those made of blocks may go beyond ``num_ops``."""
         wide = round(2 * self.width)
-        return max(self.num_ops) + {"layered": 0, "series-parallel": 3 * wide + 1, "transformer": 2 * wide + 2}[self.kind]
+        beyond = {"layered": 0, "series-parallel": 3 * wide + 1, "transformer": 2 * wide + 2}
+        return max(self.num_ops) + beyond.get(self.kind, max(beyond.values()))
 
     @field_validator("num_ops")
     @classmethod
@@ -149,15 +150,16 @@ def draw_instance(
 
 def draw_graph(draw: GraphDraw, rng: np.random.Generator) -> DrawnGraph:
     """Ops and edges; every op but those of the first level reads at least one."""
+    kind = draw.kind if draw.kind != "any" else str(rng.choice(["layered", "series-parallel", "transformer"]))
     num_ops = int(rng.choice(draw.num_ops))
-    if draw.kind == "layered":
+    if kind == "layered":
         edges = _layered(num_ops, draw.width, draw.parents, rng)
-    elif draw.kind == "series-parallel":
+    elif kind == "series-parallel":
         num_ops, edges = _series_parallel(num_ops, draw.width, rng)
     else:
         num_ops, edges = _transformer(num_ops, draw.width, rng)
     return DrawnGraph(
-        name=f"{draw.kind}-{num_ops}",
+        name=f"{kind}-{num_ops}",
         op_s=_MEAN_OP_S * rng.lognormal(0.0, draw.time_sigma, num_ops),
         output_bytes=rng.lognormal(0.0, draw.time_sigma, num_ops),
         resident_bytes=_MEAN_OP_BYTES * rng.lognormal(0.0, draw.memory_sigma, num_ops),
