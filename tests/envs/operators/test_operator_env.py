@@ -20,10 +20,18 @@ def small(objective: str = "latency", **changes: object) -> PlacementBenchmark:
 
 
 @pytest.mark.parametrize("objective", ["latency", "throughput"])
-@pytest.mark.parametrize("kind", ["layered", "series-parallel", "transformer"])
+@pytest.mark.parametrize("kind", ["layered", "series-parallel", "transformer", "any"])
 def test_gymnasium_accepts_it(objective: str, kind: str) -> None:
     benchmark = small(objective, instances=GraphDraw(kind=kind, num_ops=(8, 12), width=2))
     check_env(gymnasium.make("meshwright/OperatorPlacement-v0", benchmark=benchmark, render_mode="ansi").unwrapped)
+
+
+def test_any_kind_of_graph_is_drawn_and_fits_the_spaces() -> None:
+    drawn = GraphDraw(kind="any", num_ops=(8, 12), width=2)
+    placement = SMALL.model_copy(update={"instances": drawn})
+    instances = [placement.instance("test", seed) for seed in range(30)]
+    assert {each.name.split("-")[0] for each in instances} == {"layered", "series", "transformer"}
+    assert max(each.num_ops for each in instances) <= drawn.most_ops
 
 
 def test_it_is_registered() -> None:
