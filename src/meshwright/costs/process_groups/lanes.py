@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.matrix import MatrixTopology
+from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
+from ...plans.stage_meshes import meshes_text
 from ..collectives.groups import PlacedGroup, placed
 from ..routing import Routing
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
-from .regular_groups import Group, boundary_groups, groups_of
+from .regular_groups import Group, boundary_groups, groups_of, starts_evenly
 
 
 class PlacedGroups(NamedTuple):
@@ -78,7 +80,14 @@ class Lane:
 
 @lru_cache(maxsize=65_536)
 def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Lane:
-    """The lane that describes all lanes where hosts are alike."""
+    """The lane that describes all lanes where hosts are alike.
+
+    Raises:
+        PlanError: stages of unequal numbers of ranks, one of which begins or ends within a host that it does not divide.
+    """
+    if not layout.has_equal_stages and not starts_evenly(layout, devices_per_host):
+        problem = f"a stage has whole hosts of {devices_per_host} devices here, or a part that divides one, from such a part on"
+        raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
     meshes = [layout.at(stage) for stage in range(layout.pp if layout.is_meshed else 1)]
     return Lane(
         tuple(groups_of(mesh, devices_per_host, order) for mesh in meshes), boundary_groups(layout, devices_per_host, order)
