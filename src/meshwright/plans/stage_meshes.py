@@ -1,7 +1,7 @@
 """Stages with meshes or numbers of layers of their own: how many ranks cut the layers of each, and how many replicas it has.
 
-A stage has ``tp x cp x dp`` ranks of its own, which follow those of the stage before it. All stages work on the same samples in the
-same turn: one with fewer replicas takes more samples of each micro-batch on each of them.
+A stage has ``tp x cp x dp`` ranks of its own, which follow those of the stage before it. All stages work on the same samples in
+the same turn: one with fewer replicas takes more samples of each micro-batch on each of them.
 """
 
 from __future__ import annotations
