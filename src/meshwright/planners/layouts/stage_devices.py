@@ -65,7 +65,7 @@ class StageDevices:
         if layout.pp == 1 or layout.virtual_stages > 1 or work.shape.other_layers is not None or layout.is_meshed:
             return found
         most = [work.shape.num_layers] * layout.pp
-        seconds, number = _layer_s(work, pricer), layout.num_micro_batches
+        seconds, number = layer_seconds(work, pricer), layout.num_micro_batches
         while (layers := best_load(work.shape.num_layers, *seconds, most, number)) is not None:
             if layers == tuple(chunk.num_layers for chunk in work.chunks):
                 break
@@ -125,8 +125,8 @@ def filled_s(
     return found
 
 
-def _layer_s(work: LayoutWork, pricer: Pricer) -> tuple[list[float], list[float]]:
-    """Seconds of a layer, and of embedding or head, on each stage: those of the slowest lane."""
+def layer_seconds(work: LayoutWork, pricer: Pricer) -> tuple[list[float], list[float]]:
+    """Seconds of a layer, and of embedding or head, on each stage, in all passes: those of the slowest lane."""
     layer_s, other_s = np.zeros(work.layout.pp), np.zeros(work.layout.pp)
     for lane in {id(lane): lane for lane in pricer.lanes(work)}.values():
         blocks = pricer.blocks_of(work, lane)
