@@ -26,7 +26,7 @@ def placed_step(pricer: Pricer, work: LayoutWork) -> UnevenStep:
         problem = "long skips are priced where hosts and devices are alike"
         raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
     if work.meshes:
-        problem = "stages of unequal meshes are priced where hosts and devices are alike"
+        problem = "stages of unequal meshes are priced where hosts are alike"
         raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
     placed: PlacedLayout | RegularLayout = RegularLayout(layout, wires.devices_per_host, pricer.order)
     if isinstance(wires, PlacedNetwork):

@@ -9,12 +9,13 @@ Legend: ``c`` choices, ``o`` meshes that a stage may have, ``p`` stages.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...costs.process_groups.lanes import Lane
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.work import LayoutWork
 from ...errors import PlanError
@@ -65,7 +66,8 @@ def stage_choices(
 ) -> StageChoices:
     """All meshes of the stages of a layout, on as many devices.
 
-    Where stages have unequally many ranks, layers are spread so that the pipeline is filled, works and is drained fastest.
+    Where stages have unequally many ranks, or devices of different types, layers are spread so that the pipeline is filled, works
+    and is drained fastest.
 
     Args:
         layout: a pipeline.
@@ -73,37 +75,84 @@ def stage_choices(
         pricer: prices it.
         tp, dp: degrees that may be taken; by default all.
     """
-    pp, total, samples = layout.pp, layout.tp * layout.dp * layout.pp, layout.micro_batch * layout.dp
-    works = _works(layout, describe, pricer, total - pp + 1, tp, dp)
-    even = [one for one in works if one[0] * one[1] == layout.tp * layout.dp]
-    can_spread = layout.virtual_stages == 1 and works and next(iter(works.values())).shape.other_layers is None
-    is_whole = bool(can_spread) and len(works) ** pp <= MOST_CHOICES
+    pp, total = layout.pp, layout.tp * layout.dp * layout.pp
+    plain = replace(pricer, kinds=None)  # layouts of one mesh may have more ranks than there are devices
+    works = _works(layout, describe, plain, total - pp + 1, tp, dp)
+    can_spread = bool(works) and layout.virtual_stages == 1 and next(iter(works.values())).shape.other_layers is None
+    is_whole = can_spread and len(works) ** pp <= MOST_CHOICES
     if not is_whole:
-        works = {one: works[one] for one in even}
+        works = {one: work for one, work in works.items() if one[0] * one[1] == layout.tp * layout.dp}
     if not works or len(works) ** pp > MOST_CHOICES:
         return StageChoices((), False)
-    options = list(works)
-    picks = np.array(list(product(range(len(options)), repeat=pp)))
-    widths = np.array([tp * dp for tp, dp in options])
-    picks = picks[widths[picks].sum(axis=1) == total]
-    busy_s = np.array(
-        [pricer.task_s(work, pricer.blocks_of(work, pricer.lanes(work)[0])).sum(axis=(1, 2)) for work in works.values()]
-    )
-    bounds_s = _bounds_s(layout, busy_s[picks, np.arange(pp)])
-    seconds = [layer_seconds(work, pricer) for work in works.values()] if can_spread else []
+    options, picks = list(works), np.array(list(product(range(len(works)), repeat=pp)))
+    widths = np.array([tp * dp * layout.cp for tp, dp in options])
+    picks = picks[widths[picks].sum(axis=1) == total * layout.cp]
+    stages = _StageSeconds(plain, tuple(works.values()), pricer)
     found = []
-    for pick, bound_s in zip(picks.tolist(), bounds_s.tolist(), strict=True):
-        meshes, layers = tuple(options[one] for one in pick), layout.stage_layers
-        if len(set(widths[pick])) > 1:
-            each, other = (np.array([seconds[one][part][stage] for stage, one in enumerate(pick)]) for part in (0, 1))
+    for pick in picks.tolist():
+        kinds, layers = stages.kinds(widths[pick]), layout.stage_layers
+        if can_spread and (len(set(widths[pick])) > 1 or len(set(kinds)) > 1):
+            each, other = np.array([stages.layer_s(one, kinds[stage])[:, stage] for stage, one in enumerate(pick)]).T
             num_layers = next(iter(works.values())).shape.num_layers
             layers = best_load(num_layers, each.tolist(), other.tolist(), [num_layers] * pp, layout.num_micro_batches)
             if layers is None:
                 continue
-            bound_s = float(_bounds_s(layout, np.array(layers) * each + other))
-        found.append(StageChoice(bound_s, meshes, layers))
-    assert all(samples % dp == 0 for _, dp in options)
+            busy_s = np.array(layers) * each + other
+        else:
+            busy_s = np.array([stages.busy_s(one, kinds[stage])[stage] for stage, one in enumerate(pick)])
+        found.append(StageChoice(_bound_s(layout, busy_s), tuple(options[one] for one in pick), layers))
     return StageChoices(tuple(sorted(found, key=lambda one: one.bound_s)), is_whole)
+
+
+@dataclass
+class _StageSeconds:
+    """What stages of each mesh take on each kind of devices, in all passes of a micro-batch.
+
+    Attributes:
+        plain: prices layouts all of whose stages have one mesh.
+        works: of these layouts.
+        pricer: tells which kinds of devices there are.
+    """
+
+    plain: Pricer
+    works: tuple[LayoutWork, ...]
+    pricer: Pricer
+    _known: dict[tuple[str, int, tuple[int, ...]], NDArray[np.float64]] = field(default_factory=dict)
+
+    def kinds(self, widths: NDArray[np.int64]) -> list[tuple[int, ...]]:
+        """Kinds of devices of each stage, of so many ranks each."""
+        ends = np.cumsum(widths).tolist()
+        known = self.pricer.kinds
+        return [
+            (0,) if known is None else known.among(end - width, end) for end, width in zip(ends, widths.tolist(), strict=True)
+        ]
+
+    def busy_s(self, option: int, kinds: tuple[int, ...]) -> NDArray[np.float64]:
+        """Seconds of each stage with the layers that the work gives it, ``(p,)``."""
+        work = self.works[option]
+        return self._of("busy", option, kinds, lambda lane: self._task_s(work, lane))
+
+    def layer_s(self, option: int, kinds: tuple[int, ...]) -> NDArray[np.float64]:
+        """Seconds of a layer, and of what else there is, on each stage, ``(2, p)``."""
+        work = self.works[option]
+        return self._of("layer", option, kinds, lambda lane: layer_seconds(work, self.plain, lane))
+
+    def _task_s(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
+        found: NDArray[np.float64] = self.plain.task_s(work, self.plain.blocks_of(work, lane)).sum(axis=(1, 2))
+        return found
+
+    def _of(
+        self, what: str, option: int, kinds: tuple[int, ...], made: Callable[[Lane], NDArray[np.float64]]
+    ) -> NDArray[np.float64]:
+        key = what, option, kinds
+        if key not in self._known:
+            work = self.works[option]
+            lane, pp = self.plain.lanes(work)[0], work.layout.pp
+            if kinds != (0,):
+                stages = lane.stages * pp if lane.are_stages_alike else lane.stages
+                lane = replace(lane, stages=stages, kinds=(kinds,) * pp)
+            self._known[key] = made(lane)
+        return self._known[key]
 
 
 def _works(
@@ -128,10 +177,9 @@ def _works(
     return found
 
 
-def _bounds_s(layout: Layout, busy_s: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What a step takes at least, ``(...,)``, where stages are so long busy with a micro-batch, ``(..., p)``."""
+def _bound_s(layout: Layout, busy_s: NDArray[np.float64]) -> float:
+    """What a step takes at least where stages are so long busy with a micro-batch, ``(p,)``."""
     whole = layout.num_micro_batches * busy_s
     if layout.virtual_stages == 1 and not layout.parts_gradients:
-        whole[..., 1:] += np.cumsum(busy_s, axis=-1)[..., :-1]
-    found: NDArray[np.float64] = whole.max(axis=-1)
-    return found
+        whole[1:] += np.cumsum(busy_s)[:-1]
+    return float(whole.max())

@@ -38,8 +38,8 @@ def with_meshes(found: RankedLayouts) -> RankedLayouts:
         return found
     if not isinstance(found.search, LayoutSearch):
         raise PlanError("cuts layers, which a graph of ops does not tell", field="keep.stage_meshes", value="free")
-    if isinstance(found.maker.wires, PlacedNetwork) or found.maker.stage_devices is not None:
-        problem = "stages of unequal meshes are priced where hosts and devices are alike"
+    if isinstance(found.maker.wires, PlacedNetwork):
+        problem = "stages of unequal meshes are priced where hosts are alike"
         raise PlanError(problem, field="keep.stage_meshes", value="free")
     made, count, proven, pipelines = [], 0, 0, 0
     for one in found.searched.ranking:
@@ -88,8 +88,8 @@ def _priced(found: RankedLayouts, space: LayoutSpace, one: RankedLayout, choice:
         if not space.is_run(layout):
             return None
         work = found.maker.work(layout)
-        memory_bytes = found.maker.peak_memory(work)[1].total
-        if memory_bytes > found.maker.capacity_bytes:
+        memory_bytes, (_, held, room_bytes) = found.maker.peak_memory(work)[1].total, found.maker.tightest(work)
+        if held.total > room_bytes:
             return None
         step_s = found.search.pricer(one.order).step_s(work)
     except PlanError:
