@@ -82,7 +82,7 @@ def lone_entries(rows: Sequence[Row]) -> list[str]:
     return [
         f"{row['policy']} takes one entry alone, {next(iter(row['entries']))}."
         for row in rows
-        if row["kind"] == "learned" and len(row.get("entries", ())) == 1
+        if row["kind"] == "learned" and not row["policy"].startswith(EXACT) and len(row.get("entries", ())) == 1
     ]
 
 
