@@ -13,11 +13,11 @@ from ...simulation.fleet import samples
 from ...simulation.fleet.samples import CONSTRUCT, PACKED, Workload, constant, menu_of, network_of, problem_of
 
 TYPES = [(PACKED, 0), (PACKED, 1)]
-"""Three hosts of two devices each of either type: a job of six devices has all of one."""
+"""Three hosts of two devices each of either type."""
 
 
-def entry(*step_s):
-    return 6, lambda kind, *_: step_s[kind], constant(0.0), lambda *_: []
+def entry(*step_s, degree=2):
+    return degree, lambda kind, *_: step_s[kind], constant(0.0), lambda *_: []
 
 
 def problem(types, rules=TYPES, **keys):
@@ -26,16 +26,21 @@ def problem(types, rules=TYPES, **keys):
 
 
 def played(rule, types, lengths, rules=TYPES, seen=lambda *_: None):
-    given_problem = problem(types, rules)
-    n = len(types)
-    workload = Workload(np.zeros(n), np.arange(n), np.array(lengths, float), np.full(n, np.inf))
-    chosen = fleet_rule(rule, given_problem)
+    """When each of some jobs ends, from when one host of the first type and three of the other are free for them.
+
+    Until 5 s a job holds two hosts of the first type, on which alone it runs, and one like it stands before ours.
+    """
+    held, n = [entry(seconds, np.inf, degree=4) for seconds in (5.0, 100.0)], len(types)
+    given_problem = problem([*held, *types], rules)
+    arrival_s, kinds = np.array([0.0, 1.0] + [2.0] * n), np.arange(n + 2)
+    workload = Workload(arrival_s, kinds, np.array([1.0, 1.0, *lengths]), np.full(2 + n, np.inf))
+    chosen = fleet_rule(f"{rule}:fixed-4", given_problem)
 
     def act(state, _):
         seen(given_problem, state)
         return choose(given_problem, state, 0, chosen)
 
-    return samples.play(given_problem, workload, act).finish_s[0].tolist()
+    return (samples.play(given_problem, workload, act).finish_s[0][2:] - 5.0).tolist()
 
 
 @pytest.mark.parametrize("rules", [TYPES, [(CONSTRUCT, 0)]])
@@ -51,10 +56,10 @@ def test_speeds_are_told_over_their_mean():
     found = []
 
     def look(given_problem, state):
-        if state.now_s[0] == 0 and (state.offered[0, :2] >= 0).all():
-            found.append([relative_speed(given_problem, state, 0, 1, kind) for kind in (0, 1)])
-            found.append([worth_to_others(given_problem, state, 0, 0, kind) for kind in (0, 1)])
-            found.append([served_share(given_problem, state, 0, job) for job in (0, 1)])
+        if state.offered[0, :2].tolist() == [2, 3]:
+            found.append([relative_speed(given_problem, state, 0, 3, kind) for kind in (0, 1)])
+            found.append([worth_to_others(given_problem, state, 0, 2, kind) for kind in (0, 1)])
+            found.append([served_share(given_problem, state, 0, job) for job in (2, 3)])
 
     played("normalised-throughput", [entry(1.0, 1.2), entry(1.0, 4.0)], [10, 10], seen=look)
     assert found[0] == pytest.approx([1 / 0.625, 0.25 / 0.625])
@@ -69,14 +74,16 @@ def test_where_types_are_alike_it_is_first_come_first_served(steps, lengths):
 
 
 def test_a_job_that_has_had_less_of_its_share_comes_first():
-    # Both run one after the other in rounds of 4 s on the one type on which they can: each is let go when the other has less.
-    types = [entry(1.0, np.inf), entry(1.0, np.inf)]
-    given_problem = problem(types, [(PACKED, 0)], every_s=4.0, visible_running=2)
-    workload = Workload(np.zeros(2), np.arange(2), np.array([12.0, 12.0]), np.full(2, np.inf))
-    ends = {}
-    for name in ("fifo", "normalised-throughput"):
-        chosen = fleet_rule(name, given_problem)
-        ends[name] = samples.play(given_problem, workload, lambda state, _: choose(given_problem, state, 0, chosen)).finish_s[0]  # noqa: B023
+    # Two jobs of 12 s on one host, with a round every 4 s: whoever has less is let go on at the next round.
+    network = network_of("one host")
+    menu = menu_of(network, [[(8, constant(1.0), constant(0.0), lambda *_: [])]])
+    given_problem = problem_of(network, menu, every_s=4.0, restart_s=0.0, storage_bytes_per_s=np.inf, visible_running=2)
+    workload = Workload(np.zeros(2), np.zeros(2, np.int64), np.array([12.0, 12.0]), np.full(2, np.inf))
+    rules = {name: fleet_rule(name, given_problem) for name in ("fifo", "normalised-throughput")}
+    ends = {
+        name: samples.play(given_problem, workload, lambda state, _, rule=rule: choose(given_problem, state, 0, rule)).finish_s[0]
+        for name, rule in rules.items()
+    }
     assert sorted(ends["fifo"]) == pytest.approx([12, 24])
     assert min(ends["normalised-throughput"]) > 16  # neither is done before the other has had its turn
     assert max(ends["normalised-throughput"]) == pytest.approx(24)
