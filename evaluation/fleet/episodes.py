@@ -78,7 +78,7 @@ def _play(fleet: Fleet, policies: CarriedPolicies[FleetPlayer], task: Task) -> P
 
 def play_episodes(player: FleetPlayer, fleet: Fleet, seeds: Sequence[int]) -> Played:
     """The records of some episodes, the number of decisions and the seconds that they took, the world's own part included."""
-    batch = FleetBatch(fleet, len(seeds), observes=player.observes)
+    batch = FleetBatch(player.plays_on(fleet), len(seeds), observes=player.observes)
     for e, seed in enumerate(seeds):
         batch.reset(e, np.random.default_rng(seed))
     began = time.perf_counter()
@@ -103,6 +103,7 @@ class WatchedEpisode:
 
 def watch_episode(policy: str, player: FleetPlayer, fleet: Fleet, seed: int) -> WatchedEpisode:
     """Play the episode of a seed and look at it; a rule does in it what it did in `play_episodes`."""
+    fleet = player.plays_on(fleet)
     batch = FleetBatch(fleet, 1, observes=player.observes)
     batch.reset(0, np.random.default_rng(seed))
     timeline = watch(fleet.problem, batch.state, player.chooser(batch, seed))

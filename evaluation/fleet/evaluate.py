@@ -26,6 +26,7 @@ from ..workers.processes import Processes
 from ..workers.workers import Workers
 from .bounds import BOUND, least_mean_completion_s
 from .episodes import FleetEpisodes
+from .menu_choices import add_ablations, break_evens, lone_entries, named_shares
 from .metrics import entry_shares, fleet_metrics, metrics_of
 from .objectives import OBJECTIVES, Objective
 from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, off_ground, policy_kind, policy_name
@@ -115,7 +116,10 @@ def evaluate_fleet(
         "seeds": seeds,
         "best_fixed_entry": best_fixed,
         **compared,
+        **({"break_evens": told} if (told := break_evens(fleet)) else {}),
         "remarks": [
+            *add_ablations(rows, objective),
+            *lone_entries(rows),
             *remarks(rows, objective),
             *(told for spec in wanted if (told := off_ground(spec, fleet)) is not None),
             *(f"{told}." for told in foreign_figures(fleet.cluster, fleet.settings.costs.of_layouts, has_layers=True)),
@@ -161,6 +165,7 @@ def _row(name: str, kind: str, fleet: Fleet, records: list[FleetRecord]) -> dict
         "num_seeds": len(records),
         **{metric: interval([figures[metric] for figures in per_seed]) for metric in metrics_of(fleet)},
         **entry_shares(records, fleet),
+        **named_shares(records, fleet),
         "per_seed": {metric: [figures[metric] for figures in per_seed] for metric in metrics_of(fleet)},
     }
 

@@ -1,10 +1,11 @@
 """From the spelling of a policy of a fleet to something that plays episodes.
 
 A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a rollout planner over a rule (see
-`planners.fleet.rollout`); ``best-fixed-entry``, ``best-goodput-shares``, ``best-priced`` and ``best-refusal`` in place of
-``fixed-N``, ``goodput-shares-N``, ``priced-W`` and ``refuse-N`` in the name of a rule, which `evaluation.fleet.evaluate` turns
-into the numbers that do best on validation episodes; ``shipped:NAME``, a trained policy that comes with the package; anything
-else is the path of a run folder or of its policy.
+`planners.fleet.rollout`); ``synchronous-only:POLICY``, the same policy with everything masked that is not exact, and
+``synchronous-only`` alone for ``best-fixed-entry`` so; ``best-fixed-entry``, ``best-goodput-shares``, ``best-priced`` and
+``best-refusal`` in place of ``fixed-N``, ``goodput-shares-N``, ``priced-W`` and ``refuse-N`` in the name of a rule, which
+`evaluation.fleet.evaluate` turns into the numbers that do best on validation episodes; ``shipped:NAME``, a trained policy that
+comes with the package; anything else is the path of a run folder or of its policy.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from ... import inputs
 from ...envs.fleet.batch import FleetBatch
-from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
 from ...errors import PolicyError, nearest
 from ...planners.fleet.playing import choose_at_random, play_at_random, play_rule
@@ -41,6 +42,8 @@ WEIGHTS = (0, 1, 2, 4, 8, 16)
 
 RANDOM = "random"
 ROLLOUT = "rollout:"
+SYNCHRONOUS_ONLY = "synchronous-only"
+EXACT = f"{SYNCHRONOUS_ONLY}:"
 
 
 class FleetPlayer(ABC):
@@ -51,6 +54,10 @@ class FleetPlayer(ABC):
     """
 
     observes = False
+
+    def plays_on(self, fleet: Fleet) -> Fleet:
+        """The fleet as this policy meets it: the jobs are those of ``fleet``, and so are the numbers of its entries."""
+        return fleet
 
     @abstractmethod
     def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
@@ -149,13 +156,44 @@ class LearnedPlayer(FleetPlayer):
         return choose_observed
 
 
+@dataclass(frozen=True)
+class SynchronousPlayer(FleetPlayer):
+    """Plays as another policy does where nothing is on offer that is not exact.
+
+    Attributes:
+        player: the other policy.
+    """
+
+    player: FleetPlayer
+
+    @property
+    def observes(self) -> bool:  # type: ignore[override]
+        """As the other one does."""
+        return self.player.observes
+
+    def plays_on(self, fleet: Fleet) -> Fleet:
+        """See `FleetPlayer.plays_on`."""
+        return synchronous_only(fleet)
+
+    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
+        """See `FleetPlayer.play`."""
+        return self.player.play(batch, seeds)
+
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        return self.player.chooser(batch, seed)
+
+
 def is_best_fixed_entry(spec: str) -> bool:
     """Whether a spelling is of a rule with a number of devices, or a percentage of refusals, that is best."""
+    if spec == SYNCHRONOUS_ONLY:
+        return True
     return any(one in spec for one in (BEST_FIXED_ENTRY, BEST_SHARES, BEST_PRICED, BEST_REFUSAL)) and not spec.startswith(ROLLOUT)
 
 
 def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
     """The rules among which such a spelling chooses."""
+    spec = f"{EXACT}{BEST_FIXED_ENTRY}" if spec == SYNCHRONOUS_ONLY else spec
     of_entry = [
         spec.replace(BEST_FIXED_ENTRY, f"fixed-{degree}").replace(BEST_SHARES, f"goodput-shares-{degree}")
         for degree in fleet.problem.degrees
@@ -167,6 +205,7 @@ def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
 
 def is_rule(spec: str) -> bool:
     """Whether a spelling is meant as a rule's and not as a path."""
+    spec = spec.removeprefix(EXACT)
     return not (Path(spec).exists() or "/" in spec or spec.endswith(".pt") or spec.startswith(SHIPPED))
 
 
@@ -174,7 +213,7 @@ def policy_kind(spec: str) -> str:
     """What a policy counts as: ``baseline``, ``learned``, ``planner`` or, of a bound, ``reference``."""
     if spec == BOUND:
         return "reference"
-    if spec.startswith(ROLLOUT):
+    if spec.removeprefix(EXACT).startswith(ROLLOUT):
         return "planner"
     return "baseline" if is_rule(spec) else "learned"
 
@@ -183,6 +222,8 @@ def policy_name(spec: str) -> str:
     """A policy in tables: the name of a run folder, or of a file that is not its ``policy.pt``, without what leads to it."""
     if is_rule(spec) or spec.startswith(SHIPPED):
         return spec
+    if spec.startswith(EXACT):
+        return EXACT + policy_name(spec.removeprefix(EXACT))
     path = Path(spec).resolve()
     return path.parent.name if path.name in POLICY_FILES else path.stem if path.suffix == ".pt" else path.name
 
@@ -194,6 +235,8 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         PolicyError: there is none of this name, or it does not fit the fleet.
         CheckpointError: the file of a trained policy is damaged.
     """
+    if spec.startswith(EXACT):
+        return SynchronousPlayer(fleet_player(spec.removeprefix(EXACT), synchronous_only(fleet)))
     if spec == RANDOM:
         return RandomPlayer()
     if spec.startswith(ROLLOUT):
@@ -214,10 +257,10 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
 
 def carried_file(spec: str) -> tuple[str, Path] | None:
     """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
-    if is_rule(spec) or spec.startswith((SHIPPED, ROLLOUT)):
+    if is_rule(spec) or spec.removeprefix(EXACT).startswith((SHIPPED, ROLLOUT)):
         return None
-    path = fleet_policy_file(spec)
-    return spec, path / POLICY_FILES[0] if path.is_dir() else path
+    path = fleet_policy_file(spec.removeprefix(EXACT))
+    return spec.removeprefix(EXACT), path / POLICY_FILES[0] if path.is_dir() else path
 
 
 def off_ground(spec: str, fleet: Fleet) -> str | None:
@@ -226,7 +269,10 @@ def off_ground(spec: str, fleet: Fleet) -> str | None:
         return None
     from ...models.fleet.saved import SavedFleetNetwork
 
-    found = fleet.off_ground(SavedFleetNetwork.load(fleet_policy_file(spec)).trained.get("ground", {}))
+    ground = SavedFleetNetwork.load(fleet_policy_file(spec.removeprefix(EXACT))).trained.get("ground", {})
+    found = fleet.off_ground(ground)
+    if spec.startswith(EXACT) and synchronous_only(fleet).off_ground(ground) is None:
+        return None  # trained with exact entries alone
     return None if found is None else f"{policy_name(spec)} was not trained for this fleet, but for {found}."
 
 
@@ -237,7 +283,7 @@ def check_policy(spec: str, fleet: Fleet) -> None:
         MeshwrightError: so it is.
     """
     if not is_rule(spec):
-        inputs.note(fleet_policy_file(spec))
+        inputs.note(fleet_policy_file(spec.removeprefix(EXACT)))
     if spec != BOUND:
         fleet_player(each_fixed_entry(spec, fleet)[0] if is_best_fixed_entry(spec) else spec, fleet)
 
@@ -253,7 +299,8 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
             raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
         if spec.startswith(OWN) or spec.partition("@")[0] in NAMES:
             raise PolicyError(OF_ONE_JOB, value=spec) from None
-        others = [other for other in (RANDOM, BOUND) if other == nearest(spec, (RANDOM, BOUND))]
+        names = (RANDOM, BOUND, SYNCHRONOUS_ONLY)
+        others = [other for other in names if other == nearest(spec, names)]
         if others and nearest_rule(spec, fleet.problem) is None:
             raise PolicyError("no such policy of a fleet", value=spec, choices=others) from None
         raise

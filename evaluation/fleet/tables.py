@@ -8,6 +8,7 @@ from typing import Any
 from ..alike import alike, joined
 from ..statistics import excludes_zero
 from ..tables import escaped, table, with_ends
+from .menu_choices import choice_rows
 from .objectives import OBJECTIVES, Objective
 
 Data = Mapping[str, Any]
@@ -112,7 +113,26 @@ def fleet_markdown(results: Data) -> str:
         *table(["policy", "devices: share of jobs", "layouts: share of jobs"], shares),
         "",
     ]
+    chosen = [[escaped(cell) for cell in row] for row in choice_rows(results)]
+    if chosen:
+        lines += ["## What was chosen", "", *table(["policy", "jobs", "entries: share of jobs"], chosen), ""]
+    if results.get("break_evens"):
+        head = ["job type", "devices", "entry", "break-even", "declared"]
+        lines += ["## Break-even of inexact entries", "", *table(head, _break_even_rows(results["break_evens"])), ""]
     return "\n".join(lines)
+
+
+def _break_even_rows(found: Sequence[Data]) -> list[list[str]]:
+    return [
+        [
+            escaped(one["job_type"]),
+            str(one["devices"]),
+            escaped(one["entry"]),
+            f"{one['break_even_multiplier']:.3g}",
+            "none" if one["multiplier"] is None else f"{one['multiplier']:g}",
+        ]
+        for one in found
+    ]
 
 
 def _beside(results: Data, row: Data, objective: Objective, *, has_words: bool) -> str:

@@ -11,7 +11,6 @@ from .. import files
 from ..errors import ExportError
 from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
 from ..plans.document import PlacementPlan, PlannedPhase
-from ..plans.stage_meshes import meshes_text
 from ..plans.strategies.masked import Masked
 from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, PostLocalSgd, StaleSynchronous
 from .accumulating_adam import ACCUMULATING_ADAM
@@ -23,9 +22,6 @@ SNIPPET = "training_strategy.py"
 LAUNCHERS = ("torchrun", "slurm", "kubernetes", "openmpi", "ray")
 """Targets that start the user's own script, which carries the strategy out."""
 
-ONE_MESH = ("torchrun", "ray")
-"""Launchers whose files tell one mesh of ranks for all stages; what frameworks run `plans.frameworks.table` knows."""
-
 NEAREST = "the nearest plan that it can say is the same one without"
 
 
@@ -35,11 +31,7 @@ def check_said(plan: PlacementPlan, target: str) -> None:
     Raises:
         ExportError: with the key, and the nearest plan that can be said.
     """
-    training, code, layout = plan.training, plan.compression, plan.layout()
-    if layout is not None and layout.is_meshed and target in ONE_MESH:
-        nearest = f"the nearest plan that it can say has tp={layout.tp} and dp={layout.dp} on every stage"
-        told = meshes_text(layout.stage_meshes or ())
-        raise ExportError(f"{target} has one mesh for all stages; {nearest}", field="partition.layout.stage_meshes", value=told)
+    training, code = plan.training, plan.compression
     if training is not None and training.kind != "synchronous":
         if target in ("megatron", "torchtitan", "deepspeed", "device-map", "tensorflow"):
             _refuse(f"{target} sums gradients in every step", "training", training.kind)

@@ -14,9 +14,11 @@ import numpy as np
 from ..costs.settings import CostSettings
 from ..costs.training.compressed import coded_messages
 from ..costs.training.gossip import round_s, rounds
+from ..costs.training.local_update import local_blocks
 from ..costs.training.masked import PhaseStep, core_replicas
 from ..costs.training.replicas import Replicas, scaled, shown
 from ..costs.training.strategy_step import check_strategy, strategy_step
+from ..costs.training.subnets import subnet_round
 from ..costs.training.synchronisation import drawn_steps, server_round_s, synchronous_s
 from ..errors import PlanError
 from ..plans.compression import AnyCompression, exactness_of, multiplier_source, parse_compression, steps_multiplier
@@ -27,7 +29,9 @@ from ..plans.training import (
     Asynchronous,
     DiLoCo,
     Gossip,
+    IndependentSubnets,
     LocalSgd,
+    LocalUpdate,
     PostLocalSgd,
     StaleSynchronous,
     Synchronous,
@@ -35,12 +39,22 @@ from ..plans.training import (
 )
 from ..simulation.layouts.running import run_layout
 from ..simulation.training.phases import masked_step_s
-from ..simulation.training.rounds import gossip_rounds_s, periodic_rounds_s, server_rounds_rate
+from ..simulation.training.rounds import (
+    gossip_rounds_s,
+    local_blocks_s,
+    periodic_rounds_s,
+    server_rounds_rate,
+    subnet_rounds_s,
+)
 from ..simulation.training.trained_step import TrainedStep, periodic_step_s
 from .job_work import JobWork
 
 SIMULATED_ROUNDS = 64
 """Steps of every worker that are simulated where workers do not wait for each other in every step."""
+
+
+STREAMED_STEPS = 4
+"""Steps of a stream of micro-batches that are simulated; the last one counts."""
 
 
 @dataclass(frozen=True)
@@ -203,6 +217,12 @@ def simulated_training_s(
     if isinstance(training, Masked) and sigma == 0:
         narrow = core_replicas(replicas, training).work
         return masked_step_s(maker.simulated(work), maker.simulated(narrow), training, maker.cluster, devices, costs)
+    if isinstance(training, LocalUpdate):
+        blocks, m = local_blocks(replicas, training), work.layout.num_micro_batches
+        depth = training.depth(work.layout.pp)
+        # a pipeline's fill of further steps: the last step counts
+        ends = local_blocks_s(*blocks, depth, STREAMED_STEPS * m, is_local=training.preset in ("sil", "greedy"))
+        return ends[-1] - ends[-1 - m]
     local = scaled(shown(work), 0.0)
     local_s = run(local)
     if n == 1:
@@ -236,4 +256,10 @@ def simulated_training_s(
         way_s = server_round_s(replicas)
         rate = server_rounds_rate(times_s, way_s, staleness)
         return n / (min(rate, training.servers / way_s) if way_s > 0 else rate)
+    if isinstance(training, IndependentSubnets):
+        told, rounds_lowered = subnet_round(replicas), 8 if sigma == 0 else 4 * SIMULATED_ROUNDS
+        steps = drawn_steps(np.full(n, told.sub_s), sigma, rounds_lowered * training.every)
+        spans_s = steps.reshape(rounds_lowered, training.every, n).sum(axis=1)  # the local steps of a round are one task
+        is_central = training.server == "central"
+        return subnet_rounds_s(spans_s, told.way_s, is_central=is_central, payload_bytes=told.subnet_bytes) / training.every
     raise PlanError("is told in closed form only", field="training.kind", value=training.kind)

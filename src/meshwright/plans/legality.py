@@ -166,7 +166,10 @@ def _check_partition(plan: PlacementPlan, graph: JobGraph | None) -> None:
     if layout is not None:
         if layout.world != plan.num_ranks:
             told = "is one too many" if plan.num_ranks > layout.world else "is missing"
-            problem = f"{told}: tp x cp x pp x dp{' x sp' * (layout.sp > 1)} = {layout.world} ranks are wanted"
+            counted = (
+                f"tp x cp x pp x dp{' x sp' * (layout.sp > 1)}" if layout.has_equal_stages else "tp x cp x dp of every stage"
+            )
+            problem = f"{told}: {counted} = {layout.world} ranks are wanted"
             raise PlanError(problem, field=f"rank {min(layout.world, plan.num_ranks)}", value=plan.num_ranks)
         if plan.micro_batches not in (None, layout.num_micro_batches):
             raise PlanError(f"the layout has {layout.num_micro_batches}", field="micro_batches", value=plan.micro_batches)

@@ -6,6 +6,7 @@ Legend of shapes: ``world`` ranks of a layout.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from typing import Any, Literal
 
 import numpy as np
@@ -287,6 +288,29 @@ class Layout(ParallelDegrees):
         """Whether stages have unequal meshes, so that what goes between them is brought into other tiles."""
         return self.stage_meshes is not None and len(set(self.stage_meshes)) > 1
 
+    @property
+    def world(self) -> int:
+        """Number of ranks, of all stages together."""
+        return super().world if self.stage_meshes is None else meshes.first_ranks(self)[-1]
+
+    def first_rank(self, stage: int) -> int:
+        """The first rank of a stage; of ``pp`` the number of ranks."""
+        return meshes.first_ranks(self)[stage]
+
+    def stage_width(self, stage: int) -> int:
+        """Ranks of a stage."""
+        first, end = meshes.first_ranks(self)[stage : stage + 2]
+        return end - first
+
+    def stage_of(self, rank: int) -> int:
+        """The stage of a rank."""
+        return bisect_right(meshes.first_ranks(self), rank) - 1
+
+    @property
+    def has_equal_stages(self) -> bool:
+        """Whether every stage has as many ranks as any other one."""
+        return self.stage_meshes is None or len({tp * dp for tp, dp in self.stage_meshes}) == 1
+
     def at(self, stage: int) -> Layout:
         """The layout all of whose stages have the mesh of this one; itself where they do."""
         return self if self.stage_meshes is None else meshes.of_stage(self, stage)
@@ -300,7 +324,9 @@ class Layout(ParallelDegrees):
         if not 0 <= rank < self.world:
             raise PlanError(f"the layout has ranks 0..{self.world - 1}", field="rank", value=rank)
         if self.stage_meshes is not None:
-            return self.at(rank * self.pp // self.world).coordinates(rank)
+            stage = self.stage_of(rank)
+            own = self.at(stage)
+            return own.coordinates(rank - self.first_rank(stage) + own.first_rank(stage))
         rest, tp = divmod(rank, self.tp)
         pp, inner = divmod(rest, self.copies)
         dp, part = divmod(inner, self.slices)

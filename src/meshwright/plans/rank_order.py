@@ -54,7 +54,10 @@ def numbers(layout: Layout, order: str = DEFAULT_ORDER) -> NDArray[np.int64]:
         PlanError: no such order, or one that mixes stages of unequal meshes.
     """
     _check_meshes(layout, check_order(order))
-    steps, own = strides(layout, order), np.arange(layout.world)
+    own = np.arange(layout.world)
+    if layout.is_meshed:
+        return own
+    steps = strides(layout, order)
     found = np.zeros(layout.world, np.int64)
     for axis, step in strides(layout).items():
         found += own // step % axis_size(layout, axis) * steps[axis]

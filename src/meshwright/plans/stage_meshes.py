@@ -1,12 +1,13 @@
 """Stages with meshes or numbers of layers of their own: how many ranks cut the layers of each, and how many replicas it has.
 
-Every stage has as many ranks as any other one, ``tp x cp x dp``. All stages work on the same samples in the same turn: one with
-fewer replicas takes more samples of each micro-batch on each of them.
+A stage has ``tp x cp x dp`` ranks of its own, which follow those of the stage before it. All stages work on the same samples in
+the same turn: one with fewer replicas takes more samples of each micro-batch on each of them.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -89,8 +90,6 @@ def check(layout: Layout) -> None:
     if meshes[0] != (layout.tp, layout.dp):
         raise ValueError(f"{told}: tp={layout.tp} and dp={layout.dp} are those of the first stage, {meshes_text(meshes[:1])}")
     for tp, dp in meshes:
-        if tp * dp != layout.tp * layout.dp:
-            raise ValueError(f"{told}: tp x dp of every stage is {layout.tp * layout.dp} here, that of {tp}x{dp} is {tp * dp}")
         for name, number, parts in (
             ("the samples of a micro-batch over all replicas", samples, dp),
             ("dp x cp", dp * layout.cp, layout.ep),
@@ -100,9 +99,22 @@ def check(layout: Layout) -> None:
                 raise ValueError(f"{told}: {name} of stage {tp}x{dp}, {number}, are not divided by {parts}")
 
 
+def first_ranks(layout: Layout) -> tuple[int, ...]:
+    """The first rank of each stage and, last, the number of ranks, ``(pp + 1,)``."""
+    if layout.stage_meshes is None:
+        width = layout.tp * layout.copies
+        return tuple(range(0, width * (layout.pp + 1), width))
+    return _first_ranks(layout.stage_meshes, layout.cp)
+
+
+@lru_cache(maxsize=4096)
+def _first_ranks(meshes: tuple[StageMesh, ...], cp: int) -> tuple[int, ...]:
+    return (0, *accumulate(tp * cp * dp for tp, dp in meshes))
+
+
 @lru_cache(maxsize=4096)
 def of_stage(layout: Layout, stage: int) -> Layout:
-    """The layout all of whose stages have the mesh of one of them; its ranks and micro-batches are as many."""
+    """The layout all of whose stages have the mesh of one of them; its micro-batches are as many."""
     if layout.stage_meshes is None:
         return layout
     tp, dp = layout.stage_meshes[stage]

@@ -51,6 +51,60 @@ def test_both_paths_agree_within_three_percent(text, algorithm):
     assert simulated_s == pytest.approx(analytic_s, rel=0.03)
 
 
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.parametrize(
+    ("text", "ranks"),
+    [
+        ("tp=8,dp=1,pp=2,stage_meshes=8x1/4x1", 12),
+        ("tp=4,dp=2,pp=4,stage_meshes=4x2/2x4/2x2/4x1", 24),
+        ("tp=2,dp=2,cp=2,pp=2,stage_meshes=2x2/1x2,sequence_parallel=true,zero=1", 12),
+        ("tp=4,dp=1,pp=3,stage_meshes=4x1/4x1/8x1,overlap_dp=true", 16),
+        ("tp=4,dp=2,pp=2,stage_meshes=4x2/4x1,schedule=interleaved,virtual_stages=2,overlap_dp=true", 12),
+        ("tp=4,dp=4,pp=2,stage_meshes=4x4/8x1,stage_layers=6/2,overlap_pp=true", 24),
+    ],
+)
+def test_both_paths_agree_where_stages_have_unequally_many_ranks(text, ranks, algorithm):
+    assert layout(text).world == ranks
+    analytic_s, simulated_s = both_s(text, CostSettings(contention="independent", resharding=algorithm).of_layouts)
+    assert simulated_s == pytest.approx(analytic_s, rel=0.03)
+
+
+def test_ranks_of_unequal_stages_worked_by_hand():
+    unequal = layout("tp=4,dp=2,pp=3,stage_meshes=4x2/2x1/4x1")
+    assert [unequal.first_rank(stage) for stage in range(4)] == [0, 8, 10, 14]
+    places = [unequal.coordinates(rank) for rank in range(14)]
+    assert [(one.pp, one.dp, one.tp) for one in places[7:]] == [
+        *((0, 1, 3), (1, 0, 0), (1, 0, 1)),
+        *((2, 0, tp) for tp in range(4)),
+    ]
+    with pytest.raises(PlanError, match=r"ranks 0\.\.13"):
+        unequal.coordinates(14)
+    # a stage of half as many replicas takes twice the samples on each
+    assert [unequal.at(stage).micro_batch for stage in range(3)] == [2, 4, 4]
+    assert {unequal.at(stage).num_micro_batches for stage in range(3)} == {4}
+
+
+def test_every_rank_stands_once_in_its_stage():
+    for text in ("tp=4,dp=2,pp=3,stage_meshes=4x2/2x1/4x1", "tp=2,dp=4,pp=2,stage_meshes=2x4/4x4", "tp=4,dp=2,pp=2"):
+        one = layout(text)
+        places = [one.coordinates(rank) for rank in range(one.world)]
+        assert len(set(places)) == one.world
+        assert [place.pp for place in places] == [one.stage_of(rank) for rank in range(one.world)]
+        assert sum(one.stage_width(stage) for stage in range(one.pp)) == one.world
+
+
+def test_more_ranks_on_the_busier_stage_shorten_the_step():
+    costs = CostSettings().of_layouts
+    seconds = [both_s(f"tp=4,dp=4,pp=2,stage_layers=2/6,stage_meshes=4x4/{last}", costs)[0] for last in ("4x1", "4x2", "4x4")]
+    assert seconds == sorted(seconds, reverse=True)
+
+
+def test_a_stage_that_begins_within_a_host_is_told():
+    text = "tp=4,dp=1,pp=2,stage_meshes=4x1/8x1"
+    with pytest.raises(PlanError, match="whole hosts of 8 devices here"):
+        both_s(text, CostSettings().of_layouts)
+
+
 def test_equal_meshes_are_no_meshes():
     costs = CostSettings(contention="independent", resharding="send-recv").of_layouts
     for keys in ("tp=4,dp=2,pp=2", "tp=2,dp=4,pp=4,overlap_pp=true"):
@@ -108,7 +162,7 @@ def test_long_skips_cross_a_boundary_between_their_layers():
     [
         ("tp=4,dp=2,pp=2,stage_meshes=4x2", "names 1 stages, pp is 2"),
         ("tp=4,dp=2,pp=2,stage_meshes=2x4/4x2", "are those of the first stage"),
-        ("tp=4,dp=2,pp=2,stage_meshes=4x2/2x3", "tp x dp of every stage is 8"),
+        ("tp=4,dp=2,pp=2,stage_meshes=4x2/2x3", "are not divided by 3"),
         ("tp=4,dp=2,pp=2,stage_meshes=4x2/1x8", "are not divided by 8"),
         ("tp=4,dp=2,pp=2,stage_meshes=4-2", "TPxDP"),
     ],

@@ -92,3 +92,28 @@ def test_hosts_are_put_in_the_order_of_the_least_price():
     assert found.devices.tolist() == [6, 7, 0, 1, 4, 5, 2, 3]
     assert found.num_priced <= 24
     assert arrange_ranks(step_s, hosts, [np.array(wanted)], 0).step_s == 1.0
+
+
+def test_links_with_two_directions_worked_by_hand():
+    # Two stages of one replica. Device 0 sends to 1 in 1 s + 1/2 s and gets in 3 s + 1/4 s; gradients go the other way.
+    latency, rates = np.array([[0.0, 1.0], [3.0, 0.0]]), np.array([[1.0, 2.0], [4.0, 1.0]])
+    two = TaskletInstance("two ways", ("a", "a"), latency, rates, 2, 1.0, 1.0)
+    assert not two.is_symmetric
+    assert arrange(two).value_s == pytest.approx(1.5 + 3.25)
+    # One stage of two replicas: each sends half of its gradients to the other, and gets as much.
+    one = TaskletInstance("two ways", ("a", "a"), latency, rates, 1, 1.0, 1.0)
+    assert arrange(one).value_s == pytest.approx((1 + 0.5 / 2) + (3 + 0.5 / 4))
+
+
+@given(st.integers(0, 10**6), st.sampled_from([(2, 2), (3, 2), (2, 4)]))
+@draws(8)
+def test_exchanging_all_directions_changes_no_arrangement(seed, shape):
+    random, n = np.random.default_rng(seed), shape[0] * shape[1]
+    seconds, rates = random.uniform(0, 0.1, (n, n)), random.uniform(0.5, 5, (n, n))
+    one, other = (
+        TaskletInstance("drawn", ("a",) * n, a, b, shape[0], 1.0, 1.0) for a, b in ((seconds, rates), (seconds.T, rates.T))
+    )
+    found = arrange(one)
+    assert found.value_s == pytest.approx(arrange(other).value_s, rel=1e-12)
+    order = random.permutation(n)
+    assert arrange(renumbered(one, order)).value_s == pytest.approx(found.value_s, rel=1e-12)

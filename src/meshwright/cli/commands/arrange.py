@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 OPTIONS = {"num_stages": "--stages", "gradient_bytes": "--dp-bytes", "activation_bytes": "--pp-bytes"}
 """By the fields of an instance."""
 
-ONE_WAY = "Links differ by direction: gradients count as they are sent (row to column), hand-overs by the slower direction."
+ONE_WAY = "Links differ by direction: gradients are exchanged both ways, activations go one way and their gradients the other."
 
 
 def arrange_devices(

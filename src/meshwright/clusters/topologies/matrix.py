@@ -105,6 +105,11 @@ class MatrixTopology(Topology):
             object.__setattr__(self, "host_names", tuple(f"host-{i}" for i in range(n // self.devices_per_host)))
 
     @cached_property
+    def is_symmetric(self) -> bool:
+        """Whether every link is alike in both directions."""
+        return all(np.array_equal(one, one.T) for one in (self.pair_bandwidth_bytes_per_s, self.pair_latency_s))
+
+    @cached_property
     def device_host(self) -> NDArray[np.int64]:
         """Host of each device, ``(n,)``."""
         return frozen(np.arange(len(self.pair_latency_s)) // self.devices_per_host, np.int64)

@@ -36,14 +36,18 @@ class DeviceKinds:
         """The same kinds for ranks on other devices."""
         return DeviceKinds(self.of_device, devices, are_in_rank_order)
 
-    def of_ranks(self, layout: Layout, order: str) -> NDArray[np.int64]:
-        """The kind of each rank in the layout's own numbering, ``(p, w)``."""
+    def of_ranks(self, layout: Layout, order: str) -> list[NDArray[np.int64]]:
+        """The kind of each rank of each stage in the layout's own numbering, ``p`` arrays ``(w,)``."""
         places = numbers(layout, order) if self.are_in_rank_order else np.arange(layout.world)
         found = self.of_device[places if self.devices is None else self.devices[places]]
-        return found.reshape(layout.pp, -1)
+        return np.split(found, [layout.first_rank(stage) for stage in range(1, layout.pp)])
+
+    def among(self, first: int, end: int) -> tuple[int, ...]:
+        """Kinds of the ranks from one to another, in the default order."""
+        return tuple(sorted(set(self.of_device[slice(first, end) if self.devices is None else self.devices[first:end]].tolist())))
 
     def lanes(self, lanes: Sequence[Lane], layout: Layout, order: str, pass_axes: frozenset[str]) -> tuple[Lane, ...]:
-        """Lanes with the kinds of their stages; a single one where all are equal.
+        """Lanes with the kinds of their stages; a single one where all are equal, and where stages have meshes of their own.
 
         Args:
             lanes: one that stands for all, or all of them.
@@ -55,6 +59,11 @@ class DeviceKinds:
         if key in self._known:
             return self._known[key]
         kinds = self.of_ranks(layout, order)
+        if layout.is_meshed:  # replicas of one stage meet in every micro-batch of the next one
+            (lane,) = lanes
+            whole = tuple(tuple(sorted(set(of_stage.tolist()))) for of_stage in kinds)
+            self._known[key] = (replace(lane, kinds=whole),)
+            return self._known[key]
         per = lane_width(layout, pass_axes)
         firsts = range(0, stage_width(layout), per)
         bases = [lanes[0] if len(lanes) == 1 else lanes[first // per] for first in firsts]

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.matrix import MatrixTopology
+from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
+from ...plans.stage_meshes import meshes_text
 from ..collectives.groups import PlacedGroup, placed
 from ..routing import Routing
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
-from .regular_groups import Group, boundary_groups, groups_of
+from .regular_groups import Group, boundary_groups, groups_of, starts_evenly
 
 
 class PlacedGroups(NamedTuple):
@@ -32,10 +34,12 @@ class PlacedGroups(NamedTuple):
     Attributes:
         size: ranks of each.
         groups: groups whose times may differ.
+        are_pairs: whether each is a rank of a stage and its counterpart on another one, to which it sends.
     """
 
     size: int
     groups: tuple[PlacedGroup, ...]
+    are_pairs: bool = False
 
 
 Stand = Group | PlacedGroups
@@ -55,12 +59,19 @@ class Lane:
     Attributes:
         stages: groups of each stage, by axis; a single entry where all stages are alike.
         boundary: groups of a transfer from each stage to the next one and, last, between the last stage and the first.
+        back: the same in the other direction; none where both directions are alike.
         kinds: of the devices of each stage, see `device_kinds`; empty where all devices are of one.
     """
 
     stages: tuple[Mapping[str, Stand], ...]
     boundary: tuple[Stand, ...]
     kinds: StageKinds = ()
+    back: tuple[Stand, ...] = ()
+
+    @property
+    def ways(self) -> tuple[tuple[Stand, ...], ...]:
+        """Groups of transfers forward and, where they are others, back."""
+        return (self.boundary, self.back) if self.back else (self.boundary,)
 
     @property
     def are_stages_alike(self) -> bool:
@@ -78,7 +89,14 @@ class Lane:
 
 @lru_cache(maxsize=65_536)
 def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Lane:
-    """The lane that describes all lanes where hosts are alike."""
+    """The lane that describes all lanes where hosts are alike.
+
+    Raises:
+        PlanError: stages of unequal numbers of ranks, one of which begins or ends within a host that it does not divide.
+    """
+    if not layout.has_equal_stages and not starts_evenly(layout, devices_per_host):
+        problem = f"a stage has whole hosts of {devices_per_host} devices here, or a part that divides one, from such a part on"
+        raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
     meshes = [layout.at(stage) for stage in range(layout.pp if layout.is_meshed else 1)]
     return Lane(
         tuple(groups_of(mesh, devices_per_host, order) for mesh in meshes), boundary_groups(layout, devices_per_host, order)
@@ -132,7 +150,7 @@ class PlacedLayout:
         stage, place = divmod(int(ranks[0]), stage_width(self.layout))
         target = int(ranks[-1]) // stage_width(self.layout)
         if stage != target:
-            return PlacedGroups(2, (self.pairs(stage, target)[place],))
+            return PlacedGroups(2, (self.pairs(stage, target)[place],), are_pairs=True)
         if axis not in self._numbers:
             firsts = stage_groups(self.layout, axis)[:, 0].tolist()
             self._numbers[axis] = {first: number for number, first in enumerate(firsts)}
@@ -162,7 +180,7 @@ class PlacedLayout:
             if group_size(self.layout, axis) == 1:
                 self._stands[key] = ALONE
             elif axis in ends:
-                self._stands[key] = _several(2, self.pairs(*ends[axis]))
+                self._stands[key] = _pairs(self.pairs(*ends[axis]))
             else:
                 self._stands[key] = _several(group_size(self.layout, axis), self.groups(axis)[stage])
         return self._stands[key]
@@ -202,8 +220,9 @@ class PlacedLayout:
         pp = self.layout.pp
         stages = tuple(_AtStage(self, stage, first, per) for stage in range(pp))
         ends = [(stage, (stage + 1) % pp) for stage in range(pp)] if pp > 1 else []
-        boundary = tuple(_several(2, self.pairs(*pair)[first : first + per]) for pair in ends)
-        return Lane(stages, boundary or (ALONE,))
+        boundary, back = (tuple(_pairs(self.pairs(*pair[::way])[first : first + per]) for pair in ends) for way in (1, -1))
+        are_alike = not has_ways(self.cluster)
+        return Lane(stages, boundary or (ALONE,), back=() if are_alike else back)
 
     def _placed(self, ranks: NDArray[np.int64]) -> list[PlacedGroup]:
         """Groups, a row of ranks each, together with the other groups that share a host with them."""
@@ -243,13 +262,23 @@ class _AtStage(dict[str, Stand]):
             stand = of.stand(axis, self._stage)
         elif axis == "pp":
             every = of.pairs(self._stage, (self._stage + 1) % layout.pp)
-            stand = _several(2, every[self._first : self._first + self._per])
+            stand = _pairs(every[self._first : self._first + self._per])
         else:
             size = group_size(layout, axis)
             share = slice(self._first // size, (self._first + self._per) // size)
             stand = _several(size, of.groups(axis)[self._stage][share])
         self[axis] = stand
         return stand
+
+
+def has_ways(cluster: Cluster) -> bool:
+    """Whether the directions of a link between two devices may differ."""
+    topology = cluster.topology
+    return isinstance(topology, MatrixTopology) and not topology.is_symmetric
+
+
+def _pairs(groups: list[PlacedGroup]) -> PlacedGroups:
+    return _several(2, groups)._replace(are_pairs=True)
 
 
 def _several(size: int, groups: list[PlacedGroup]) -> PlacedGroups:

@@ -43,8 +43,8 @@ def group_size(layout: Layout, axis: str) -> int:
 
 
 def stage_width(layout: Layout) -> int:
-    """Ranks of a stage, ``w``."""
-    return layout.world // layout.pp
+    """Ranks of the first stage, ``w``; of every one where stages have equally many."""
+    return layout.stage_width(0)
 
 
 def stage_groups(layout: Layout, axis: str) -> NDArray[np.int64]:
@@ -67,9 +67,9 @@ def stage_groups(layout: Layout, axis: str) -> NDArray[np.int64]:
 
 
 def stage_pairs(layout: Layout, source: int, target: int) -> NDArray[np.int64]:
-    """Each rank of a stage with its counterpart on another one, ``(w, 2)``."""
-    ranks, width = np.arange(stage_width(layout)), stage_width(layout)
-    return np.stack([ranks + source * width, ranks + target * width], axis=1)
+    """Each rank of a stage with its counterpart on another one of as many ranks, ``(w, 2)``."""
+    ranks = np.arange(layout.stage_width(source))
+    return np.stack([ranks + layout.first_rank(source), ranks + layout.first_rank(target)], axis=1)
 
 
 def lane_width(layout: Layout, pass_axes: frozenset[str] = IN_PASSES) -> int:

@@ -118,12 +118,32 @@ def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_
     Where a host holds several stages, but not all, a transfer between two of them stays inside it.
     """
     groups, pp = groups_of(layout, devices_per_host, order), layout.pp
+    if not layout.has_equal_stages:
+        return tuple(_transfer(layout, stage, (stage + 1) % pp, devices_per_host) for stage in range(pp))
     stride = groups["pp"].stride
     room = devices_per_host // stride if devices_per_host % stride == 0 else 1
     if room <= 1 or groups["pp"].per_host > 1:
         return (groups["pp"],) * (pp - 1) + (groups["ends"],)
     inside = Group(2, 2, stride, max(1, devices_per_host // 2))
     return (*(groups["pp"] if (stage + 1) % room == 0 else inside for stage in range(pp - 1)), groups["ends"])
+
+
+def _transfer(layout: Layout, source: int, target: int, devices_per_host: int) -> Group:
+    """The ranks of a transfer between two stages of as many ranks, of a layout whose stages have unequally many."""
+    firsts, width = [layout.first_rank(stage) for stage in (source, target)], layout.stage_width(source)
+    used = min(layout.world, devices_per_host)
+    if firsts[0] // devices_per_host == (firsts[1] + width - 1) // devices_per_host:
+        return Group(2, 2, abs(firsts[1] - firsts[0]), max(1, used // 2))
+    return Group(2, 1, abs(firsts[1] - firsts[0]), min(used, width))
+
+
+def starts_evenly(layout: Layout, devices_per_host: int) -> bool:
+    """Whether each stage has whole hosts, or a part of one that divides it, from a multiple of that part on."""
+    parts = [min(layout.stage_width(stage), devices_per_host) for stage in range(layout.pp)]
+    return all(
+        devices_per_host % part == 0 and layout.first_rank(stage) % part == 0 and layout.stage_width(stage) % part == 0
+        for stage, part in enumerate(parts)
+    )
 
 
 def _cut(axes: list[tuple[int, int]], ranks: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:

@@ -14,6 +14,7 @@ Legend: ``u`` units that stay whole, ``k`` chunks, one for each stage unless sch
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -26,7 +27,7 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..pipelines.schedules import is_plain, orders
 from ..process_groups.group_network import GroupNetwork, lanes_of, whole_lane
-from ..process_groups.lanes import Lane
+from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer, is_uneven
 from ..work.graph_work import describe_graph
@@ -187,28 +188,31 @@ def _transfers_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) 
     num_chunks = layout.pp * layout.virtual_stages
     found = np.zeros((num_chunks, chain.num_units + 1))
     for chunk in range(num_chunks - 1):
-        group = lane.boundary[chunk % layout.pp]
-        key = wires, group
+        ways = tuple(way[chunk % layout.pp] for way in lane.ways)
+        key = wires, ways
         if key not in chain.transfers:
             sizes, place = np.unique(chain.crossing_bytes, return_inverse=True)
-            chain.transfers[key] = np.array(
-                [wires.group_s("send_recv", size, group) if size > 0 else 0.0 for size in sizes.tolist()]
-            )[place]
+            chain.transfers[key] = np.array([_slower_s(wires, size, ways) for size in sizes.tolist()])[place]
         found[chunk] = chain.transfers[key]
     return found
+
+
+def _slower_s(wires: GroupNetwork, size: float, ways: Sequence[Stand]) -> float:
+    """A transfer there or back, whichever takes longer; prices take the one that is meant."""
+    return max(wires.group_s("send_recv", size, way) for way in ways) if size > 0 else 0.0
 
 
 def _skips_s(layout: Layout, chain: Chain, wires: GroupNetwork, lane: Lane) -> Skips | None:
     """What goes directly on each kind of way of a lane, and the kind of each stage's way; None where outputs are relayed."""
     if not chain.is_direct or layout.pp == 1:
         return None
-    ways = lane.boundary[: layout.pp]
+    ways = list(zip(*(way[: layout.pp] for way in lane.ways), strict=True))
     kinds = list(dict.fromkeys(ways))
-    for group in kinds:
-        key = wires, group, "direct"
+    for both in kinds:
+        key = wires, both, "direct"
         if key not in chain.transfers:
             sizes, place = np.unique(np.stack(chain.skips), return_inverse=True)
-            seconds = [wires.group_s("send_recv", size, group) if size > 0 else 0.0 for size in sizes.tolist()]
+            seconds = [_slower_s(wires, size, both) for size in sizes.tolist()]
             chain.transfers[key] = np.array(seconds)[place.reshape(2, *chain.skips[0].shape)]
-    seconds_of = np.stack([chain.transfers[wires, group, "direct"] for group in kinds], axis=1)
-    return seconds_of, np.array([kinds.index(group) for group in ways], np.int64)
+    seconds_of = np.stack([chain.transfers[wires, both, "direct"] for both in kinds], axis=1)
+    return seconds_of, np.array([kinds.index(both) for both in ways], np.int64)

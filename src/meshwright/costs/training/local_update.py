@@ -10,14 +10,17 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import PlanError
 from ...plans.training import LocalUpdate
+from ..process_groups.group_network import whole_lane
 from ..training_step.step_time import Pricer
 from ..work.graph_work import GraphWork
+from ..work.stage_boundary import between
 from .replicas import Replicas
 
 UPDATE_SHARE = 0.5
@@ -50,8 +53,33 @@ def pipeline_cut_bytes(num_samples: int, width_bytes: float, num_epochs: float) 
     return 2 * num_samples * width_bytes * num_epochs
 
 
+class LocalBlocks(NamedTuple):
+    """The blocks of a job, as prices and the simulator take them.
+
+    Attributes:
+        forward_s, target_s, update_s: of a micro-batch in each block, ``(p,)``.
+        send_s: of its activations from each block to the next one, ``(p - 1,)``.
+    """
+
+    forward_s: tuple[float, ...]
+    target_s: tuple[float, ...]
+    update_s: tuple[float, ...]
+    send_s: tuple[float, ...]
+
+
 def local_update_s(replicas: Replicas, training: LocalUpdate) -> float:
-    """Seconds of a step whose micro-batches stream through the stages.
+    """Seconds of a step whose micro-batches stream through the stages, which send behind their computation.
+
+    Raises:
+        PlanError: replicas, which would have to be summed, or a stage of several chunks.
+    """
+    blocks = local_blocks(replicas, training)
+    busy_s = streaming_s(blocks.forward_s, blocks.target_s, blocks.update_s)
+    return replicas.layout.num_micro_batches * max(busy_s, *blocks.send_s, 0.0)
+
+
+def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
+    """The blocks of a job: a pipeline stage each.
 
     Raises:
         PlanError: replicas, which would have to be summed, or a stage of several chunks.
@@ -62,8 +90,19 @@ def local_update_s(replicas: Replicas, training: LocalUpdate) -> float:
     if layout.virtual_stages > 1:
         raise PlanError("has one block on each device", field="layout.virtual_stages", value=layout.virtual_stages)
     forward, backward = _passes_s(replicas)
-    targets = training.target_share * backward
-    return layout.num_micro_batches * streaming_s(forward.tolist(), targets.tolist(), (UPDATE_SHARE * backward).tolist())
+    targets, updates = training.target_share * backward, UPDATE_SHARE * backward
+    return LocalBlocks(*(tuple(one.tolist()) for one in (forward, targets, updates)), tuple(_sends_s(replicas)))
+
+
+def _sends_s(replicas: Replicas) -> list[float]:
+    """Seconds of a micro-batch's activations from each stage to the next one."""
+    work, pricer, layout = replicas.work, replicas.pricer, replicas.layout
+    lane, found = whole_lane(pricer.wires, layout, pricer.order), []
+    for stage in range(layout.pp - 1):
+        sent = work.boundary(stage) if isinstance(work, GraphWork) else between(work, stage)
+        groups = {**lane.at(stage + 1), "pp": lane.boundary[stage]}
+        found.append(sum(pricer.message_s(item, layout, groups[item.axis]) for item in sent))
+    return found
 
 
 def _passes_s(replicas: Replicas) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

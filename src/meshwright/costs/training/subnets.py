@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,24 +64,48 @@ def round_s(
     return every * sub_s + latency_s + 2 * ways * subnet_bytes / bytes_per_s
 
 
+class SubnetRound(NamedTuple):
+    """A round of a job, as prices and the simulator take it.
+
+    Attributes:
+        sub_s: seconds of a step of a subnet on a worker that is not late.
+        way_s: of a subnet from a worker to a server of one card, or back.
+        subnet_bytes: of its gradients, ``S``.
+    """
+
+    sub_s: float
+    way_s: float
+    subnet_bytes: float
+
+
+def subnet_round(replicas: Replicas) -> SubnetRound:
+    """A round of a job on several workers.
+
+    Raises:
+        PlanError: the job is no chain of layers of neurons, or is cut by ``pp``.
+    """
+    work = replicas.work
+    shares = op_shares(work, replicas.num_replicas)
+    size = float((work.gradient_bytes * shares).sum())
+    passes_s = work.forward_s + work.backward_s
+    part = float((passes_s * shares).sum() / passes_s.sum())
+    group = replicas.regular()._replace(size=2, per_host=1, side_by_side=1)
+    return SubnetRound(part * replicas.local_s, replicas.group_s("send_recv", size, group), size)
+
+
 def subnets_s(replicas: Replicas, training: IndependentSubnets) -> tuple[float, float]:
     """Mean seconds of a step, and bytes that a worker sends for each step.
 
     Raises:
         PlanError: the job is no chain of layers of neurons, or is cut by ``pp``.
     """
-    n, work = replicas.num_replicas, replicas.work
+    n = replicas.num_replicas
     if n == 1:
         return local_sgd_s(replicas, training.every), 0.0
-    shares = op_shares(work, n)
-    size = float((work.gradient_bytes * shares).sum())
-    passes_s = work.forward_s + work.backward_s
-    part = float((passes_s * shares).sum() / passes_s.sum())
-    sub_s = part * replicas.local_s * slowest_of(n, replicas.straggler_sigma, training.every)
-    group = replicas.regular()._replace(size=2, per_host=1, side_by_side=1)
-    one_way_s = replicas.group_s("send_recv", size, group)
+    found = subnet_round(replicas)
+    sub_s = found.sub_s * slowest_of(n, replicas.straggler_sigma, training.every)
     ways = n if training.server == "central" else 1
-    return sub_s + 2 * ways * one_way_s / training.every, 2 * size / training.every
+    return sub_s + 2 * ways * found.way_s / training.every, 2 * found.subnet_bytes / training.every
 
 
 def op_shares(work: object, num_workers: int) -> NDArray[np.float64]:

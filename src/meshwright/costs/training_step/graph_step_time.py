@@ -169,16 +169,17 @@ class GraphPricer(StepPricer):
             sends = (work.boundary(chunk), chunk), (work.returned(chunk), chunk - 1)
             for kind, (messages, way) in enumerate(sends):
                 for message in messages:
-                    task_s[chunk, 0, kind] += self.message_s(message, work.layout, lane.boundary[way % work.layout.pp])
+                    task_s[chunk, 0, kind] += self.message_s(message, work.layout, lane.ways[-kind][way % work.layout.pp])
         return task_s, np.zeros(num_chunks)
 
     def _sends_s(self, work: GraphWork, lane: Lane) -> NDArray[np.float64]:
-        """Seconds of a transfer from each chunk to the next one, ``(k,)``."""
-        send_s = np.zeros(len(work.chunks))
-        for chunk in range(len(work.chunks)):
-            for message in work.boundary(chunk):
-                send_s[chunk] = self.message_s(message, work.layout, lane.boundary[chunk % work.layout.pp])
-        return send_s
+        """Seconds of a transfer from each chunk to the next one, ``(k,)``, or forward and then back, ``(2 k,)``."""
+        send_s = np.zeros((len(lane.ways), len(work.chunks)))
+        for way, groups in enumerate(lane.ways):
+            for chunk in range(len(work.chunks)):
+                for message in work.boundary(chunk):
+                    send_s[way, chunk] = self.message_s(message, work.layout, groups[chunk % work.layout.pp])
+        return send_s.reshape(-1)
 
     def _chunk_tails(self, work: GraphWork) -> ChunkTails:
         """Gradients and parameters that hide between chunks."""
@@ -241,7 +242,7 @@ class GraphPricer(StepPricer):
         if layout.overlap_pp and layout.pp > 1:
             sends = self._sends_s(work, lane)
             sent = [sends[chunk] for chunk in work.chunks_of(stage)]
-            sent += [sends[chunk - 1] for chunk in work.chunks_of(stage) if chunk]
+            sent += [sends[chunk - 1 - len(work.chunks)] for chunk in work.chunks_of(stage) if chunk]
             hidden_s += layout.num_micro_batches * float(sum(sent))
         if layout.overlap_dp:
             groups = lane.at(stage)

@@ -26,7 +26,7 @@ def placed_step(pricer: Pricer, work: LayoutWork) -> UnevenStep:
         problem = "long skips are priced where hosts and devices are alike"
         raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
     if work.meshes:
-        problem = "stages of unequal meshes are priced where hosts and devices are alike"
+        problem = "stages of unequal meshes are priced where hosts are alike"
         raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
     placed: PlacedLayout | RegularLayout = RegularLayout(layout, wires.devices_per_host, pricer.order)
     if isinstance(wires, PlacedNetwork):
@@ -60,10 +60,10 @@ def placed_step(pricer: Pricer, work: LayoutWork) -> UnevenStep:
 def _passes(pricer: Pricer, work: LayoutWork, lane: Lane, task_s: NDArray[np.float64]) -> Passes:
     """The passes of a lane with their transfers; what the receiving ranks then gather counts where they stand."""
     layout, pp, v = work.layout, work.layout.pp, work.layout.virtual_stages
-    send_s, gather_s, computed_s = np.zeros(pp), np.zeros(pp), task_s.copy()
+    send_s, gather_s, computed_s = np.zeros((len(lane.ways), pp)), np.zeros(pp), task_s.copy()
     for item in work.boundary:
         if item.axis == "pp":
-            send_s += [pricer.message_s(item, layout, group) for group in lane.boundary]
+            send_s += [[pricer.message_s(item, layout, group) for group in way] for way in lane.ways]
         else:
             gather_s += [pricer.message_s(item, layout, groups[item.axis]) for groups in lane.stages]
     if layout.overlap_pp:
@@ -72,4 +72,4 @@ def _passes(pricer: Pricer, work: LayoutWork, lane: Lane, task_s: NDArray[np.flo
         task_s[:, :, :2] += gather_s[:, None, None]
         task_s[0, 0, 0] -= gather_s[0]
         task_s[-1, v - 1, 1] -= gather_s[-1]
-    return Passes(task_s, np.tile(send_s, v), computed_s)
+    return Passes(task_s, np.tile(send_s, v).reshape(-1), computed_s)

@@ -112,9 +112,9 @@ class Pricer(StepPricer):
         """What prices kernels of a kind of device."""
         return self.models[kind] if self.models else self.model
 
-    def is_uneven(self, lanes: tuple[Lane, ...]) -> bool:
-        """Whether hosts or devices are not alike, so that each lane is played by itself."""
-        return isinstance(self.wires, PlacedNetwork) or bool(lanes[0].kinds)
+    def is_uneven(self, work: LayoutWork, lanes: tuple[Lane, ...]) -> bool:
+        """Whether hosts or devices are not alike, so that each lane is played by itself; stages of unequal meshes have one."""
+        return isinstance(self.wires, PlacedNetwork) or (bool(lanes[0].kinds) and not work.meshes)
 
     def price(self, shape: TransformerShape, layout: Layout, sequence_length: int | None = None) -> StepTime:
         """The time of one step, and what it consists of.
@@ -127,13 +127,13 @@ class Pricer(StepPricer):
     def step_s(self, work: LayoutWork) -> float:
         """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
         lanes = self.lanes(work)
-        if self.is_uneven(lanes):
+        if self.is_uneven(work, lanes):
             return placed_step(self, work).step_s
         return self._step(work, lanes[0], self._run(work, lanes[0]))[0]
 
     def price_work(self, work: LayoutWork) -> StepTime:
         """The time of one step of a described layout, and what it consists of."""
-        ended = placed_step(self, work) if self.is_uneven(self.lanes(work)) else self._alike(work)
+        ended = placed_step(self, work) if self.is_uneven(work, self.lanes(work)) else self._alike(work)
         step_s, last, number, waiting_s, sync_s, gather_s, optimizer_s = ended
         layout, lane, m = work.layout, self.lanes(work)[number], work.layout.num_micro_batches
         models = [self.model_of(kind) for kind in lane.kinds_at(last)]
@@ -381,7 +381,7 @@ class Pricer(StepPricer):
         """Peaks of all ranks together."""
         if self.kinds is None:
             return layout.world * self.device.peak_flops_per_s
-        counts = np.bincount(self.kinds.of_ranks(layout, self.order).reshape(-1), minlength=len(self.models))
+        counts = np.bincount(np.concatenate(self.kinds.of_ranks(layout, self.order)), minlength=len(self.models))
         return sum(int(number) * one.device.peak_flops_per_s for number, one in zip(counts, self.models, strict=True))
 
 

@@ -34,7 +34,7 @@ class Passes(NamedTuple):
 
     Attributes:
         task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``.
-        send_s: of a transfer between each chunk and the next one, ``(p v,)``.
+        send_s: of a transfer between each chunk and the next one, ``(p v,)``, or forward and then back, ``(2 p v,)``.
         computed_s: of the passes without what belongs to transfers, ``(p, v, 3)``.
     """
 
@@ -239,7 +239,7 @@ def _held_s(layout: Layout, passes: Sequence[Passes], stage: int) -> NDArray[np.
     """Seconds for which each lane's last pass is followed by its transfer, which nothing of its gradients waits for, ``(l,)``."""
     if stage == 0 or layout.overlap_pp or layout.parts_gradients:
         return np.zeros(len(passes))
-    return np.array([one.send_s[stage - 1] for one in passes])
+    return np.array([one.send_s[stage - 1 - layout.pp * layout.virtual_stages] for one in passes])
 
 
 def _line(

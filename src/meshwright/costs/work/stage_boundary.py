@@ -18,7 +18,6 @@ def between(work: LayoutWork, chunk: int) -> tuple[Message, ...]:
 def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: int) -> StageTensor:
     """Some residual streams of a micro-batch of all replicas on a stage, whose ranks have consecutive devices."""
     layout, mesh = work.layout, work.at(stage).layout
-    width = layout.world // layout.pp
     return StageTensor(
         samples=layout.micro_batch * layout.dp,
         tokens=work.sequence_length,
@@ -27,7 +26,7 @@ def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: i
         cp=mesh.cp,
         dp=mesh.dp,
         cuts_tokens=mesh.sequence_parallel and mesh.tp > 1,
-        hosts=tuple(rank // devices_per_host for rank in range(stage * width, (stage + 1) * width)),
+        hosts=tuple(rank // devices_per_host for rank in range(layout.first_rank(stage), layout.first_rank(stage + 1))),
     )
 
 

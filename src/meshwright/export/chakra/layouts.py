@@ -91,7 +91,7 @@ def _number(plan: PlacementPlan, layout: Layout, rank: int) -> int:
     if at is None:
         raise ExportError("has no coordinates", field=f"rank {rank}")
     own = layout.at(at.pp)
-    return (((at.pp * own.dp + at.dp) * own.cp + at.cp) * own.sp + at.sp) * own.tp + at.tp
+    return layout.first_rank(at.pp) + ((at.dp * own.cp + at.cp) * own.sp + at.sp) * own.tp + at.tp
 
 
 def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> StepModel:

@@ -5,12 +5,14 @@ The generated module needs PyTorch only and asks for it when a function is calle
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.document import PlacementPlan
+from ...plans.partition import Coordinates
 
 FILE_NAME = "mesh.py"
 
@@ -46,11 +48,22 @@ def has_grid(plan: PlacementPlan) -> bool:
 def rank_grid(plan: PlacementPlan) -> NDArray[np.int64]:
     """The rank at each place of the grid, ``(pp, dp, cp, tp)``; parts of a volume stand along ``cp``."""
     places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
-    at = np.array([[getattr(place, axis) for axis in _AXES] for place in places])
-    sp = np.array([place.sp for place in places])
+    return places_grid(places, range(len(places)))
+
+
+def places_grid(places: Sequence[Coordinates], ranks: Sequence[int]) -> NDArray[np.int64]:
+    """As `rank_grid`, of some ranks alone: those of one stage, or of all.
+
+    Args:
+        places: of all ranks.
+        ranks: that are meant.
+    """
+    at = np.array([[getattr(places[rank], axis) for axis in _AXES] for rank in ranks])
+    at[:, 0] -= at[:, 0].min()
+    sp = np.array([places[rank].sp for rank in ranks])
     at[:, _AXES.index("cp")] = at[:, _AXES.index("cp")] * (sp.max() + 1) + sp
     grid = np.empty(at.max(axis=0) + 1, np.int64)
-    grid[tuple(at.T)] = np.arange(len(at))
+    grid[tuple(at.T)] = ranks
     return grid
 
 
@@ -64,10 +77,17 @@ def coordinates_of(plan: PlacementPlan) -> list[dict[str, int]]:
 def expert_grid(plan: PlacementPlan) -> NDArray[np.int64] | None:
     """The rank at each place of the experts' grid, ``(pp, dp of experts, ep, tp)``; None where experts are not cut."""
     places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
-    num_ep = max((place.ep for place in places), default=0) + 1
-    if num_ep == 1:
-        return None
-    grid = rank_grid(plan)
+    return None if max((place.ep for place in places), default=0) == 0 else expert_cut(places, rank_grid(plan))
+
+
+def expert_cut(places: Sequence[Coordinates], grid: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The ranks of a grid as the experts' grid, ``(pp, dp of experts, ep, tp)``.
+
+    Args:
+        places: of all ranks.
+        grid: as `rank_grid` gives it.
+    """
+    num_ep = max(places[rank].ep for rank in grid.reshape(-1).tolist()) + 1
     stages, _, _, slices = grid.shape
     cut = np.empty((stages, grid.size // (stages * num_ep * slices), num_ep, slices), np.int64)
     for stage in range(stages):
@@ -83,7 +103,8 @@ def splits(plan: PlacementPlan) -> Splits:
     chunks = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
     if not chunks or not has_grid(plan):
         return Splits((), "the plan tells no pipeline stages")
-    num_stages = rank_grid(plan).shape[0]
+    layout, stage_of = plan.layout(), [rank.coordinates.pp for rank in plan.ranks if rank.coordinates is not None]
+    num_stages = max(stage_of) + 1
     if num_stages == 1:
         return Splits((), "the pipeline has one stage")
     in_turn = [position % num_stages for position in range(len(chunks))]
@@ -91,8 +112,8 @@ def splits(plan: PlacementPlan) -> Splits:
         return Splits((), "the chunks do not go round the pipeline stages in turn")
     if not all(stage.ops for stage in chunks):
         return Splits((), "the plan does not name the ops of each stage")
-    line = np.diff(rank_grid(plan), axis=0)
-    if (line < 0).any():
+    falls = np.diff(stage_of) if layout is not None and layout.is_meshed else np.diff(rank_grid(plan), axis=0)
+    if (falls < 0).any():
         return Splits((), "ranks fall along the pipeline, and process groups are sorted by rank")
     return Splits(tuple(stage.ops[0] for stage in chunks[1:]))
 
@@ -118,19 +139,19 @@ def device_mesh_text(plan: PlacementPlan, head: str) -> str:
         head=head,
         rows=rows,
         dims=repr(dims).replace("'", '"'),
-        grid=_nested(grid),
-        experts="None" if experts is None else _nested(experts),
+        grid=nested(grid),
+        experts="None" if experts is None else nested(experts),
         note=note,
         names=f"(\n{names})" if names else "()",
     )
 
 
-def _nested(grid: NDArray[np.int64], indent: str = "") -> str:
+def nested(grid: NDArray[np.int64], indent: str = "") -> str:
     """A grid as nested lists, a line for each of its innermost two dimensions."""
     if grid.ndim == 2:
         return repr(grid.tolist())
     inner = indent + "    "
-    return "[\n" + "".join(f"{inner}{_nested(part, inner)},\n" for part in grid) + f"{indent}]"
+    return "[\n" + "".join(f"{inner}{nested(part, inner)},\n" for part in grid) + f"{indent}]"
 
 
 _MODULE = '''{head}"""The planned grid of ranks, for a program that torchrun or Ray has started with the ranks of the plan."""

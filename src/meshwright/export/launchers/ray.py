@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ..frameworks import device_mesh
+from ..frameworks import device_mesh, meshed_stages
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target, header
 from .ray_driver import PROGRAM
@@ -58,7 +58,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     driver = f"#!/usr/bin/env python3\n{head}{PROGRAM.replace(_PLAN_GOES_HERE, told, 1)}"
     rendered: Files = {DRIVER: driver}
     if device_mesh.has_grid(plan):
-        rendered[device_mesh.FILE_NAME] = device_mesh.device_mesh_text(plan, head)
+        rendered[device_mesh.FILE_NAME] = meshed_stages.mesh_text(plan, head)
     return rendered
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 
 from ...plans.document import PlacementPlan
-from ..frameworks import device_mesh, pipeline_order
+from ..frameworks import device_mesh, meshed_stages, pipeline_order
 from ..operators import pipeline
 from ..requirements import check_contiguous, comma_separated, hosts_of
 from ..target import ExportOptions, Files, Target, header
@@ -72,7 +72,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     )
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
-        rendered[device_mesh.FILE_NAME] = device_mesh.device_mesh_text(plan, head)
+        rendered[device_mesh.FILE_NAME] = meshed_stages.mesh_text(plan, head)
         order = pipeline_order.schedule_text(plan)
         if order is not None:
             rendered[pipeline_order.FILE_NAME] = order

@@ -13,7 +13,8 @@ class JobOrder(IntEnum):
 
     ``FIFO`` by arrival; ``SJF`` the least work, ``SRTF`` the least work left, both in device-seconds of the entry that wastes
     least; ``EDF`` the earliest deadline; ``LAS`` those that have held fewer device-seconds than a limit, then the others, by
-    arrival within each (two queues of Gu et al., "Tiresias", 2019).
+    arrival within each (two queues of Gu et al., "Tiresias", 2019). ``NORMALISED`` those that have done least of what an equal
+    share of all types of devices would have done since they came (`normalised`).
     """
 
     FIFO = 0
@@ -21,6 +22,7 @@ class JobOrder(IntEnum):
     SRTF = 2
     EDF = 3
     LAS = 4
+    NORMALISED = 5
 
 
 class EntryRule(IntEnum):

@@ -17,6 +17,7 @@ from ...simulation.fleet.placing import can_run_on, find_hosts, largest_part, st
 from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.shared_steps import shared_step_times
 from ...simulation.fleet.state import PlacementRule
+from .normalised import served_share, worth_to_others
 from .rule import WAIT_FOR, EntryRule, JobOrder, PlacementChoice
 
 
@@ -76,6 +77,8 @@ def _key(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
         return state.deadline_s[e, job]
     if rule.order == JobOrder.LAS:
         return 1.0 * (state.held_device_s[e, job] >= rule.service_limit_device_s)
+    if rule.order == JobOrder.NORMALISED:
+        return served_share(problem, state, e, job)
     return 0.0
 
 
@@ -124,6 +127,8 @@ def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-d
                     value *= 1.0 + 1e-3 if problem.rule[choice] == PlacementRule.NEAREST else 1e6
             if rule.entry == EntryRule.LEAST_DEVICE_SECONDS:
                 value *= menu.degree[entry]
+            if rule.order == JobOrder.NORMALISED and not must_build:
+                value *= worth_to_others(problem, state, e, job, problem.rule_type[choice])
             if value < least:
                 best, least = action, value
     return best
@@ -182,6 +187,8 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
             if step_s * left > most_s:
                 continue
             value = step_s * _interference(problem, state, e, entry, found, need, part, step_s) if looks_at_all else step_s
+            if rule.order == JobOrder.NORMALISED:
+                value *= worth_to_others(problem, state, e, job, kind)
             if value < least:
                 least = value
                 hosts[:need] = found[:need]

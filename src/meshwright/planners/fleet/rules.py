@@ -2,8 +2,8 @@
 
 A name is ``BASE`` or ``ORDER:ENTRY``, with ``+backfill`` where jobs behind one that cannot start may, and with ``@packed``,
 ``@spread`` or ``@nearest`` where it places otherwise than packed: ``sjf+backfill@spread``, ``sjf:fixed-16``. Orders are ``fifo``,
-``sjf``, ``srtf``, ``edf`` and ``las``; entries all other bases, ``fixed-N``, ``goodput-shares-N`` and ``priced-W``.
-``+refuse-N`` never starts the N percent of jobs with most work.
+``sjf``, ``srtf``, ``edf``, ``las`` and ``normalised-throughput``; entries all other bases, ``fixed-N``, ``goodput-shares-N`` and
+``priced-W``. ``+refuse-N`` never starts the N percent of jobs with most work.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ BASES: dict[str, tuple[JobOrder, EntryRule, bool]] = {
     "least-interference": (JobOrder.FIFO, EntryRule.REQUESTED, False),
     "goodput-shares": (JobOrder.FIFO, EntryRule.FAIR_SHARE, True),
     "priced": (JobOrder.SJF, EntryRule.PRICED, True),
+    "normalised-throughput": (JobOrder.NORMALISED, EntryRule.REQUESTED, True),
 }
 """Order, entry and whether running jobs are decided again where the fleet has rounds."""
 
-ORDERS = ("fifo", "sjf", "srtf", "edf", "las")
+ORDERS = ("fifo", "sjf", "srtf", "edf", "las", "normalised-throughput")
 
 SERVICE_LIMIT_DEVICE_S = 3600.0 * 8
 """Device-seconds after which `JobOrder.LAS` puts a job behind the others: an hour of a host of eight."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.process_groups.device_kinds import DeviceKinds
+from ...costs.process_groups.lanes import Lane
 from ...costs.training_step.kernels import KernelModel
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.memory import StageMemory, stage_memory
@@ -39,7 +40,8 @@ class StageDevices:
 
     def room_bytes(self, layout: Layout, order: str) -> NDArray[np.float64]:
         """Memory of the smallest device of each stage, ``(p,)``."""
-        found: NDArray[np.float64] = self.memory_bytes[numbers(layout, order)].reshape(layout.pp, -1).min(axis=1)
+        firsts = [layout.first_rank(stage) for stage in range(layout.pp)]
+        found: NDArray[np.float64] = np.minimum.reduceat(self.memory_bytes[numbers(layout, order)], firsts)
         return found
 
     def missing_bytes(self, work: LayoutWork, order: str) -> tuple[float, int, StageMemory]:
@@ -65,7 +67,7 @@ class StageDevices:
         if layout.pp == 1 or layout.virtual_stages > 1 or work.shape.other_layers is not None or layout.is_meshed:
             return found
         most = [work.shape.num_layers] * layout.pp
-        seconds, number = _layer_s(work, pricer), layout.num_micro_batches
+        seconds, number = _slowest_seconds(work, pricer), layout.num_micro_batches
         while (layers := best_load(work.shape.num_layers, *seconds, most, number)) is not None:
             if layers == tuple(chunk.num_layers for chunk in work.chunks):
                 break
@@ -125,14 +127,18 @@ def filled_s(
     return found
 
 
-def _layer_s(work: LayoutWork, pricer: Pricer) -> tuple[list[float], list[float]]:
-    """Seconds of a layer, and of embedding or head, on each stage: those of the slowest lane."""
-    layer_s, other_s = np.zeros(work.layout.pp), np.zeros(work.layout.pp)
-    for lane in {id(lane): lane for lane in pricer.lanes(work)}.values():
-        blocks = pricer.blocks_of(work, lane)
-        seconds = [{name: sum(times.task_s()) for name, times in of_stage.items()} for of_stage in blocks]
-        layer_s = np.maximum(layer_s, [of_stage["layer"] for of_stage in seconds])
-        ends = [{"embedding": chunk.has_embedding, "head": chunk.has_head} for chunk in work.chunks]
-        both = zip(seconds, ends, strict=True)
-        other_s = np.maximum(other_s, [sum(of_stage[name] for name, held in end.items() if held) for of_stage, end in both])
+def _slowest_seconds(work: LayoutWork, pricer: Pricer) -> tuple[list[float], list[float]]:
+    """Seconds of a layer, and of embedding or head, on each stage, in all passes: those of the slowest lane."""
+    lanes = {id(lane): lane for lane in pricer.lanes(work)}.values()
+    layer_s, other_s = np.array([layer_seconds(work, pricer, lane) for lane in lanes]).max(axis=0)
     return layer_s.tolist(), other_s.tolist()
+
+
+def layer_seconds(work: LayoutWork, pricer: Pricer, lane: Lane) -> NDArray[np.float64]:
+    """Seconds of a layer, and of embedding or head, on each stage of a lane, in all passes, ``(2, p)``."""
+    blocks = pricer.blocks_of(work, lane)
+    seconds = [{name: sum(times.task_s()) for name, times in of_stage.items()} for of_stage in blocks]
+    ends = [{"embedding": chunk.has_embedding, "head": chunk.has_head} for chunk in work.chunks]
+    both = zip(seconds, ends, strict=True)
+    other_s = [sum(of_stage[name] for name, held in end.items() if held) for of_stage, end in both]
+    return np.array([[of_stage["layer"] for of_stage in seconds], other_s])

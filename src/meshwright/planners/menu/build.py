@@ -25,6 +25,7 @@ from ...simulation import kept_files
 from ...simulation.fleet.menu_table import MenuTable
 from .entries import BreakEven, EntryMaker, MenuEntry, PricedEntry, SplitEntry
 from .job_types import JobType, job_type
+from .named_entry import OWN
 from .settings import JobTypeSettings, MenuSettings
 
 # Raised whenever the search, the prices of layouts or the file change.
@@ -52,8 +53,8 @@ class Menu:
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Which entries give the update of synchronous training, ``(E,)``."""
-        return np.array([one.named is None or one.named.is_exact for one in self.entries], np.bool_)
+        """Which entries give the update of synchronous training, or of a job that has no other, ``(E,)``."""
+        return np.array([one.named is None or one.named.is_exact or one.named.is_given for one in self.entries], np.bool_)
 
 
 def build_menu(
@@ -87,7 +88,7 @@ def build_menu(
     _check(chosen, cluster)
     types = tuple(job_type(one) for one in job_types)
     path = (kept_files.cache_folder() if cache is None else cache) / f"{_key(types, cluster, chosen, priced_by)}.menu"
-    found = _read(path, chosen)
+    found = _read(path, chosen, types)
     if found is None:
         found = _built(types, cluster, chosen, priced_by, progress)
         kept_files.write(path, _content(found))
@@ -106,7 +107,11 @@ def _check(menu: MenuSettings, cluster: Cluster) -> None:
 
 def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings) -> str:
     kernels = [kernel_model(device, costs.kernels).constants.model_dump() for device in cluster.device_types]
-    return files.digest(FIGURES_VERSION, [one.digest for one in types], cluster.digest, menu.model_dump(), costs.digest, kernels)
+    own = [one.own and one.own.model_dump(mode="json") for one in types]
+    more = [own] if any(own) else []  # left out where there are none, so that no digest of earlier menus changes
+    return files.digest(
+        FIGURES_VERSION, [one.digest for one in types], cluster.digest, menu.model_dump(), costs.digest, kernels, *more
+    )
 
 
 class _Found(NamedTuple):
@@ -196,7 +201,7 @@ def _content(found: _Found) -> bytes:
     """A menu as it is kept on disk: the arrays, and the layouts as JSON."""
     layouts = json.dumps([[e.job_type, e.layout.model_dump(mode="json"), e.order, e.memory_bytes] for e in found.entries])
     arrays: dict[str, Any] = {"entries": np.frombuffer(layouts.encode(), np.uint8), **found.table._asdict()}
-    if found.told or found.refused:
+    if found.told or found.refused or any(e.named is not None for e in found.entries):
         names = [None if e.named is None else e.named.name for e in found.entries]
         named = json.dumps({"names": names, "told": found.told, "refused": found.refused})
         arrays["named"] = np.frombuffer(named.encode(), np.uint8)
@@ -207,7 +212,7 @@ def _content(found: _Found) -> bytes:
     return made.getvalue()
 
 
-def _read(path: Path, menu: MenuSettings) -> _Found | None:
+def _read(path: Path, menu: MenuSettings, types: Sequence[JobType]) -> _Found | None:
     """The menu in a file; None where it is absent or damaged (it is then built again)."""
     content = kept_files.read(path)
     if content is None:
@@ -222,9 +227,15 @@ def _read(path: Path, menu: MenuSettings) -> _Found | None:
                 named = json.loads(kept["named"].tobytes())
             exposed = kept.get("exposed")
         entries = tuple(
-            MenuEntry(number, Layout(**keys), order, size, None if name is None else of_name[name])
+            MenuEntry(
+                number,
+                Layout(**keys),
+                order,
+                size,
+                None if name is None else types[number].own if name == OWN else of_name[name],
+            )
             for (number, keys, order, size), name in zip(layouts, named["names"], strict=True)
         )
-    except (ValueError, KeyError, zipfile.BadZipFile):
+    except (ValueError, KeyError, IndexError, zipfile.BadZipFile):
         return None
     return _Found(table, entries, exposed, tuple(BreakEven(*one) for one in named["told"]), named["refused"])

@@ -162,10 +162,10 @@ class EntryMaker:
         """The entries of a type on so many devices, the fastest on few hosts first.
 
         Raises:
-            PlanError: the search finds no layout that is legal and fits.
+            PlanError: the search finds no layout that is legal and fits, or can be trained as the jobs are.
         """
         situations = list(self._situations(degree))
-        found = self._candidates(number, job, degree, situations)
+        found = self._candidates(number, job, degree, situations, job.own)
         seconds = np.array([[self._step_s(job, entry, at) for at in situations] for entry in found])
         memory_bytes = np.array([entry.memory_bytes for entry in found])
         taken = worthwhile(seconds, memory_bytes, self.menu.layouts, self.menu.least_gain)
@@ -176,7 +176,7 @@ class EntryMaker:
         told: list[BreakEven] = []
         refused: dict[str, str] = {}
         there_s = seconds[taken].min(axis=0)
-        for named in (*self.menu.entries, *self.menu.unranked):
+        for named in (*self.menu.entries, *self.menu.unranked) if job.own is None else ():
             try:
                 more, one = self._of(named)._named(number, job, degree, situations, named, there_s)
             except PlanError as error:

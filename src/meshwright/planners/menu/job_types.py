@@ -33,7 +33,7 @@ from ..layouts.request import SearchRequest, parse_keep
 from ..layouts.results import RankedLayout
 from ..layouts.search import LayoutSearch
 from ..layouts.space import LayoutSpace
-from .named_entry import WHOLE_GRAPHS, WHOLE_REPLICAS, NamedEntrySettings
+from .named_entry import WHOLE_GRAPHS, WHOLE_REPLICAS, NamedEntrySettings, OwnStrategy
 from .settings import JobTypeSettings, MenuSettings
 
 STATE_BYTES = 14.0
@@ -90,10 +90,12 @@ class JobType(ABC):
     Attributes:
         name: for tables.
         global_batch: samples of a step.
+        own: how they are trained, if otherwise than synchronously.
     """
 
     name: str
     global_batch: int
+    own: OwnStrategy | None = field(default=None, kw_only=True)
 
     @property
     @abstractmethod
@@ -295,10 +297,10 @@ def job_type(given: JobTypeSettings) -> JobType:
     if given.sequence_length is not None:
         raise GraphError("the job has no sequences", field=f"{given.name}.sequence_length", value=given.sequence_length)
     batch = given.global_batch if given.job.startswith("zoo:") else None
-    return GraphType(given.name, given.global_batch, JobSource(given.job).load(batch_size=batch).graph)
+    return GraphType(given.name, given.global_batch, JobSource(given.job).load(batch_size=batch).graph, own=given.own)
 
 
 def _transformer(given: JobTypeSettings, shape: TransformerShape, length: int) -> TransformerType:
     if shape.learned_positions and length > shape.max_positions:
         raise GraphError(f"has only {shape.max_positions} positions", field=f"{given.name}.sequence_length", value=length)
-    return TransformerType(given.name, given.global_batch, shape, length)
+    return TransformerType(given.name, given.global_batch, shape, length, own=given.own)

@@ -7,7 +7,7 @@ for the model and data of its source alone.
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -17,6 +17,9 @@ from ...plans import compression as codes
 from ...plans.compression import Compression
 from ...plans.strategies.declared_steps import Exactness
 from ...plans.training import Synchronous, Training
+
+OWN = "own"
+"""The name of the entries of a job that is trained otherwise than synchronously whatever is chosen."""
 
 SEARCHED = "searched"
 """The name of what the search finds by itself: synchronous training without codes, with the collectives of the costs."""
@@ -59,6 +62,8 @@ class NamedEntrySettings(settings.Settings):
             raise ValueError(f"{self.name}: collectives=measured is a choice of the fleet's costs, not of an entry")
         if self.name == SEARCHED:
             raise ValueError(f"{SEARCHED} is the name of what the search finds by itself")
+        if self.name == OWN and not self.is_given:
+            raise ValueError(f"{OWN} is the name of how a job type says that it is trained")
         if self.training.kind in ("ssp", "asp"):
             raise ValueError(
                 f"{self.name}: the parameter server of kind={self.training.kind} is on hosts that no menu gives a job"
@@ -66,6 +71,8 @@ class NamedEntrySettings(settings.Settings):
         if self.compression is not None and self.training.kind != "synchronous":
             raise ValueError(f"{self.name}: a compression goes with training of kind synchronous, whose gradients it codes")
         return self
+
+    is_given: ClassVar[bool] = False
 
     @property
     def exactness(self) -> Exactness:
@@ -91,6 +98,22 @@ class NamedEntrySettings(settings.Settings):
     def is_layout_alone(self) -> bool:
         """Whether nothing but the layout and its collectives sets it apart, so that it is priced as any layout is."""
         return self.training.kind == "synchronous" and self.compression is None
+
+
+class OwnStrategy(NamedEntrySettings):
+    """How a job is trained whatever is chosen: its steps are those of this training, and jobs of its type have no other.
+
+    A multiplier, where one is declared, says how many of them stand for a step that the fleet counts.
+    """
+
+    is_given: ClassVar[bool] = True
+    name: Literal["own"] = OWN
+
+    @property
+    def steps_multiplier(self) -> float:
+        """1 where nobody has declared it: nothing is compared with other training."""
+        declared = super().steps_multiplier
+        return 1.0 if declared is None else declared
 
 
 def exactness_of(named: NamedEntrySettings | None) -> float:

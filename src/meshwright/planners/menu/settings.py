@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ... import settings
 from ...packaged import Shipped
+from ...plans.compression import Compression
 from ...plans.rank_order import check_order
+from ...plans.training import Synchronous, Training
 from ...plans.transformer import PlannedTransformer
 from ..layouts.request import parse_keep
-from .named_entry import NO_MULTIPLIER, NamedEntrySettings
+from .named_entry import NO_MULTIPLIER, OWN, NamedEntrySettings, OwnStrategy
 
 SPACE = "tp=1|2|4|8,cp=1,pp=1|2|4|8|16,ep=1|4|8,virtual_stages=1|2|4,schedule=1f1b|interleaved,micro_batch=1|2|4|8|16,zero=0|1|3"
 """What is tried of transformers unless a menu says otherwise. The cut by sequence takes both its values, ``dp`` what is left.
@@ -32,6 +34,8 @@ class JobTypeSettings(settings.Settings):
         transformer: in its place, the shape of a transformer with the length of its sequences.
         global_batch: samples of a step over all ranks.
         sequence_length: tokens of a sequence of ``job``; by default the model's own.
+        training: how its replicas agree on their parameters, whatever layout is chosen.
+        compression: how its gradients are coded.
     """
 
     name: str = Field(min_length=1)
@@ -39,6 +43,15 @@ class JobTypeSettings(settings.Settings):
     transformer: PlannedTransformer | None = None
     global_batch: Annotated[int, Field(ge=1, le=2**31)]
     sequence_length: int | None = Field(default=None, ge=1)
+    training: Training = Field(default=Synchronous(), exclude_if=lambda training: training == Synchronous())
+    compression: Compression | None = Field(default=None, exclude_if=lambda compression: compression is None)
+
+    @property
+    def own(self) -> OwnStrategy | None:
+        """How it is trained, if otherwise than synchronously."""
+        if self.compression is None and self.training.kind == "synchronous":
+            return None
+        return OwnStrategy(training=self.training, compression=self.compression)
 
     @model_validator(mode="after")
     def _is_one_model(self) -> Self:
@@ -46,6 +59,11 @@ class JobTypeSettings(settings.Settings):
             raise ValueError(f"{self.name}: a job type has a job or a transformer, one of the two")
         if self.transformer is not None and self.sequence_length is not None:
             raise ValueError(f"{self.name}: sequence_length: stands under transformer")
+        try:
+            _ = self.own
+        except ValidationError as error:
+            told = str(error.errors()[0]["msg"]).removeprefix(f"Value error, {OWN}: ")
+            raise ValueError(f"{self.name}: {told}") from None
         return self
 
 

@@ -1,7 +1,7 @@
-"""A search whose stages may have meshes of their own: those of the best layouts are changed stage by stage.
+"""A search whose stages may have meshes of their own: those of the best layouts are chosen anew.
 
-The search itself gives all stages one mesh. Of each ranked pipeline the mesh of one stage after the other is then exchanged for
-every other one of as many ranks, as long as that shortens the step; no proof is given that nothing better is left.
+The search itself gives all stages one mesh. Of each ranked pipeline all meshes of its stages on as many devices are then bounded
+from below, and priced by rising bound until none that is left can be better.
 """
 
 from __future__ import annotations
@@ -12,10 +12,17 @@ from ...costs.process_groups.group_network import PlacedNetwork
 from ...errors import PlanError
 from ...planners.layouts.results import Front, RankedLayout, Searched, layout_text
 from ...planners.layouts.search import LayoutSearch
-from ...planners.layouts.space import LayoutSpace, divisors
+from ...planners.layouts.space import LayoutSpace
+from ...planners.layouts.stage_choices import StageChoice, stage_choices
 from ...plans.partition import Layout, build_of_plan
 from ...plans.rank_order import DEFAULT_ORDER
 from ..search_table import RankedLayouts
+
+MOST_PRICED = 300
+"""Meshes of a layout that are priced at most."""
+
+ROUNDING = 1e-9
+"""Share by which a bound may be off."""
 
 
 def with_meshes(found: RankedLayouts) -> RankedLayouts:
@@ -31,14 +38,14 @@ def with_meshes(found: RankedLayouts) -> RankedLayouts:
         return found
     if not isinstance(found.search, LayoutSearch):
         raise PlanError("cuts layers, which a graph of ops does not tell", field="keep.stage_meshes", value="free")
-    if isinstance(found.maker.wires, PlacedNetwork) or found.maker.stage_devices is not None:
-        problem = "stages of unequal meshes are priced where hosts and devices are alike"
+    if isinstance(found.maker.wires, PlacedNetwork):
+        problem = "stages of unequal meshes are priced where hosts are alike"
         raise PlanError(problem, field="keep.stage_meshes", value="free")
-    made, count = [], 0
+    made, count, proven, pipelines = [], 0, 0, 0
     for one in found.searched.ranking:
         if one.layout.pp > 1 and one.order == DEFAULT_ORDER:
-            better, tried = _changed(found, found.search.space, one)
-            count += tried
+            better, tried, is_proven = _best_meshes(found, found.search.space, one)
+            count, proven, pipelines = count + tried, proven + is_proven, pipelines + 1
             made += [] if better is one else [better]
     ranking = sorted({one.text: one for one in (*found.searched.ranking, *made)}.values(), key=lambda one: one[:4])
     front = Front()
@@ -48,42 +55,41 @@ def with_meshes(found: RankedLayouts) -> RankedLayouts:
         tuple(ranking[: found.request.top]), front.members(), (*found.searched.examined, *made), found.searched.counts
     )
     told = f"meshes of stages: {count} priced, {len(made)} of {len(found.searched.ranking)} layouts gained"
+    if pipelines:
+        told += f"; no better ones are left of {proven} of {pipelines} pipelines"
     return replace(found, searched=searched, sizes=(*found.sizes, told))
 
 
-def _changed(found: RankedLayouts, space: LayoutSpace, one: RankedLayout) -> tuple[RankedLayout, int]:
-    """A layout with the best meshes that single changes lead to, and how many were priced."""
-    best, tried, has_gained = one, 0, True
-    ranks, kept = one.layout.tp * one.layout.dp, found.request.kept
-    degrees = [tp for tp in divisors(ranks) if tp in kept.get("tp", (tp,)) and ranks // tp in kept.get("dp", (ranks // tp,))]
-    while has_gained:
-        has_gained = False
-        for stage in range(one.layout.pp):
-            for tp in degrees:
-                meshes = list(best.layout.stage_meshes or [(one.layout.tp, one.layout.dp)] * one.layout.pp)
-                if meshes[stage] == (tp, ranks // tp):
-                    continue
-                meshes[stage] = (tp, ranks // tp)
-                priced = _priced(found, space, best, meshes)
-                tried += priced is not None
-                if priced is not None and priced.step_s < best.step_s * (1 - 1e-9):
-                    best, has_gained = priced, True
-    return best, tried
+def _best_meshes(found: RankedLayouts, space: LayoutSpace, one: RankedLayout) -> tuple[RankedLayout, int, bool]:
+    """A layout with its best meshes, how many were priced, and whether bounds say that none of the others is better."""
+    kept, pricer = found.request.kept, found.search.pricer(one.order)
+    choices = stage_choices(one.layout, found.maker.work, pricer, tp=kept.get("tp"), dp=kept.get("dp"))
+    best, tried = one, 0
+    for choice in choices.found:
+        if choice.bound_s * (1 - ROUNDING) >= best.step_s:
+            break
+        if tried == MOST_PRICED:
+            return best, tried, False
+        if len(set(choice.meshes)) == 1:
+            continue
+        priced = _priced(found, space, one, choice)
+        tried += priced is not None
+        if priced is not None and priced.step_s < best.step_s * (1 - 1e-9):
+            best = priced
+    return best, tried, choices.are_all
 
 
-def _priced(found: RankedLayouts, space: LayoutSpace, one: RankedLayout, meshes: list[tuple[int, int]]) -> RankedLayout | None:
+def _priced(found: RankedLayouts, space: LayoutSpace, one: RankedLayout, choice: StageChoice) -> RankedLayout | None:
     """A layout with other meshes; None where it is not legal, is not run by the framework asked for, or does not fit."""
-    (tp, dp), samples = meshes[0], one.layout.micro_batch * one.layout.dp
-    if samples % dp:
-        return None
-    keys = {"tp": tp, "dp": dp, "micro_batch": samples // dp, "stage_meshes": meshes if len(set(meshes)) > 1 else None}
+    (tp, dp), samples = choice.meshes[0], one.layout.micro_batch * one.layout.dp
+    keys = {"tp": tp, "dp": dp, "micro_batch": samples // dp, "stage_meshes": choice.meshes, "stage_layers": choice.layers}
     try:
         layout = build_of_plan(Layout, one.layout.model_dump() | keys)
         if not space.is_run(layout):
             return None
         work = found.maker.work(layout)
-        memory_bytes = found.maker.peak_memory(work)[1].total
-        if memory_bytes > found.maker.capacity_bytes:
+        memory_bytes, (_, held, room_bytes) = found.maker.peak_memory(work)[1].total, found.maker.tightest(work)
+        if held.total > room_bytes:
             return None
         step_s = found.search.pricer(one.order).step_s(work)
     except PlanError:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...costs.network import RankNetwork
 from ...costs.process_groups.lanes import PlacedLayout, Stand
-from ...costs.process_groups.rank_groups import group_size, stage_groups, stage_pairs, stage_width
+from ...costs.process_groups.rank_groups import group_size, stage_groups, stage_pairs
 from ...costs.process_groups.regular_groups import Group
 from ...plans.partition import Layout
 
@@ -32,10 +32,13 @@ class Axes:
     placed: PlacedLayout | None = None
     _known: dict[tuple[str, int], tuple[NDArray[np.int64], NDArray[np.int64]]] = field(default_factory=dict, repr=False)
 
-    @property
-    def width(self) -> int:
+    def width(self, stage: int) -> int:
         """Ranks of a stage, ``w``."""
-        return stage_width(self.layout)
+        return self.layout.stage_width(stage)
+
+    def first(self, stage: int) -> int:
+        """The first rank of a stage; of the number of stages that of ranks."""
+        return self.layout.first_rank(stage)
 
     def size(self, axis: str, stage: int = 0) -> int:
         """Ranks of a group of a stage, ``k``."""
@@ -54,9 +57,9 @@ class Axes:
         key = axis, stage
         if key not in self._known:
             groups = stage_groups(self.layout.at(stage), axis)
-            group_of = np.empty(self.width, np.int64)
+            group_of = np.empty(self.width(stage), np.int64)
             group_of[groups] = np.arange(len(groups))[:, None]
-            self._known[key] = groups + stage * self.width, group_of
+            self._known[key] = groups + self.first(stage), group_of
         return self._known[key]
 
     def pairs(self, source: int, target: int) -> NDArray[np.int64]:
@@ -76,8 +79,8 @@ class Axes:
         if len(set(shares.tolist())) > 1:
             return None
         per_host = int(shares[0])
-        stage, last = int(ranks[0]) // self.width, int(ranks[-1]) // self.width
-        among = slice(None) if stage == last else slice(stage * self.width, (stage + 1) * self.width)
+        stage, last = self.layout.stage_of(int(ranks[0])), self.layout.stage_of(int(ranks[-1]))
+        among = slice(None) if stage == last else slice(self.first(stage), self.first(stage + 1))
         beside = int((self.network.host[among] == hosts[0]).sum())
         mine = self.network.devices[ranks[hosts == hosts[0]] if per_host > 1 else ranks]
         stride = int(abs(mine[1] - mine[0])) if len(mine) > 1 else 1

@@ -251,7 +251,7 @@ class _Lowering:
 
     def _synchronise(self, step: int) -> None:
         """Gradients, optimizer and parameters of every stage."""
-        last, width = self.layout.pp - 1, self.axes.width
+        last = self.layout.pp - 1
         summed = [self._gradients(step, stage, held.rows) for stage, held in enumerate(self.stages)]
         model = self.step.at(step)
         for message in model.sync_at(0, step):
@@ -267,7 +267,7 @@ class _Lowering:
             made = self.tasks.template(key, partial(_whole, update), stage, partial(model.rank_optimizer_s, stage))
             starts, held.rows, first = self.tasks.put(made, (step + 1) * LAST - 0.75, "", is_backward=False)
             self.tasks.link(summed[stage], starts)
-            optimizers[stage * width : (stage + 1) * width] = first + np.arange(width)
+            optimizers[self.axes.first(stage) : self.axes.first(stage + 1)] = first + np.arange(self.axes.width(stage))
             held.released = []
             self._parameters(step, stage)
         self.optimizers.append(optimizers)

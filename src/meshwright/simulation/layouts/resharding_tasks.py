@@ -29,16 +29,16 @@ def crossing_tasks(told: Crossing, source: int, target: int, axes: Axes, algorit
         axes: the layout on its devices.
         algorithm: tells the flows of gathers.
     """
-    width, messages = axes.width, told.messages
+    messages = told.messages
     operations = sorted({one.operation for one in messages})
-    sent: list[list[int]] = [[] for _ in range(width)]
-    got: list[list[int]] = [[] for _ in range(width)]
+    sent: list[list[int]] = [[] for _ in range(axes.width(source))]
+    got: list[list[int]] = [[] for _ in range(axes.width(target))]
     for number, one in enumerate(messages):
         if one.sender is not None:
             sent[one.sender].append(number)
         for place in one.receivers:
             got[place].append(number)
-    members = [_members(one, source * width, target * width) for one in messages]
+    members = [_members(one, axes.first(source), axes.first(target)) for one in messages]
     count = len(messages)
 
     def phases() -> list[Phases]:
@@ -62,7 +62,7 @@ def crossing_tasks(told: Crossing, source: int, target: int, axes: Axes, algorit
         ends=_rows(got),
         blocks=(),
         phases=phases,
-        held=[np.full(width, number) for number in sorted(set(range(count)) - {n for one in messages for n in one.after})],
+        held=[np.full(len(sent), number) for number in sorted(set(range(count)) - {n for one in messages for n in one.after})],
     )
 
 

@@ -148,8 +148,9 @@ def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> 
         for kind in (FORWARD, BACKWARD, WEIGHT) if layout.parts_gradients else (FORWARD, BACKWARD):
             for entry in step.template(chunk, kind, cut=False).entries:
                 size = 1 if entry.message is None else axes.size(entry.message.axis, chunk % layout.pp)
-                found += axes.width // size
-    sends = 2 * (layout.pp * layout.virtual_stages - 1) * axes.width if layout.pp > 1 else 0
+                found += axes.width(chunk % layout.pp) // size
+    widths = [axes.width(chunk % layout.pp) for chunk in range(layout.pp * layout.virtual_stages)]
+    sends = 2 * sum(widths[1:]) if layout.pp > 1 else 0
     return num_steps * layout.num_micro_batches * (found + sends)
 
 

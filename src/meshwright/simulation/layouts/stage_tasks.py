@@ -108,7 +108,7 @@ def instance(
         pricing: of messages.
         rank_s: seconds of the kernels of each entry on each rank, ``(entries, w)``; by default those of the template.
     """
-    width, first_rank = axes.width, stage * axes.width
+    width, first_rank = axes.width(stage), axes.first(stage)
     rows: list[Row] = []
     made = _Tasks()
     for entry in template.entries:
@@ -167,7 +167,7 @@ def transfer(message: Message, source: int, target: int, axes: Axes, pricing: Pr
     kind = TaskKind.TRANSFER if is_send else TaskKind.COLLECTIVE
     for pair in pairs:
         made.add(0, kind, pricing.seconds(message, pair), int(pair[0]), message.payload_bytes, tuple(pair.tolist()))
-    row = [np.arange(axes.width)]
+    row = [np.arange(len(pairs))]
 
     def phases() -> list[Phases]:
         return flows_of(message, pairs, 1.0, together_s(message, pairs, pricing, axes), pricing)

@@ -137,8 +137,8 @@ class TransformerStep(StepModel):
         return self.pricer.optimizer_s(self.work, stage)
 
     @cached_property
-    def kinds(self) -> NDArray[np.int64] | None:
-        """The kind of device of each rank, ``(p, w)``; None where all are of one."""
+    def kinds(self) -> list[NDArray[np.int64]] | None:
+        """The kind of device of each rank of each stage, ``p`` arrays ``(w,)``; None where all are of one."""
         kinds: DeviceKinds | None = self.pricer.kinds
         return None if kinds is None else kinds.of_ranks(self.layout, self.pricer.order)
 

@@ -98,16 +98,20 @@ class TaskletInstance:
     def reduce_s(self) -> NDArray[np.float64]:
         """Seconds that each device needs for its part of a stage's gradients with each other one, both ways, ``(n, n)``.
 
-        ``2 (d + c / (P w))`` of section 3.2 of the paper; 0 on the diagonal.
+        ``d + c / (P w)`` there and back, ``2 (d + c / (P w))`` of section 3.2 of the paper where both directions are alike; 0 on
+        the diagonal.
         """
-        seconds = 2.0 * (self.latency_s + self.gradient_bytes / (self.num_replicas * self.bandwidth_bytes_per_s))
-        return _without_diagonal(seconds)
+        seconds = self.latency_s + self.gradient_bytes / (self.num_replicas * self.bandwidth_bytes_per_s)
+        return _without_diagonal(seconds + seconds.T)
 
     @cached_property
     def hand_over_s(self) -> NDArray[np.float64]:
-        """Seconds to hand activations to another device, ``d + c / w``, the slower of the two directions, ``(n, n)``."""
+        """Seconds to hand activations to another device or their gradient back, ``d + c / w``, ``(n, n)``.
+
+        Each goes one way: where directions differ this is their mean, of which a step takes two.
+        """
         seconds = self.latency_s + self.activation_bytes / self.bandwidth_bytes_per_s
-        return _without_diagonal(np.maximum(seconds, seconds.T))
+        return _without_diagonal((seconds + seconds.T) / 2)
 
 
 def read_tasklets(

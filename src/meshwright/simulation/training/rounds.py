@@ -169,6 +169,73 @@ def server_rounds_rate(times_s: ArrayLike, round_s: float, staleness: int | None
     return float((half / (ends[-1] - ends[-1 - half])).sum())
 
 
+def subnet_rounds_s(spans_s: ArrayLike, way_s: float, *, is_central: bool, payload_bytes: float = 0.0) -> float:
+    """Mean seconds of a round of workers that train subnets, whose slices are dealt anew when all have come back.
+
+    A central server gets and sends one subnet after the other over its card; a worker goes on when its own has come. Servers on
+    all workers get and send at the same time.
+
+    Args:
+        spans_s: seconds of the local steps of each round of each worker, ``(rounds, n)``; the second half counts.
+        way_s: of a subnet from a worker to a server of one card, or back.
+        is_central: whether there is one server.
+        payload_bytes: of a subnet.
+    """
+    spans = np.asarray(spans_s, np.float64)
+    num_rounds, n = spans.shape
+    put = WorkerRounds(n + 1)  # the last one is the server
+
+    def way(worker: int, after: Iterable[int]) -> int:
+        return put.message([worker, n] if is_central else [worker], way_s, payload_bytes, after)
+
+    waits: list[list[int]] = [[] for _ in range(n)]
+    lasts = []
+    for number in range(num_rounds):
+        ends = [put.step(worker, float(spans[number, worker]), waits[worker]) for worker in range(n)]
+        back = [way(worker, [ends[worker]]) for worker in range(n)]
+        waits = [[way(worker, back)] for worker in range(n)]
+        lasts.append([task for tasks in waits for task in tasks])
+    return _mean_step_s(put, lasts, 1)
+
+
+def local_blocks_s(
+    forward_s: Sequence[float],
+    target_s: Sequence[float],
+    update_s: Sequence[float],
+    send_s: Sequence[float],
+    depth: int,
+    num_micro_batches: int,
+    *,
+    is_local: bool = False,
+) -> list[float]:
+    """When each of some micro-batches is through: all blocks have gone forward, found their targets and updated their weights.
+
+    An error goes back through ``depth`` blocks one after the other: a block finds its target when the one ``ceil(p / depth)``
+    behind it has found its own, the last ones when the last block has gone forward. Activations go on their own stream.
+
+    Args:
+        forward_s, target_s, update_s: seconds of a micro-batch in each block, ``(p,)``.
+        send_s: seconds of its activations from each block to the next one, ``(p - 1,)``.
+        depth: blocks that an error goes through, ``D``.
+        num_micro_batches: one behind the other.
+        is_local: whether targets are labels that each block has, so that it waits for no error.
+    """
+    p = len(forward_s)
+    stride, put, lasts = -(-p // depth), WorkerRounds(p), []
+    for _ in range(num_micro_batches):
+        there: list[int] = []
+        forwards, targets = [], [0] * p
+        for block in range(p):
+            forwards.append(put.step(block, forward_s[block], there))
+            there = [put.way(block, send_s[block], 0.0, [forwards[block]])] if block < p - 1 else []
+        for block in reversed(range(p)):
+            error = targets[block + stride] if block + stride < p else forwards[-1]
+            targets[block] = put.step(block, target_s[block], [forwards[block], *([] if is_local else [error])])
+        lasts.append([put.step(block, update_s[block], [targets[block]]) for block in range(p)])
+    finish = put.finish_s()
+    return [float(finish[tasks].max()) for tasks in lasts]
+
+
 def _mean_step_s(put: WorkerRounds, lasts: list[list[int]], period: int) -> float:
     """From the end of a step to that of the last one, whole periods between them."""
     finish = put.finish_s()

@@ -1,0 +1,102 @@
+"""What policies took of a menu that has named entries, what its inexact ones bring, and what those without a multiplier would.
+
+Nothing here is in the results of a fleet whose menu is layouts alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.record import FleetRecord
+from ...planners.menu.named_entry import name_of
+from ..statistics import interval
+from .objectives import Objective
+from .policies import EXACT
+from .verdict import against
+
+Row = dict[str, Any]
+
+
+def named_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, Any]:
+    """Shares of the counted jobs that started, by the name of the entry by which they ran last, with 95 % intervals.
+
+    Of all jobs, and of each type of jobs; empty where the menu has no named entries.
+    """
+    names = [name_of(entry.named) for entry in fleet.menu.entries] if fleet.has_strategies else []
+    if len(set(names)) < 2:
+        return {}
+    known, counted = list(dict.fromkeys(names)), fleet.settings.counted
+    number = np.array([known.index(name) for name in names])
+    taken = [(record.entry[counted], record.job_type[counted]) for record in records]
+
+    def shares(job_type: int | None) -> dict[str, Any]:
+        counts = np.array(
+            [
+                np.bincount(number[entry[(entry >= 0) & ((kind == job_type) | (job_type is None))]], minlength=len(known))
+                for entry, kind in taken
+            ]
+        )
+        parts = counts / np.maximum(counts.sum(axis=1), 1)[:, None]
+        order = np.argsort(-parts.mean(axis=0), kind="stable").tolist()
+        return {known[one]: interval(parts[:, one].tolist()) for one in order if counts[:, one].any()}
+
+    types = [one.name for one in fleet.menu.job_types]
+    return {"entries": shares(None), "entries_by_type": {name: shares(kind) for kind, name in enumerate(types)}}
+
+
+def break_evens(fleet: Fleet) -> list[Row]:
+    """Of each inexact entry on each type and number of devices how many times the steps it may want, with what it declares."""
+    return [
+        {
+            "job_type": fleet.menu.job_types[one.job_type].name,
+            "devices": one.degree,
+            "entry": one.name,
+            "break_even_multiplier": one.break_even,
+            "multiplier": one.multiplier,
+        }
+        for one in getattr(fleet.menu, "told", ())
+        if np.isfinite(one.step_s)
+    ]
+
+
+def add_ablations(rows: Sequence[Row], objective: Objective) -> list[str]:
+    """Add to each row whose policy was also played with exact entries alone the paired difference; says it in sentences."""
+    by_name, told = {row["policy"]: row for row in rows}, []
+    for name, row in by_name.items():
+        exact = by_name.get(EXACT + name)
+        difference = against(row, exact, objective)
+        if exact is None or difference is None or exact[objective.metric] is None:
+            continue
+        row["against_synchronous_only"] = difference
+        share = 100 * difference["mean"] / exact[objective.metric]["mean"]
+        told.append(f"{name} against itself with exact entries alone: {objective.difference(difference)}, {share:+.1f} %.")
+    return told
+
+
+def lone_entries(rows: Sequence[Row]) -> list[str]:
+    """Learned policies that take one entry alone, in sentences."""
+    return [
+        f"{row['policy']} takes one entry alone, {next(iter(row['entries']))}."
+        for row in rows
+        if row["kind"] == "learned" and not row["policy"].startswith(EXACT) and len(row.get("entries", ())) == 1
+    ]
+
+
+def choice_rows(results: Mapping[str, Any]) -> list[list[str]]:
+    """By policy and type of jobs the largest shares of entries, in per cent, as cells of a table."""
+    found = []
+    for row in results["rows"]:
+        for kind, shares in (("all", row.get("entries", {})), *row.get("entries_by_type", {}).items()):
+            if shares:
+                found.append([row["policy"], kind, ", ".join(f"{name}: {_percent(share)}" for name, share in shares.items())])
+    return found
+
+
+def _percent(share: Mapping[str, float | None]) -> str:
+    low, high = share["low"], share["high"]
+    ends = "" if low is None or high is None else f" [{100 * low:.0f}, {100 * high:.0f}]"
+    return f"{100 * (share['mean'] or 0.0):.0f} %{ends}"

@@ -1,0 +1,129 @@
+"""Independent subnetworks and local updates as execution graphs: worked by hand, and against the closed forms."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.settings import CostSettings
+from meshwright.costs.training.local_update import one_batch_s, streaming_s
+from meshwright.errors import PlanError
+from meshwright.jobs.graph import JobGraph
+from meshwright.planning.estimate import estimate
+from meshwright.planning.training import price_training, simulated_training_s
+from meshwright.plans.training import parse_training
+from meshwright.simulation.training.rounds import local_blocks_s, subnet_rounds_s
+
+from ...draws import draws
+
+COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)
+SECONDS = st.floats(0.1, 10)
+
+
+@pytest.fixture(scope="module")
+def dense_job(tmp_path_factory):
+    """Three dense layers of 4096 x 4096 numbers of 4 bytes."""
+    n, path = 3, tmp_path_factory.mktemp("dense") / "dense.json"
+    zeros = np.zeros(n)
+    JobGraph(
+        name="dense",
+        op_names=("fc0", "fc1", "fc2"),
+        op_kinds=("Linear",) * n,
+        forward_s=np.full(n, 1e-3),
+        backward_s=np.full(n, 2e-3),
+        forward_flops=zeros,
+        backward_flops=zeros,
+        activation_bytes=np.full(n, 128 * 4096 * 4.0),
+        parameter_bytes=np.full(n, 4096 * 4096 * 4.0),
+        workspace_bytes=zeros,
+        edges=np.array([[0, 1], [1, 2]]),
+        samples_per_step=128,
+    ).save(path)
+    return str(path)
+
+
+def both_s(job, layout, training, cluster="preset:dgx-a100-8x8"):
+    found = estimate(job, cluster, layout, costs=COSTS)
+    (chosen,) = parse_training(training)
+    price = price_training(found.maker, found.work, chosen)
+    return price.step_s, simulated_training_s(found.maker, found.work, chosen)
+
+
+def test_rounds_of_subnets_worked_by_hand():
+    # four workers of 10 s, ways of 1 s: with servers on all of them 10 + 2
+    spans = np.full((8, 4), 10.0)
+    assert subnet_rounds_s(spans, 1.0, is_central=False) == pytest.approx(12)
+    # one card: subnets go out one after the other, and come back in the order in which workers got them, n + 1 ways in all
+    assert subnet_rounds_s(spans, 1.0, is_central=True) == pytest.approx(10 + 4 + 1)
+    # the slowest of the workers holds up a round
+    late = spans.copy()
+    late[:, 2] = 15
+    assert subnet_rounds_s(late, 1.0, is_central=False) == pytest.approx(17)
+
+
+@draws(40)
+@given(span=SECONDS, way=SECONDS, n=st.integers(1, 6))
+def test_nothing_shared_takes_the_closed_form_and_one_card_no_more_than_it(span, way, n):
+    spans = np.full((8, n), span)
+    assert subnet_rounds_s(spans, way, is_central=False) == pytest.approx(span + 2 * way, rel=1e-9)
+    central_s = subnet_rounds_s(spans, way, is_central=True)
+    assert span + 2 * way <= central_s * (1 + 1e-9)
+    assert 2 * n * way <= central_s * (1 + 1e-9)  # the card is never idle for less
+    assert central_s <= (span + 2 * n * way) * (1 + 1e-9)
+
+
+@draws(60)
+@given(blocks=st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=5), depth=st.integers(1, 5))
+def test_one_batch_is_never_later_than_the_closed_form(blocks, depth):
+    forward, target, update = zip(*blocks, strict=True)
+    depth = min(depth, len(blocks))
+    (end,) = local_blocks_s(forward, target, update, [0.0] * (len(blocks) - 1), depth, 1)
+    assert end <= one_batch_s(forward, target, update, depth) * (1 + 1e-9)
+
+
+@draws(60)
+@given(f=SECONDS, t=SECONDS, u=SECONDS, p=st.integers(1, 6), data=st.data())
+def test_equal_blocks_take_the_closed_form(f, t, u, p, data):
+    depth = data.draw(st.sampled_from([d for d in range(1, p + 1) if -(-p // -(-p // d)) == d]))
+    found = local_blocks_s([f] * p, [t] * p, [u] * p, [0.0] * (p - 1), depth, 1)
+    assert found[0] == pytest.approx(one_batch_s([f] * p, [t] * p, [u] * p, depth), rel=1e-9)
+
+
+@draws(60)
+@given(
+    blocks=st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=5), depth=st.integers(1, 5), is_local=st.booleans()
+)
+def test_a_stream_goes_as_fast_as_its_busiest_block(blocks, depth, is_local):
+    forward, target, update = zip(*blocks, strict=True)
+    sends = [0.0] * (len(blocks) - 1)
+    ends = local_blocks_s(forward, target, update, sends, min(depth, len(blocks)), 60, is_local=is_local)
+    assert (ends[-1] - ends[19]) / 40 == pytest.approx(streaming_s(forward, target, update), rel=0.03)
+
+
+def test_a_slow_link_is_the_busiest_of_all():
+    ends = local_blocks_s([1.0] * 3, [0.1] * 3, [0.5] * 3, [4.0, 1.0], 1, 40)
+    assert ends[-1] - ends[-2] == pytest.approx(4.0)
+
+
+@pytest.mark.parametrize("preset", ["sil", "greedy", "dfa", "rec-lra"])
+@pytest.mark.parametrize("job", ["zoo:gpt2-small", "zoo:vgg16"])
+def test_the_event_path_of_local_updates_is_the_closed_form(job, preset):
+    layout = "pp=4,dp=1,micro_batch=2,global_batch=32"
+    analytic_s, simulated_s = both_s(job, layout, f"kind=local-update,preset={preset},force=true")
+    assert simulated_s == pytest.approx(analytic_s, rel=0.03)
+
+
+@pytest.mark.parametrize("server", ["sharded", "central"])
+def test_the_event_path_of_subnets_is_the_closed_form_where_nothing_is_shared(server, dense_job):
+    layout = "dp=4,micro_batch=32,global_batch=128"
+    analytic_s, simulated_s = both_s(dense_job, layout, f"kind=ist,every=10,server={server}")
+    if server == "sharded":
+        assert simulated_s == pytest.approx(analytic_s, rel=1e-9)
+    else:
+        assert simulated_s < analytic_s
+
+
+def test_jobs_that_cannot_be_dealt_are_refused_on_both_paths():
+    found = estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", "dp=4,micro_batch=1,global_batch=16")
+    with pytest.raises(PlanError, match="a transformer is none"):
+        simulated_training_s(found.maker, found.work, *parse_training("kind=ist,every=4"))

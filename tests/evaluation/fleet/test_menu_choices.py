@@ -1,0 +1,91 @@
+"""Menus with named entries: policies with exact entries alone, what was chosen, break-evens."""
+
+import json
+
+import numpy as np
+import pytest
+
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
+from meshwright.errors import PolicyError
+from meshwright.evaluation.fleet.evaluate import evaluate_fleet
+from meshwright.evaluation.fleet.policies import EXACT, check_policy, policy_kind, policy_name
+from meshwright.evaluation.fleet.tables import fleet_markdown
+
+CODED = {
+    "name": "coded",
+    "compression": {"kind": "quantise", "bits": 4, "multiplier": 1.0, "multiplier_source": "a test"},
+    "partition": "dp=2|4",
+}
+SIGN = {"name": "sign", "compression": {"kind": "sign"}}
+RULES = ("fifo", EXACT + "fifo", "best-fixed-entry", "synchronous-only", EXACT + "best-fixed-entry")
+
+
+@pytest.fixture(scope="module")
+def benchmark(small_file):
+    changes = [f"fleet.menu.entries={json.dumps([CODED])}", f"fleet.menu.unranked={json.dumps([SIGN])}", "policies=[]"]
+    return load_fleet_benchmark(str(small_file), changes=changes)
+
+
+@pytest.fixture(scope="module")
+def results(benchmark):
+    return evaluate_fleet(benchmark, RULES, num_seeds=3).results
+
+
+def rows(results):
+    return {row["policy"]: row for row in results["rows"]}
+
+
+def test_with_exact_entries_alone_nothing_else_is_taken(results):
+    by_name = rows(results)
+    assert "coded" in by_name["fifo"]["entries"]
+    for name in RULES:
+        if name.startswith("synchronous-only"):
+            assert set(by_name[name]["entries"]) == {"searched"}
+        assert sum(share["mean"] for share in by_name[name]["entries"].values()) == pytest.approx(1)
+
+
+def test_alone_it_is_the_best_fixed_entry_of_exact_ones(results):
+    by_name = rows(results)
+    assert by_name["synchronous-only"]["per_seed"] == by_name[EXACT + "best-fixed-entry"]["per_seed"]
+    chosen = results["best_fixed_entry"]["synchronous-only"]["chosen"]
+    assert chosen.startswith(EXACT + "fixed-")
+
+
+def test_the_ablation_is_paired_and_told(results):
+    row, exact = rows(results)["fifo"], rows(results)[EXACT + "fifo"]
+    metric = results["objective"]
+    differences = [a - b for a, b in zip(row["per_seed"][metric], exact["per_seed"][metric], strict=True)]
+    assert row["against_synchronous_only"]["mean"] == pytest.approx(np.mean(differences))
+    assert any(told.startswith("fifo against itself with exact entries alone: ") for told in results["remarks"])
+    assert "against_synchronous_only" not in exact
+
+
+def test_shares_of_types_make_up_those_of_all(results):
+    row = rows(results)["fifo"]
+    assert set(row["entries_by_type"]) == set(results["fleet"]["job_types"])
+    assert all(set(shares) <= set(row["entries"]) for shares in row["entries_by_type"].values())
+
+
+def test_break_evens_are_told_of_ranked_and_unranked_entries(results):
+    found = {(one["entry"], one["multiplier"]) for one in results["break_evens"]}
+    assert found == {("coded", 1.0), ("sign", None)}
+    text = fleet_markdown(results)
+    assert "## What was chosen" in text
+    assert "## Break-even of inexact entries" in text
+
+
+def test_a_menu_of_layouts_alone_says_nothing_of_entries(small_file):
+    plain = evaluate_fleet(load_fleet_benchmark(str(small_file), changes=["policies=[]"]), ("fifo", EXACT + "fifo"), num_seeds=2)
+    assert "break_evens" not in plain.results
+    assert all("entries" not in row for row in plain.results["rows"])
+    one, other = (rows(plain.results)[name]["per_seed"] for name in ("fifo", EXACT + "fifo"))
+    assert one == other  # nothing is masked
+
+
+def test_names_and_kinds_are_those_of_the_policy_inside(benchmark):
+    assert policy_kind(EXACT + "sjf") == policy_kind("synchronous-only") == "baseline"
+    assert policy_kind(EXACT + "rollout:sjf") == "planner"
+    assert policy_kind(EXACT + "runs/menu-64") == "learned"
+    assert policy_name(EXACT + "runs/menu-64") == EXACT + "menu-64"
+    with pytest.raises(PolicyError, match="synchronous-only"):
+        check_policy("synchronous_only", benchmark.build())
