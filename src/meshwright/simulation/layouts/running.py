@@ -144,13 +144,13 @@ def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> 
     """
     layout, axes = step.layout, Axes(step.layout, network)
     found = 0
-    for chunk in range(layout.pp * layout.virtual_stages):
+    for chunk in range(layout.pp * layout.chunks_per_rank):
         for kind in (FORWARD, BACKWARD, WEIGHT) if layout.parts_gradients else (FORWARD, BACKWARD):
             for entry in step.template(chunk, kind, cut=False).entries:
-                size = 1 if entry.message is None else axes.size(entry.message.axis, chunk % layout.pp)
+                size = 1 if entry.message is None else axes.size(entry.message.axis, layout.stage_of(chunk))
                 found += axes.width // size
-    sends = 2 * (layout.pp * layout.virtual_stages - 1) * axes.width if layout.pp > 1 else 0
-    return num_steps * layout.num_micro_batches * (found + sends)
+    sends = 2 * (layout.pp * layout.chunks_per_rank - 1) * axes.width if layout.pp > 1 else 0
+    return num_steps * layout.micro_batches_per_chunk * (found + sends)
 
 
 def _union(timeline: Timeline, tasks: NDArray[np.int64]) -> float:
