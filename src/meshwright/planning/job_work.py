@@ -244,7 +244,15 @@ class TransformerWork(JobWork):
         batch = request.batch or self.samples
         assert batch is not None
         return LayoutSearch(
-            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request, self._types_of_ranks),
+            LayoutSpace(
+                shape,
+                self.sequence_length,
+                batch,
+                self.devices_per_host,
+                request,
+                self._types_of_ranks,
+                goes_both_ways=self.stage_devices is None and not isinstance(self.wires, PlacedNetwork),
+            ),
             device,
             self.capacity_bytes,
             self.wires,
@@ -266,7 +274,7 @@ class TransformerWork(JobWork):
             Layout(**layout.model_dump()),
             place(self.cluster, self.devices(layout.world) if devices is None else devices),
             order=order,
-            layers=[chunk.num_layers for chunk in work.chunks],
+            layers=[chunk.num_layers for chunk in work.chunks[: layout.pp * layout.virtual_stages]],
             predicted=predicted,
             why=why,
             shape=self.shape,

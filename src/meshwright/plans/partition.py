@@ -89,7 +89,9 @@ class Layout(ParallelDegrees):
     ``sp_d``: a sample has one or the other.
     """
 
-    virtual_stages: Count = Field(default=1, description="model chunks on each pipeline rank (interleaved schedule; two under dualpipev)")
+    virtual_stages: Count = Field(
+        default=1, description="model chunks on each pipeline rank (interleaved schedule; two under dualpipev)"
+    )
     schedule: Literal["none", "gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-2p", "dualpipe", "dualpipev"] = Field(
         default="1f1b", description="pipeline schedule; none is legal without a pipeline only"
     )

@@ -57,6 +57,7 @@ MIXED = shape_of(
 )
 """Dense layers before those with experts, which are no larger: more chunks in a pipeline spread them otherwise."""
 
+BOTH_WAYS = ("dualpipe", "dualpipev")
 LENGTH = 128
 PAIRS = HostNetwork(2, 300e9, 25e9)
 """Hosts of two devices with one card."""
@@ -76,12 +77,14 @@ def _every_layout(shape, world, batch):
         for ep, v, schedule, micro_batch, is_cut, recompute, zero in product(
             range(1, dp * cp + 1),
             range(1, shape.num_layers + 1),
-            ("1f1b", "eager-1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p"),
+            ("1f1b", "eager-1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p", *BOTH_WAYS),
             range(1, batch + 1),
             (False, True),
             ("none", "selective", "full"),
             (0, 1, 2, 3),
         ):
+            if schedule in BOTH_WAYS and (pp == 1 or ep == 1):  # tried where there are experts' messages to hide
+                continue
             try:
                 layout = Layout(
                     tp=tp,
@@ -96,8 +99,8 @@ def _every_layout(shape, world, batch):
                     sequence_parallel=is_cut,
                     recompute=recompute,
                     zero=zero,
-                    overlap_dp=True,
-                    overlap_pp=v > 1 or schedule == "eager-1f1b",
+                    overlap_dp=schedule not in BOTH_WAYS,
+                    overlap_pp=v > 1 or schedule in ("eager-1f1b", *BOTH_WAYS),
                 )
             except ValidationError:
                 continue

@@ -71,7 +71,9 @@ def both_ways_s(blocks: Mapping[str, BlockTimes], chunk: ChunkWork, other: Chunk
     return (*map(sum, zip(*seconds, strict=True)), pair_s)
 
 
-def done_both_ways(work: LayoutWork, chunk: ChunkWork, blocks: Mapping[str, BlockTimes], numbers: NDArray[np.int64]) -> list[Done]:
+def done_both_ways(
+    work: LayoutWork, chunk: ChunkWork, blocks: Mapping[str, BlockTimes], numbers: NDArray[np.int64]
+) -> list[Done]:
     """What is done of a chunk in a step of a bidirectional schedule.
 
     Args:

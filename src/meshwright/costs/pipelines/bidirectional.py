@@ -125,7 +125,9 @@ def num_tasks(tasks: Tasks) -> NDArray[np.int64]:
 
 
 @lru_cache(maxsize=4096)
-def kept_at_once(num_stages: int, num_micro_batches: int, stage: int, *, is_mirrored: bool) -> tuple[tuple[int, int, int, int], ...]:
+def kept_at_once(
+    num_stages: int, num_micro_batches: int, stage: int, *, is_mirrored: bool
+) -> tuple[tuple[int, int, int, int], ...]:
     """What a rank keeps at once, of its chunks in turn: micro-batches that wait for their backward pass, and others of which the
     weight gradient alone is still to come.
 

@@ -234,7 +234,9 @@ class Pricer(StepPricer):
         known: dict[tuple[object, ...], tuple[float, ...]] = {}
         for chunk in work.chunks:
             of_stage, other = blocks[chunk.stage], work.other_chunk(chunk)
-            kind = (id(of_stage), chunk.parts) if other is None else (id(of_stage), chunk.runs, chunk.parts, other.runs, other.parts)
+            kind = (
+                (id(of_stage), chunk.parts) if other is None else (id(of_stage), chunk.runs, chunk.parts, other.runs, other.parts)
+            )
             if kind not in known:
                 plain = other is None
                 known[kind] = self._chunk_times(of_stage, chunk.parts).task_s if plain else both_ways_s(of_stage, chunk, other)
@@ -246,7 +248,9 @@ class Pricer(StepPricer):
         layout, m, mine = work.layout, work.layout.num_micro_batches, [chunk for chunk in work.chunks if chunk.stage == stage]
         if layout.is_bidirectional:
             numbers = num_tasks(orders(layout.schedule, layout.pp, 2, m))[stage]
-            passes = [one for chunk, n in zip(mine, numbers, strict=True) for one in done_both_ways(work, chunk, blocks[stage], n)]
+            passes = [
+                one for chunk, n in zip(mine, numbers, strict=True) for one in done_both_ways(work, chunk, blocks[stage], n)
+            ]
             return passes, float((numbers * self.task_s(work, blocks)[stage]).sum())
         held = [self._chunk_times(blocks[stage], chunk.parts) for chunk in mine]
         return [one for chunk in held for one in chunk.done(m)], m * sum(sum(chunk.task_s) for chunk in held)

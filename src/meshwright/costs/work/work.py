@@ -22,7 +22,17 @@ from ...plans.partition import Layout
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
-from .model_chunks import ChunkWork, block_name, chunk_sizes, end_stages, has_table_copy, least_layers, less_layers, spread, there_and_back
+from .model_chunks import (
+    ChunkWork,
+    block_name,
+    chunk_sizes,
+    end_stages,
+    has_table_copy,
+    least_layers,
+    less_layers,
+    spread,
+    there_and_back,
+)
 from .operations import Message
 
 MOST_BLOCKS = 65_536
@@ -263,7 +273,12 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "selective-ops",
             "keeps what fused attention makes; attention=unfused goes with recompute=selective",
         ),
-        (layout.is_bidirectional and shape.long_skips is not None, "schedule", layout.schedule, f"leaves no way to {name}'s skips"),
+        (
+            layout.is_bidirectional and shape.long_skips is not None,
+            "schedule",
+            layout.schedule,
+            f"leaves no way to {name}'s skips",
+        ),
         (told not in (0, shape.num_layers), "stage_layers", told, f"are {told} layers, {name} has {shape.num_layers}"),
         (
             (again := layout.recompute_num_layers) > 1

@@ -31,6 +31,7 @@ from ...costs.work.memory import peak_memory
 from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
+from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
@@ -134,7 +135,9 @@ class LayoutSearch:
         number = 0
         for world in worlds:
             for node, leaves, work, memory_bytes in self._fitting(world):
-                yield _Waiting(self.optimist(world).node_s(work), memory_bytes, number, node, leaves, None, ())
+                optimist = self.optimist(world)
+                bound_s = optimist.bound_s(work) if work.layout.is_bidirectional else optimist.node_s(work)
+                yield _Waiting(bound_s, memory_bytes, number, node, leaves, None, ())
                 number += 1
 
     def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
@@ -214,8 +217,14 @@ class LayoutSearch:
                     self._found.note(least, works[needs.index(least)].layout)
                     self.counts.infeasible += sum(len(other.leaves) for other in level.nodes[place:])
                     break
-                for work, memory_bytes in zip(works, needs, strict=True):
+                for work, memory_bytes in [*zip(works, needs, strict=True), *self._both_ways(node)]:
                     leaves = tuple(leaf for leaf in node.leaves if leaf.zero == work.layout.zero)
+                    if work.layout.is_bidirectional:
+                        leaves = tuple(leaf for leaf in leaves if leaf.schedule == work.layout.schedule)
+                    else:
+                        leaves = tuple(leaf for leaf in leaves if leaf.schedule not in BIDIRECTIONAL or node.base.pp == 1)
+                    if not leaves:
+                        continue
                     if memory_bytes <= self.capacity_bytes:
                         yield node, leaves, work, memory_bytes
                     else:
@@ -224,13 +233,21 @@ class LayoutSearch:
     def _least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
         """Memory of the leanest layout of one ZeRO stage: the base, unless layers are of several kinds.
 
-        More chunks then spread them otherwise over the stages.
+        More chunks then spread them otherwise over the stages. So do bidirectional schedules, which always count by themselves.
         """
         least = self._held(base)
-        if base.shape.other_layers is None:
-            return least
-        works = (self.work(self.space.layout(node, leaf)) for leaf in node.leaves if leaf.zero == base.layout.zero)
-        return min(map(self._held, works), default=least)
+        alike = base.shape.other_layers is None
+        of_zero = [leaf for leaf in node.leaves if leaf.zero == base.layout.zero]
+        works = (self.work(self.space.layout(node, leaf)) for leaf in of_zero if not alike or leaf.schedule in BIDIRECTIONAL)
+        return min([least, *map(self._held, works)] if alike else list(map(self._held, works)), default=least)
+
+    def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float]]:
+        """The bidirectional layouts of a node, each with its memory: what the leanest layout or a node's bound says of others does
+        not hold for them."""
+        for leaf in node.leaves:
+            if leaf.schedule in BIDIRECTIONAL and node.base.pp > 1:
+                work = self.work(self.space.layout(node, leaf))
+                yield work, self._held(work)
 
     def _held(self, work: LayoutWork) -> float:
         """Memory of a layout's fullest rank; on devices of several types what some rank holds in any spread of layers."""

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from ...errors import PlanError
 from ...jobs.transformer import TransformerKeys
 from ..partition import VOLUMES, Layout
-from .defaults import EAGER, EVEN_STAGES
+from .defaults import BIDIRECTIONAL, EAGER, EVEN_STAGES
 from .numbering import Numbering, as_megatron, as_the_layout, by_hosts, in_any_order
 
 
@@ -169,8 +169,11 @@ def _without(whose: str, switches: dict[str, tuple[Any, ...]]) -> tuple[Limit, .
 
 def _schedules(problem: str, *values: str) -> Limit:
     def told(asked: LayoutOfModel) -> str:
-        nearest = "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
-        return problem + (nearest if asked.layout.schedule == EAGER else "")
+        nearest = {EAGER: "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"}
+        if "interleaved" in values:
+            folded = "schedule=dualpipev" if "dualpipev" in values else "schedule=interleaved with virtual_stages=2"
+            nearest |= dict.fromkeys(BIDIRECTIONAL, f"; {folded} is the nearest plan that it can say")
+        return problem + nearest.get(asked.layout.schedule, "")
 
     return Limit("schedule", told, values, is_pipelined)
 
@@ -275,16 +278,22 @@ _TORCHTITAN = Framework(
             "torchtitan keeps attention and every second product (selective-ops), or recomputes all of a layer or nothing",
             ("none", "selective-ops", "full"),
         ),
+        Limit(
+            "recompute",
+            "torchtitan hides experts' exchange under DualPipeV only where nothing is recomputed",
+            ("none",),
+            lambda asked: asked.layout.is_bidirectional and asked.layout.ep > 1,
+        ),
         *_without("torchtitan's keys", _LAYERWISE),
         Limit("loss_chunks", "torchtitan computes the loss in one piece", (1,)),
-        _schedules("torchtitan runs 1f1b, gpipe and interleaved", "1f1b", "gpipe", "interleaved"),
+        _schedules("torchtitan runs 1f1b, gpipe, interleaved and dualpipev", "1f1b", "gpipe", "interleaved", "dualpipev"),
         Limit(
             "schedule",
             lambda asked: (
                 f"PyTorch's 1F1B wants no fewer micro-batches than stages, here {asked.layout.num_micro_batches} of "
                 f"{asked.layout.pp}"
             ),
-            ("gpipe", "interleaved"),
+            ("gpipe", "interleaved", "dualpipev"),
             lambda asked: asked.layout.num_micro_batches < asked.layout.pp,
         ),
         Limit(

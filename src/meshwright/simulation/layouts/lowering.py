@@ -177,7 +177,10 @@ class _Lowering:
         # Without a pipeline every micro-batch is done with before the next one begins.
         schedule = layout.schedule if layout.pp > 1 else "1f1b"
         tasks = schedules.orders(schedule, layout.pp, layout.chunks_per_rank, layout.num_micro_batches)
-        return [[(int(kind), int(place), int(micro)) for kind, place, micro in of_stage if kind != NONE] for of_stage in tasks.tolist()]
+        return [
+            [(int(kind), int(place), int(micro)) for kind, place, micro in of_stage if kind != NONE]
+            for of_stage in tasks.tolist()
+        ]
 
     def _pass(self, step: int, stage: int, position: int, kind: int, place: int, micro: int) -> None:
         layout, held = self.layout, self.stages[stage]

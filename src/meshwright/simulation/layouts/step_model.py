@@ -184,7 +184,9 @@ class TransformerStep(StepModel):
             blocks = self._blocks(chunk)
             return [(*one, kind) for one in (blocks if kind == FORWARD else blocks[::-1])]
         ahead, back = self._blocks(chunk), self._blocks(2 * self.layout.pp - 1 - chunk)[::-1]
-        ends = [(*one, of) for held, of in ((ahead, FORWARD), (back, BACKWARD)) for one in held if one[1] in ("embedding", "head")]
+        ends = [
+            (*one, of) for held, of in ((ahead, FORWARD), (back, BACKWARD)) for one in held if one[1] in ("embedding", "head")
+        ]
         layers = [[one for one in held if one[1] not in ("embedding", "head")] for held in (ahead, back)]
         beside = [(f"{a[0]} beside {b[0]}", f"{a[1]}\t{b[1]}", (0.0, 0.0), AHEAD) for a, b in zip(*layers, strict=False)]
         left = [(*one, of) for held, of in zip(layers, (FORWARD, BACKWARD), strict=True) for one in held[len(beside) :]]
