@@ -241,18 +241,10 @@ class TransformerWork(JobWork):
         if shape.learned_positions and self.sequence_length > shape.max_positions:
             problem = f"{shape.name} has only {shape.max_positions} positions"
             raise PlanError(problem, field="--sequence-length", value=self.sequence_length)
-        batch = request.batch or self.samples
-        assert batch is not None
+        batch = request.batch or self.samples or 1  # a model that tells no samples was refused
+        alike, types = self.stage_devices is None and not isinstance(self.wires, PlacedNetwork), self._types_of_ranks
         return LayoutSearch(
-            LayoutSpace(
-                shape,
-                self.sequence_length,
-                batch,
-                self.devices_per_host,
-                request,
-                self._types_of_ranks,
-                goes_both_ways=self.stage_devices is None and not isinstance(self.wires, PlacedNetwork),
-            ),
+            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request, types, alike),
             device,
             self.capacity_bytes,
             self.wires,

@@ -32,7 +32,8 @@ def seconds(items, slowdown=1.0):
 
 
 def test_a_layer_of_experts_beside_another_worked_by_hand():
-    # forward: attention 3, dispatch 2, experts 4, combine 2, rest 1; backward: rest 1, combine 2, experts 6, dispatch 2, attention 5
+    # forward: attention 3, dispatch 2, experts 4, combine 2, rest 1; backward: rest 1, combine 2, experts 6, dispatch 2,
+    # attention 5
     ahead = (kernel(3), sent(2), kernel(4), sent(2), kernel(1))
     back = (kernel(1), sent(2), kernel(6), sent(2), kernel(5))
     assert seconds(ahead) == pytest.approx(12)

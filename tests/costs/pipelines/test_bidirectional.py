@@ -1,11 +1,14 @@
 """DualPipe and DualPipeV: held against the published figure, PyTorch's own table, and a plain player of tasks."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.pipelines import bidirectional as both
+from meshwright.costs.pipelines import tasks as both
+from meshwright.costs.pipelines.bidirectional import kept_at_once, num_tasks
 from meshwright.costs.pipelines.schedules import in_flight, orders, play_schedule
 
 from ...draws import draws
@@ -113,7 +116,7 @@ def test_every_pass_is_done_once_and_in_order(schedule, p, m):
                 assert [micro for kind, where, micro in row if where == place and kind in kinds] == list(range(n))
             parted = [micro for kind, where, micro in row if where == place and kind == both.INPUT]
             assert [micro for kind, where, micro in row if where == place and kind == both.WEIGHT] == parted
-        behind = {one[0] for one, other in zip(row, row[1:], strict=False) if other[0] == both.BACK}
+        behind = {one[0] for one, other in pairwise(row) if other[0] == both.BACK}
         assert behind == {both.AHEAD}
 
 
@@ -122,11 +125,11 @@ def test_no_rank_keeps_more_than_published(schedule, p, m):
     # PP + 1 chunks, where DualPipeV has two stages of PP on each rank
     stages = p if schedule == "dualpipe" else 2 * p
     mirrored, n = schedule == "dualpipe", m // 2 if schedule == "dualpipe" else m
-    kept = [max(map(sum, both.kept_at_once(p, n, stage, is_mirrored=mirrored))) for stage in range(p)]
+    kept = [max(map(sum, kept_at_once(p, n, stage, is_mirrored=mirrored))) for stage in range(p)]
     assert kept == [stages + 1] * p
     assert in_flight(schedule, p, 2, m, 0) == (stages + 1) / 2
     # what is counted of few micro-batches holds for many
-    assert both.kept_at_once(p, n, 0, is_mirrored=mirrored) == both.kept_at_once(p, 8 * p, 0, is_mirrored=mirrored)
+    assert kept_at_once(p, n, 0, is_mirrored=mirrored) == kept_at_once(p, 8 * p, 0, is_mirrored=mirrored)
 
 
 def test_dualpipev_is_pytorchs_own():
@@ -154,7 +157,7 @@ def test_the_compiled_loop_plays_as_a_plain_one(shape, seed, way):
     send_s[p - 1] = 0.0
     played = play_schedule(schedule, 2, m, task_s, send_s, overlaps_sends=True)
     assert played.first_s + played.span_s == pytest.approx(plainly_played(schedule, m, task_s, send_s), rel=1e-9)
-    numbers = both.num_tasks(orders(schedule, p, 2, m))
+    numbers = num_tasks(orders(schedule, p, 2, m))
     assert played.busy_s == pytest.approx((numbers * task_s).sum(axis=(1, 2)), rel=1e-9)
 
 

@@ -5,8 +5,9 @@ import pytest
 from meshwright.errors import PlanError
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans import Layout
+from meshwright.plans.frameworks.limits import LayoutOfModel
 from meshwright.plans.frameworks.numbering import as_megatron, as_the_layout, by_hosts, in_any_order
-from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel, framework
+from meshwright.plans.frameworks.table import FRAMEWORKS, framework
 from meshwright.plans.rank_order import ORDERS
 
 LLAMA = zoo_shape("llama-7b")[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from ..training_step.passes import PassTime
@@ -27,7 +28,7 @@ class BlockTimes(NamedTuple):
     backward: PassTime
     weight: PassTime
     inputs: PassTime = PassTime()
-    beside: Mapping[str, PassTime] = {}  # noqa: RUF012 (never written)
+    beside: Mapping[str, PassTime] = MappingProxyType({})
 
     @classmethod
     def of(
@@ -61,9 +62,14 @@ class BlockTimes(NamedTuple):
         """Of ranks that wait for each other the slowest, pass by pass."""
         if len(kinds) == 1:
             return kinds[0]
-        passes = (max(times, key=lambda one: one.seconds) for times in zip(*(one[:5] for one in kinds), strict=True))
+        passes = [max(times, key=lambda one: one.seconds) for times in zip(*(one.passes for one in kinds), strict=True)]
         beside = {name: max((one.beside[name] for one in kinds), key=lambda time: time.seconds) for name in kinds[0].beside}
-        return cls(*passes, beside)
+        return cls(passes[0], passes[1], passes[2], passes[3], passes[4], beside)
+
+    @property
+    def passes(self) -> tuple[PassTime, PassTime, PassTime, PassTime, PassTime]:
+        """All but those of pairs."""
+        return self.forward, self.recompute, self.backward, self.weight, self.inputs
 
     def task_s(self) -> tuple[float, float, float]:
         """Seconds of the tasks of a schedule, of one block."""

@@ -46,14 +46,15 @@ class ChunkTimes(NamedTuple):
     def of(cls, blocks: Mapping[str, BlockTimes], held: Parts) -> ChunkTimes:
         """The sum of the blocks that a chunk holds."""
         parts = [(blocks[name], number) for name, number in held]
-        times = BlockTimes(*(_total([(part[kind], number) for part, number in parts]) for kind in range(5)))
+        sums = [_total([(part.passes[kind], number) for part, number in parts]) for kind in range(5)]
+        times = BlockTimes(sums[0], sums[1], sums[2], sums[3], sums[4])
         seconds = [[count * one for one in part.task_s()] for part, count in parts]
         forward_s, backward_s, weight_s = map(sum, zip(*seconds, strict=True))
         return cls(times, (forward_s, backward_s, weight_s))
 
     def done(self, num_micro_batches: int) -> Iterator[Done]:
         """What is done in a step."""
-        for name, one in zip(("compute", "recompute", "compute", "compute"), self.times[:4], strict=True):
+        for name, one in zip(("compute", "recompute", "compute", "compute"), self.times.passes[:4], strict=True):
             yield Done(num_micro_batches, name, one)
 
 

@@ -1,22 +1,24 @@
 """DualPipe and DualPipeV: the order of passes on every rank, and the compiled loop that plays it.
 
-Both fill a rank with passes of two chunks, one near the end at which micro-batches enter, one near the end at which they leave. Once
-the pipeline is full, a forward pass of the one runs *beside* a backward pass of the other: a pair of tasks that begin and end
+Both fill a rank with passes of two chunks, a *near* one at the end where micro-batches enter, a *far* one where they leave. Once
+the pipeline is full, a forward pass of the one runs beside a backward pass of the other: a pair of tasks that begin and end
 together. While it fills and empties, some backward passes are parted, and their weight gradients fill gaps.
 
-Of ``p`` ranks of which ``h`` are between an end and the fold (``p / 2`` of DualPipe, whose two halves mirror each other; all ``p``
-of DualPipeV), with ``n`` micro-batches through each chunk, the rank ``r`` from its end does
+Of ``p`` ranks ``h`` are between an end and the fold: half of them under DualPipe, whose halves mirror each other, all under
+DualPipeV. With ``n`` micro-batches through each chunk the rank ``r`` from its end does
 
     2 (h - r - 1) forward passes of its near chunk; r + 1 of both in turn;
     h - r - 1 times: input and weight gradients of the far chunk, then its next forward pass;
     n - 2 h + r + 1 times two pairs: near forward beside far backward, far forward beside near backward;
-    h - r - 1 times a far backward pass and such a second pair; 2 (r + 1) backward passes, far and near in turn, the later half of
-    them of inputs alone; h - r - 1 times a weight gradient and a near input gradient; the r + 1 weight gradients that are left.
+    h - r - 1 times a far backward pass and such a second pair;
+    2 (r + 1) backward passes, far and near in turn, the later half of inputs alone;
+    h - r - 1 times a weight gradient and a near input gradient; the r + 1 weight gradients that are left.
 
-The two ranks at the fold part their first pair. With free transfers and ``F = W = B / 2`` a rank at the fold is idle for
-``(p / 2 - 1) (F&B + B - 3 W)`` of DualPipe, as published, ``F&B`` for a pair; and no rank keeps more than ``2 h + 1`` chunks.
+Ranks at the fold part their first pair. With free transfers and ``F = W = B / 2`` such a rank is idle, as published, for
+``(h - 1) (F&B + B - 3 W)`` (``2 h`` is the published number of stages, ``F&B`` a pair), and no rank keeps more than ``2 h + 1``
+chunks.
 
-Legend: as in `schedules`, whose kinds of tasks go on here: the parts of a pair follow each other in a row, ``AHEAD`` and ``BACK``.
+Legend: as in `schedules`, whose kinds of tasks go on in `tasks`.
 
 Source:
     DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.2.1 and table 2; deepseek-ai/DualPipe, README.md and dualpipe/.
@@ -31,19 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
-
-FORWARD, BACKWARD, WEIGHT = 0, 1, 2
-INPUT, AHEAD, BACK, NONE = 3, 4, 5, -1
-"""An input gradient where other backward passes are whole; the forward and the backward part of a pair; no task, at the end of rows
-that are shorter than others."""
-
-PAIR = AHEAD
-"""In a table of seconds the place of a pair: of the forward pass of a chunk beside the backward pass of the other one."""
-
-KINDS = 5
-"""Kinds of tasks that have seconds."""
-
-Tasks = NDArray[np.int32]
+from .tasks import AHEAD, BACK, BACKWARD, FORWARD, INPUT, KINDS, NONE, WEIGHT, Tasks
 
 
 def both_ways(num_stages: int, num_micro_batches: int, *, is_mirrored: bool) -> Tasks:

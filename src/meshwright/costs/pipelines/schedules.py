@@ -1,9 +1,9 @@
 """Pipeline schedules: the order of passes on every stage, and the exact time that the order takes.
 
 A schedule is a table of tasks, a row for each stage: ``kind`` (0 forward, 1 backward or input gradient, 2 weight
-gradient; those of `bidirectional` besides), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play_schedule` plays it: a task starts when the one
-before it on its stage and the one that it needs on another stage are done. Where `plain_schedules` has a closed form, that
-is taken.
+gradient; see `tasks`), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play_schedule` plays it: a task starts when
+the one before it on its stage and the one that it needs on another stage are done. Where `plain_schedules` has a closed form,
+that is taken.
 
 Legend: ``p`` stages, ``v`` chunks of a stage, ``m`` micro-batches, ``n`` tasks of a stage.
 """
@@ -18,9 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
-from .bidirectional import BACKWARD, FORWARD, WEIGHT, Tasks, both_ways, play_both_ways
+from .bidirectional import both_ways, play_both_ways
 from .plain_schedules import plain_spans_s
 from .schedule_kernel import play_chunks, play_tasks, ways_s
+from .tasks import BACKWARD, FORWARD, WEIGHT, Tasks
 from .zero_bubble import zero_bubble
 
 MAX_TASKS = 1_048_576

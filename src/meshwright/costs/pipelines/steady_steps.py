@@ -7,8 +7,8 @@ steps follow each other is the largest mean of ``A`` over the cycles of stages, 
 For 1F1B, GPipe and zero-bubble schedules a bound is good enough that is worked out in one go: stages follow each other into
 the next step as they followed each other into this one, so that a step takes the longest time of a stage from its first task
 to its end (`schedules.Played`). Each path to a stage passes all stages before it, so that this never grows when a task
-shrinks. It may where paths pass stages by: where schedules are interleaved or bidirectional, or where the ends of the pipeline wait
-for each other. There the bound stands only if the first stage is the one that it is about, and alone begins when the step does.
+shrinks. It may where paths pass stages by: where schedules are interleaved or bidirectional, or where the ends of the pipeline
+wait for each other. There the bound stands only if the first stage is the one that it is about and no other begins with the step.
 
 Where several chunks of a stage hide gradients and parameters between their passes, what is shown of these depends on when the
 passes run. So it is a part of the paths: messages wait for the last backward pass of each chunk, the first forward pass of each

@@ -106,8 +106,8 @@ class BoundedPricer(Pricer):
         m, last = layout.num_micro_batches, layout.pp - 1
         if layout.is_bidirectional:
             numbers = num_tasks(orders(layout.schedule, layout.pp, layout.chunks_per_rank, m))
-            busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2)).tolist()
-            return max(own_s + self._tail_bound_s(work, stage, lane) for stage, own_s in enumerate(busy_s))
+            busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
+            return max(float(own_s) + self._tail_bound_s(work, stage, lane) for stage, own_s in enumerate(busy_s))
         tasks = self._tasks(work, lane)
         send_s = float(self._sends(work, lane).min()) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s

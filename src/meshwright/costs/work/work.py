@@ -85,7 +85,7 @@ class LayoutWork:
         stages: by pipeline stage.
         boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk, as the first stage has them
             where stages have meshes of their own.
-        key: what of the layout the work on one micro-batch depends on, see `micro_batch_key`.
+        key: what of the layout the work on one micro-batch depends on, see `layer.micro_batch_key`.
         meshes: of each stage the work as if all had its mesh; none where they have one. Blocks and boundary are the first one's.
     """
 
@@ -168,7 +168,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes)
     if checks:
         check(shape, layout, length)
-    key = micro_batch_key(layout, length)
+    key = blocks.micro_batch_key(layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
     chunks, layers = spread(
         shape.num_layers,
@@ -294,32 +294,6 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             f"leaves a stage of {name} no layers, or a chunk less than none",
         ),
     ]
-
-
-def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
-    """What of a layout the work on one micro-batch depends on, so that layouts that share it share the work."""
-    return (
-        layout.tp,
-        layout.cp,
-        layout.ep,
-        layout.micro_batch,
-        sequence_length,
-        layout.sequence_parallel,
-        (layout.recompute, layout.keeps_some_layers),
-        layout.context_parallel,
-        layout.number_bytes,
-        layout.gradient_bytes,
-        layout.attention,
-        layout.async_gradients,
-        layout.fused_accumulation,
-        layout.overlap_tp,
-        layout.zero >= 3,
-        layout.reduces_in_passes,
-        layout.overlap_dp and layout.zero >= 2,
-        layout.framework,
-        layout.compile,
-        layout.precision == "fp8",
-    )
 
 
 def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]) -> Mapping[str, BlockWork]:

@@ -36,8 +36,8 @@ _FP8 = "quantize.linear.float8"
 _NOT_GUARANTEED = (
     "Rank numbers: torchtitan's own, which need not be the plan's; ranks.tsv has both.",
     f"Model: torchtitan takes flavors by name; register one made of {MODEL}, or name one of its own that is the plan's model.",
-    "Overlap: under DualPipeV torchtitan 0.2 hides experts' exchange by pipeline_parallel_expert_parallel_overlap, 0.3 in its graph "
-    "trainer alone.",
+    "Overlap: under DualPipeV torchtitan 0.2 hides experts' exchange by pipeline_parallel_expert_parallel_overlap, 0.3 in its "
+    "graph trainer alone.",
     "Stages: named where torchtitan would cut others than the planned ones; without a model in the plan it cuts them itself.",
     f"Commands: a script gets --job.config_file {CONFIG} behind its own arguments; a command of the user's own must read it "
     "itself.",

@@ -242,8 +242,7 @@ class LayoutSearch:
         return min([least, *map(self._held, works)] if alike else list(map(self._held, works)), default=least)
 
     def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float]]:
-        """The bidirectional layouts of a node, each with its memory: what the leanest layout or a node's bound says of others does
-        not hold for them."""
+        """The bidirectional layouts of a node, each with its memory: what holds for all layouts of a node does not for them."""
         for leaf in node.leaves:
             if leaf.schedule in BIDIRECTIONAL and node.base.pp > 1:
                 work = self.work(self.space.layout(node, leaf))

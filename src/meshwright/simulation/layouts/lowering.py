@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from ...costs.network import RankNetwork
 from ...costs.pipelines import schedules
-from ...costs.pipelines.bidirectional import AHEAD, BACK, BACKWARD, FORWARD, NONE, WEIGHT
+from ...costs.pipelines.tasks import AHEAD, BACK, BACKWARD, FORWARD, NONE, WEIGHT
 from ...costs.process_groups.group_network import placed_on
 from ...costs.settings import CostSettings
 from ...costs.tasks import gradient_order

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...clusters.cluster import Cluster
 from ...costs.network import RankNetwork
-from ...costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
+from ...costs.pipelines.tasks import BACKWARD, FORWARD, WEIGHT
 from ...costs.routing import Routing
 from ...costs.settings import CostSettings
 from ...costs.training_step.step_time import Pricer

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.pipelines.bidirectional import AHEAD, BACKWARD, FORWARD, INPUT, WEIGHT
+from ...costs.pipelines.tasks import AHEAD, BACKWARD, FORWARD, INPUT, WEIGHT
 from ...costs.process_groups.device_kinds import DeviceKinds
 from ...costs.process_groups.group_network import whole_lane
 from ...costs.process_groups.lanes import Stand
@@ -178,8 +178,8 @@ class TransformerStep(StepModel):
         return made.template()
 
     def _in_order(self, chunk: int, kind: int) -> list[tuple[str, str, tuple[float, float], int]]:
-        """As `_blocks`, in the order of a pass, with the kind of pass of each; of a pair two layers at a time side by side, named by
-        both with a tab between."""
+        """As `_blocks`, in the order of a pass, with the kind of pass of each; of a pair two layers at a time side by side, named
+        by both with a tab between."""
         if kind != AHEAD:
             blocks = self._blocks(chunk)
             return [(*one, kind) for one in (blocks if kind == FORWARD else blocks[::-1])]
