@@ -62,7 +62,15 @@ def test_hybrid_shards_in_a_pipeline_worked_by_hand():
 
 
 def test_dualpipev_is_a_schedule_of_torchtitan_with_two_chunks_a_rank():
-    keys = {"pp": 2, "dp": 2, "schedule": "dualpipev", "virtual_stages": 2, "overlap_pp": True, "micro_batch": 1, "global_batch": 8}
+    keys = {
+        "pp": 2,
+        "dp": 2,
+        "schedule": "dualpipev",
+        "virtual_stages": 2,
+        "overlap_pp": True,
+        "micro_batch": 1,
+        "global_batch": 8,
+    }
     found = config(Layout(**keys, zero=2))["parallelism"]
     assert found["pipeline_parallel_schedule"] == "DualPipeV"
     assert "pipeline_parallel_expert_parallel_overlap" not in found

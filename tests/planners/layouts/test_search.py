@@ -1,6 +1,7 @@
 """The search against brute force, and the laws on which its pruning rests."""
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from meshwright.errors import PlanError
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.planners.layouts.request import SearchRequest, parse_keep
 from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
-from meshwright.planners.layouts.search import LayoutSearch
+from meshwright.planners.layouts.search import LayoutSearch, again_of
 from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.plans import Layout
 from meshwright.plans.rank_order import ORDERS
@@ -165,6 +166,42 @@ def test_no_layout_of_a_node_is_leaner_than_its_leanest_and_memory_grows_with_th
     assert memory_bytes(**lean) <= memory_bytes() * (1 + 1e-12)
     if layout.num_micro_batches % 2 == 0 and layout.num_micro_batches > 1:
         assert memory_bytes(**lean) <= memory_bytes(**lean, micro_batch=2 * layout.micro_batch) * (1 + 1e-12)
+
+
+@draws(40)
+@given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE, MIXED]))
+def test_the_more_layers_are_computed_again_the_longer_a_step_takes_and_the_less_it_holds(data, shape):
+    layout = data.draw(st.sampled_from([one for one in layouts_on(shape, "hosts of four") if one.recompute == "none"]))
+    work = describe(shape, layout, LENGTH)
+    pricer, most = Pricer(A100, FABRICS["hosts of four"][0]), max(chunk.num_layers for chunk in work.chunks)
+    works = [work, *(describe(shape, again_of(layout, number), LENGTH) for number in range(1, most + 1))]
+    steps = [pricer.step_s(one) for one in works]
+    held = [peak_memory(one)[1].total for one in works]
+    assert all(after >= before * (1 - 1e-12) for before, after in pairwise(steps))
+    assert all(after <= before * (1 + 1e-12) for before, after in pairwise(held[1:]))
+    whole = describe(shape, layout.model_copy(update={"recompute": "full"}), LENGTH)
+    assert steps[-1] == pytest.approx(pricer.step_s(whole), rel=1e-9)
+
+
+def test_the_fewest_layers_are_computed_again_that_make_room():
+    # Of GPT's four layers on one device two make room, or three: one alone would be held while it is computed again.
+    keep, sizes = "dp=1,tp=1,cp=1,pp=1,micro_batch=8,zero=0", []
+    layout = next(iter(LayoutSpace(GPT, LENGTH, 8, 2, SearchRequest(keep=keep)).layouts(1)))
+    for number in (0, 1, 2, 3):
+        one = again_of(layout, number) if number else layout
+        sizes.append(peak_memory(describe(GPT, one, LENGTH))[1].total)
+    assert sizes[3] < sizes[2] < sizes[0] < sizes[1]
+    for number in (2, 3):
+        (first, *_) = search(GPT, [1], 8, sizes[number] * 1.0001, keep=keep).ranking
+        assert (first.layout.recompute_method, first.layout.recompute_num_layers) == ("block", number)
+        assert "recompute=full" in layout_text(first.layout)
+        assert "recompute_method=block" in layout_text(first.layout)
+    # Whoever says what is computed again is asked nothing more, and torchtitan cannot be told so.
+    tight = sizes[2] * 1.0001
+    kept = search(GPT, [1], 8, tight, keep=f"{keep},recompute=none|full").ranking
+    assert {one.layout.recompute_method for one in kept} == {"uniform"}
+    titan = search(GPT, [1], 8, tight, keep=keep, launcher="torchtitan").ranking
+    assert {one.layout.recompute_method for one in titan} == {"uniform"}
 
 
 def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():

@@ -89,6 +89,11 @@ class SearchRequest:
         return any(part.replace(" ", "") == FREE_MESHES for part in self.keep.split(","))
 
     @property
+    def tries_some_layers(self) -> bool:
+        """Whether some layers of each model chunk may be computed again where none are kept to be, see `search`."""
+        return not {"recompute", "recompute_method", "recompute_num_layers"} & self.kept.keys()
+
+    @property
     def orders(self) -> tuple[str, ...]:
         """Rank orders that are tried."""
         return ORDERS if self.order is None else (self.order,)

@@ -61,6 +61,11 @@ class MenuRequest(SearchRequest):
         return dict(self.values)
 
     @property
+    def tries_some_layers(self) -> bool:
+        """See `SearchRequest.tries_some_layers`; the layers of a menu are all computed again, or none."""
+        return False
+
+    @property
     def orders(self) -> tuple[str, ...]:
         """See `SearchRequest.orders`."""
         return self.tried
