@@ -13,7 +13,8 @@ from meshwright.evaluation.plots.layout_search import layouts_svg
 from meshwright.planning.search import device_counts, search_layouts
 from meshwright.planning.usual import frameworks_text
 from meshwright.plans import check
-from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel
+from meshwright.plans.frameworks.limits import LayoutOfModel
+from meshwright.plans.frameworks.table import FRAMEWORKS
 
 MIXTURE = {
     "model_type": "mixtral",

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 from ..errors import ExportError
 from ..plans.document import PlacementPlan, is_host_name
-from ..plans.frameworks.table import FRAMEWORKS, LayoutOfModel
+from ..plans.frameworks.limits import LayoutOfModel
+from ..plans.frameworks.table import FRAMEWORKS
 
 
 def hosts_of(plan: PlacementPlan) -> dict[str, list[int]]:

@@ -241,10 +241,10 @@ class TransformerWork(JobWork):
         if shape.learned_positions and self.sequence_length > shape.max_positions:
             problem = f"{shape.name} has only {shape.max_positions} positions"
             raise PlanError(problem, field="--sequence-length", value=self.sequence_length)
-        batch = request.batch or self.samples
-        assert batch is not None
+        batch = request.batch or self.samples or 1  # a model that tells no samples was refused
+        alike, types = self.stage_devices is None and not isinstance(self.wires, PlacedNetwork), self._types_of_ranks
         return LayoutSearch(
-            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request, self._types_of_ranks),
+            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request, types, alike),
             device,
             self.capacity_bytes,
             self.wires,
@@ -266,7 +266,7 @@ class TransformerWork(JobWork):
             Layout(**layout.model_dump()),
             place(self.cluster, self.devices(layout.world) if devices is None else devices),
             order=order,
-            layers=[chunk.num_layers for chunk in work.chunks],
+            layers=[chunk.num_layers for chunk in work.chunks[: layout.pp * layout.virtual_stages]],
             predicted=predicted,
             why=why,
             shape=self.shape,

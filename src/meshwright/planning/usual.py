@@ -18,7 +18,8 @@ from ..errors import PlanError
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout
 from ..planners.layouts.space import SEARCHED, divisors
-from ..plans.frameworks.table import FRAMEWORKS, LayoutOfModel
+from ..plans.frameworks.limits import LayoutOfModel
+from ..plans.frameworks.table import FRAMEWORKS
 from .job_work import TransformerWork
 from .search_table import RankedLayouts
 

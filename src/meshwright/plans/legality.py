@@ -232,7 +232,8 @@ def _check_meshes(plan: PlacementPlan, layout: Layout) -> None:
 
 
 def _check_stages(plan: PlacementPlan, graph: JobGraph | None) -> None:
-    holder: dict[str, int] = {}
+    holder: dict[tuple[str, int], int] = {}
+    layout = plan.layout()
     known = None if graph is None else frozenset(graph.op_names)
     placed = plan.op_placement()
     has_ops = placed is not None or any(rank.coordinates is not None for rank in plan.ranks)
@@ -243,10 +244,11 @@ def _check_stages(plan: PlacementPlan, graph: JobGraph | None) -> None:
         for rank, count in Counter(stage.ranks).items():
             if count > 1:
                 raise PlanError(f"names rank {rank} twice", field=f"{field}.ranks", value=rank)
+        copy = stage.chunk if layout is not None and layout.has_mirrored_stages else 0
         for op in stage.ops if has_ops else ():
-            if op in holder:
-                raise PlanError(f"holds an op that stands in stages.{holder[op]} already", field=f"{field}.ops", value=op)
-            holder[op] = position
+            if (op, copy) in holder:
+                raise PlanError(f"holds an op that stands in stages.{holder[op, copy]} already", field=f"{field}.ops", value=op)
+            holder[op, copy] = position
             if known is not None and op not in known:
                 raise PlanError("the job graph has no such op", field=f"{field}.ops", value=op, choices=known)
         for rank in stage.ranks:

@@ -17,8 +17,9 @@ from .. import settings
 from ..errors import ConfigError, PlanError
 from ..settings import Count, Index, Switch
 from . import stage_meshes as meshes
-from .frameworks.defaults import EAGER, FrameworkName, framework_defaults, hidden_unasked
+from .frameworks.defaults import BIDIRECTIONAL, EAGER, HIDING, FrameworkName, framework_defaults, hidden_unasked
 from .frameworks.names import unknown_layout_key
+from .pipelines.bidirectional import bidirectional_objection
 
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
 """A key and its value without the sign between them."""
@@ -89,8 +90,10 @@ class Layout(ParallelDegrees):
     ``sp_d``: a sample has one or the other.
     """
 
-    virtual_stages: Count = Field(default=1, description="model chunks on each pipeline rank (interleaved schedule)")
-    schedule: Literal["none", "gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-2p"] = Field(
+    virtual_stages: Count = Field(
+        default=1, description="model chunks on each pipeline rank (interleaved schedule; two under dualpipev)"
+    )
+    schedule: Literal["none", "gpipe", "1f1b", "eager-1f1b", "interleaved", "zb-h1", "zb-2p", "dualpipe", "dualpipev"] = Field(
         default="1f1b", description="pipeline schedule; none is legal without a pipeline only"
     )
     micro_batch: Count = Field(description="samples of one micro-batch on one replica")
@@ -166,7 +169,9 @@ class Layout(ParallelDegrees):
             raise ValueError("sp_d, sp_h and sp_w cut volumes; tp, cp and ep cut the layers of a transformer")
         if (self.dp * self.cp) % self.ep:
             raise ValueError(f"ep={self.ep} does not divide dp x cp = {self.dp * self.cp}")
-        if self.virtual_stages > 1 and self.schedule != "interleaved":
+        if (problem := bidirectional_objection(self)) is not None:
+            raise ValueError(problem)
+        if self.virtual_stages > 1 and self.schedule not in ("interleaved", "dualpipev"):
             raise ValueError(f"virtual_stages={self.virtual_stages} needs schedule=interleaved, not {self.schedule}")
         if self.virtual_stages > 1 and self.pp == 1:
             raise ValueError(f"virtual_stages={self.virtual_stages} needs a pipeline, pp is 1")
@@ -221,7 +226,9 @@ class Layout(ParallelDegrees):
         if samples_per_step is not None:
             data.setdefault("global_batch", samples_per_step)
         chunks, schedule = data.get("virtual_stages", 1), data.get("schedule", "")
-        unasked = hidden_unasked(chunks, schedule) if hides_unasked or schedule == EAGER else {}
+        unasked: dict[str, Any] = dict(hidden_unasked(chunks, schedule) if hides_unasked or schedule in HIDING else {})
+        if schedule == "dualpipev" and data.get("pp", 1) != 1:
+            unasked["virtual_stages"] = 2
         if not hides_unasked:
             unasked.pop("overlap_dp", None)
         elif "framework" in data:
@@ -247,6 +254,38 @@ class Layout(ParallelDegrees):
     def parts_gradients(self) -> bool:
         """Whether the gradients of weights are a pass of their own."""
         return self.schedule in ZERO_BUBBLE and self.pp > 1
+
+    @property
+    def is_bidirectional(self) -> bool:
+        """Whether micro-batches enter the pipeline from both its ends, or go down and up it: DualPipe and DualPipeV."""
+        return self.schedule in BIDIRECTIONAL and self.pp > 1
+
+    @property
+    def has_mirrored_stages(self) -> bool:
+        """Whether each stage of the model stands on two ranks of a pipeline, as far from one end as from the other: DualPipe."""
+        return self.schedule == "dualpipe" and self.pp > 1
+
+    @property
+    def chunks_per_rank(self) -> int:
+        """Chunks of the model that a rank works through, the second copy of a stage among them."""
+        return 2 if self.is_bidirectional else self.virtual_stages
+
+    @property
+    def micro_batches_per_chunk(self) -> int:
+        """Micro-batches that go through each of them in one step; of two directions each has half."""
+        return self.num_micro_batches // (2 if self.has_mirrored_stages else 1)
+
+    def stage_of(self, chunk: int) -> int:
+        """Pipeline stage of a chunk. They are dealt out in turn; there and back again where the schedule is bidirectional."""
+        return 2 * self.pp - 1 - chunk if self.is_bidirectional and chunk >= self.pp else chunk % self.pp
+
+    def chunk_at(self, stage: int, place: int) -> int:
+        """The chunk at a place of a stage; of DualPipe the chunks from ``pp`` on are the model's once more, on mirrored ranks."""
+        return 2 * self.pp - 1 - stage if self.is_bidirectional and place else place * self.pp + stage
+
+    def is_border(self, chunk: int) -> bool:
+        """Whether the next chunk belongs to the other copy of the model."""
+        return self.has_mirrored_stages and chunk == self.pp - 1
 
     @property
     def number_bytes(self) -> int:

@@ -75,7 +75,7 @@ def layout_stages(
     """The model chunks of a layout's pipeline, balanced by forward plus backward seconds along the topological order.
 
     Layers of a transformer stay whole (see `layer_starts`), as launchers such as Megatron want them. Chunk ``k`` of
-    ``pp * virtual_stages`` stands on pipeline stage ``k mod pp``, as interleaved schedules want it.
+    ``pp * virtual_stages`` stands on pipeline stage `Layout.stage_of`; under DualPipe each stands on two.
 
     Args:
         graph: the job.
@@ -98,8 +98,9 @@ def layout_stages(
     cuts = [int(first_ops[unit]) for unit in unit_cuts]
     stage_of = [layout.coordinates(rank).pp for rank in range(layout.world)] if places is None else [place.pp for place in places]
     stages = []
-    for chunk, (first, last) in enumerate(pairwise(cuts)):
-        stage = chunk % layout.pp
+    for chunk in range(layout.pp * layout.chunks_per_rank):
+        first, last = list(pairwise(cuts))[chunk % num_chunks]
+        stage = layout.stage_of(chunk)
         ranks = tuple(rank for rank, at in enumerate(stage_of) if at == stage)
         names = tuple(graph.op_names[op] for op in order[first:last].tolist())
         stages.append(Stage(stage=stage, chunk=chunk // layout.pp, ranks=ranks, num_ops=last - first, ops=names))

@@ -35,7 +35,7 @@ def test_closed_forms_are_the_schedule_as_played(kind, p, m, seed, way):
     rng = np.random.default_rng(seed)
     task_s, send_s = rng.lognormal(0.0, rng.choice([0.0, 0.3, 1.5]), (p, 1, 3)), way * rng.lognormal(0.0, 1.0, p)
     formula = schedules.play_schedule(schedule, 1, m, task_s, send_s, overlaps_sends=overlaps)
-    played = schedules._played(schedules.orders(schedule, p, 1, m), 1, m, task_s, send_s, overlaps)
+    played = schedules._played(schedule, 1, m, None, task_s, send_s, overlaps)
     for ours, theirs in zip(formula, played, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-12)
 
@@ -53,7 +53,7 @@ def test_no_step_grows_when_a_task_or_a_transfer_shrinks(data):
     p, m = data.draw(st.integers(2, 5)), data.draw(st.integers(1, 13))
     v = data.draw(st.integers(2, 3)) if schedule == "interleaved" else 1
     rng = np.random.default_rng(data.draw(st.integers(0, 10**6)))
-    overlaps, is_tied = bool(rng.integers(2)), bool(rng.integers(2))
+    overlaps, partners = bool(rng.integers(2)), {0: p - 1, p - 1: 0} if rng.integers(2) else {}
     layout = Layout(pp=p, virtual_stages=v, schedule=schedule, micro_batch=1, global_batch=m, overlap_pp=overlaps)
     task_s, send_s = rng.lognormal(0.0, 0.7, (p, v, 3)), rng.lognormal(0.0, 0.5, p * v) * rng.choice([0.1, 1.0, 3.0])
     tails_s = dict(enumerate(rng.lognormal(0.0, 1.0, p) * rng.choice([0.0, 1.0, 10.0])))
@@ -62,11 +62,11 @@ def test_no_step_grows_when_a_task_or_a_transfer_shrinks(data):
     part[rng.random(part.shape) < rng.choice([0.1, 0.5, 1.0])] *= rng.choice([0.0, 0.5, 0.9])
     before = PlayedPipeline.of(layout, task_s, send_s)
     after = PlayedPipeline.of(layout, *shrunk)
-    seconds = step_s(before, tails_s, is_tied=is_tied)[0]
-    assert step_s(after, tails_s, is_tied=is_tied)[0] <= seconds * (1 + 1e-12)
+    seconds = step_s(before, tails_s, partners)[0]
+    assert step_s(after, tails_s, partners)[0] <= seconds * (1 + 1e-12)
     # never shorter than a stage needs by itself, never longer than in lockstep
     assert seconds >= max(before.played.busy_s + np.array(list(tails_s.values()))) * (1 - 1e-12)
-    assert seconds <= max(ends_s(before.played, tails_s, is_tied=is_tied).values()) * (1 + 1e-12)
+    assert seconds <= max(ends_s(before.played, tails_s, partners).values()) * (1 + 1e-12)
 
 
 @draws(40)

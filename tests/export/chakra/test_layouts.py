@@ -87,6 +87,8 @@ CUTS = [
     {"zero": 3, "dp": 4},
     {"recompute": "selective", "pp": 2, "dp": 2},
     {"schedule": "zb-h1", "pp": 2, "dp": 2},
+    {"schedule": "dualpipe", "pp": 2, "overlap_pp": True, "global_batch": 4},
+    {"schedule": "dualpipev", "pp": 2, "dp": 2, "ep": 2, "virtual_stages": 2, "overlap_pp": True, "global_batch": 8},
 ]
 
 

@@ -61,6 +61,27 @@ def test_hybrid_shards_in_a_pipeline_worked_by_hand():
     assert found["model"] == {"name": "llama3", "flavor": "mine"}
 
 
+def test_dualpipev_is_a_schedule_of_torchtitan_with_two_chunks_a_rank():
+    keys = {
+        "pp": 2,
+        "dp": 2,
+        "schedule": "dualpipev",
+        "virtual_stages": 2,
+        "overlap_pp": True,
+        "micro_batch": 1,
+        "global_batch": 8,
+    }
+    found = config(Layout(**keys, zero=2))["parallelism"]
+    assert found["pipeline_parallel_schedule"] == "DualPipeV"
+    assert "pipeline_parallel_expert_parallel_overlap" not in found
+    experts = config(Layout(**keys, zero=2, ep=2))["parallelism"]
+    assert experts["pipeline_parallel_expert_parallel_overlap"] is True
+    with pytest.raises(ExportError, match="only where nothing is recomputed"):
+        config(Layout(**keys, zero=2, ep=2, recompute="full"))
+    with pytest.raises(ExportError, match="schedule=dualpipev is the nearest plan"):
+        config(Layout(**(keys | {"schedule": "dualpipe", "virtual_stages": 1}), zero=2))
+
+
 def test_switches_of_pytorch_are_written_where_the_layout_says_them():
     keys = {"dp": 2, "micro_batch": 1, "global_batch": 4, "zero": 3, "framework": "fsdp2"}
     plain = config(Layout(**keys))

@@ -57,6 +57,7 @@ MIXED = shape_of(
 )
 """Dense layers before those with experts, which are no larger: more chunks in a pipeline spread them otherwise."""
 
+BOTH_WAYS = ("dualpipe", "dualpipev")
 LENGTH = 128
 PAIRS = HostNetwork(2, 300e9, 25e9)
 """Hosts of two devices with one card."""
@@ -76,12 +77,14 @@ def _every_layout(shape, world, batch):
         for ep, v, schedule, micro_batch, is_cut, recompute, zero in product(
             range(1, dp * cp + 1),
             range(1, shape.num_layers + 1),
-            ("1f1b", "eager-1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p"),
+            ("1f1b", "eager-1f1b", "gpipe", "interleaved", "zb-h1", "zb-2p", *BOTH_WAYS),
             range(1, batch + 1),
             (False, True),
             ("none", "selective", "full"),
             (0, 1, 2, 3),
         ):
+            if schedule in BOTH_WAYS and (pp == 1 or ep == 1):  # tried where there are experts' messages to hide
+                continue
             try:
                 layout = Layout(
                     tp=tp,
@@ -96,8 +99,8 @@ def _every_layout(shape, world, batch):
                     sequence_parallel=is_cut,
                     recompute=recompute,
                     zero=zero,
-                    overlap_dp=True,
-                    overlap_pp=v > 1 or schedule == "eager-1f1b",
+                    overlap_dp=schedule not in BOTH_WAYS,
+                    overlap_pp=v > 1 or schedule in ("eager-1f1b", *BOTH_WAYS),
                 )
             except ValidationError:
                 continue
@@ -122,21 +125,42 @@ def canonical(layout):
     return layout.model_copy(update=changes)
 
 
+@cache
 def brute_force(shape, world, batch, wires, capacity_bytes):
-    """Seconds and bytes of every canonical layout that fits, in its best order: ``{layout: (step_s, memory_bytes)}``."""
-    return {layout: figures for layout, figures in _priced(shape, world, batch, wires).items() if figures[1] <= capacity_bytes}
+    """Seconds and bytes of every canonical layout that fits, in its best order: ``{layout: (step_s, memory_bytes)}``.
+
+    Where one does not fit without recomputation, the first layers of each chunk are computed again, as few as can be.
+    """
+    priced = _priced(shape, world, batch, wires)
+    found = {layout: figures for layout, figures in priced.items() if figures[1] <= capacity_bytes}
+    for layout in (one for one, figures in priced.items() if figures[1] > capacity_bytes and one.recompute == "none"):
+        for number in range(1, -(-shape.num_layers // (layout.pp * layout.virtual_stages))):
+            again = layout.model_copy(update={"recompute": "full", "recompute_method": "block", "recompute_num_layers": number})
+            if peak_memory(describe(shape, again, LENGTH))[1].total <= capacity_bytes:
+                found[again] = figures_of(shape, again, wires)
+                break
+    return found
 
 
 @cache
 def _priced(shape, world, batch, wires):
-    pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
-    found = {}
-    for layout in {canonical(layout) for layout in every_layout(shape, world, batch)}:
-        orders = {_numbering(layout, order): order for order in ORDERS if is_regular(layout, wires.devices_per_host, order)}
-        work = describe(shape, layout, LENGTH)
-        if orders:
-            found[layout] = (min(pricers[order].step_s(work) for order in orders.values()), peak_memory(work)[1].total)
-    return found
+    every = {canonical(layout) for layout in every_layout(shape, world, batch)}
+    found = {layout: figures_of(shape, layout, wires) for layout in every}
+    return {layout: figures for layout, figures in found.items() if figures is not None}
+
+
+@cache
+def _pricers(wires):
+    return {order: Pricer(A100, wires, order=order) for order in ORDERS}
+
+
+def figures_of(shape, layout, wires):
+    """Seconds and bytes of a layout in its best order; None where no order is regular."""
+    orders = {_numbering(layout, order): order for order in ORDERS if is_regular(layout, wires.devices_per_host, order)}
+    work = describe(shape, layout, LENGTH)
+    if not orders:
+        return None
+    return min(_pricers(wires)[order].step_s(work) for order in orders.values()), peak_memory(work)[1].total
 
 
 def _numbering(layout, order):

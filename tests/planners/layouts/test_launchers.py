@@ -9,7 +9,8 @@ from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.planning.search import search_layouts
-from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel
+from meshwright.plans.frameworks.limits import LayoutOfModel
+from meshwright.plans.frameworks.table import FRAMEWORKS
 
 from .small_layouts import A100, GPT, LENGTH, MIXTURE, PAIRS
 

@@ -1,6 +1,7 @@
 """The search against brute force, and the laws on which its pruning rests."""
 
 from functools import cache
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,7 @@ from meshwright.errors import PlanError
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.planners.layouts.request import SearchRequest, parse_keep
 from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
-from meshwright.planners.layouts.search import LayoutSearch
+from meshwright.planners.layouts.search import LayoutSearch, again_of
 from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.plans import Layout
 from meshwright.plans.rank_order import ORDERS
@@ -146,9 +147,9 @@ def test_no_bound_is_above_the_price_in_any_rank_order(data, shape, name):
     optimist, pricer = LowerBound(A100, wires, world=world), BoundedPricer(A100, wires, order=order)
     step_s = pricer.step_s(work)
     assert step_s == Pricer(A100, wires, order=order).step_s(work)
-    assert optimist.node_s(describe(shape, base, LENGTH)) <= step_s
     same = base.model_copy(update={"zero": layout.zero, "shard_group": layout.shard_group})
-    assert optimist.node_s(describe(shape, same, LENGTH)) <= step_s
+    for one in () if layout.is_bidirectional else (base, same):  # which are bounded one by one
+        assert optimist.node_s(describe(shape, one, LENGTH)) <= step_s
     assert optimist.bound_s(work) <= step_s
     assert pricer.bound_s(work) <= step_s
 
@@ -167,6 +168,42 @@ def test_no_layout_of_a_node_is_leaner_than_its_leanest_and_memory_grows_with_th
         assert memory_bytes(**lean) <= memory_bytes(**lean, micro_batch=2 * layout.micro_batch) * (1 + 1e-12)
 
 
+@draws(40)
+@given(data=st.data(), shape=st.sampled_from([GPT, MIXTURE, MIXED]))
+def test_the_more_layers_are_computed_again_the_longer_a_step_takes_and_the_less_it_holds(data, shape):
+    layout = data.draw(st.sampled_from([one for one in layouts_on(shape, "hosts of four") if one.recompute == "none"]))
+    work = describe(shape, layout, LENGTH)
+    pricer, most = Pricer(A100, FABRICS["hosts of four"][0]), max(chunk.num_layers for chunk in work.chunks)
+    works = [work, *(describe(shape, again_of(layout, number), LENGTH) for number in range(1, most + 1))]
+    steps = [pricer.step_s(one) for one in works]
+    held = [peak_memory(one)[1].total for one in works]
+    assert all(after >= before * (1 - 1e-12) for before, after in pairwise(steps))
+    assert all(after <= before * (1 + 1e-12) for before, after in pairwise(held[1:]))
+    whole = describe(shape, layout.model_copy(update={"recompute": "full"}), LENGTH)
+    assert steps[-1] == pytest.approx(pricer.step_s(whole), rel=1e-9)
+
+
+def test_the_fewest_layers_are_computed_again_that_make_room():
+    # Of GPT's four layers on one device two make room, or three: one alone would be held while it is computed again.
+    keep, sizes = "dp=1,tp=1,cp=1,pp=1,micro_batch=8,zero=0", []
+    layout = next(iter(LayoutSpace(GPT, LENGTH, 8, 2, SearchRequest(keep=keep)).layouts(1)))
+    for number in (0, 1, 2, 3):
+        one = again_of(layout, number) if number else layout
+        sizes.append(peak_memory(describe(GPT, one, LENGTH))[1].total)
+    assert sizes[3] < sizes[2] < sizes[0] < sizes[1]
+    for number in (2, 3):
+        (first, *_) = search(GPT, [1], 8, sizes[number] * 1.0001, keep=keep).ranking
+        assert (first.layout.recompute_method, first.layout.recompute_num_layers) == ("block", number)
+        assert "recompute=full" in layout_text(first.layout)
+        assert "recompute_method=block" in layout_text(first.layout)
+    # Whoever says what is computed again is asked nothing more, and torchtitan cannot be told so.
+    tight = sizes[2] * 1.0001
+    kept = search(GPT, [1], 8, tight, keep=f"{keep},recompute=none|full").ranking
+    assert {one.layout.recompute_method for one in kept} == {"uniform"}
+    titan = search(GPT, [1], 8, tight, keep=keep, launcher="torchtitan").ranking
+    assert {one.layout.recompute_method for one in titan} == {"uniform"}
+
+
 def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():
     wires = group_network(drawn_matrix(0, num_devices=4))
     space = LayoutSpace(GPT, LENGTH, 2, 1)
@@ -180,6 +217,26 @@ def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_numb
     found = search(GPT, [4], 2, ROOMY, top=5, wires=wires)
     assert [one.step_s for one in found.ranking] == sorted(wanted)[:5]
     assert found.counts.pruned > 0
+
+
+def test_bidirectional_schedules_are_searched_exactly_and_win_where_experts_are_far_apart():
+    # One device a host behind a slow card: all-to-alls are a large part of every pass, and hide behind the other direction's.
+    slow, keep = HostNetwork(1, 300e9, 25e9), "pp=2,ep=2,dp=2,tp=1,cp=1,micro_batch=1,recompute=none|full,zero=0|1"
+    space = LayoutSpace(MIXED, LENGTH, 16, 1, SearchRequest(keep=keep))
+    works = {layout: describe(MIXED, layout, LENGTH) for layout in space.layouts(4)}
+    assert {"dualpipe", "dualpipev", "1f1b", "zb-2p"} <= {layout.schedule for layout in works}
+    pricers = [Pricer(A100, slow, order=order) for order in ORDERS]
+    steps = [(min(one.step_s(work) for one in pricers), peak_memory(work)[1].total) for work in works.values()]
+    for capacity in (ROOMY, 1.59e9):
+        priced = sorted(step_s for step_s, held in steps if held <= capacity)
+        found = search(MIXED, [4], 16, capacity, top=5, wires=slow, keep=keep)
+        assert [one.step_s for one in found.ranking] == priced[:5]
+    assert search(MIXED, [4], 16, ROOMY, top=1, wires=slow, keep=keep).ranking[0].layout.schedule == "dualpipe"
+    # Where nothing of that is to be hidden they are tried when they are asked for.
+    requests = SearchRequest(keep="pp=4"), SearchRequest(keep="pp=4,schedule=dualpipe")
+    dense = [{layout.schedule for layout in LayoutSpace(GPT, LENGTH, 16, 2, one).layouts(4)} for one in requests]
+    assert not {"dualpipe", "dualpipev"} & dense[0]
+    assert dense[1] == {"dualpipe"}
 
 
 def test_ranks_that_share_a_host_are_those_of_the_axis_that_gains_most():

@@ -5,8 +5,9 @@ import pytest
 from meshwright.errors import PlanError
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans import Layout
+from meshwright.plans.frameworks.limits import LayoutOfModel
 from meshwright.plans.frameworks.numbering import as_megatron, as_the_layout, by_hosts, in_any_order
-from meshwright.plans.frameworks.table import FRAMEWORKS, LayoutOfModel, framework
+from meshwright.plans.frameworks.table import FRAMEWORKS, framework
 from meshwright.plans.rank_order import ORDERS
 
 LLAMA = zoo_shape("llama-7b")[0]
@@ -37,6 +38,10 @@ def refused(name, text, shape=None, length=None):
         ("pp=2,schedule=zb-h1", ("schedule", "schedule", "schedule", "pp")),
         ("pp=2,schedule=eager-1f1b,overlap_pp=true", ("schedule", "schedule", "schedule", "pp")),
         ("pp=2,schedule=interleaved,virtual_stages=2", (None, None, "schedule", "pp")),
+        ("pp=2,schedule=dualpipe", ("schedule", "schedule", "schedule", "pp")),
+        ("pp=2,schedule=dualpipev", ("schedule", None, "schedule", "pp")),
+        ("pp=2,dp=2,ep=2,zero=2,schedule=dualpipev,recompute=full", ("schedule", "recompute", "schedule", "pp")),
+        ("pp=2,dp=2,ep=2,zero=2,schedule=dualpipev", ("schedule", None, "schedule", "pp")),
         ("cp=2,zero=3", ("zero", None, "context_parallel", "cp")),
         ("cp=2,context_parallel=ulysses", (None, "zero", None, "cp")),
         ("dp=4,zero=3,shard_group=2", ("zero", None, "shard_group", None)),

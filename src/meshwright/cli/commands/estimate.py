@@ -170,7 +170,11 @@ def _idle_text(found: Estimate) -> list[str]:
         return []
     stages, chunks, passes = layout.pp, layout.virtual_stages, layout.num_micro_batches
     equal = f"(p - 1) / (v m) = {(stages - 1) / (chunks * passes):.1%}, Narayanan et al., 2021"
-    formula = "less than 1F1B, Qi et al., 2024" if layout.schedule in ("zb-h1", "zb-2p") else equal
+    formula = equal
+    if layout.is_bidirectional:
+        formula = "(p / 2 - 1) (F&B + B - 3 W) over p stages, two on a rank; DeepSeek-AI, 2024"
+    elif layout.schedule in ("zb-h1", "zb-2p"):
+        formula = "less than 1F1B, Qi et al., 2024"
     return [
         f"bubble: idle by the schedule alone, {found.bubble_time_fraction:.1%} of the ideal time (of equal stages {formula}); "
         "imbalance: waiting for the stage that computes longest"

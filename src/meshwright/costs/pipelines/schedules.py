@@ -1,9 +1,9 @@
 """Pipeline schedules: the order of passes on every stage, and the exact time that the order takes.
 
 A schedule is a table of tasks, a row for each stage: ``kind`` (0 forward, 1 backward or input gradient, 2 weight
-gradient), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play_schedule` plays it: a task starts when the one
-before it on its stage and the one that it needs on another stage are done. Where `plain_schedules` has a closed form, that
-is taken.
+gradient; see `tasks`), ``place`` (chunk of the stage) and ``micro`` (micro-batch). `play_schedule` plays it: a task starts when
+the one before it on its stage and the one that it needs on another stage are done. Where `plain_schedules` has a closed form,
+that is taken.
 
 Legend: ``p`` stages, ``v`` chunks of a stage, ``m`` micro-batches, ``n`` tasks of a stage.
 """
@@ -17,12 +17,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiled import njit
-from ...plans.frameworks.defaults import EAGER
+from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
+from .bidirectional import both_ways, play_both_ways
 from .plain_schedules import plain_spans_s
 from .schedule_kernel import play_chunks, play_tasks, ways_s
-
-FORWARD, BACKWARD, WEIGHT = 0, 1, 2
+from .tasks import BACKWARD, FORWARD, WEIGHT, Tasks
+from .zero_bubble import zero_bubble
 
 MAX_TASKS = 1_048_576
 """Beyond so many tasks, some hundredths of a second, a schedule is played with fewer micro-batches, twice, and continued by
@@ -33,8 +33,6 @@ KEPT_TASKS = 65_536
 
 STEADY_ROUNDS = 4
 """Rounds of `round_size` micro-batches of which a stage keeps as much as of any more."""
-
-Tasks = NDArray[np.int32]
 
 
 class Played(NamedTuple):
@@ -87,7 +85,8 @@ def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batche
     Source:
         GPipe: Huang et al., 2019. 1F1B and interleaved: Narayanan et al., "Efficient large-scale language model training
         on GPU clusters", 2021, section 2.2. ZB-H1 and ZB-2P: Qi et al., "Zero bubble pipeline parallelism", 2024. Eager
-        1F1B: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 4.
+        1F1B: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 4. DualPipe and DualPipeV:
+        see `bidirectional`.
     """
     p, v, m = num_stages, virtual_stages, num_micro_batches
     made = _kept_orders if 3 * p * v * m <= KEPT_TASKS else _long_orders
@@ -97,13 +96,20 @@ def orders(schedule: str, num_stages: int, virtual_stages: int, num_micro_batche
 def _made_orders(schedule: str, p: int, v: int, m: int, round_of: int) -> Tasks:
     made: Tasks
     if schedule in ("zb-h1", "zb-2p"):
-        made = _zero_bubble(p, m, schedule == "zb-2p")
+        made = zero_bubble(p, m, schedule == "zb-2p")
+    elif schedule in BIDIRECTIONAL:
+        made = both_ways(p, through_chunk(schedule, m), is_mirrored=schedule == "dualpipe")
     elif v > 1:
         made = _interleaved(p, v, m, round_of)
     else:
         made = _plain(p, m, schedule)
     made.flags.writeable = False
     return made
+
+
+def through_chunk(schedule: str, num_micro_batches: int) -> int:
+    """Micro-batches that go through each chunk; of the two directions of DualPipe each has half."""
+    return num_micro_batches // 2 if schedule == "dualpipe" else num_micro_batches
 
 
 _kept_orders = lru_cache(maxsize=512)(_made_orders)
@@ -123,10 +129,11 @@ def play_schedule(
 
     Args:
         schedule: as `Layout.schedule`.
-        virtual_stages: chunks of a stage, ``v``.
+        virtual_stages: chunks of a stage, ``v``; two of a bidirectional schedule.
         num_micro_batches: ``m``.
         task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``; the last is not
-            read where the schedule does not part the two gradients.
+            read where the schedule does not part the two gradients. Of a bidirectional schedule those of `bidirectional`,
+            ``(p, 2, 5)``.
         send_s: seconds of a transfer between chunks on different stages: of every one, or of those between each chunk of the
             model and the next one, ``(p v,)``, of which the last is not read; or of those forward and then of those back,
             ``(2 p v,)``.
@@ -141,13 +148,13 @@ def play_schedule(
         return _plain_play(schedule == "gpipe", m, task_s[:, 0], send_s, overlaps_sends)
     kinds = 3 if schedule in ("zb-h1", "zb-2p") else 2
     # The steady state repeats round by round; what is left over after the last whole round stays as it is.
-    n = round_size(p, m) if v > 1 else p
+    n = steady_round(schedule, p, v, m)
     rounds = max(STEADY_ROUNDS, MAX_TASKS // (p * v * kinds) // n)
     fewer = rounds * n + m % n
     if m <= fewer + n:
-        return _played(orders(schedule, p, v, m), v, m, task_s, send_s, overlaps_sends)
-    short = _played(orders(schedule, p, v, fewer, n), v, fewer, task_s, send_s, overlaps_sends)
-    longer = _played(orders(schedule, p, v, fewer + n, n), v, fewer + n, task_s, send_s, overlaps_sends)
+        return _played(schedule, v, m, None, task_s, send_s, overlaps_sends)
+    short = _played(schedule, v, fewer, n, task_s, send_s, overlaps_sends)
+    longer = _played(schedule, v, fewer + n, n, task_s, send_s, overlaps_sends)
     times = (m - fewer) // n
     return Played(
         short.period_s + times * (longer.period_s - short.period_s),
@@ -155,6 +162,14 @@ def play_schedule(
         short.busy_s + times * (longer.busy_s - short.busy_s),
         short.first_s,
     )
+
+
+def steady_round(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int) -> int:
+    """Micro-batches after which the steady state of a schedule repeats itself."""
+    p = num_stages
+    if schedule in BIDIRECTIONAL:
+        return 2 * p
+    return round_size(p, num_micro_batches) if virtual_stages > 1 else p
 
 
 def paths_s(
@@ -210,6 +225,11 @@ def chunk_ends_s(
     tasks, task_s = orders(schedule, p, v, m), np.ascontiguousarray(task_s, np.float64)
     ends_s, lasts_s = np.empty((len(starts_s), p)), np.empty((len(starts_s), p, v))
     for row, starts in enumerate(starts_s):
+        if schedule in BIDIRECTIONAL:  # their chunks wait for no parameters, and nothing goes beside their last passes
+            n, is_mirrored = through_chunk(schedule, m), schedule == "dualpipe"
+            ends_s[row] = play_both_ways(tasks, n, is_mirrored, task_s, send_s, starts)[0]
+            lasts_s[row] = ends_s[row][:, None]
+            continue
         ends_s[row] = play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts, waits_s, lasts_s[row])[0]
     return ends_s, lasts_s
 
@@ -227,9 +247,12 @@ def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_bat
     Source:
         Narayanan et al., 2021, section 2.2, and Korthikanti et al., "Reducing activation recomputation in large
         transformer models", 2022, section 4.2.3: ``1 + (p - 1) / (p v)`` times the layers of the model on the first
-        stage; Qi et al., 2024, table 1; eager 1F1B: ``2 (p - s) - 1``, Zhuang et al., 2022, section 4.
+        stage; Qi et al., 2024, table 1; eager 1F1B: ``2 (p - s) - 1``, Zhuang et al., 2022, section 4; DualPipe ``p + 1``
+        and DualPipeV ``2 p + 1`` of two chunks, see `bidirectional`.
     """
     p, v, m = num_stages, virtual_stages, num_micro_batches
+    if schedule in BIDIRECTIONAL:
+        return (p + 1) / 2 if schedule == "dualpipe" else p + 0.5
     if schedule == "gpipe":
         return float(m)
     if schedule == "zb-h1":
@@ -293,10 +316,21 @@ def closed_form_s(
 
 
 def _played(
-    tasks: Tasks, v: int, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool
+    schedule: str,
+    v: int,
+    m: int,
+    round_of: int | None,
+    task_s: NDArray[np.float64],
+    send_s: NDArray[np.float64],
+    overlaps_sends: bool,
 ) -> Played:
+    p, tasks = len(task_s), orders(schedule, len(task_s), v, m, round_of)
     task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s)
-    ends, busy, first, done = play_tasks(tasks, v, m, task_s, sends, overlaps_sends, np.zeros(len(task_s)))
+    if schedule in BIDIRECTIONAL:
+        is_mirrored, n = schedule == "dualpipe", through_chunk(schedule, m)
+        ends, busy, first, done = play_both_ways(tasks, n, is_mirrored, task_s, sends, np.zeros(p))
+    else:
+        ends, busy, first, done = play_tasks(tasks, v, m, task_s, sends, overlaps_sends, np.zeros(p))
     assert done, "a schedule waits for itself"
     span = ends - first
     return Played(float(span.max()), span, busy, first)
@@ -345,53 +379,4 @@ def _interleaved(p: int, v: int, m: int, round_of: int) -> Tasks:
         forward, backward = kind == FORWARD, kind == BACKWARD
         made[stage, forward, 1], made[stage, forward, 2] = place, micro
         made[stage, backward, 1], made[stage, backward, 2] = v - 1 - place, micro
-    return made
-
-
-@njit
-def _zero_bubble(p, m, is_double):  # type: ignore[no-untyped-def]
-    """Greedy for passes of equal length: a weight gradient where nothing else can be done.
-
-    ZB-H1 keeps ``p`` micro-batches at most, and before the first gradient comes back as many as 1F1B; a forward pass goes
-    first. ZB-2P keeps ``2 p - 1``, before the first gradient what comes back by then; a gradient goes first.
-    """
-    limit = 2 * p - 1 if is_double else p
-    made = np.zeros((p, 3 * m, 3), np.int32)
-    done = np.full((p, 2, m), -1, np.int64)  # time at which the pass is done
-    count = np.zeros((p, 3), np.int64)
-    chosen = np.zeros(p, np.int64)
-    time = 0
-    left = 3 * m * p
-    while left > 0:
-        for stage in range(p):
-            forwards, backwards, weights = count[stage]
-            first = 2 * (p - stage) - 1 if is_double else p - stage
-            room = limit if backwards > 0 else first
-            can_forward = forwards < m and forwards - weights < room
-            if can_forward and stage > 0:
-                can_forward = 0 <= done[stage - 1, 0, forwards] <= time
-            can_backward = backwards < forwards
-            if can_backward:
-                arrival = done[stage, 0, backwards] if stage == p - 1 else done[stage + 1, 1, backwards]
-                can_backward = 0 <= arrival <= time
-            if can_backward and (is_double or not can_forward):
-                chosen[stage] = 1
-            elif can_forward:
-                chosen[stage] = 0
-            elif weights < backwards:
-                chosen[stage] = 2
-            else:
-                chosen[stage] = -1
-        for stage in range(p):
-            kind = chosen[stage]
-            if kind >= 0:
-                micro = count[stage, kind]
-                place = count[stage].sum()
-                made[stage, place, 0] = kind
-                made[stage, place, 2] = micro
-                count[stage, kind] += 1
-                left -= 1
-                if kind < 2:
-                    done[stage, kind, micro] = time + 1
-        time += 1
     return made

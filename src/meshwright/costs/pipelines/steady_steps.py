@@ -7,8 +7,8 @@ steps follow each other is the largest mean of ``A`` over the cycles of stages, 
 For 1F1B, GPipe and zero-bubble schedules a bound is good enough that is worked out in one go: stages follow each other into
 the next step as they followed each other into this one, so that a step takes the longest time of a stage from its first task
 to its end (`schedules.Played`). Each path to a stage passes all stages before it, so that this never grows when a task
-shrinks. It may where paths pass stages by: where schedules are interleaved, or where the ends of the pipeline wait for each
-other. There the bound stands only if the first stage is the one that it is about: it begins when the step does.
+shrinks. It may where paths pass stages by: where schedules are interleaved or bidirectional, or where the ends of the pipeline
+wait for each other. There the bound stands only if the first stage is the one that it is about and no other begins with the step.
 
 Where several chunks of a stage hide gradients and parameters between their passes, what is shown of these depends on when the
 passes run. So it is a part of the paths: messages wait for the last backward pass of each chunk, the first forward pass of each
@@ -24,6 +24,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -35,6 +36,12 @@ from .schedules import Played, alone_s, chunk_ends_s, paths_s, play_schedule
 
 ROUNDING = 1e-12
 """Relative. Bounds that meet differ by no more."""
+
+
+Partners = Mapping[int, int]
+"""Stages that sum gradients with another one behind their passes, and with which."""
+
+NO_PARTNERS: Partners = MappingProxyType({})
 
 
 class PlayedPipeline(NamedTuple):
@@ -55,7 +62,7 @@ class PlayedPipeline(NamedTuple):
     @classmethod
     def of(cls, layout: Layout, task_s: NDArray[np.float64], send_s: NDArray[np.float64]) -> Self:
         """Play a pipeline."""
-        v, m = layout.virtual_stages, layout.num_micro_batches
+        v, m = layout.chunks_per_rank, layout.num_micro_batches
         return cls(layout, task_s, send_s, play_schedule(layout.schedule, v, m, task_s, send_s, overlaps_sends=layout.overlap_pp))
 
     @property
@@ -64,49 +71,46 @@ class PlayedPipeline(NamedTuple):
         return self.of(self.layout, self.task_s, np.zeros_like(self.send_s)).played
 
 
-def ends_s(played: Played, tails_s: Mapping[int, float], *, is_tied: bool) -> dict[int, float]:
+def ends_s(played: Played, tails_s: Mapping[int, float], partners: Partners) -> dict[int, float]:
     """When stages have done all of a step, counted from their first tasks.
 
     Args:
         played: the pipeline.
         tails_s: by stage, what follows its last task; stages that are left out end no later than others.
-        is_tied: whether the first and the last stage wait for each other before that.
+        partners: of stages, those that each waits for before that.
     """
-    last = len(played.span_s) - 1
     done = played.first_s + played.span_s
-    both = max(float(done[0]), float(done[last]))
     return {
-        stage: (both if is_tied and stage in (0, last) else float(done[stage])) - float(played.first_s[stage]) + tail_s
+        stage: float(max(done[stage], done[partners.get(stage, stage)]) - played.first_s[stage]) + tail_s
         for stage, tail_s in tails_s.items()
     }
 
 
-def step_s(pipeline: PlayedPipeline, tails_s: Mapping[int, float], *, is_tied: bool = False) -> tuple[float, int]:
+def step_s(pipeline: PlayedPipeline, tails_s: Mapping[int, float], partners: Partners = NO_PARTNERS) -> tuple[float, int]:
     """Seconds of a step, and the stage that decides.
 
     Args:
         pipeline: as played.
         tails_s: by stage, see `ends_s`; of the first one at least.
-        is_tied: see `ends_s`.
+        partners: see `ends_s`.
     """
     layout, _, _, played = pipeline
-    ends = ends_s(played, tails_s, is_tied=is_tied)
+    ends = ends_s(played, tails_s, partners)
     stage = max(ends, key=lambda one: ends[one])
-    if stage == 0 or not (layout.virtual_stages > 1 or is_tied):
+    if (stage == 0 and not layout.has_mirrored_stages) or not (layout.chunks_per_rank > 1 or partners):
         return ends[stage], stage
     stages = list(tails_s)
     between = paths_s(
         layout.schedule,
-        layout.virtual_stages,
+        layout.chunks_per_rank,
         layout.num_micro_batches,
         pipeline.task_s,
         pipeline.send_s,
         stages,
         overlaps_sends=layout.overlap_pp,
     )
-    if is_tied:
-        outer = [0, layout.pp - 1]
-        between[:, outer] = between[:, outer].max(axis=1, keepdims=True)
+    for one, other in partners.items():
+        between[:, [one, other]] = between[:, [one, other]].max(axis=1, keepdims=True)
     return float(largest_mean(between[:, stages] + np.array(list(tails_s.values())))), stage
 
 

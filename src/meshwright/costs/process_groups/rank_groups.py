@@ -35,6 +35,7 @@ def group_size(layout: Layout, axis: str) -> int:
         "replica": same // layout.num_shards,
         "pp": min(2, layout.pp),
         "ends": min(2, layout.pp),
+        "mirror": 2 if layout.has_mirrored_stages else 1,
         "sp": layout.sp,
         "sp_d": layout.sp_d,
         "sp_h": layout.sp_h,

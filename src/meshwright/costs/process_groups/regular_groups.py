@@ -104,7 +104,8 @@ def _groups(
         found[name] = Group(math.prod(ranks for ranks, _ in axes), per_host, apart, max(1, used // per_host))
     is_inside = pp * stride["pp"] <= used
     beside = used // 2 if is_inside else min(used, stride["pp"])
-    for name, distance in (("pp", stride["pp"]), ("ends", stride["pp"] * max(1, pp - 1))):
+    between_ends = stride["pp"] * max(1, pp - 1)  # of mirrored stages those at the ends are the farthest
+    for name, distance in (("pp", stride["pp"]), ("ends", between_ends), ("mirror", between_ends)):
         found[name] = Group(min(2, pp), 2 if is_inside and pp > 1 else 1, distance, max(1, beside))
     room = max(1, used // stride["pp"])
     regular &= pp == 1 or stride["pp"] % used == 0 or max(pp, room) % min(pp, room) == 0

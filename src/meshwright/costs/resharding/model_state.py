@@ -134,7 +134,7 @@ def _rows(place: ModelPlace, columns: int, number_bytes: float, *, is_shared: bo
     width, shards = columns // layout.tp, layout.num_shards if is_shared else 1
     held: dict[Tile, list[int]] = {}
     for number, at in enumerate(place.places):
-        for chunk in range(at.pp, len(place.chunk_units), layout.pp):
+        for chunk in (one for one in range(len(place.chunk_units)) if layout.stage_of(one) == at.pp):
             first, last = place.chunk_units[chunk]
             begin, end = ends[first], ends[last]
             if shards > 1:

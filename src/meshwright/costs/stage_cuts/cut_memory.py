@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
-from ..pipelines.schedules import FORWARD, STEADY_ROUNDS, orders, round_size
+from ..pipelines.schedules import STEADY_ROUNDS, orders, round_size
+from ..pipelines.tasks import FORWARD
 from ..work.graph_memory import flights, state_factor
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
 from .cut_labels import PlainPipeline, leanest_cut

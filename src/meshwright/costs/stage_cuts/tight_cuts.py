@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ..pipelines.schedule_kernel import play_tasks
-from ..pipelines.schedules import Tasks
+from ..pipelines.tasks import Tasks
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
 from .cut_memory import StageMemoryUse, stage_bytes
 

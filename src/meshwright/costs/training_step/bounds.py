@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from ...plans.partition import Layout
+from ..pipelines.bidirectional import num_tasks
+from ..pipelines.schedules import orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import Group, groups_of
 from ..work.model_chunks import Parts
-from ..work.operations import FusedAttention, Message, Product, Sweep
+from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork
 from .kernels import KernelModel
 from .step_time import Pricer
@@ -91,7 +93,8 @@ class BoundedPricer(Pricer):
         last stage starts when a forward pass has come through all stages before it, works through the forward and backward
         passes of all its chunks, and what it does last is a backward pass of the chunk that goes back through them all.
         Each stage then synchronises; what hides of that still slows kernels down. Where hosts are not alike stages do not wait
-        so, and the price itself is taken. Where the devices of a stage are of several kinds, no lane takes less by itself.
+        so, and the price itself is taken. Where the devices of a stage are of several kinds, no lane takes less by itself. Of a
+        bidirectional schedule each rank is busy with its passes and pairs of passes.
         """
         if isinstance(self.wires, PlacedNetwork):
             return self.step_s(work) * (1 - ROUNDING)
@@ -101,6 +104,10 @@ class BoundedPricer(Pricer):
     def _least_s(self, work: LayoutWork, lane: Lane) -> float:
         layout, v = work.layout, work.layout.virtual_stages
         m, last = layout.num_micro_batches, layout.pp - 1
+        if layout.is_bidirectional:
+            numbers = num_tasks(orders(layout.schedule, layout.pp, layout.chunks_per_rank, m))
+            busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
+            return max(float(own_s) + self._tail_bound_s(work, stage, lane) for stage, own_s in enumerate(busy_s))
         tasks = self._tasks(work, lane)
         send_s = float(self._sends(work, lane).min()) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s
@@ -138,7 +145,7 @@ class BoundedPricer(Pricer):
         least_share = min(1.0, self.slowdown - 1.0) if layout.overlap_dp else 1.0
         for message in (*held.sync, *held.gather):
             seconds = self.message_s(message, layout, groups[message.axis])
-            total_s += seconds * (1.0 if message.axis == "ends" else least_share)
+            total_s += seconds * (1.0 if message.axis in BETWEEN_STAGES else least_share)
         return total_s
 
 
@@ -176,7 +183,7 @@ class LowerBound(BoundedPricer):
         """The least time over all regular groups of the same size; where hosts are not alike, over all that some order gives."""
         size = (group or groups_of(layout, self.wires.devices_per_host, self.order)[message.axis]).size
         is_flat = message.axis == "shard" and layout.zero >= 3 and not layout.is_fsdp2
-        is_pipeline = message.axis in ("pp", "ends")
+        is_pipeline = message.axis == "pp" or message.axis in BETWEEN_STAGES
         key: tuple[object, ...] = message.operation, message.payload_bytes, size, is_pipeline, is_flat
         if isinstance(self.wires, PlacedNetwork):
             key = (*key, message.axis, layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, layout.num_shards)

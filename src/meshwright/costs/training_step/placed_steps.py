@@ -25,6 +25,9 @@ def placed_step(pricer: Pricer, work: LayoutWork) -> UnevenStep:
     if work.shape.long_skips is not None:
         problem = "long skips are priced where hosts and devices are alike"
         raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
+    if layout.is_bidirectional:
+        problem = "passes that go both ways are priced where hosts and devices are alike"
+        raise PlanError(problem, field="layout.schedule", value=layout.schedule)
     if work.meshes:
         problem = "stages of unequal meshes are priced where hosts are alike"
         raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))

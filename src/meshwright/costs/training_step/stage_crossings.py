@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
-from ..pipelines.schedules import FORWARD
+from ..pipelines.tasks import FORWARD
 from ..process_groups.group_network import GroupNetwork
 from ..process_groups.lanes import Lane, Stand
 from ..process_groups.regular_groups import Group

@@ -8,7 +8,7 @@ a search over thousands of layouts prices each in well under a millisecond.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Self
@@ -19,7 +19,11 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
-from ..pipelines.steady_steps import PlayedPipeline, ends_s, step_s
+from ..block_times.block_times import BlockTimes
+from ..block_times.chunk_times import ChunkTimes, Done, both_ways_s, done_both_ways
+from ..pipelines.bidirectional import num_tasks
+from ..pipelines.schedules import orders
+from ..pipelines.steady_steps import NO_PARTNERS, Partners, PlayedPipeline, ends_s, step_s
 from ..pipelines.waits import waits
 from ..process_groups.device_kinds import DeviceKinds
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of
@@ -27,7 +31,7 @@ from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..work.layer import BlockWork
 from ..work.model_chunks import Parts
-from ..work.operations import Message, Pass, input_part, weight_part
+from ..work.operations import BETWEEN_STAGES, Message, Pass
 from ..work.step_flops import step_flops
 from ..work.work import LayoutWork, describe
 from .gradient_overlap import exposed_after, exposed_before, stage_spans
@@ -41,35 +45,11 @@ from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_ste
 from .uneven_steps import UnevenStep
 
 
-class _Times(NamedTuple):
-    """Times of the passes of a block or chunk; ``backward`` holds the weight gradients where the schedule does not part them."""
-
-    forward: PassTime
-    recompute: PassTime
-    backward: PassTime
-    weight: PassTime
-
-    @classmethod
-    def slowest(cls, kinds: list[_Times]) -> _Times:
-        """Of ranks that wait for each other the slowest, pass by pass."""
-        return (
-            kinds[0] if len(kinds) == 1 else cls(*(max(times, key=lambda one: one.seconds) for times in zip(*kinds, strict=True)))
-        )
-
-    def task_s(self) -> tuple[float, float, float]:
-        """Seconds of the tasks of a schedule, of one block."""
-        return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
-
-
-_Chunk = tuple[_Times, tuple[float, float, float]]
-"""Times of a chunk's passes, and seconds of its tasks."""
-
-
 class _Run(NamedTuple):
     """A pipeline as played, and the times of the blocks of each stage."""
 
     pipeline: PlayedPipeline
-    blocks: list[dict[str, _Times]]
+    blocks: list[dict[str, BlockTimes]]
 
 
 @dataclass(frozen=True)
@@ -87,8 +67,8 @@ class Pricer(StepPricer):
     resharding: Resharding = field(default_factory=Resharding)
     models: tuple[KernelModel, ...] = ()
     kinds: DeviceKinds | None = None
-    _blocks: dict[object, dict[str, _Times]] = field(default_factory=dict, repr=False, compare=False)
-    _chunks: dict[object, _Chunk] = field(default_factory=dict, repr=False, compare=False)
+    _blocks: dict[object, dict[str, BlockTimes]] = field(default_factory=dict, repr=False, compare=False)
+    _chunks: dict[object, ChunkTimes] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -135,19 +115,17 @@ class Pricer(StepPricer):
         """The time of one step of a described layout, and what it consists of."""
         ended = placed_step(self, work) if self.is_uneven(work, self.lanes(work)) else self._alike(work)
         step_s, last, number, waiting_s, sync_s, gather_s, optimizer_s = ended
-        layout, lane, m = work.layout, self.lanes(work)[number], work.layout.num_micro_batches
+        layout, lane = work.layout, self.lanes(work)[number]
         models = [self.model_of(kind) for kind in lane.kinds_at(last)]
         uncertain = max(models, key=lambda one: one.constants.uncertainty)
-        of_stage = self._of_stage(work, last, self.blocks_of(work, lane))
+        passes, tasks_s = self._done(work, last, self.blocks_of(work, lane))
         total = {"compute": 0.0, "recompute": 0.0}
-        issued_s = tasks_s = 0.0
-        for times, task_s in of_stage:
-            for name, one in zip(("compute", "recompute", "compute", "compute"), times, strict=True):
-                total[name] += m * one.kernels_s
-                for axis, seconds in one.exposed_s.items():
-                    total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + m * seconds
-                issued_s -= m * one.device_s
-            tasks_s += m * sum(task_s)
+        issued_s = 0.0
+        for times, name, one in passes:
+            total[name] += times * one.kernels_s
+            for axis, seconds in one.exposed_s.items():
+                total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + times * seconds
+            issued_s -= times * one.device_s
         total |= {
             "host": issued_s + tasks_s,
             **waiting_s,
@@ -168,7 +146,7 @@ class Pricer(StepPricer):
                 step_s=step_s,
                 crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
                 fused_attention_s=per_step(work.at(last), last, lambda items: fused_attention_s(items, uncertain)),
-                hidden_s=self._hidden_s(work, last, lane, [times for times, _ in of_stage], sync_s + gather_s),
+                hidden_s=self._hidden_s(work, last, lane, passes, sync_s + gather_s),
                 utilisation=per_step(work.at(last), last, operations) / (step_s * uncertain.device.peak_flops_per_s),
                 runs=RUN_UNCERTAINTY,
                 steps=uncertain.step_uncertainty,
@@ -224,9 +202,10 @@ class Pricer(StepPricer):
         """
         last = work.layout.pp - 1
         are_alike = len(work.blocks) == 3 and not work.meshes and not lane.kinds and work.layout.stage_layers is None
+        are_alike &= not work.layout.is_bidirectional
         looked_at = sorted({0, min(1, last), last}) if are_alike else range(last + 1)
         tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in looked_at}
-        return step_s(run.pipeline, tails_s, is_tied=_is_tied(work))
+        return step_s(run.pipeline, tails_s, _partners(work))
 
     def _alike(self, work: LayoutWork) -> UnevenStep:
         """The step of the stage that decides, where hosts are alike."""
@@ -235,7 +214,7 @@ class Pricer(StepPricer):
         seconds, last = self._step(work, lane, run)
         sync_s, gather_s, optimizer_s = self._tail(work, last, lane, run.blocks)
         unsent = run.pipeline.unsent
-        unsent_s = ends_s(unsent, {last: 0.0}, is_tied=_is_tied(work))[last]
+        unsent_s = ends_s(unsent, {last: 0.0}, _partners(work))[last]
         waiting_s = waits(seconds - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last)
         return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, optimizer_s)
 
@@ -244,27 +223,38 @@ class Pricer(StepPricer):
         blocks = self.blocks_of(work, lane)
         return _Run(PlayedPipeline.of(work.layout, self.task_s(work, blocks), self._sends(work, lane)), blocks)
 
-    def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, _Times]]:
+    def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, BlockTimes]]:
         """The times of the blocks of each stage."""
         blocks = [self._block_times(work.at(n), groups, lane.kinds_at(n)) for n, groups in enumerate(lane.stages)]
         return blocks * work.layout.pp if lane.are_stages_alike else blocks
 
-    def task_s(self, work: LayoutWork, blocks: list[dict[str, _Times]]) -> NDArray[np.float64]:
+    def task_s(self, work: LayoutWork, blocks: list[dict[str, BlockTimes]]) -> NDArray[np.float64]:
         """Seconds of the tasks of each chunk, ``(p, v, 3)``."""
-        task_s = np.empty((work.layout.pp, work.layout.virtual_stages, 3))
-        known: dict[tuple[int, Parts], tuple[float, float, float]] = {}
+        task_s = np.empty((work.layout.pp, work.layout.chunks_per_rank, 5 if work.layout.is_bidirectional else 3))
+        known: dict[tuple[object, ...], tuple[float, ...]] = {}
         for chunk in work.chunks:
-            of_stage = blocks[chunk.stage]
-            kind = (id(of_stage), chunk.parts)
+            of_stage, other = blocks[chunk.stage], work.other_chunk(chunk)
+            kind = (
+                (id(of_stage), chunk.parts) if other is None else (id(of_stage), chunk.runs, chunk.parts, other.runs, other.parts)
+            )
             if kind not in known:
-                known[kind] = self._chunk_times(of_stage, chunk.parts)[1]
+                known[kind] = (
+                    self._chunk_times(of_stage, chunk.parts).task_s if other is None else both_ways_s(of_stage, chunk, other)
+                )
             task_s[chunk.stage, chunk.place] = known[kind]
         return task_s
 
-    def _of_stage(self, work: LayoutWork, stage: int, blocks: list[dict[str, _Times]]) -> list[_Chunk]:
-        """The times of the chunks of a stage."""
-        mine = [chunk for chunk in work.chunks if chunk.stage == stage]
-        return [self._chunk_times(blocks[stage], one.parts) for one in mine]
+    def _done(self, work: LayoutWork, stage: int, blocks: list[dict[str, BlockTimes]]) -> tuple[list[Done], float]:
+        """What a stage does in a step, and how long it is busy with that."""
+        layout, m, mine = work.layout, work.layout.num_micro_batches, [chunk for chunk in work.chunks if chunk.stage == stage]
+        if layout.is_bidirectional:
+            numbers = num_tasks(orders(layout.schedule, layout.pp, 2, m))[stage]
+            passes = [
+                one for chunk, n in zip(mine, numbers, strict=True) for one in done_both_ways(work, chunk, blocks[stage], n)
+            ]
+            return passes, float((numbers * self.task_s(work, blocks)[stage]).sum())
+        held = [self._chunk_times(blocks[stage], chunk.parts) for chunk in mine]
+        return [one for chunk in held for one in chunk.done(m)], m * sum(sum(chunk.task_s) for chunk in held)
 
     def _sends(self, work: LayoutWork, lane: Lane) -> NDArray[np.float64]:
         """Seconds of a transfer between each chunk of the model and the next one, ``(p v,)``, or both ways, ``(2 p v,)``."""
@@ -274,44 +264,44 @@ class Pricer(StepPricer):
         for item in work.boundary:
             known = {group: self.message_s(item, layout, group) for group in set(lane.boundary)} if item.axis == "pp" else {}
             total += [known[g] for g in lane.boundary] if known else self.message_s(item, layout, lane.at(0)[item.axis])
+        if layout.is_bidirectional:  # there and back again; at the fold nothing is sent
+            return np.concatenate([total[:-1], [0.0], total[-2::-1], [0.0]])
         return np.tile(total, layout.virtual_stages)
 
-    def _chunk_times(self, blocks: dict[str, _Times], held: Parts) -> _Chunk:
+    def _chunk_times(self, blocks: dict[str, BlockTimes], held: Parts) -> ChunkTimes:
         key = (id(blocks), held)  # the blocks stay in `_blocks`, so that the id stays theirs
         if key not in self._chunks:
-            parts = [(blocks[name], number) for name, number in held]
-            times = _Times(*(_total([(part[kind], times) for part, times in parts]) for kind in range(4)))
-            seconds = [[count * one for one in part.task_s()] for part, count in parts]
-            forward_s, backward_s, weight_s = map(sum, zip(*seconds, strict=True))
-            self._chunks[key] = (times, (forward_s, backward_s, weight_s))
+            self._chunks[key] = ChunkTimes.of(blocks, held)
         return self._chunks[key]
 
     def _block_times(
         self, work: LayoutWork, at: Mapping[str, Stand] | None = None, kinds: tuple[int, ...] = (0,)
-    ) -> dict[str, _Times]:
+    ) -> dict[str, BlockTimes]:
         layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
         parts = layout.parts_gradients
+        layers = {name: work.blocks[name] for name in work.layer_shapes} if layout.is_bidirectional else None
         # Besides the work itself the groups' places on the hosts decide, and whether a tied head sends its table on its own.
         sends_weights = layout.zero >= 3 or layout.reduces_in_passes
         weights = (groups["shard"], groups["expert_dp"], layout.pp > 1) if sends_weights else ()
-        key = (work.shape, work.key, parts, groups["tp"], groups["cp"], groups["ep"], kinds, *weights)
+        key = (work.shape, work.key, parts, layout.is_bidirectional, groups["tp"], groups["cp"], groups["ep"], kinds, *weights)
         if key not in self._blocks:
             width = layout.number_bytes
 
             def seconds(item: Message) -> float:
                 return self.message_s(item, layout, groups[item.axis])
 
-            def times(block: BlockWork, kind: int) -> _Times:
-                backward = (input_part(block.backward), weight_part(block.backward)) if parts else (block.backward, ())
-                passes: tuple[Pass, ...] = (block.forward, block.recompute, *backward)
-                return _Times(*(pass_time(one, self.model_of(kind), seconds, width, self.slowdown) for one in passes))
+            def times(block: BlockWork, kind: int) -> BlockTimes:
+                def time(items: Pass) -> PassTime:
+                    return pass_time(items, self.model_of(kind), seconds, width, self.slowdown)
+
+                return BlockTimes.of(block, time, parts=parts, others=layers)
 
             self._blocks[key] = {
-                name: _Times.slowest([times(block, kind) for kind in kinds]) for name, block in work.blocks.items()
+                name: BlockTimes.slowest([times(block, kind) for kind in kinds]) for name, block in work.blocks.items()
             }
         return self._blocks[key]
 
-    def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, _Times]]) -> tuple[float, float, float]:
+    def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, BlockTimes]]) -> tuple[float, float, float]:
         """Exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.
 
         With ``overlap_dp`` the gradients of a layer, of the embedding or of the head go as soon as the last micro-batch's
@@ -324,8 +314,8 @@ class Pricer(StepPricer):
         )
         sync_s, gather_s = (sum(seconds for _, seconds in messages) for messages in (sync, gather))
         if layout.overlap_dp and sync_s > 0:
-            by_block = [(axis, seconds) for axis, seconds in sync if axis != "ends"]
-            last_s = sum(seconds for axis, seconds in sync if axis == "ends")
+            by_block = [(axis, seconds) for axis, seconds in sync if axis not in BETWEEN_STAGES]
+            last_s = sum(seconds for axis, seconds in sync if axis in BETWEEN_STAGES)
             sync_s = last_s + self.exposed_s(work.at(stage), stage, blocks[stage], by_block, sync_s - last_s, is_backward=True)
         if layout.overlap_dp and gather_s > 0:
             gather_s = self.exposed_s(work.at(stage), stage, blocks[stage], gather, gather_s, is_backward=False)
@@ -335,7 +325,7 @@ class Pricer(StepPricer):
         self,
         work: LayoutWork,
         stage: int,
-        blocks: dict[str, _Times],
+        blocks: dict[str, BlockTimes],
         messages: list[tuple[str, float]],
         whole_s: float,
         *,
@@ -359,19 +349,19 @@ class Pricer(StepPricer):
         shown_s = (exposed_after if is_backward else exposed_before)(spans, messages)
         return shown_s + (self.slowdown - 1) * max(0.0, whole_s - shown_s)
 
-    def _hidden_s(self, work: LayoutWork, stage: int, lane: Lane, chunks: list[_Times], tail_s: float) -> float:
+    def _hidden_s(self, work: LayoutWork, stage: int, lane: Lane, passes: Sequence[Done], tail_s: float) -> float:
         """Seconds of communication in a step that a stage is taken to hide, as no run did that was predicted.
 
         Those of input gradients beside weight gradients were hidden in such runs; they do not count.
         """
-        layout, held, m = work.layout, work.stages[stage], work.layout.num_micro_batches
+        layout, held = work.layout, work.stages[stage]
         hidden_s = 0.0
-        for times in chunks:
-            for one in times:
-                hidden_s += m * sum(s for axis, s in one.hidden_s.items() if axis != "tp" or layout.overlap_tp)
+        for times, _, one in passes:
+            hidden_s += times * sum(s for axis, s in one.hidden_s.items() if axis != "tp" or layout.overlap_tp)
         if layout.overlap_pp and layout.pp > 1:
-            sends = 2 * layout.virtual_stages - (stage == 0) - (stage == layout.pp - 1)
-            hidden_s += m * sends * float(self._sends(work, lane).mean())
+            ends = ((stage == 0) + (stage == layout.pp - 1)) * (2 if layout.is_bidirectional else 1)
+            sends = layout.micro_batches_per_chunk * (2 * layout.chunks_per_rank - ends)
+            hidden_s += sends * float(self._sends(work, lane).mean())
         if layout.overlap_dp:
             whole_s = sum(self.message_s(item, layout, lane.at(stage)[item.axis]) for item in (*held.sync, *held.gather))
             hidden_s += max(0.0, whole_s - tail_s)
@@ -385,13 +375,9 @@ class Pricer(StepPricer):
         return sum(int(number) * one.device.peak_flops_per_s for number, one in zip(counts, self.models, strict=True))
 
 
-def _is_tied(work: LayoutWork) -> bool:
-    """Whether the first and the last stage sum the two copies of a table."""
-    return any(item.axis == "ends" for item in work.stages[0].sync)
-
-
-def _total(parts: list[tuple[PassTime, int]]) -> PassTime:
-    total = PassTime()
-    for part, times in parts:
-        total = total + (part if times == 1 else part * times)
-    return total
+def _partners(work: LayoutWork) -> Partners:
+    """The ends of a pipeline where they sum the two copies of a table; of DualPipe every two stages of the same layers."""
+    last = work.layout.pp - 1
+    if work.layout.has_mirrored_stages:
+        return {stage: last - stage for stage in range(last + 1)}
+    return {0: last, last: 0} if any(item.axis == "ends" for item in work.stages[0].sync) else NO_PARTNERS

@@ -10,7 +10,8 @@ import numpy as np
 
 from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import Layout
-from ..pipelines.schedules import FORWARD, in_flight, orders
+from ..pipelines.schedules import in_flight, orders
+from ..pipelines.tasks import FORWARD
 from .graph_work import GraphWork
 from .memory import FRAGMENTATION, RUNTIME_BYTES, StageMemory
 

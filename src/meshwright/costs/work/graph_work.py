@@ -21,7 +21,8 @@ from ...devices import DeviceType
 from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.document import Stage
-from ...plans.partition import Layout
+from ...plans.frameworks.defaults import BIDIRECTIONAL
+from ...plans.partition import ZERO_BUBBLE, Layout
 from ...plans.stage_meshes import meshes_text
 from ...plans.stages import layout_stages
 from .. import compute
@@ -261,7 +262,7 @@ def _check(graph: JobGraph, layout: Layout, samples: int) -> None:
             "is about attention, which a graph of ops does not tell",
         ),
         (
-            layout.schedule in ("zb-h1", "zb-2p"),
+            layout.schedule in (*ZERO_BUBBLE, *BIDIRECTIONAL),
             "schedule",
             layout.schedule,
             "parts the gradients of weights from those of inputs, which a graph of ops does not",

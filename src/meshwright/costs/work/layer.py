@@ -58,6 +58,32 @@ class BlockWork:
     largest_weight: float = 0.0
 
 
+def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
+    """What of a layout the work on one micro-batch depends on, so that layouts that share it share the work."""
+    return (
+        layout.tp,
+        layout.cp,
+        layout.ep,
+        layout.micro_batch,
+        sequence_length,
+        layout.sequence_parallel,
+        (layout.recompute, layout.keeps_some_layers),
+        layout.context_parallel,
+        layout.number_bytes,
+        layout.gradient_bytes,
+        layout.attention,
+        layout.async_gradients,
+        layout.fused_accumulation,
+        layout.overlap_tp,
+        layout.zero >= 3,
+        layout.reduces_in_passes,
+        layout.overlap_dp and layout.zero >= 2,
+        layout.framework,
+        layout.compile,
+        layout.precision == "fp8",
+    )
+
+
 def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
     """One transformer layer."""
     made = LayerParts(shape, layout, sequence_length)

@@ -13,9 +13,10 @@ from typing import NamedTuple
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
+from ..pipelines.bidirectional import kept_at_once
 from ..pipelines.schedules import in_flight, waiting
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
-from .model_chunks import KEPT
+from .model_chunks import KEPT, end_stages
 from .selective_ops import kept_bytes as kept_bytes_of_ops
 from .stage_boundary import slice_buffer_bytes
 from .work import LayoutWork
@@ -168,7 +169,7 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
     stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
-    if work.shape.other_layers or work.layout.keeps_some_layers:
+    if work.shape.other_layers or work.layout.keeps_some_layers or work.layout.is_bidirectional:
         stages = set(range(pp))
     found = [(stage, _stage_memory(work, stage, of_layer)) for stage in sorted(stages)]
     return max(found, key=lambda pair: pair[1].total)
@@ -193,7 +194,7 @@ def _stage_memory(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
         return max((_held(parameters, 8.0 * held.optimizer_parameters, *moment) for moment in moments), key=lambda one: one.total)
     parameters = width * (shared if layout.zero >= 3 else held.parameters)
     optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
-    logits = _logits_bytes(work) if stage == layout.pp - 1 else 0.0
+    logits = _logits_bytes(work) if stage in end_stages(layout)[1] else 0.0
     buffers = _message_buffers(work, stage) + logits + _sharding_buffers(work, stage)
     return _held(parameters, optimizer, gradients, kept + again, buffers)
 
@@ -219,8 +220,9 @@ def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again:
     """
     layout, held = work.layout, [work.blocks[name] for name in work.stages[stage].layers]
     layer = max(block.dense_parameters + block.expert_parameters for block in held)
-    is_last = stage == layout.pp - 1
-    ends = work.embedding.dense_parameters * (stage == 0) + work.head.dense_parameters * is_last
+    with_embedding, with_head = end_stages(layout)
+    is_last = stage in with_head
+    ends = work.embedding.dense_parameters * (stage in with_embedding) + work.head.dense_parameters * is_last
     whole = layout.number_bytes * (ends + 3 * layer) if layout.zero >= 3 else 0.0
     buffers = _message_buffers(work, stage) + whole
     unit = (layout.number_bytes + layout.gradient_bytes) * max(layer, ends)
@@ -274,11 +276,24 @@ def put_off_bytes(work: LayoutWork) -> float:
 
 def _computes_again(layout: Layout) -> bool:
     """Whether what is kept for a weight gradient is not what was kept for the backward pass."""
-    return layout.recompute == "full" and layout.parts_gradients
+    return layout.recompute == "full" and (layout.parts_gradients or layout.is_bidirectional)
 
 
 def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
     layout, inputs = work.layout, _group_inputs(work, stage)
+    if layout.is_bidirectional:
+        own = sorted((chunk for chunk in work.chunks if chunk.stage == stage), key=lambda chunk: chunk.place)
+        sizes = [
+            total
+            for chunk in own
+            for total in (
+                inputs * sum(number * of_layer[name].kept for name, number in chunk.runs),
+                sum(number * of_layer[name].put_off for name, number in chunk.runs),
+            )
+        ]
+        is_mirrored = layout.has_mirrored_stages
+        kept = kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
+        return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in kept)
     held = [(number, of_layer[name]) for name, number in work.stages[stage].layers.items()]
     held = [(number, one._replace(kept=inputs * one.kept)) for number, one in held]
     if _computes_again(layout):
@@ -333,9 +348,10 @@ def _activations(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) ->
         again = together * max(computed, default=0.0)
     elif layout.recompute == "selective-ops" or (layout.recompute == "selective" and layout.attention == "unfused"):
         again = max(0.0, *(one.whole - one.selective for one in held))
-    if stage == 0 and shape.has_dropout:
+    with_embedding, with_head = end_stages(layout)
+    if stage in with_embedding and shape.has_dropout:
         total += _kept(layout, stage) * tokens * shape.hidden / split
-    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage == layout.pp - 1 else 0.0), again
+    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage in with_head else 0.0), again
 
 
 def _message_buffers(work: LayoutWork, stage: int) -> float:
@@ -344,9 +360,10 @@ def _message_buffers(work: LayoutWork, stage: int) -> float:
     stream = float(layout.number_bytes * layout.micro_batch * work.sequence_length // layout.cp * work.shape.hidden)
     total = 2 * stream if layout.tp > 1 else 0.0  # a gathered input and a sum
     if layout.pp > 1:
-        ways = [chunk for own in range(stage, len(work.chunks), layout.pp) for chunk in (own - 1, own)]
+        ways = [n for own, chunk in enumerate(work.chunks) if chunk.stage == stage for n in (own - 1, own)]
         carried = max(work.carried(chunk) for chunk in ways if 0 <= chunk < len(work.chunks) - 1)
-        total += 2 * carried * stream / (layout.tp if layout.sequence_parallel else 1)
+        directions = 2 if layout.is_bidirectional else 1
+        total += directions * 2 * carried * stream / (layout.tp if layout.sequence_parallel else 1)
     return total
 
 
@@ -366,7 +383,7 @@ def _sharding_buffers(work: LayoutWork, stage: int) -> float:
     if layout.zero >= 3:
         held = [work.blocks[name] for name in work.stages[stage].layers]
         layer = max(block.dense_parameters + block.expert_parameters for block in held)
-        table = work.embedding.dense_parameters if stage in (0, layout.pp - 1) else 0.0
+        table = work.embedding.dense_parameters if any(stage in one for one in end_stages(layout)) else 0.0
         whole = max(2 * layer, table)
         weight = max(table, *(block.largest_weight for block in held))
         return width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 
@@ -23,7 +24,7 @@ class ChunkWork:
 
     Attributes:
         stage: pipeline stage that holds it.
-        place: its number among the chunks of the stage; chunk ``place * pp + stage`` of the model.
+        place: its number among the chunks of the stage, see `Layout.chunk_at`.
         num_layers: transformer layers.
         has_embedding, has_head: whether it is the model's first, its last.
         runs: layers of one kind that follow each other: name of the kind's block, and how many.
@@ -84,6 +85,36 @@ def spread(
         first += number
     known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
     return tuple(chunks), tuple(known.setdefault(tuple(sorted(layers.items())), layers) for layers in held)
+
+
+def there_and_back(chunks: Sequence[ChunkWork], layout: Layout) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
+    """The chunks of a bidirectional schedule and the layers of each stage, as `spread` returns them.
+
+    Args:
+        chunks: of the model, in its order; those of DualPipe follow once more, on the mirrored stages.
+        layout: how the model is cut.
+    """
+    every = [*chunks, *chunks] if layout.has_mirrored_stages else chunks
+    placed = [replace(one, stage=layout.stage_of(n), place=n // layout.pp) for n, one in enumerate(every)]
+    held: list[Counter[str]] = [Counter() for _ in range(layout.pp)]
+    for one in placed:
+        held[one.stage].update(dict(one.parts))
+    layers = [{name: n for name, n in of_stage.items() if name not in ("embedding", "head")} for of_stage in held]
+    known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
+    return tuple(placed), tuple(known.setdefault(tuple(sorted(one.items())), one) for one in layers)
+
+
+def end_stages(layout: Layout) -> tuple[frozenset[int], frozenset[int]]:
+    """The stages that hold the embedding, and those that hold the head."""
+    last = layout.pp - 1
+    if layout.has_mirrored_stages:
+        return frozenset((0, last)), frozenset((0, last))
+    return frozenset((0,)), frozenset((layout.stage_of(layout.chunks_per_rank * layout.pp - 1),))
+
+
+def has_table_copy(layout: Layout) -> bool:
+    """Whether the head is on another stage than the embedding, and keeps a copy of a table that both have."""
+    return layout.pp > 1 and not layout.is_bidirectional
 
 
 def chunk_sizes(num_layers: int, num_chunks: int, less: tuple[int, int]) -> tuple[int, ...]:

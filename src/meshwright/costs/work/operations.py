@@ -7,16 +7,20 @@ after those waits for all of them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..collectives.prices import Operation
 
-Axis = Literal["tp", "cp", "ep", "pp", "dp_cp", "expert_dp", "shard", "replica", "ends", "sp", "sp_d", "sp_h", "sp_w"]
+Axis = Literal["tp", "cp", "ep", "pp", "dp_cp", "expert_dp", "shard", "replica", "ends", "mirror", "sp", "sp_d", "sp_h", "sp_w"]
 """Along which ranks a message runs: an axis of the layout; the ranks that hold the same weights (``dp_cp`` the dense ones,
 ``expert_dp`` those of experts); those of ``dp_cp`` that share one copy under ZeRO (``shard``) and those that hold the same
-shard of different copies (``replica``); the first and the last pipeline stage (``ends``); the parts of a sample's volume, all
-of them (``sp``) or those along one of its dimensions."""
+shard of different copies (``replica``); the first and the last pipeline stage (``ends``); two stages that hold the same layers,
+as far from one end as from the other (``mirror``); the parts of a sample's volume, all of them (``sp``) or those along one of its
+dimensions."""
+
+BETWEEN_STAGES = ("ends", "mirror")
+"""Axes along which gradients are summed between stages."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,43 @@ def input_part(items: Pass) -> Pass:
 def weight_part(items: Pass) -> Pass:
     """What a backward pass does for the gradients of its weights."""
     return _part(items, is_weight=True)
+
+
+def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
+    """A forward pass and a backward pass of another micro-batch as one, so that what the one sends hides behind the other.
+
+    They take turns, the backward pass first: one goes on until it has to wait for a message of the axis, then the other does
+    until its own next one. Of a layer of experts the dispatch so runs beside the experts' backward pass, and so on, as published.
+
+    Args:
+        forward: one pass.
+        backward: the other one.
+        axis: whose messages hide.
+
+    Source:
+        DeepSeek-AI, "DeepSeek-V3 technical report", 2024, section 3.2.1, figure 4.
+    """
+    passes, taken = (backward, forward), [0, 0]
+    place_of: tuple[dict[int, int], dict[int, int]] = ({}, {})
+    order: list[tuple[int, int]] = []
+    turn = 0
+    while taken[0] < len(passes[0]) or taken[1] < len(passes[1]):
+        if taken[turn] == len(passes[turn]):
+            turn = 1 - turn
+        item = passes[turn][taken[turn]]
+        place_of[turn][taken[turn]] = len(order)
+        order.append((turn, taken[turn]))
+        taken[turn] += 1
+        if isinstance(item, Message) and item.axis == axis and not item.beside:
+            turn = 1 - turn
+    made: list[Item] = []
+    for place, (turn, number) in enumerate(order):
+        item = passes[turn][number]
+        waits = number + 1 + item.beside if isinstance(item, Message) else 0
+        if isinstance(item, Message) and (item.beside or item.axis == axis):
+            item = replace(item, beside=place_of[turn].get(waits, len(order)) - place - 1)
+        made.append(item)
+    return tuple(made)
 
 
 def product_flops(items: Pass) -> float:

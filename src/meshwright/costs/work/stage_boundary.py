@@ -11,7 +11,7 @@ from .work import LayoutWork
 
 def between(work: LayoutWork, chunk: int) -> tuple[Message, ...]:
     """What brings a micro-batch from a chunk to the next one, or its gradient back, where their stages have one mesh."""
-    sent, carried = work.at(chunk % work.layout.pp).boundary, work.carried(chunk)
+    sent, carried = work.at(work.layout.stage_of(chunk)).boundary, work.carried(chunk)
     return sent if carried == 1 else tuple(replace(one, payload_bytes=carried * one.payload_bytes) for one in sent)
 
 

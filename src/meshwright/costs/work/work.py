@@ -22,7 +22,17 @@ from ...plans.partition import Layout
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
-from .model_chunks import ChunkWork, block_name, chunk_sizes, least_layers, less_layers, spread
+from .model_chunks import (
+    ChunkWork,
+    block_name,
+    chunk_sizes,
+    end_stages,
+    has_table_copy,
+    least_layers,
+    less_layers,
+    spread,
+    there_and_back,
+)
 from .operations import Message
 
 MOST_BLOCKS = 65_536
@@ -71,11 +81,11 @@ class LayoutWork:
         layout: how it is cut.
         sequence_length: tokens of a sequence.
         blocks: by name, ``layer`` for those of the main kind, ``embedding`` and ``head`` last.
-        chunks: in model order, ``pp * virtual_stages`` of them.
+        chunks: in model order, ``pp * virtual_stages`` of them; those of DualPipe twice.
         stages: by pipeline stage.
         boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk, as the first stage has them
             where stages have meshes of their own.
-        key: what of the layout the work on one micro-batch depends on, see `micro_batch_key`.
+        key: what of the layout the work on one micro-batch depends on, see `layer.micro_batch_key`.
         meshes: of each stage the work as if all had its mesh; none where they have one. Blocks and boundary are the first one's.
     """
 
@@ -92,6 +102,10 @@ class LayoutWork:
     def at(self, stage: int) -> LayoutWork:
         """The work as if all stages had the mesh of this one; itself where they do."""
         return self.meshes[stage] if self.meshes else self
+
+    def other_chunk(self, chunk: ChunkWork) -> ChunkWork | None:
+        """The other chunk of the same rank under a bidirectional schedule; None under others."""
+        return self.chunks[-1 - self.layout.chunk_at(chunk.stage, chunk.place)] if self.layout.is_bidirectional else None
 
     def carried(self, chunk: int) -> int:
         """Residual streams that go from a chunk to the next one: its own, and long skips past it."""
@@ -154,7 +168,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes)
     if checks:
         check(shape, layout, length)
-    key = micro_batch_key(layout, length)
+    key = blocks.micro_batch_key(layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
     chunks, layers = spread(
         shape.num_layers,
@@ -165,6 +179,8 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         again,
         layout.stage_layers,
     )
+    if layout.is_bidirectional:
+        chunks, layers = there_and_back(chunks, layout)
     held = _blocks(shape, layout, length, key)
     stages = _stages(shape, layout, layers, held)
     return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
@@ -257,6 +273,12 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
             "selective-ops",
             "keeps what fused attention makes; attention=unfused goes with recompute=selective",
         ),
+        (
+            layout.is_bidirectional and shape.long_skips is not None,
+            "schedule",
+            layout.schedule,
+            f"leaves no way to {name}'s skips",
+        ),
         (told not in (0, shape.num_layers), "stage_layers", told, f"are {told} layers, {name} has {shape.num_layers}"),
         (
             (again := layout.recompute_num_layers) > 1
@@ -274,35 +296,9 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
     ]
 
 
-def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
-    """What of a layout the work on one micro-batch depends on, so that layouts that share it share the work."""
-    return (
-        layout.tp,
-        layout.cp,
-        layout.ep,
-        layout.micro_batch,
-        sequence_length,
-        layout.sequence_parallel,
-        (layout.recompute, layout.keeps_some_layers),
-        layout.context_parallel,
-        layout.number_bytes,
-        layout.gradient_bytes,
-        layout.attention,
-        layout.async_gradients,
-        layout.fused_accumulation,
-        layout.overlap_tp,
-        layout.zero >= 3,
-        layout.reduces_in_passes,
-        layout.overlap_dp and layout.zero >= 2,
-        layout.framework,
-        layout.compile,
-        layout.precision == "fp8",
-    )
-
-
 def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]) -> Mapping[str, BlockWork]:
     """Layers, embedding and head, made once for each key."""
-    has_own_table = layout.pp > 1 or not shape.is_head_tied
+    has_own_table = has_table_copy(layout) or not shape.is_head_tied
     known = shape, has_own_table, key
     if known not in _BLOCKS:
         if len(_BLOCKS) >= MOST_BLOCKS:
@@ -321,16 +317,16 @@ def _stages(
     shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWork]
 ) -> tuple[StageWork, ...]:
     embedding, head = blocks["embedding"], blocks["head"]
-    has_copy = shape.is_head_tied and layout.pp > 1
+    has_copy, (with_embedding, with_head) = shape.is_head_tied and has_table_copy(layout), end_stages(layout)
     made: dict[tuple[int, bool, bool], StageWork] = {}
     stages = []
     for stage in range(layout.pp):
-        key = (id(layers[stage]), stage == 0, stage == layout.pp - 1)  # of equal ones the same object
+        key = (id(layers[stage]), stage in with_embedding, stage in with_head)  # of equal ones the same object
         if key not in made:
             dense = sum(number * blocks[name].dense_parameters for name, number in layers[stage].items())
             experts = sum(number * blocks[name].expert_parameters for name, number in layers[stage].items())
-            dense += embedding.dense_parameters if stage == 0 else 0.0
-            if stage == layout.pp - 1:
+            dense += embedding.dense_parameters if stage in with_embedding else 0.0
+            if stage in with_head:
                 # A tied table stands on the first stage; where that is another, the last one keeps a copy.
                 dense += head.dense_parameters if has_copy or not shape.is_head_tied else shape.norm_vectors * shape.hidden
             is_tied_end = has_copy and stage in (0, layout.pp - 1)
@@ -372,6 +368,8 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narr
         if experts and expert_same > 1:
             sync.append(Message("expert gradients", "all_reduce", "expert_dp", experts * gradient_bytes))
     updated = dense / shards + experts / (expert_shards if layout.shards_optimizer else 1)
+    if layout.has_mirrored_stages:
+        sync.append(Message("gradients of the other copy", "all_reduce", "mirror", updated * gradient_bytes))
     return StageWork(dense, experts, updated, tuple(sync), tuple(gather), layers)
 
 

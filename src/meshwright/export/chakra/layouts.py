@@ -112,7 +112,13 @@ def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster
 
 def _cuts_layers(layout: Layout) -> bool:
     is_cut = max(layout.tp, layout.cp, layout.ep) > 1
-    return is_cut or layout.zero >= 2 or layout.recompute.startswith("selective") or layout.parts_gradients
+    return (
+        is_cut
+        or layout.zero >= 2
+        or layout.recompute.startswith("selective")
+        or layout.parts_gradients
+        or layout.is_bidirectional
+    )
 
 
 def _transformer(plan: PlacementPlan, graph: JobGraph, layout: Layout) -> tuple[TransformerShape, int]:

@@ -6,7 +6,8 @@ what is sent and received by itself. A cell of a schedule that is not torch's ow
 
 from __future__ import annotations
 
-from ...costs.pipelines.schedules import FORWARD, orders
+from ...costs.pipelines.schedules import orders
+from ...costs.pipelines.tasks import FORWARD
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.defaults import EAGER
 from ...plans.partition import Layout

@@ -28,7 +28,7 @@ from .model_arguments import torchtitan_model
 CONFIG = "torchtitan.toml"
 MODEL = "model_args.json"
 
-_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B"}
+_SCHEDULES = {"1f1b": "1F1B", "gpipe": "GPipe", "interleaved": "Interleaved1F1B", "dualpipev": "DualPipeV"}
 _ROTATIONS = {"ring": "alltoall", "all-gather": "allgather"}
 _PRECISIONS = {"bf16": "bfloat16", "fp32": "float32", "fp8": "bfloat16"}
 _FP8 = "quantize.linear.float8"
@@ -36,6 +36,8 @@ _FP8 = "quantize.linear.float8"
 _NOT_GUARANTEED = (
     "Rank numbers: torchtitan's own, which need not be the plan's; ranks.tsv has both.",
     f"Model: torchtitan takes flavors by name; register one made of {MODEL}, or name one of its own that is the plan's model.",
+    "Overlap: under DualPipeV torchtitan 0.2 hides experts' exchange by pipeline_parallel_expert_parallel_overlap, 0.3 in its "
+    "graph trainer alone.",
     "Stages: named where torchtitan would cut others than the planned ones; without a model in the plan it cuts them itself.",
     f"Commands: a script gets --job.config_file {CONFIG} behind its own arguments; a command of the user's own must read it "
     "itself.",
@@ -99,6 +101,8 @@ def _tables(plan: PlacementPlan, layout: Layout, name: str) -> dict[str, dict[st
     if layout.pp > 1:
         # PyTorch interleaves two chunks of a rank at least; of one chunk it is the plain order.
         parallelism["pipeline_parallel_schedule"] = _SCHEDULES["1f1b" if _is_one_chunk(layout) else layout.schedule]
+        if layout.is_bidirectional and layout.ep > 1:
+            parallelism["pipeline_parallel_expert_parallel_overlap"] = True
         parallelism["pipeline_parallel_microbatch_size"] = layout.micro_batch
         parallelism["pipeline_parallel_first_stage_less_layers"] = layout.first_stage_less_layers
         parallelism["pipeline_parallel_last_stage_less_layers"] = layout.last_stage_less_layers

@@ -13,8 +13,9 @@ from ... import settings
 from ...errors import ConfigError, PlanError
 from ...jobs.transformer import TransformerKeys
 from ...plans.frameworks.defaults import hidden_unasked
+from ...plans.frameworks.limits import Framework, LayoutOfModel
 from ...plans.frameworks.names import unknown_layout_key
-from ...plans.frameworks.table import Framework, LayoutOfModel, framework
+from ...plans.frameworks.table import framework
 from ...plans.partition import Layout, build_of_plan
 from ...plans.rank_order import ORDERS, check_order
 
@@ -86,6 +87,11 @@ class SearchRequest:
     def frees_meshes(self) -> bool:
         """Whether stages may have meshes of their own."""
         return any(part.replace(" ", "") == FREE_MESHES for part in self.keep.split(","))
+
+    @property
+    def tries_some_layers(self) -> bool:
+        """Whether some layers of each model chunk may be computed again where none are kept to be, see `search`."""
+        return not {"recompute", "recompute_method", "recompute_num_layers"} & self.kept.keys()
 
     @property
     def orders(self) -> tuple[str, ...]:

@@ -12,6 +12,10 @@ at least ``min(m, ((v - 1) n + 2 (p - s) - 1) / v)``, where ``n >= min(m, p)``);
 waiting as 1F1B before the first gradient comes back. All other memory is that of the ZeRO stage. Memory grows with the
 micro-batch of ``b`` sequences: ``b min(B / b, p - s)`` does, and everything else that depends on it is in proportion to it. So
 behind the first node of a level that does not fit no other fits.
+
+A layout that does not fit without recomputation gives its place to that with the fewest layers of each chunk computed again with
+which it fits (``recompute_method=block``). With more of them a step takes no less and a rank holds no more, so that no other
+number makes a faster layout that fits; each is bounded by the layout that computes nothing again.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ from ...costs.work.memory import peak_memory
 from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
+from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
@@ -134,7 +139,9 @@ class LayoutSearch:
         number = 0
         for world in worlds:
             for node, leaves, work, memory_bytes in self._fitting(world):
-                yield _Waiting(self.optimist(world).node_s(work), memory_bytes, number, node, leaves, None, ())
+                optimist = self.optimist(world)
+                bound_s = optimist.bound_s(work) if work.layout.is_bidirectional else optimist.node_s(work)
+                yield _Waiting(bound_s, memory_bytes, number, node, leaves, None, ())
                 number += 1
 
     def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
@@ -214,8 +221,14 @@ class LayoutSearch:
                     self._found.note(least, works[needs.index(least)].layout)
                     self.counts.infeasible += sum(len(other.leaves) for other in level.nodes[place:])
                     break
-                for work, memory_bytes in zip(works, needs, strict=True):
+                for work, memory_bytes in [*zip(works, needs, strict=True), *self._both_ways(node)]:
                     leaves = tuple(leaf for leaf in node.leaves if leaf.zero == work.layout.zero)
+                    if work.layout.is_bidirectional:
+                        leaves = tuple(leaf for leaf in leaves if leaf.schedule == work.layout.schedule)
+                    else:
+                        leaves = tuple(leaf for leaf in leaves if leaf.schedule not in BIDIRECTIONAL or node.base.pp == 1)
+                    if not leaves:
+                        continue
                     if memory_bytes <= self.capacity_bytes:
                         yield node, leaves, work, memory_bytes
                     else:
@@ -224,13 +237,31 @@ class LayoutSearch:
     def _least_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
         """Memory of the leanest layout of one ZeRO stage: the base, unless layers are of several kinds.
 
-        More chunks then spread them otherwise over the stages.
+        More chunks then spread them otherwise over the stages. So do bidirectional schedules, which always count by themselves.
         """
+        if self._may_compute_again(base.layout):
+            most = max(chunk.num_layers for chunk in base.chunks) - 1
+            again = [self.work(again_of(layout, most)) for layout in (base.layout,) if most]
+            return min(self._leanest_bytes(node, one) for one in (base, *again))
+        return self._leanest_bytes(node, base)
+
+    def _leanest_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
         least = self._held(base)
-        if base.shape.other_layers is None:
-            return least
-        works = (self.work(self.space.layout(node, leaf)) for leaf in node.leaves if leaf.zero == base.layout.zero)
-        return min(map(self._held, works), default=least)
+        alike = base.shape.other_layers is None
+        of_zero = [leaf for leaf in node.leaves if leaf.zero == base.layout.zero]
+        number = base.layout.recompute_num_layers if base.layout.keeps_some_layers else 0
+        layouts = (self.space.layout(node, leaf) for leaf in of_zero if not alike or leaf.schedule in BIDIRECTIONAL)
+        works = (self.work(again_of(layout, number) if number else layout) for layout in layouts)
+        return min([least, *map(self._held, works)] if alike else list(map(self._held, works)), default=least)
+
+    def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float]]:
+        """The bidirectional layouts of a node, each with its memory: what holds for all layouts of a node does not for them."""
+        for leaf in node.leaves:
+            if leaf.schedule in BIDIRECTIONAL and node.base.pp > 1:
+                work = self.work(self.space.layout(node, leaf))
+                most = max(chunk.num_layers for chunk in work.chunks) - 1
+                again = most and self._may_compute_again(work.layout)
+                yield work, min(self._held(work), self._held(self.work(again_of(work.layout, most))) if again else math.inf)
 
     def _held(self, work: LayoutWork) -> float:
         """Memory of a layout's fullest rank; on devices of several types what some rank holds in any spread of layers."""
@@ -247,12 +278,31 @@ class LayoutSearch:
         for place, leaf in enumerate(one.leaves):
             work = self.work(self.space.layout(one.node, leaf))
             memory_bytes = self._held(work)
+            if memory_bytes > self.capacity_bytes and self._may_compute_again(work.layout):
+                work = self._fewest_again(work)
+                memory_bytes = self._held(work)
             if memory_bytes > self.capacity_bytes:
                 self._found.note(memory_bytes, work.layout)
                 self.counts.infeasible += 1
             else:
                 bound_s = max(one.bound_s, optimist.bound_s(work))
                 yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, (leaf,), work, ())
+
+    def _may_compute_again(self, layout: Layout) -> bool:
+        """Whether some layers of each chunk may be computed again in place of none."""
+        is_asked = layout.recompute == "none" and self.space.request.tries_some_layers and self.stage_devices is None
+        return is_asked and self.space.is_run(again_of(layout, 1))
+
+    def _fewest_again(self, work: LayoutWork) -> LayoutWork:
+        """The work with the fewest layers of each chunk computed again with which it fits, all but one where none does."""
+        fewest, most = 1, max(chunk.num_layers for chunk in work.chunks) - 1
+        while fewest < most:
+            middle = (fewest + most) // 2
+            if self._held(self.work(again_of(work.layout, middle))) <= self.capacity_bytes:
+                most = middle
+            else:
+                fewest = middle + 1
+        return self.work(again_of(work.layout, most)) if most else work
 
     def _bounds(self, work: LayoutWork) -> list[_Bound]:
         """A bound for each rank order and each spread of layers that fits, the most promising first."""
@@ -285,6 +335,11 @@ class LayoutSearch:
             return not_run
         problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
         return PlanError(problem, field="batch", value=self.space.global_batch)
+
+
+def again_of(layout: Layout, number: int) -> Layout:
+    """The layout that computes the first layers of each model chunk again, so many of them."""
+    return layout.model_copy(update={"recompute": "full", "recompute_method": "block", "recompute_num_layers": number})
 
 
 def _bounds(one: _Waiting) -> tuple[float, float, int, int]:

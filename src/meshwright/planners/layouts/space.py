@@ -21,8 +21,9 @@ from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
 from ...costs.work.work import check, is_legal
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
-from ...plans.frameworks.defaults import EAGER
+from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
 from ...plans.partition import VOLUMES, ZERO_BUBBLE, Layout
+from ...plans.pipelines.bidirectional import bidirectional_objection
 from ...plans.rank_order import ORDERS, distinct_orders, numbers
 from .request import SearchRequest
 
@@ -45,6 +46,8 @@ SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
 """Keys of which one value can be impossible whatever the others are."""
 
 SCHEDULES = ("1f1b", EAGER, "gpipe", "interleaved", *ZERO_BUBBLE)
+"""Those that are tried everywhere. `BIDIRECTIONAL` ones are where experts are cut, so that there is something to hide for which
+they were made, and wherever schedules are kept."""
 
 
 class Leaf(NamedTuple):
@@ -100,6 +103,7 @@ class LayoutSpace:
         devices_per_host: devices of a host.
         request: what is asked of the search: the values that are kept and the rank orders that are tried.
         device_types: see `RegularOrders`.
+        goes_both_ways: whether bidirectional schedules are priced there.
     """
 
     shape: TransformerShape
@@ -108,6 +112,7 @@ class LayoutSpace:
     devices_per_host: int
     request: SearchRequest = field(default_factory=SearchRequest)
     device_types: NDArray[np.int64] | None = field(default=None, compare=False)
+    goes_both_ways: bool = True
     _legal: dict[tuple[Any, ...], bool] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -223,9 +228,9 @@ class LayoutSpace:
         num_micro_batches = self.global_batch // (chosen["micro_batch"] * chosen["dp"])
         key: tuple[Any, ...] = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
         can_hide = "overlap_pp" not in self.keep or bool(chosen["overlap_pp"]) or chosen["pp"] == 1
-        key += (can_hide,)
+        key += (can_hide, chosen["ep"] > 1, "overlap_dp" in self.keep and bool(chosen["overlap_dp"]))
         if key not in self._known_leaves:
-            tried = self._tried(chosen["pp"], has_copies)
+            tried = self._tried(chosen["pp"], has_copies, chosen["ep"] > 1)
             if chosen["shard_group"] is not None:
                 tried = [leaf for leaf in tried if leaf.zero or chosen["distributed_optimizer"]]
             tried = [leaf for leaf in tried if can_hide or leaf.schedule != EAGER]
@@ -233,16 +238,18 @@ class LayoutSpace:
             self._known_leaves[key] = len(tried), legal
         return self._known_leaves[key]
 
-    def _tried(self, pp: int, has_copies: bool) -> list[Leaf]:
+    def _tried(self, pp: int, has_copies: bool, cuts_experts: bool) -> list[Leaf]:
         zeros = self.request.sharded_by(self.request.chosen("zero", [0, 1, 2, 3] if has_copies else [0]), has_copies)
         zeros = [zero for zero in zeros if zero != 2 or pp == 1 or 1 not in zeros]
-        schedules = self.request.chosen("schedule", list(SCHEDULES))
+        both_ways = BIDIRECTIONAL if self.goes_both_ways and (cuts_experts or "schedule" in self.keep) else ()
+        schedules = self.request.chosen("schedule", [*SCHEDULES, *both_ways])
         if pp == 1:
             schedules = list(self.keep.get("schedule", SCHEDULES))[:1]
         leaves = []
         for schedule in schedules:
             is_cut = schedule == "interleaved" and pp > 1
             chunks = [v for v in divisors(self.shape.num_layers) if v > 1] if is_cut else [1]
+            chunks = [2] if schedule == "dualpipev" and pp > 1 else chunks
             for v in self.request.chosen("virtual_stages", chunks):
                 leaves += [Leaf(schedule, v, zero) for zero in zeros]
         return leaves
@@ -261,7 +268,9 @@ class LayoutSpace:
         """What of legality the pipeline decides, asked of a layout of one rank a stage."""
         alone = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "micro_batch": 1, "sequence_parallel": False, "attention": "fused"}
         alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
-        return is_legal(self.shape, Layout.model_construct(**(chosen | alone | leaf._asdict())), 1)
+        hidden = self.request.hidden(leaf.virtual_stages, leaf.schedule) if leaf.schedule in BIDIRECTIONAL else {}
+        layout = Layout.model_construct(**(chosen | alone | leaf._asdict() | hidden))
+        return bidirectional_objection(layout) is None and is_legal(self.shape, layout, 1)
 
     def _is_only(self, key: str, value: Any) -> bool:
         return self.keep.get(key) == (value,)

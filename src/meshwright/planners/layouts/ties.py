@@ -29,7 +29,7 @@ FARTHEST = 0.25
 LATER_ONLY = ("hidden communication", UTILISATION)
 """Doubts by which a step can only take longer than predicted; those of the slower one speak for no tie."""
 
-_SCHEDULES = ("none", "1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-2p")
+_SCHEDULES = ("none", "1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-2p", "dualpipev", "dualpipe")
 _RECOMPUTATIONS = ("none", "selective", "selective-ops", "full")
 
 

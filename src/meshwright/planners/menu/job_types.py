@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ... import files
-from ...costs.process_groups.group_network import GroupNetwork
+from ...costs.process_groups.group_network import GroupNetwork, PlacedNetwork
 from ...costs.settings import CostSettings
 from ...costs.training_step.bounds import RememberedKernels
 from ...costs.training_step.graph_step_time import GraphPricer
@@ -59,6 +59,11 @@ class MenuRequest(SearchRequest):
     def kept(self) -> dict[str, tuple[Any, ...]]:
         """See `SearchRequest.kept`."""
         return dict(self.values)
+
+    @property
+    def tries_some_layers(self) -> bool:
+        """See `SearchRequest.tries_some_layers`; the layers of a menu are all computed again, or none."""
+        return False
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -187,7 +192,8 @@ class TransformerType(JobType):
     def _front(self, degree: int, where: Where, menu: MenuSettings, kept: dict[str, tuple[Any, ...]]) -> Sequence[RankedLayout]:
         per_host = where.devices_per_host
         request = MenuRequest(top=1, values=kept, tried=menu.orders)
-        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, request)
+        alike = not isinstance(where.wires, PlacedNetwork)
+        space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, request, goes_both_ways=alike)
         search = LayoutSearch(
             space,
             where.device,

@@ -22,7 +22,7 @@ from ...costs.routing import Routing
 from ...costs.settings import CostSettings
 from ...costs.training.replicas import SUMMED
 from ...costs.work.graph_work import GraphWork
-from ...costs.work.operations import Message
+from ...costs.work.operations import BETWEEN_STAGES, Message
 from ...costs.work.stage_boundary import between
 from ...costs.work.work import LayoutWork
 from ...errors import PlanError
@@ -68,7 +68,7 @@ def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...
         PlanError: stages of unequal meshes.
     """
     layout = work.layout
-    pp, width, m = layout.pp, stage_width(layout), layout.num_micro_batches
+    pp, width, m = layout.pp, stage_width(layout), layout.micro_batches_per_chunk
     times: dict[Message, NDArray[np.float64]] = {}
 
     def add(message: Message, stage: int, number: float) -> None:
@@ -84,7 +84,9 @@ def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...
                 for item in (*block.forward, *block.recompute, *block.backward):
                     if isinstance(item, Message):
                         add(item, chunk.stage, m * number)
-        ends = [(n, n % pp, (n + 1) % pp) for n in range(len(work.chunks) - 1)] if pp > 1 else []
+        joined = [n for n in range(len(work.chunks) - 1) if pp > 1 and not layout.is_border(n)]
+        ends = [(n, layout.stage_of(n), layout.stage_of(n + 1)) for n in joined]
+        ends = [one for one in ends if one[1] != one[2]]
         for boundary, source, target in [one for n, a, b in ends for one in ((n, a, b), (n, b, a))]:
             for item in between(work, boundary):
                 if item.axis == "pp":
@@ -104,10 +106,10 @@ def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...
         for item in (one for items in messages for one in items if isinstance(one, Message)):
             if coded is not None and item.axis in SUMMED:
                 continue
-            if item.axis != "ends":
+            if item.axis not in BETWEEN_STAGES:
                 add(item, stage, 1)
-            elif stage == 0:
-                yield Sent(item, stage_pairs(layout, 0, pp - 1), np.ones(width))
+            elif stage < (1 if item.axis == "ends" else pp // 2):
+                yield Sent(item, stage_pairs(layout, stage, pp - 1 - stage), np.ones(width))
         for item in () if coded is None else coded(stage):
             if item.axis in SUMMED:
                 add(item, stage, 1)

@@ -11,6 +11,12 @@ FrameworkName = Literal["megatron", "fsdp2", "deepspeed"]
 EAGER = "eager-1f1b"
 """1F1B with a longer warm-up, in which no stage waits for a transfer while the pipeline is full (Zhuang et al., 2022)."""
 
+BIDIRECTIONAL = ("dualpipe", "dualpipev")
+"""Schedules whose micro-batches enter from both ends, or go there and back again (DeepSeek-AI, "DeepSeek-V3 technical report",
+2024, section 3.2.1): a forward pass of the one direction runs beside a backward pass of the other."""
+
+HIDING = (EAGER, *BIDIRECTIONAL)
+"""Schedules that are there to hide transfers between stages."""
 
 EVEN_STAGES = "the layers of each stage are not told it; megatron is, and the nearest plan leaves stage_layers out"
 """Why most frameworks refuse `Layout.stage_layers`."""
@@ -26,6 +32,8 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
       (as torchtitan does), fetches the next layer's while one computes and reduces gradients behind the backward pass, in
       float32 as torchtitan asks it to. Nothing else is hidden, and what is not compiled runs operator by operator.
     - DeepSpeed shards nothing unless told to, and hides gradients with ZeRO-3 alone (``overlap_comm``).
+
+    DualPipe and DualPipeV hide transfers, and gradients not, whoever runs them.
 
     Args:
         framework: one of `FrameworkName`; of any other there are none.
@@ -47,19 +55,20 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
         | {"compile": False},
         "deepspeed": none | {"overlap_dp": given.get("zero", 0) == 3},
     }
-    return found.get(framework, {}) if isinstance(framework, str) else {}
+    told = found.get(framework, {}) if isinstance(framework, str) else {}
+    return told | ({"overlap_dp": False, "overlap_pp": True} if told and given.get("schedule") in BIDIRECTIONAL else {})
 
 
 def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
     """Which communication a layout hides where a text that is priced leaves it open, and where layouts are searched.
 
     PyTorch's DDP and FSDP hide the synchronisation of gradients without being asked, and Megatron-LM the transfers of an
-    interleaved schedule; eager 1F1B is there to hide them; nothing hides tensor parallelism unasked. A `Layout` that is made key
-    by key, or read from a plan, hides what it says.
+    interleaved schedule; eager 1F1B and DualPipe are there to hide them; nothing hides tensor parallelism unasked. The gradients
+    of DualPipe go behind its last passes. A `Layout` that is made key by key, or read from a plan, hides what it says.
 
     Args:
         virtual_stages: chunks of a stage.
         schedule: as `Layout.schedule`.
     """
     is_cut = isinstance(virtual_stages, int) and virtual_stages > 1
-    return {"overlap_dp": True, "overlap_pp": is_cut or schedule == EAGER}
+    return {"overlap_dp": schedule not in BIDIRECTIONAL, "overlap_pp": is_cut or schedule in HIDING}

@@ -14,102 +14,13 @@ Sources:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from ...errors import PlanError
-from ...jobs.transformer import TransformerKeys
-from ..partition import VOLUMES, Layout
-from .defaults import EAGER, EVEN_STAGES
-from .numbering import Numbering, as_megatron, as_the_layout, by_hosts, in_any_order
-
-
-class LayoutOfModel(NamedTuple):
-    """What is held against a framework.
-
-    Attributes:
-        layout: how the job is cut.
-        shape: the model, where it is known and a transformer.
-        sequence_length: tokens of a sequence, where they are known.
-    """
-
-    layout: Layout
-    shape: TransformerKeys | None = None
-    sequence_length: int | None = None
-
-
-class Refusal(NamedTuple):
-    """Why a framework does not run a layout.
-
-    Attributes:
-        key: of the layout.
-        value: that it has.
-        problem: what is wrong, with the nearest layout that can be run where it is known.
-    """
-
-    key: str
-    value: Any
-    problem: str
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What a framework does not run.
-
-    Attributes:
-        key: of the layout.
-        problem: what is wrong with another value, a text or what makes it.
-        values: those that the key may have; None: none, where the limit counts.
-        when: whether it counts.
-    """
-
-    key: str
-    problem: str | Callable[[LayoutOfModel], str]
-    values: tuple[Any, ...] | None = None
-    when: Callable[[LayoutOfModel], bool] = lambda asked: True
-
-    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
-        """What is wrong, or None."""
-        value = getattr(asked.layout, self.key)
-        if (self.values is not None and value in self.values) or not self.when(asked):
-            return None
-        return Refusal(self.key, value, self.problem if isinstance(self.problem, str) else self.problem(asked))
-
-
-@dataclass(frozen=True)
-class Framework:
-    """A training framework.
-
-    Attributes:
-        name: as ``--for`` spells it.
-        title: as it calls itself.
-        usual: what people start with who have not searched: ``fsdp`` or ``megatron``, see `planning.usual`.
-        limits: what it does not run.
-        numbering: whether it starts the ranks of a layout that are numbered in an order.
-        needs_layers: whether it knows transformers alone.
-        zero_stages: ZeRO stages where there are copies.
-        where_cut: by a degree, keys of a layout that is cut so which are not searched and have only this value there.
-    """
-
-    name: str
-    title: str
-    usual: str
-    limits: tuple[Limit, ...]
-    numbering: Numbering
-    needs_layers: bool = False
-    zero_stages: tuple[int, ...] = (0, 1, 2, 3)
-    where_cut: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-    def refusals(self, asked: LayoutOfModel) -> Iterator[Refusal]:
-        """Everything that is wrong, in the order of the limits."""
-        for limit in self.limits:
-            if (found := limit.refusal(asked)) is not None:
-                yield found
-
-    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
-        """The first thing that is wrong, or None where the framework runs the layout."""
-        return next(self.refusals(asked), None)
+from ..partition import VOLUMES
+from .defaults import BIDIRECTIONAL, EAGER, EVEN_STAGES
+from .limits import Framework, LayoutOfModel, Limit
+from .numbering import as_megatron, as_the_layout, by_hosts, in_any_order
 
 
 def framework(name: str, *, field: str = "--for") -> Framework:
@@ -169,8 +80,11 @@ def _without(whose: str, switches: dict[str, tuple[Any, ...]]) -> tuple[Limit, .
 
 def _schedules(problem: str, *values: str) -> Limit:
     def told(asked: LayoutOfModel) -> str:
-        nearest = "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"
-        return problem + (nearest if asked.layout.schedule == EAGER else "")
+        nearest = {EAGER: "; schedule=1f1b with overlap_pp=false is the nearest plan that it can say"}
+        if "interleaved" in values:
+            folded = "schedule=dualpipev" if "dualpipev" in values else "schedule=interleaved with virtual_stages=2"
+            nearest |= dict.fromkeys(BIDIRECTIONAL, f"; {folded} is the nearest plan that it can say")
+        return problem + nearest.get(asked.layout.schedule, "")
 
     return Limit("schedule", told, values, is_pipelined)
 
@@ -275,16 +189,22 @@ _TORCHTITAN = Framework(
             "torchtitan keeps attention and every second product (selective-ops), or recomputes all of a layer or nothing",
             ("none", "selective-ops", "full"),
         ),
+        Limit(
+            "recompute",
+            "torchtitan hides experts' exchange under DualPipeV only where nothing is recomputed",
+            ("none",),
+            lambda asked: asked.layout.is_bidirectional and asked.layout.ep > 1,
+        ),
         *_without("torchtitan's keys", _LAYERWISE),
         Limit("loss_chunks", "torchtitan computes the loss in one piece", (1,)),
-        _schedules("torchtitan runs 1f1b, gpipe and interleaved", "1f1b", "gpipe", "interleaved"),
+        _schedules("torchtitan runs 1f1b, gpipe, interleaved and dualpipev", "1f1b", "gpipe", "interleaved", "dualpipev"),
         Limit(
             "schedule",
             lambda asked: (
                 f"PyTorch's 1F1B wants no fewer micro-batches than stages, here {asked.layout.num_micro_batches} of "
                 f"{asked.layout.pp}"
             ),
-            ("gpipe", "interleaved"),
+            ("gpipe", "interleaved", "dualpipev"),
             lambda asked: asked.layout.num_micro_batches < asked.layout.pp,
         ),
         Limit(

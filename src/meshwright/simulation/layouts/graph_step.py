@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...costs.pipelines.schedules import FORWARD
+from ...costs.pipelines.tasks import FORWARD
 from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.work.graph_work import GraphWork
 from ...costs.work.operations import Message

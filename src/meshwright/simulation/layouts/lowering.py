@@ -23,10 +23,11 @@ from numpy.typing import NDArray
 
 from ...costs.network import RankNetwork
 from ...costs.pipelines import schedules
-from ...costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
+from ...costs.pipelines.tasks import AHEAD, BACK, BACKWARD, FORWARD, NONE, WEIGHT
 from ...costs.process_groups.group_network import placed_on
 from ...costs.settings import CostSettings
 from ...costs.tasks import gradient_order
+from ...costs.work.operations import BETWEEN_STAGES
 from ...errors import PlanError
 from ..step.execution import ExecutionGraph
 from .assembly import WITHIN, Assembly
@@ -42,6 +43,11 @@ LAST = 1e9
 
 def _whole(template: Template) -> Template:
     return template
+
+
+def _way(kind: int) -> int:
+    """Which of forward pass, backward pass of inputs and weight gradient a task is."""
+    return kind if kind == WEIGHT else FORWARD if kind in (FORWARD, AHEAD) else BACKWARD
 
 
 class MessageArrival(NamedTuple):
@@ -142,7 +148,9 @@ class _Lowering:
         self.awaited: list[tuple[MessageArrival, list[Row]]] = []
         self.order = self._orders()
         self.position = {
-            (stage, *task): position for stage, tasks in enumerate(self.order) for position, task in enumerate(tasks)
+            (stage, _way(kind), place, micro): position
+            for stage, tasks in enumerate(self.order)
+            for position, (kind, place, micro) in enumerate(tasks)
         }
 
     def build(self, num_steps: int) -> Lowered:
@@ -168,17 +176,25 @@ class _Lowering:
         layout = self.layout
         # Without a pipeline every micro-batch is done with before the next one begins.
         schedule = layout.schedule if layout.pp > 1 else "1f1b"
-        tasks = schedules.orders(schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches)
-        return [[(int(kind), int(place), int(micro)) for kind, place, micro in of_stage] for of_stage in tasks.tolist()]
+        tasks = schedules.orders(schedule, layout.pp, layout.chunks_per_rank, layout.num_micro_batches)
+        return [
+            [(int(kind), int(place), int(micro)) for kind, place, micro in of_stage if kind != NONE]
+            for of_stage in tasks.tolist()
+        ]
 
     def _pass(self, step: int, stage: int, position: int, kind: int, place: int, micro: int) -> None:
         layout, held = self.layout, self.stages[stage]
-        chunk = place * layout.pp + stage
+        if kind == BACK:  # done with the forward pass that it is beside
+            return
+        chunk = layout.chunk_at(stage, place)
         is_last = kind == self.last_kind and micro == layout.num_micro_batches - 1
         cut = layout.overlap_dp and (is_last or (kind == FORWARD and micro == 0 and bool(held.gates)))
         order, label = step * LAST + position, f", micro-batch {micro}"
-        arrival = MessageArrival(step, chunk, kind, micro)
-        ready = self._gathered(arrival, stage, order, label)
+        works_on = [MessageArrival(step, chunk, _way(kind), micro)]
+        if kind == AHEAD:
+            _, other, beside = self.order[stage][position + 1]
+            works_on.append(MessageArrival(step, layout.chunk_at(stage, other), BACKWARD, beside))
+        ready = [self._gathered(arrival, stage, order, label) for arrival in works_on]
         model = self.step.at(step)
         made = self.tasks.template(
             ("pass", chunk, kind, cut, id(model)),
@@ -187,32 +203,39 @@ class _Lowering:
             lambda: model.rank_seconds(chunk, kind, cut=cut),
         )
         starts, ends, first = self.tasks.put(made, order, label, is_backward=kind != FORWARD)
-        self.tasks.link([*held.rows, *ready], starts)
-        if not ready and self._source(chunk, kind) is not None:
-            self.awaited.append((arrival, starts))
+        self.tasks.link([*held.rows, *(row for rows in ready for row in rows)], starts)
+        for arrival, rows in zip(works_on, ready, strict=True):
+            if not rows and self._source(arrival.chunk, arrival.kind) is not None:
+                self.awaited.append((arrival, starts))
         for block in made.blocks if cut else ():
             self.tasks.link(held.gates.get(block.name, []), self.tasks.rows(block.first, first))
             if is_last:
                 held.released.append((self.tasks.rows(block.last, first), block, order + WITHIN * block.done))
         held.rows = ends
-        self.passes.append(PassDone(step, stage, chunk, kind, micro, starts, ends))
-        self._send(arrival, stage, position)
+        for arrival in works_on:
+            self.passes.append(PassDone(step, stage, arrival.chunk, arrival.kind, arrival.micro, starts, ends))
+            self._send(arrival, stage, position)
 
     def _source(self, chunk: int, kind: int) -> int | None:
         """Chunk on another stage from which a pass gets its input."""
         source = chunk - 1 if kind == FORWARD else chunk + 1
-        chunks = self.layout.pp * self.layout.virtual_stages
-        return source if kind != WEIGHT and self.layout.pp > 1 and 0 <= source < chunks else None
+        return source if kind != WEIGHT and self._are_joined(chunk, source) else None
+
+    def _are_joined(self, chunk: int, other: int) -> bool:
+        """Whether a chunk and the one before or behind it belong to one model and stand on two stages."""
+        layout, last = self.layout, self.layout.pp * self.layout.chunks_per_rank - 1
+        is_inside = layout.pp > 1 and 0 <= other <= last and not layout.is_border(min(chunk, other))
+        return is_inside and layout.stage_of(chunk) != layout.stage_of(other)
 
     def _send(self, done: MessageArrival, stage: int, position: int) -> None:
         """Bring what a pass has made to the chunk that wants it."""
         layout, held = self.layout, self.stages[stage]
         step, chunk, kind, micro = done
         target = chunk + 1 if kind == FORWARD else chunk - 1
-        if kind == WEIGHT or layout.pp == 1 or not 0 <= target < layout.pp * layout.virtual_stages:
+        if kind == WEIGHT or not self._are_joined(chunk, target):
             return
         arrival = MessageArrival(step, target, kind, micro)
-        to = target % layout.pp
+        to = layout.stage_of(target)
         model = self.step.at(step)
         crossing = model.crossing(chunk, kind)
         if crossing is not None:
@@ -255,11 +278,13 @@ class _Lowering:
         summed = [self._gradients(step, stage, held.rows) for stage, held in enumerate(self.stages)]
         model = self.step.at(step)
         for message in model.sync_at(0, step):
-            if message.axis == "ends":
-                made = self.tasks.transfer(message, 0, last)
+            for stage in (0,) if message.axis == "ends" else range((last + 1) // 2) if message.axis == "mirror" else ():
+                other = last - stage
+                told = next(one for one in model.sync_at(stage, step) if one.axis == message.axis)
+                made = self.tasks.transfer(told, stage, other)
                 starts, ends, _ = self.tasks.put(made, step * LAST + len(self.order[0]) + 1, "", is_backward=True)
-                self.tasks.link([*summed[0], *summed[last]], starts)
-                summed[0] = summed[last] = ends
+                self.tasks.link([*summed[stage], *summed[other]], starts)
+                summed[stage] = summed[other] = ends
         optimizers = np.empty(self.layout.world, np.int64)
         for stage, held in enumerate(self.stages):
             key = "optimizer", model.optimizer_s(stage)
@@ -275,7 +300,7 @@ class _Lowering:
     def _gradients(self, step: int, stage: int, rows: list[Row]) -> list[Row]:
         """Put down what sums gradients; gives the rows after which all are summed."""
         model = self.step.at(step)
-        messages = [message for message in model.sync_at(stage, step) if message.axis != "ends"]
+        messages = [message for message in model.sync_at(stage, step) if message.axis not in BETWEEN_STAGES]
         encode_s, decode_s = model.codec_s(stage) if messages else (0.0, 0.0)
         if encode_s:
             rows = self._encoded(step, stage, rows, encode_s)
@@ -346,7 +371,7 @@ class _Lowering:
                 for piece in pieces(message, [1.0], self.costs):
                     held.rows = self._piece(piece, stage, order, held.rows)
             return
-        chunks = range(stage, self.layout.pp * self.layout.virtual_stages, self.layout.pp)
+        chunks = [self.layout.chunk_at(stage, place) for place in range(self.layout.chunks_per_rank)]
         blocks = [block for chunk in chunks for block in model.template(chunk, FORWARD, cut=True).blocks]
         for message in messages:
             line = held.rows

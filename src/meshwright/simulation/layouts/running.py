@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...clusters.cluster import Cluster
 from ...costs.network import RankNetwork
-from ...costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
+from ...costs.pipelines.tasks import BACKWARD, FORWARD, WEIGHT
 from ...costs.routing import Routing
 from ...costs.settings import CostSettings
 from ...costs.training_step.step_time import Pricer
@@ -144,14 +144,14 @@ def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> 
     """
     layout, axes = step.layout, Axes(step.layout, network)
     found = 0
-    for chunk in range(layout.pp * layout.virtual_stages):
+    for chunk in range(layout.pp * layout.chunks_per_rank):
         for kind in (FORWARD, BACKWARD, WEIGHT) if layout.parts_gradients else (FORWARD, BACKWARD):
             for entry in step.template(chunk, kind, cut=False).entries:
-                size = 1 if entry.message is None else axes.size(entry.message.axis, chunk % layout.pp)
-                found += axes.width(chunk % layout.pp) // size
-    widths = [axes.width(chunk % layout.pp) for chunk in range(layout.pp * layout.virtual_stages)]
+                size = 1 if entry.message is None else axes.size(entry.message.axis, layout.stage_of(chunk))
+                found += axes.width(layout.stage_of(chunk)) // size
+    widths = [axes.width(layout.stage_of(chunk)) for chunk in range(layout.pp * layout.chunks_per_rank)]
     sends = 2 * sum(widths[1:]) if layout.pp > 1 else 0
-    return num_steps * layout.num_micro_batches * (found + sends)
+    return num_steps * layout.micro_batches_per_chunk * (found + sends)
 
 
 def _union(timeline: Timeline, tasks: NDArray[np.int64]) -> float:

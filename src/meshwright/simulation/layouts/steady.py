@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ...costs.pipelines.schedules import STEADY_ROUNDS, in_flight, round_size
+from ...costs.pipelines.schedules import STEADY_ROUNDS, in_flight, round_size, steady_round
 from ...plans.partition import Layout
 
 
@@ -54,11 +54,12 @@ def rounds(layout: Layout, most: float) -> SteadyRounds | None:
     """
     p, m = layout.pp, layout.num_micro_batches
     v, schedule = layout.virtual_stages, layout.schedule
-    size = round_size(p, m) if v > 1 else p
+    size = steady_round(schedule, p, v, m) if p > 1 else p
     least = in_flight(schedule, p, v, m, 0) if p > 1 and schedule != "gpipe" else 1  # gpipe keeps all of any number
+    least = 2 * p if layout.is_bidirectional else least
     for whole in range(STEADY_ROUNDS, 0, -1):
         found = SteadyRounds(m, whole * size + m % size, size)
-        is_alike = v == 1 or size == round_size(p, found.fewer) == round_size(p, found.longer)
+        is_alike = v == 1 or layout.is_bidirectional or size == round_size(p, found.fewer) == round_size(p, found.longer)
         if is_alike and least <= found.fewer and found.longer < m and found.fewer + found.longer <= most:
             return found
     return None

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ...costs.pipelines.schedules import BACKWARD, FORWARD
+from ...costs.pipelines.tasks import AHEAD, BACKWARD, FORWARD, INPUT, WEIGHT
 from ...costs.process_groups.device_kinds import DeviceKinds
 from ...costs.process_groups.group_network import whole_lane
 from ...costs.process_groups.lanes import Stand
@@ -20,7 +20,7 @@ from ...costs.training_step.gradient_overlap import block_parameters
 from ...costs.training_step.kernels import KernelModel
 from ...costs.training_step.passes import PassTime, pass_time
 from ...costs.training_step.step_time import Pricer
-from ...costs.work.operations import Message, Pass, input_part, weight_part
+from ...costs.work.operations import Message, Pass, input_part, side_by_side, weight_part
 from ...costs.work.stage_boundary import between
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
@@ -51,7 +51,8 @@ class StepModel(ABC):
         return self
 
     def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
-        """The pass of a chunk; ``kind`` as in `costs.pipelines.schedules`, ``cut`` as in `pass_segments`."""
+        """The pass of a chunk, or a pair by its forward pass; ``kind`` as in `costs.pipelines.bidirectional`, ``cut`` as in
+        `pass_segments`."""
         key = chunk, kind, cut
         if key not in self._templates:
             self._templates[key] = self._made(chunk, kind, cut)
@@ -148,7 +149,7 @@ class TransformerStep(StepModel):
             return None
         made = [self._on_kind(chunk, kind, cut, device) for device in range(len(self.pricer.models))]
         seconds = np.array([[entry.seconds for entry in one.entries] for one in made])
-        return np.asarray(seconds[self.kinds[chunk % self.layout.pp]].T, np.float64)
+        return np.asarray(seconds[self.kinds[self.layout.stage_of(chunk)]].T, np.float64)
 
     def rank_optimizer_s(self, stage: int) -> NDArray[np.float64] | None:
         """See `StepModel.rank_optimizer_s`."""
@@ -162,19 +163,34 @@ class TransformerStep(StepModel):
     def _on_kind(self, chunk: int, kind: int, cut: bool, device: int) -> Template:
         """The pass of a chunk on a kind of device; its entries are the same on each."""
         model: KernelModel = self.pricer.model_of(device)
-        blocks = self._blocks(chunk) if kind == FORWARD else self._blocks(chunk)[::-1]
+        stage = self.layout.stage_of(chunk)
         width, groups = self.layout.number_bytes, whole_lane(self.pricer.wires, self.layout, self.pricer.order)
-        at = groups.at(chunk % self.layout.pp)
+        at = groups.at(stage)
         made = Segments(f"chunk {chunk}", lambda message: self._moves(message, at[message.axis]), cut)
-        for label, name, (dense, experts) in blocks:
+        for label, name, (dense, experts), of_block in self._in_order(chunk, kind):
             made.begin()
-            for items in self._passes(name, kind, chunk % self.layout.pp):
+            for items in self._passes(name, of_block, stage):
                 made.items(label, items, lambda item: model.kernel_s(item, width))
-            times = [self._time(name, kind, chunk % self.layout.pp, other) for other in range(len(self.pricer.models) or 1)]
+            times = [self._time(name, of_block, stage, other) for other in range(len(self.pricer.models) or 1)]
             if any(time.seconds > time.device_s for time in times):
                 made.run(label, times[device].seconds - times[device].device_s)
             made.end(label, dense, experts)
         return made.template()
+
+    def _in_order(self, chunk: int, kind: int) -> list[tuple[str, str, tuple[float, float], int]]:
+        """As `_blocks`, in the order of a pass, with the kind of pass of each; of a pair two layers at a time side by side, named
+        by both with a tab between."""
+        if kind != AHEAD:
+            blocks = self._blocks(chunk)
+            return [(*one, kind) for one in (blocks if kind == FORWARD else blocks[::-1])]
+        ahead, back = self._blocks(chunk), self._blocks(2 * self.layout.pp - 1 - chunk)[::-1]
+        ends = [
+            (*one, of) for held, of in ((ahead, FORWARD), (back, BACKWARD)) for one in held if one[1] in ("embedding", "head")
+        ]
+        layers = [[one for one in held if one[1] not in ("embedding", "head")] for held in (ahead, back)]
+        beside = [(f"{a[0]} beside {b[0]}", f"{a[1]}\t{b[1]}", (0.0, 0.0), AHEAD) for a, b in zip(*layers, strict=False)]
+        left = [(*one, of) for held, of in zip(layers, (FORWARD, BACKWARD), strict=True) for one in held[len(beside) :]]
+        return [*ends, *beside, *left]
 
     def _blocks(self, chunk: int) -> list[tuple[str, str, tuple[float, float]]]:
         """Label, kind and parameters of each block, in forward order."""
@@ -191,12 +207,17 @@ class TransformerStep(StepModel):
         return blocks
 
     def _passes(self, name: str, kind: int, stage: int) -> tuple[Pass, ...]:
-        block = self.work.at(stage).blocks[name]
+        blocks = self.work.at(stage).blocks
+        if kind == AHEAD:
+            ahead, back = (blocks[one] for one in name.split("\t"))
+            return (side_by_side(ahead.forward, (*back.recompute, *back.backward)),)
+        block = blocks[name]
         if kind == FORWARD:
             return (block.forward,)
-        if not self.layout.parts_gradients:
-            return block.recompute, block.backward
-        return (block.recompute, input_part(block.backward)) if kind == BACKWARD else (weight_part(block.backward),)
+        if kind == WEIGHT:
+            return (weight_part(block.backward),)
+        parts = self.layout.parts_gradients or kind == INPUT
+        return block.recompute, input_part(block.backward) if parts else block.backward
 
     def _time(self, name: str, kind: int, stage: int, device: int) -> PassTime:
         """Of a block; where hosts are not alike, with the slowest groups of its stage."""

@@ -1,0 +1,80 @@
+"""Times of the passes of one block: a layer, the embedding or the head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
+
+from ..training_step.passes import PassTime
+from ..work.layer import BlockWork
+from ..work.operations import Pass, input_part, side_by_side, weight_part
+
+
+class BlockTimes(NamedTuple):
+    """Times of the passes of a block or chunk.
+
+    Attributes:
+        forward: the forward pass.
+        recompute: what of it is done again before each backward pass.
+        backward: of inputs and weights, or of inputs alone where the schedule parts all backward passes.
+        weight: the gradients of weights where any backward pass is parted.
+        inputs: those of inputs where some backward passes are parted and others whole.
+        beside: of a bidirectional schedule the forward pass beside what is done again and the backward pass of another block.
+    """
+
+    forward: PassTime
+    recompute: PassTime
+    backward: PassTime
+    weight: PassTime
+    inputs: PassTime = PassTime()
+    beside: Mapping[str, PassTime] = MappingProxyType({})
+
+    @classmethod
+    def of(
+        cls,
+        block: BlockWork,
+        time: Callable[[Pass], PassTime],
+        *,
+        parts: bool = False,
+        others: Mapping[str, BlockWork] | None = None,
+    ) -> BlockTimes:
+        """The times of a block.
+
+        Args:
+            block: what it does.
+            time: prices a pass.
+            parts: whether the schedule parts all backward passes.
+            others: where the schedule is bidirectional, the blocks whose backward passes its forward pass runs beside, by name.
+        """
+        ahead, again = time(block.forward), time(block.recompute)
+        if not parts and others is None:
+            return cls(ahead, again, time(block.backward), PassTime())
+        inputs, weights = time(input_part(block.backward)), time(weight_part(block.backward))
+        if others is None:
+            return cls(ahead, again, inputs, weights)
+        back = {name: (*other.recompute, *other.backward) for name, other in others.items()}
+        beside = {name: time(side_by_side(block.forward, items)) for name, items in back.items()}
+        return cls(ahead, again, time(block.backward), weights, inputs, beside)
+
+    @classmethod
+    def slowest(cls, kinds: Sequence[BlockTimes]) -> BlockTimes:
+        """Of ranks that wait for each other the slowest, pass by pass."""
+        if len(kinds) == 1:
+            return kinds[0]
+        passes = [max(times, key=lambda one: one.seconds) for times in zip(*(one.passes for one in kinds), strict=True)]
+        beside = {name: max((one.beside[name] for one in kinds), key=lambda time: time.seconds) for name in kinds[0].beside}
+        return cls(passes[0], passes[1], passes[2], passes[3], passes[4], beside)
+
+    @property
+    def passes(self) -> tuple[PassTime, PassTime, PassTime, PassTime, PassTime]:
+        """All but those of pairs."""
+        return self.forward, self.recompute, self.backward, self.weight, self.inputs
+
+    def task_s(self) -> tuple[float, float, float]:
+        """Seconds of the tasks of a schedule, of one block."""
+        return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
+
+    def both_ways_s(self) -> tuple[float, float, float, float]:
+        """The same of a bidirectional schedule, see `pipelines.bidirectional`, but for pairs."""
+        return (*self.task_s(), (self.recompute + self.inputs).seconds)

@@ -1,0 +1,135 @@
+"""Times of the passes of a model chunk: sums over its blocks; of a bidirectional schedule also those of pairs of passes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import zip_longest
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..training_step.passes import PassTime
+from ..work.model_chunks import ChunkWork, Parts
+from ..work.work import LayoutWork
+from .block_times import BlockTimes
+
+
+class Done(NamedTuple):
+    """A pass that a stage does in a step.
+
+    Attributes:
+        times: how often.
+        name: of its kernels in a breakdown.
+        time: of one.
+    """
+
+    times: int
+    name: str
+    time: PassTime
+
+
+class ChunkTimes(NamedTuple):
+    """A chunk.
+
+    Attributes:
+        times: of its passes.
+        task_s: seconds of its tasks.
+    """
+
+    times: BlockTimes
+    task_s: tuple[float, float, float]
+
+    @classmethod
+    def of(cls, blocks: Mapping[str, BlockTimes], held: Parts) -> ChunkTimes:
+        """The sum of the blocks that a chunk holds."""
+        parts = [(blocks[name], number) for name, number in held]
+        sums = [_total([(part.passes[kind], number) for part, number in parts]) for kind in range(5)]
+        times = BlockTimes(sums[0], sums[1], sums[2], sums[3], sums[4])
+        seconds = [[count * one for one in part.task_s()] for part, count in parts]
+        forward_s, backward_s, weight_s = map(sum, zip(*seconds, strict=True))
+        return cls(times, (forward_s, backward_s, weight_s))
+
+    def done(self, num_micro_batches: int) -> Iterator[Done]:
+        """What is done in a step."""
+        for name, one in zip(("compute", "recompute", "compute", "compute"), self.times.passes[:4], strict=True):
+            yield Done(num_micro_batches, name, one)
+
+
+def both_ways_s(blocks: Mapping[str, BlockTimes], chunk: ChunkWork, other: ChunkWork) -> tuple[float, ...]:
+    """Seconds of the tasks of a chunk under a bidirectional schedule, ``(5,)`` as `pipelines.bidirectional` counts them.
+
+    Args:
+        blocks: times of blocks, by name.
+        chunk: which.
+        other: the other chunk of its rank.
+    """
+    held = [(blocks[name], number) for name, number in chunk.parts]
+    seconds = [[count * one for one in part.both_ways_s()] for part, count in held]
+    pair_s = sum(number * time.seconds for time, number in _pair(blocks, paired_blocks(chunk, other)))
+    return (*map(sum, zip(*seconds, strict=True)), pair_s)
+
+
+def done_both_ways(
+    work: LayoutWork, chunk: ChunkWork, blocks: Mapping[str, BlockTimes], numbers: NDArray[np.int64]
+) -> list[Done]:
+    """What is done of a chunk in a step of a bidirectional schedule.
+
+    Args:
+        work: of the layout.
+        chunk: which.
+        blocks: times of blocks, by name.
+        numbers: tasks of each kind, ``(5,)``.
+    """
+    times, other = ChunkTimes.of(blocks, chunk.parts).times, work.other_chunk(chunk)
+    assert other is not None, "two chunks of a rank"
+    pair = _total(_pair(blocks, paired_blocks(chunk, other)))
+    again = PassTime(kernels_s=sum(number * blocks[name].recompute.kernels_s for name, number in other.parts))
+    ahead, whole, weight, inputs, pairs = numbers.tolist()
+    return [
+        Done(ahead, "compute", times.forward),
+        Done(whole + inputs, "recompute", times.recompute),
+        Done(whole, "compute", times.backward),
+        Done(inputs, "compute", times.inputs),
+        Done(weight, "compute", times.weight),
+        Done(pairs, "recompute", again),
+        Done(pairs, "compute", replace(pair, kernels_s=pair.kernels_s - again.kernels_s)),
+    ]
+
+
+def paired_blocks(forward: ChunkWork, backward: ChunkWork) -> Counter[tuple[str, str]]:
+    """Blocks of a chunk in a forward pass beside those of another one in a backward pass, and how often.
+
+    Layers stand beside each other one by one, in the order of their passes. What is left over, embedding and head have nothing
+    beside them, which is named by an empty text.
+    """
+    ahead = [name for name, number in forward.runs for _ in range(number)]
+    back = [name for name, number in reversed(backward.runs) for _ in range(number)]
+    pairs = Counter(zip_longest(ahead, back, fillvalue=""))
+    for name, *held in (
+        ("embedding", forward.has_embedding, backward.has_embedding),
+        ("head", forward.has_head, backward.has_head),
+    ):
+        pairs[name, ""] += held[0]
+        pairs["", name] += held[1]
+    return +pairs
+
+
+def _pair(blocks: Mapping[str, BlockTimes], pairs: Mapping[tuple[str, str], int]) -> list[tuple[PassTime, int]]:
+    """Times of a pair of passes, part by part, and how often each."""
+    found = []
+    for (ahead, back), number in pairs.items():
+        if ahead and back:
+            found.append((blocks[ahead].beside[back], number))
+        else:
+            found.append((blocks[ahead].forward if ahead else blocks[back].recompute + blocks[back].backward, number))
+    return found
+
+
+def _total(parts: list[tuple[PassTime, int]]) -> PassTime:
+    total = PassTime()
+    for part, times in parts:
+        total = total + (part if times == 1 else part * times)
+    return total

@@ -1,0 +1,98 @@
+"""What limits a training framework: keys of a layout, the values that they may have, and when that counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from ...jobs.transformer import TransformerKeys
+from ..partition import Layout
+from .numbering import Numbering
+
+
+class LayoutOfModel(NamedTuple):
+    """What is held against a framework.
+
+    Attributes:
+        layout: how the job is cut.
+        shape: the model, where it is known and a transformer.
+        sequence_length: tokens of a sequence, where they are known.
+    """
+
+    layout: Layout
+    shape: TransformerKeys | None = None
+    sequence_length: int | None = None
+
+
+class Refusal(NamedTuple):
+    """Why a framework does not run a layout.
+
+    Attributes:
+        key: of the layout.
+        value: that it has.
+        problem: what is wrong, with the nearest layout that can be run where it is known.
+    """
+
+    key: str
+    value: Any
+    problem: str
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What a framework does not run.
+
+    Attributes:
+        key: of the layout.
+        problem: what is wrong with another value, a text or what makes it.
+        values: those that the key may have; None: none, where the limit counts.
+        when: whether it counts.
+    """
+
+    key: str
+    problem: str | Callable[[LayoutOfModel], str]
+    values: tuple[Any, ...] | None = None
+    when: Callable[[LayoutOfModel], bool] = lambda asked: True
+
+    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
+        """What is wrong, or None."""
+        value = getattr(asked.layout, self.key)
+        if (self.values is not None and value in self.values) or not self.when(asked):
+            return None
+        return Refusal(self.key, value, self.problem if isinstance(self.problem, str) else self.problem(asked))
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A training framework.
+
+    Attributes:
+        name: as ``--for`` spells it.
+        title: as it calls itself.
+        usual: what people start with who have not searched: ``fsdp`` or ``megatron``, see `planning.usual`.
+        limits: what it does not run.
+        numbering: whether it starts the ranks of a layout that are numbered in an order.
+        needs_layers: whether it knows transformers alone.
+        zero_stages: ZeRO stages where there are copies.
+        where_cut: by a degree, keys of a layout that is cut so which are not searched and have only this value there.
+    """
+
+    name: str
+    title: str
+    usual: str
+    limits: tuple[Limit, ...]
+    numbering: Numbering
+    needs_layers: bool = False
+    zero_stages: tuple[int, ...] = (0, 1, 2, 3)
+    where_cut: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def refusals(self, asked: LayoutOfModel) -> Iterator[Refusal]:
+        """Everything that is wrong, in the order of the limits."""
+        for limit in self.limits:
+            if (found := limit.refusal(asked)) is not None:
+                yield found
+
+    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
+        """The first thing that is wrong, or None where the framework runs the layout."""
+        return next(self.refusals(asked), None)

@@ -1,0 +1,1 @@
+"""What schedules of pipelines ask of a layout."""
