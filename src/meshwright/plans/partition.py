@@ -341,7 +341,7 @@ class Layout(ParallelDegrees):
         first, end = meshes.first_ranks(self)[stage : stage + 2]
         return end - first
 
-    def stage_of(self, rank: int) -> int:
+    def stage_of_rank(self, rank: int) -> int:
         """The stage of a rank."""
         return bisect_right(meshes.first_ranks(self), rank) - 1
 
@@ -363,7 +363,7 @@ class Layout(ParallelDegrees):
         if not 0 <= rank < self.world:
             raise PlanError(f"the layout has ranks 0..{self.world - 1}", field="rank", value=rank)
         if self.stage_meshes is not None:
-            stage = self.stage_of(rank)
+            stage = self.stage_of_rank(rank)
             own = self.at(stage)
             return own.coordinates(rank - self.first_rank(stage) + own.first_rank(stage))
         rest, tp = divmod(rank, self.tp)

@@ -89,7 +89,7 @@ def test_every_rank_stands_once_in_its_stage():
         one = layout(text)
         places = [one.coordinates(rank) for rank in range(one.world)]
         assert len(set(places)) == one.world
-        assert [place.pp for place in places] == [one.stage_of(rank) for rank in range(one.world)]
+        assert [place.pp for place in places] == [one.stage_of_rank(rank) for rank in range(one.world)]
         assert sum(one.stage_width(stage) for stage in range(one.pp)) == one.world
 
 

@@ -79,7 +79,7 @@ class Axes:
         if len(set(shares.tolist())) > 1:
             return None
         per_host = int(shares[0])
-        stage, last = self.layout.stage_of(int(ranks[0])), self.layout.stage_of(int(ranks[-1]))
+        stage, last = self.layout.stage_of_rank(int(ranks[0])), self.layout.stage_of_rank(int(ranks[-1]))
         among = slice(None) if stage == last else slice(self.first(stage), self.first(stage + 1))
         beside = int((self.network.host[among] == hosts[0]).sum())
         mine = self.network.devices[ranks[hosts == hosts[0]] if per_host > 1 else ranks]

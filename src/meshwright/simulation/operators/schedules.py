@@ -182,7 +182,8 @@ def best_order(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDAr
         instance: whose ops are ordered.
         device_of: device of each op, ``(n,)``.
     """
-    return _best_of(*_given(instance), np.asarray(device_of, np.int64))[0]
+    order: NDArray[np.int64] = _best_of(*_given(instance), np.asarray(device_of, np.int64))[0]
+    return order
 
 
 def best_order_end_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> float:
