@@ -169,7 +169,7 @@ def test_a_verdict_claims_what_the_interval_shows(learned, baseline, ends, metri
         ("sjf+refuse-x", "refuse-N wants N of 0 to 99"),
         ("sjf+backfil", "did you mean 'sjf+backfill'?"),
         ("sjf+bckfill+refuse-5", "did you mean 'sjf+backfill+refuse-5'?"),
-        ("tiresias", "one is an order (fifo, sjf, srtf, edf, las), an entry (searched, "),
+        ("tiresias", "one is an order (fifo, sjf, srtf, edf, las, normalised-throughput), an entry (searched, "),
         ("max", "is of benchmarks that decide on one job at a time"),
         ("shipped:quickstart", "is of benchmarks that decide on one job at a time"),
         ("rollout", "is spelled rollout:RULE, as rollout:sjf"),
