@@ -62,22 +62,23 @@ def _trace(text: str, folder: Path) -> None:
 
 def _philly(text: str, folder: Path) -> None:
     (folder / "jobs.json").write_text(text, newline="", errors="surrogatepass")
-    _as_recorded("jobs.json", folder)
+    as_recorded("jobs.json", folder)
 
 
 def _told(text: str, folder: Path) -> None:
     (folder / "told.csv").write_text(text, newline="")
     columns = "{model: model, steps: steps, deadline: due, requested_gpus: asked}"
-    _as_recorded(f"told.csv, columns: {columns}, models: {{bert: graph.txt}}", folder)
+    as_recorded(f"told.csv, columns: {columns}, models: {{bert: graph.txt}}", folder)
 
 
 def _pai(name: str, text: str, folder: Path) -> None:
     for table in PAI_TABLES:
         (folder / table).write_text(text if table == name else inputs.valid(table), newline="")
-    _as_recorded("pai_task_table.csv, columns: {model: workload}, models: {bert: graph.txt, ctr: graph.txt}", folder)
+    as_recorded("pai_task_table.csv, columns: {model: workload}, models: {bert: graph.txt, ctr: graph.txt}", folder)
 
 
-def _as_recorded(file: str, folder: Path) -> None:
+def as_recorded(file: str, folder: Path) -> None:
+    """Two jobs of a trace in a folder, played as they were recorded."""
     (folder / "graph.txt").write_text(inputs.valid("graph.txt"))
     (folder / "workload.yaml").write_text(AS_RECORDED % file)
     _sampled(folder)
