@@ -22,7 +22,9 @@ from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ...plans.stage_meshes import meshes_text
+from .. import formulas
 from ..collectives.groups import PlacedGroup, placed
+from ..network import RankNetwork
 from ..routing import Routing
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
 from .regular_groups import Group, boundary_groups, groups_of, starts_evenly
@@ -275,6 +277,13 @@ def has_ways(cluster: Cluster) -> bool:
     """Whether the directions of a link between two devices may differ."""
     topology = cluster.topology
     return isinstance(topology, MatrixTopology) and not topology.is_symmetric
+
+
+def one_way_s(network: RankNetwork, pair: NDArray[np.int64], payload_bytes: float) -> float:
+    """A message over the link from the first rank of a pair to the second, which no other pair shares."""
+    sender, receiver = pair.tolist()
+    rate = float(network.bandwidth_bytes_per_s[sender, receiver])
+    return formulas.message_s(payload_bytes, 2, rate, float(network.latency_s[sender, receiver]))
 
 
 def _pairs(groups: list[PlacedGroup]) -> PlacedGroups:
