@@ -34,7 +34,7 @@ from ..collectives.prices import Operation, Provenance
 from ..network import RankNetwork
 from ..settings import CostSettings
 from ..work.operations import Message
-from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, has_ways, one_way_s, regular_lane
+from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane, slowest_s
 from .rank_groups import IN_PASSES, group_size
 from .regular_groups import Group, boundary_groups, group_of, groups_of, is_regular
 from .uplinks import AS_WIDE_AS_CARDS, Uplinks
@@ -278,13 +278,7 @@ class PlacedNetwork:
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
         key = operation, payload_bytes, group
         if key not in self._known:
-            one_way = operation == "send_recv" and group.are_pairs and has_ways(self.fabric.cluster)
-            self._known[key] = max(
-                one_way_s(*self.fabric.network(one), payload_bytes)
-                if one_way
-                else self.fabric.seconds(operation, one)(payload_bytes)
-                for one in group.groups
-            )
+            self._known[key] = slowest_s(self.fabric, operation, payload_bytes, group)
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:

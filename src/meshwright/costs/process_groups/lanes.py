@@ -23,7 +23,8 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ...plans.stage_meshes import meshes_text
 from .. import formulas
-from ..collectives.groups import PlacedGroup, placed
+from ..collectives.groups import Fabric, PlacedGroup, placed
+from ..collectives.prices import Operation
 from ..network import RankNetwork
 from ..routing import Routing
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
@@ -279,8 +280,14 @@ def has_ways(cluster: Cluster) -> bool:
     return isinstance(topology, MatrixTopology) and not topology.is_symmetric
 
 
-def one_way_s(network: RankNetwork, pair: NDArray[np.int64], payload_bytes: float) -> float:
-    """A message over the link from the first rank of a pair to the second, which no other pair shares."""
+def slowest_s(fabric: Fabric, operation: Operation, payload_bytes: float, groups: PlacedGroups) -> float:
+    """Seconds of a message over the slowest of some groups; a pair's goes one way over a link that no other pair shares."""
+    if operation == "send_recv" and groups.are_pairs and has_ways(fabric.cluster):
+        return max(_one_way_s(*fabric.network(one), payload_bytes) for one in groups.groups)
+    return max(fabric.seconds(operation, one)(payload_bytes) for one in groups.groups)
+
+
+def _one_way_s(network: RankNetwork, pair: NDArray[np.int64], payload_bytes: float) -> float:
     sender, receiver = pair.tolist()
     rate = float(network.bandwidth_bytes_per_s[sender, receiver])
     return formulas.message_s(payload_bytes, 2, rate, float(network.latency_s[sender, receiver]))
