@@ -116,7 +116,7 @@ def evaluate_fleet(
         "seeds": seeds,
         "best_fixed_entry": best_fixed,
         **compared,
-        **({"break_evens": told} if (told := break_evens(fleet)) else {}),
+        **({"break_evens": found} if (found := break_evens(fleet)) else {}),
         "remarks": [
             *add_ablations(rows, objective),
             *lone_entries(rows),

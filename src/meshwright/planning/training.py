@@ -218,9 +218,8 @@ def simulated_training_s(
         narrow = core_replicas(replicas, training).work
         return masked_step_s(maker.simulated(work), maker.simulated(narrow), training, maker.cluster, devices, costs)
     if isinstance(training, LocalUpdate):
-        blocks, m = local_blocks(replicas, training), work.layout.num_micro_batches
-        depth = training.depth(work.layout.pp)
-        # a pipeline's fill of further steps: the last step counts
+        blocks, m = local_blocks(replicas, training), replicas.layout.num_micro_batches
+        depth = training.depth(replicas.layout.pp)
         ends = local_blocks_s(*blocks, depth, STREAMED_STEPS * m, is_local=training.preset in ("sil", "greedy"))
         return ends[-1] - ends[-1 - m]
     local = scaled(shown(work), 0.0)

@@ -20,7 +20,6 @@ from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
 from ...plans.stage_meshes import meshes_text
-from .. import formulas
 from ..collectives.groups import Fabric, PlacedGroup, group_price, group_price_s, placed, price
 from ..collectives.libraries.calibrated import (
     NETWORK_EFFICIENCY,
@@ -35,7 +34,7 @@ from ..collectives.prices import Operation, Provenance
 from ..network import RankNetwork
 from ..settings import CostSettings
 from ..work.operations import Message
-from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, has_ways, regular_lane
+from .lanes import ALONE, Lane, PlacedGroups, PlacedLayout, Stand, regular_lane, slowest_s
 from .rank_groups import IN_PASSES, group_size
 from .regular_groups import Group, boundary_groups, group_of, groups_of, is_regular
 from .uplinks import AS_WIDE_AS_CARDS, Uplinks
@@ -279,10 +278,7 @@ class PlacedNetwork:
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"
         key = operation, payload_bytes, group
         if key not in self._known:
-            if operation == "send_recv" and group.are_pairs and has_ways(self.fabric.cluster):
-                self._known[key] = max(self._one_way_s(one, payload_bytes) for one in group.groups)
-            else:
-                self._known[key] = max(self.fabric.seconds(operation, one)(payload_bytes) for one in group.groups)
+            self._known[key] = slowest_s(self.fabric, operation, payload_bytes, group)
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
@@ -306,13 +302,6 @@ class PlacedNetwork:
         networks = [self.fabric.network(one) for one in group.groups]
         told = [price(operation, network, ranks, payload_bytes, self.fabric.algorithm) for network, ranks in networks]
         return max((one.provenance for one in told), key=ranked.index)
-
-    def _one_way_s(self, pair: PlacedGroup, payload_bytes: float) -> float:
-        """A message over the link from the first device of a pair to the second, which no other pair shares."""
-        network, ranks = self.fabric.network(pair)
-        sender, receiver = ranks.tolist()
-        rate = float(network.bandwidth_bytes_per_s[sender, receiver])
-        return formulas.message_s(payload_bytes, 2, rate, float(network.latency_s[sender, receiver]))
 
     def _columns(self, group: PlacedGroup) -> tuple[PlacedGroup, ...]:
         """Groups of the devices of one local rank on each host of a group, for every local rank, all at the same time."""

@@ -22,7 +22,10 @@ from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ...plans.stage_meshes import meshes_text
-from ..collectives.groups import PlacedGroup, placed
+from .. import formulas
+from ..collectives.groups import Fabric, PlacedGroup, placed
+from ..collectives.prices import Operation
+from ..network import RankNetwork
 from ..routing import Routing
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
 from .regular_groups import Group, boundary_groups, groups_of, starts_evenly
@@ -275,6 +278,19 @@ def has_ways(cluster: Cluster) -> bool:
     """Whether the directions of a link between two devices may differ."""
     topology = cluster.topology
     return isinstance(topology, MatrixTopology) and not topology.is_symmetric
+
+
+def slowest_s(fabric: Fabric, operation: Operation, payload_bytes: float, groups: PlacedGroups) -> float:
+    """Seconds of a message over the slowest of some groups; a pair's goes one way over a link that no other pair shares."""
+    if operation == "send_recv" and groups.are_pairs and has_ways(fabric.cluster):
+        return max(_one_way_s(*fabric.network(one), payload_bytes) for one in groups.groups)
+    return max(fabric.seconds(operation, one)(payload_bytes) for one in groups.groups)
+
+
+def _one_way_s(network: RankNetwork, pair: NDArray[np.int64], payload_bytes: float) -> float:
+    sender, receiver = pair.tolist()
+    rate = float(network.bandwidth_bytes_per_s[sender, receiver])
+    return formulas.message_s(payload_bytes, 2, rate, float(network.latency_s[sender, receiver]))
 
 
 def _pairs(groups: list[PlacedGroup]) -> PlacedGroups:

@@ -91,7 +91,8 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
         raise PlanError("has one block on each device", field="layout.virtual_stages", value=layout.virtual_stages)
     forward, backward = _passes_s(replicas)
     targets, updates = training.target_share * backward, UPDATE_SHARE * backward
-    return LocalBlocks(*(tuple(one.tolist()) for one in (forward, targets, updates)), tuple(_sends_s(replicas)))
+    of_blocks = [tuple(one.tolist()) for one in (forward, targets, updates)]
+    return LocalBlocks(of_blocks[0], of_blocks[1], of_blocks[2], tuple(_sends_s(replicas)))
 
 
 def _sends_s(replicas: Replicas) -> list[float]:

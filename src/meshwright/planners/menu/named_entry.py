@@ -7,7 +7,7 @@ for the model and data of its source alone.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,7 +18,7 @@ from ...plans.compression import Compression
 from ...plans.strategies.declared_steps import Exactness
 from ...plans.training import Synchronous, Training
 
-OWN = "own"
+OWN: Final = "own"
 """The name of the entries of a job that is trained otherwise than synchronously whatever is chosen."""
 
 SEARCHED = "searched"

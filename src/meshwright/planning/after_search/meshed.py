@@ -44,7 +44,7 @@ def with_meshes(found: RankedLayouts) -> RankedLayouts:
     made, count, proven, pipelines = [], 0, 0, 0
     for one in found.searched.ranking:
         if one.layout.pp > 1 and one.order == DEFAULT_ORDER:
-            better, tried, is_proven = _best_meshes(found, found.search.space, one)
+            better, tried, is_proven = _best_meshes(found, found.search, one)
             count, proven, pipelines = count + tried, proven + is_proven, pipelines + 1
             made += [] if better is one else [better]
     ranking = sorted({one.text: one for one in (*found.searched.ranking, *made)}.values(), key=lambda one: one[:4])
@@ -60,9 +60,9 @@ def with_meshes(found: RankedLayouts) -> RankedLayouts:
     return replace(found, searched=searched, sizes=(*found.sizes, told))
 
 
-def _best_meshes(found: RankedLayouts, space: LayoutSpace, one: RankedLayout) -> tuple[RankedLayout, int, bool]:
+def _best_meshes(found: RankedLayouts, search: LayoutSearch, one: RankedLayout) -> tuple[RankedLayout, int, bool]:
     """A layout with its best meshes, how many were priced, and whether bounds say that none of the others is better."""
-    kept, pricer = found.request.kept, found.search.pricer(one.order)
+    kept, pricer = found.request.kept, search.pricer(one.order)
     choices = stage_choices(one.layout, found.maker.work, pricer, tp=kept.get("tp"), dp=kept.get("dp"))
     best, tried = one, 0
     for choice in choices.found:
@@ -72,7 +72,7 @@ def _best_meshes(found: RankedLayouts, space: LayoutSpace, one: RankedLayout) ->
             return best, tried, False
         if len(set(choice.meshes)) == 1:
             continue
-        priced = _priced(found, space, one, choice)
+        priced = _priced(found, search.space, one, choice)
         tried += priced is not None
         if priced is not None and priced.step_s < best.step_s * (1 - 1e-9):
             best = priced
