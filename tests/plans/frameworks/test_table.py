@@ -29,8 +29,9 @@ def refused(name, text, shape=None, length=None):
         ("dp=4,zero=2", ("zero", None, None, None)),
         ("dp=4,zero=1", (None, "zero", None, "zero")),
         ("dp=4", (None, None, None, "zero")),
-        ("dp=2,tp=2,zero=3", ("zero", "sequence_parallel", "zero", "tp")),
-        ("dp=2,tp=2,zero=3,sequence_parallel=true", ("zero", None, "zero", "tp")),
+        # DeepSpeed 0.19.8 partitions what its automatic tensor parallelism cuts; its own experts it does not under ZeRO-3
+        ("dp=2,tp=2,zero=3", ("zero", "sequence_parallel", None, "tp")),
+        ("dp=2,tp=2,zero=3,sequence_parallel=true", ("zero", None, None, "tp")),
         ("dp=2,tp=2,sequence_parallel=true", (None, "zero", None, "tp")),
         ("dp=2,pp=2", (None, "zero", None, "pp")),
         ("dp=2,pp=2,zero=2", ("zero", None, "zero", "pp")),

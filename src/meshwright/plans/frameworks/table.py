@@ -6,9 +6,11 @@ without values it is broken whenever it counts. The model and the length of its 
 Sources:
     Megatron-LM: ``megatron/training/arguments.py`` and ``TransformerConfig`` of megatron-core 0.16.1.
     torchtitan: ``torchtitan/config/job_config.py``, ``parallelize.py`` of its Llama 3, and the schedules of
-    torch.distributed.pipelining in PyTorch 2.13.
+    torch.distributed.pipelining in PyTorch 2.13; of DualPipeV ``distributed/dual_pipe_v.py`` of 0.2.2 and
+    ``distributed/pipeline_parallel.py`` of 0.3.0, read in November 2026.
     DeepSpeed: its tutorials on automatic tensor parallelism in training, Ulysses and mixture of experts, and the checks of
-    ``PipelineEngine`` and ``DeepSpeedEngine`` of 0.19.8.
+    ``PipelineEngine`` (ZeRO-2 and 3) and ``DeepSpeedEngine`` (``_configure_tensor_parallel_states``, experts under ZeRO-3) of
+    0.19.8, read in November 2026.
     FSDP2: the documentation of ``torch.distributed.fsdp.fully_shard``.
 """
 
@@ -262,12 +264,6 @@ _DEEPSPEED = Framework(
         *_without("DeepSpeed's keys", _UNWRITTEN | _LAYERWISE),
         _schedules("DeepSpeed's pipeline runs 1f1b", "1f1b"),
         Limit("zero", "DeepSpeed's pipeline goes with ZeRO stage 1 at most", (0, 1), is_pipelined),
-        Limit(
-            "zero",
-            "DeepSpeed's automatic tensor parallelism goes with ZeRO stage 2 at most",
-            (0, 1, 2),
-            lambda asked: asked.layout.tp > 1,
-        ),
         Limit("zero", "DeepSpeed's experts go with ZeRO stage 2 at most", (0, 1, 2), lambda asked: asked.layout.ep > 1),
         Limit("context_parallel", "DeepSpeed cuts sequences as Ulysses does", ("ulysses",), lambda asked: asked.layout.cp > 1),
         Limit(
