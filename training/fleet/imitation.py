@@ -125,8 +125,8 @@ def played(env: FleetVecEnv, chosen: ImitationSettings, discount: float, network
         raise error.at(field="imitation.rule") from None
     plays = None if network is None else player(network)
     rounds = -(-chosen.decisions // env.num_envs)
-    seen, actions, rewards, ends, elapsed = env.reset(), [], [], [], []
-    rows = []
+    rewards: list[NDArray[np.float32]] = []
+    seen, actions, ends, elapsed, rows = env.reset(), [], [], [], []
     after = np.zeros(env.num_envs)
     while len(rewards) < rounds or (after.min() < TAIL and len(rewards) < rounds + MOST_TAIL * TAIL):
         picked = np.zeros(env.num_envs, np.int64)
