@@ -64,9 +64,12 @@ class FleetNetworkSettings(settings.Settings):
         messages: whether nodes hear their neighbours; without, only their own features and the pooled whole.
         prices: whether starts are scored by the price of a device-second that the network sets (see `fleet.prices`),
             in addition to what it adds to each score by itself.
+        logs: whether features are read together with their logarithms: those of ``x / (1 + x)`` say little where ``x`` is large
+            (of 16 and of 17 running jobs, 0.941 and 0.944), and times are compared by their ratio.
     """
 
     width: int = Field(default=48, ge=4, le=512)
     rounds: int = Field(default=2, ge=1, le=8)
     messages: bool = True
     prices: bool = False
+    logs: bool = False

@@ -102,9 +102,10 @@ class FleetActor(nn.Module):
         self.settings = settings
         self.menu = MenuTensors(fleet)
         width = settings.width
-        times = 2 if settings.prices else 1
+        times = 2 if settings.prices or settings.logs else 1
         more, of_candidate = (len(STRATEGY), len(CANDIDATE_STRATEGY)) if fleet.has_strategies else (0, 0)
-        self.type_of = nn.Sequential(nn.Linear(len(ENTRY) + more, width), nn.ReLU(), nn.Linear(width, width))
+        of_entry = (2 if settings.logs else 1) * (len(ENTRY) + more)
+        self.type_of = nn.Sequential(nn.Linear(of_entry, width), nn.ReLU(), nn.Linear(width, width))
         self.enter = nn.ModuleDict(
             {
                 "hosts": nn.Linear(len(HOST), width),
@@ -121,7 +122,7 @@ class FleetActor(nn.Module):
         self.host_score = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, 1))
         self.of_offer = nn.Linear(width, width)
         self.of_whole = nn.Linear(5 * width, width, bias=False)
-        self.of_entry = nn.Linear(len(ENTRY) + more, width, bias=False)
+        self.of_entry = nn.Linear(of_entry, width, bias=False)
         self.of_choice = nn.Linear(5, width, bias=False)
         self.of_candidate = nn.Linear(len(CANDIDATE) + of_candidate, width, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
@@ -150,7 +151,7 @@ class FleetActor(nn.Module):
 
     def _encode(self, seen: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], Tensor]:
         menu = self.menu
-        types = self.type_of(menu.entry) * menu.is_there.unsqueeze(2)
+        types = self.type_of(self._entries()) * menu.is_there.unsqueeze(2)
         types = types.sum(dim=1) / menu.is_there.sum(dim=1, keepdim=True)
         enter = self.enter
         nodes = {
@@ -171,10 +172,15 @@ class FleetActor(nn.Module):
         return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
 
     def _read(self, features: Tensor) -> Tensor:
-        """Features; where prices are set, together with the logarithm of ``x`` in each that is ``x / (1 + x)``."""
-        if self.prices is None:
+        """Features; where prices are set or logarithms read, together with that of ``x`` in each that is ``x / (1 + x)``."""
+        if self.prices is None and not self.settings.logs:
             return features
         return torch.cat([features, of_share(features).clamp(1e-3, 1e3).log() / 4.0], dim=-1)
+
+    def _entries(self) -> Tensor:
+        """Features of the menu's entries, which are shares; where logarithms are read, together with theirs."""
+        entry = self.menu.entry
+        return torch.cat([entry, entry.clamp(min=1e-3).log() / 4.0], dim=-1) if self.settings.logs else entry
 
     def _scores(self, seen: Mapping[str, Tensor], nodes: dict[str, Tensor], whole: Tensor) -> Tensor:
         menu, offers = self.menu, nodes["offers"]
@@ -188,7 +194,7 @@ class FleetActor(nn.Module):
         offer, entry, choice = action // (j * p), action // p % j, action % p
         kind = seen["offer_type"].long()[row, offer]
         mixed = self.of_offer(offers)[row, offer] + self.of_whole(whole)[row]
-        mixed = mixed + self.of_entry(menu.entry)[kind, entry] + self.of_choice(menu.choice)[choice]
+        mixed = mixed + self.of_entry(self._entries())[kind, entry] + self.of_choice(menu.choice)[choice]
         mixed = mixed + self.of_candidate(seen["candidates"][row, action + 1])
         starts: Tensor = self.score(mixed).squeeze(1)
         pauses: Tensor | float = 0.0

@@ -23,7 +23,11 @@ from .settings import ImitationSettings
 from .vec_env import FleetVecEnv
 
 TAIL = 100
-"""Decisions of each episode at the end of the data that are not learned from: too little of their costs has been seen."""
+"""How long is played on after the last decision that is learned from, so that its costs are seen: in what rewards are discounted
+by, mean times between two arrivals or decisions."""
+
+MOST_TAIL = 40
+"""Rounds of that at most, for each unit of `TAIL`."""
 
 
 _Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
@@ -120,23 +124,26 @@ def played(env: FleetVecEnv, chosen: ImitationSettings, discount: float, network
     except PolicyError as error:
         raise error.at(field="imitation.rule") from None
     plays = None if network is None else player(network)
-    rounds = -(-chosen.decisions // env.num_envs) + TAIL
-    seen, actions, rewards, ends, elapsed = env.reset(), [], [], [], []
-    rows = []
-    for _ in range(rounds):
+    rounds = -(-chosen.decisions // env.num_envs)
+    rewards: list[NDArray[np.float32]] = []
+    seen, actions, ends, elapsed, rows = env.reset(), [], [], [], []
+    after = np.zeros(env.num_envs)
+    while len(rewards) < rounds or (after.min() < TAIL and len(rewards) < rounds + MOST_TAIL * TAIL):
         picked = np.zeros(env.num_envs, np.int64)
         choose_all(fleet.problem, state, rule, picked)
-        rows.append(seen)
-        actions.append(picked)
+        if len(rewards) < rounds:
+            rows.append(seen)
+            actions.append(picked)
         env.step_async(picked if plays is None else plays(env.batch))
         seen, paid, over, _ = env.step_wait()
         rewards.append(paid)
         elapsed.append(env.elapsed)
         ends.append(over)
-    returns = _discounted(np.stack(rewards), np.stack(ends), discount ** np.stack(elapsed))[:-TAIL]
-    kept = rows[:-TAIL]
-    arrays = {name: torch.as_tensor(np.concatenate([row[name] for row in kept])) for name in kept[0]}
-    return arrays, torch.as_tensor(np.concatenate(actions[:-TAIL])), torch.as_tensor(returns.reshape(-1), dtype=torch.float32)
+        if len(rewards) > rounds:
+            after += env.elapsed
+    returns = _discounted(np.stack(rewards), np.stack(ends), discount ** np.stack(elapsed))[:rounds]
+    arrays = {name: torch.as_tensor(np.concatenate([row[name] for row in rows])) for name in rows[0]}
+    return arrays, torch.as_tensor(np.concatenate(actions)), torch.as_tensor(returns.reshape(-1), dtype=torch.float32)
 
 
 def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -13,7 +13,7 @@ from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.rules import fleet_rule
-from meshwright.training.fleet.imitation import choose_all, imitate, played
+from meshwright.training.fleet.imitation import TAIL, choose_all, imitate, played
 from meshwright.training.fleet.price_search import search_prices
 from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, PriceSearchSettings
 from meshwright.training.fleet.train import train_fleet
@@ -97,6 +97,26 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
         seen = env.step_wait()[0]
     assert np.mean(same) > 0.8
     assert found["explained"] > 0.1
+
+
+def test_costs_are_seen_for_a_time_and_not_for_a_number_of_decisions(fleet):
+    """Many decisions take no time, so that a hundred of them would leave out most of what the last ones cost."""
+    passed = []
+
+    class Timed(FleetVecEnv):
+        def step_wait(self):
+            found = super().step_wait()
+            passed.append(self.elapsed.copy())
+            return found
+
+    made = ImitationSettings(rule="sjf", decisions=1000)
+    for by_time in (True, False):
+        passed.clear()
+        _, actions, returns = played(Timed(fleet, 4, 0, by_time=by_time), made, 0.98, None)
+        after = np.array(passed[250:]).sum(axis=0).min()
+        assert len(actions) == len(returns) == 1000
+        assert after >= TAIL
+        assert len(passed) == 250 + TAIL or by_time
 
 
 def test_in_corrections_the_network_plays_and_the_rule_says_what_it_would_have_done(fleet):
