@@ -12,7 +12,8 @@ from pydantic import Field
 
 from ..errors import PlanError
 from ..settings import Count, Switch
-from .partition import Layout, build_of_plan
+from .frameworks.names import build_of_plan
+from .partition import Layout
 from .strategies.declared_steps import DeclaredSteps, Exactness
 from .strategies.strategy_text import split_strategies
 from .training import AnyTraining

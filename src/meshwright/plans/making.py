@@ -20,9 +20,10 @@ from ..jobs.job import Job
 from ..jobs.transformer import TransformerShape
 from . import legality, versions
 from .document import Figure, LayoutPartition, OpSplitsPartition, PlacementPlan, PlannedCluster, PlannedJob, Rank, Stage
+from .frameworks.names import build_of_plan
 from .memory import check_memory, op_split_memory_bytes
 from .op_placement import OpGroup, OpPlacementPartition, Optimizer, pipeline_order
-from .partition import Coordinates, Layout, build_of_plan
+from .partition import Coordinates, Layout
 from .placement import Placement, place
 from .rank_order import DEFAULT_ORDER, coordinates
 from .splitting.op_splits import OpSplits

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from .. import settings
-from ..errors import ConfigError, PlanError
+from ..errors import PlanError
 from ..settings import Count, Index, Switch
 from . import stage_meshes as meshes
 from .frameworks.defaults import BIDIRECTIONAL, EAGER, HIDING, FrameworkName, framework_defaults, hidden_unasked
-from .frameworks.names import unknown_layout_key
+from .frameworks.names import build_of_plan
 from .pipelines.bidirectional import bidirectional_objection
 
 _GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
@@ -392,14 +392,3 @@ class Layout(ParallelDegrees):
         axes = ("pp", "dp", "cp", "sp_d", "sp_h", "sp_w", "tp")
         grid = ranks.reshape([getattr(self, name) for name in axes])
         return np.moveaxis(grid, axes.index(axis), -1).reshape(-1, getattr(self, axis))
-
-
-def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
-    """As `settings.build_settings`, with a `PlanError` for what is wrong."""
-    try:
-        return settings.build_settings(model, data, file=file)
-    except ConfigError as error:
-        field = f"{prefix}{error.field}" if error.field else prefix.rstrip(".") or None
-        if error.problem == "unknown key" and model is Layout and error.choices and field:
-            raise unknown_layout_key(str(error.value), field, error.choices) from None
-        raise PlanError(error.problem, file=file, field=field, value=error.value, choices=error.choices) from None

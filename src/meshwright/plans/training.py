@@ -15,7 +15,8 @@ from pydantic import Field, model_validator
 
 from ..errors import PlanError
 from ..settings import Count, Index, Switch
-from .partition import Layout, build_of_plan
+from .frameworks.names import build_of_plan
+from .partition import Layout
 from .strategies.declared_steps import DeclaredSteps, Exactness
 from .strategies.masked import Masked
 from .strategies.strategy_text import split_strategies

@@ -1,10 +1,12 @@
-"""How others spell the keys of a layout."""
+"""Keys of a plan: how others spell those of a layout, and the refusal of what is wrong in one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from ...errors import PlanError
+from ... import settings
+from ...errors import ConfigError, PlanError
 
 OTHER_NAMES = {
     "tensor_parallel": "tp",
@@ -35,3 +37,14 @@ def unknown_layout_key(key: str, field: str, known: Iterable[str]) -> PlanError:
     if own is not None and own in known:
         return PlanError(f"unknown key; here it is {own!r}", field=field)
     return PlanError("unknown key", field=field, value=key, choices=known)
+
+
+def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
+    """As `settings.build_settings`, with a `PlanError` for what is wrong."""
+    try:
+        return settings.build_settings(model, data, file=file)
+    except ConfigError as error:
+        field = f"{prefix}{error.field}" if error.field else prefix.rstrip(".") or None
+        if error.problem == "unknown key" and field and error.choices and "micro_batch" in error.choices:  # those of a layout
+            raise unknown_layout_key(str(error.value), field, error.choices) from None
+        raise PlanError(error.problem, file=file, field=field, value=error.value, choices=error.choices) from None
