@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from .. import settings
-from ..errors import PlanError
+from ..errors import ConfigError, PlanError
 from ..settings import Count, Index, Switch
 from . import stage_meshes as meshes
 from .frameworks.defaults import BIDIRECTIONAL, EAGER, HIDING, FrameworkName, framework_defaults, hidden_unasked
