@@ -171,7 +171,7 @@ TARGETS = (
         lambda text, folder: _recorded("acme.csv", text, folder),
     ),
     Target("kineto", "json", _kineto_traces, _times),
-    Target("chakra", "text", _chakra_traces, _chakra),
+    Target("chakra-traces", "text", _chakra_traces, _chakra),
     *([] if importlib.util.find_spec("onnx") is None else [Target("onnx", "text", _onnx_models, _onnx, is_quick=False)]),
 )
 """That of ONNX where its package is installed, as ``make test-libraries`` does."""
