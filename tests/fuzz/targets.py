@@ -3,9 +3,8 @@
 from . import (
     costs_and_measurements,
     jobs_and_clusters,
-    live_sources,
     plans_and_exports,
-    profiles_and_traces,
+    recorded_elsewhere,
     run_folders,
     runs_and_configs,
 )
@@ -19,8 +18,7 @@ TARGETS: dict[str, Target] = {
         costs_and_measurements,
         runs_and_configs,
         run_folders,
-        live_sources,
-        profiles_and_traces,
+        recorded_elsewhere,
     )
     for target in module.TARGETS
 }

@@ -51,6 +51,9 @@ FOUND = [
     ("benchmarks", "cluster: pair.yaml", "cluster: [pair.yaml]", "scenario.cluster: must be one name, path or text, as pair"),
     ("workloads", "graph.txt", f"{'g' * 300}.txt", "cannot be read (File name too long)"),
     ("workloads", "offered_load: 0.9", "offered_load: 5.0e-324", "must be 1e-09 to 1e+06: nothing is smaller"),
+    # traces of PyTorch's profiler: numbers of operators that are none, properties of devices that are no list
+    ("kineto", '"Sequence number": 0', '"Sequence number": "1e400"', "an event has no name, times or numbers"),
+    ("kineto", '"deviceProperties": []', '"deviceProperties": 7', None),
     # JSON: the same
     ("job-graphs", "0.0105", DIGITS, "not valid JSON: a number of 400 digits is more than a number holds"),
     ("job-graphs", "0.0105", MORE_DIGITS, "not valid JSON: a number of 5000 digits is more than a number holds"),

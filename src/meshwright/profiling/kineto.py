@@ -102,7 +102,9 @@ def _events(data: dict[str, Any], path: str | Path) -> tuple[list[_Event], dict[
                 launched[_whole(args["External id"])] += quantities.amount(str(event["dur"]))
             elif kind == "cpu_op":
                 start = float(quantities.number(str(event["ts"])))
-                made = _Event(str(event["name"]), start, start + quantities.amount(str(event.get("dur", 0))), dict(args))
+                numbers = {key: _whole(args[key]) for key in ("External id", "Sequence number") if key in args}
+                told = dict(args) | numbers
+                made = _Event(str(event["name"]), start, start + quantities.amount(str(event.get("dur", 0))), told)
                 by_thread[str(event.get("pid")), str(event.get("tid"))].append(made)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputFileError("an event has no name, times or numbers", file=path, field="traceEvents") from None
@@ -114,7 +116,8 @@ def _events(data: dict[str, Any], path: str | Path) -> tuple[list[_Event], dict[
                 open_.pop()
             (open_[-1].inside if open_ else found).append(one)
             open_.append(one)
-    gpus = [one.get("name") for one in data.get("deviceProperties") or [] if isinstance(one, dict)]
+    properties = data.get("deviceProperties")
+    gpus = [one.get("name") for one in (properties if isinstance(properties, list) else []) if isinstance(one, dict)]
     device = known_device(str(gpus[0])) if gpus and launched else None
     return sorted(found, key=lambda event: event.start), dict(launched), device
 

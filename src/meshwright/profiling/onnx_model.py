@@ -140,13 +140,13 @@ def read_onnx(path: Path, *, inputs: Sequence[str] = (), batch_size: int | None 
         model = onnx.inliner.inline_local_functions(model) if model.functions else model
         _fix_inputs(model.graph, inputs, batch_size, path)
         graph = folded(onnx, model).graph
+        tensors = _tensors(onnx, graph)
     except TraceError:
         raise
     except Exception as error:  # of a file that the package cannot read
         raise TraceError(f"is no ONNX model that the onnx package reads: {first_line(error)}", file=path) from None
     if len(graph.node) > _MOST_NODES:
         raise TraceError(f"has more than {_MOST_NODES} nodes", file=path, value=len(graph.node))
-    tensors = _tensors(onnx, graph)
     parameters = {one.name: tensors[one.name].num_bytes for one in graph.initializer if _is_parameter(tensors[one.name])}
     reader = _Reader(tensors, dict(parameters))
     reader.wants.update(parameters)

@@ -1,7 +1,9 @@
-"""Readers of what was recorded elsewhere: models as ONNX, traces of PyTorch's profiler and of Chakra, jobs of Helios and Acme."""
+"""Readers of what others recorded: what schedulers list, traces of PyTorch's profiler and of Chakra, models as ONNX, jobs of
+Helios and Acme."""
 
 import importlib.util
 import json
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,12 +13,57 @@ import numpy as np
 from meshwright.devices import device_type
 from meshwright.export.chakra.schema import Collective, NodeType, RankTrace, TraceNode, encode
 from meshwright.jobs.load import load_graph
+from meshwright.live.sources import kubernetes, ray, slurm, slurm_json
+from meshwright.live.sources.listings import Listing
+from meshwright.live.state import ClusterState
 from meshwright.profiling.chakra_trace import read_chakra
 
 from . import inputs
+from .inputs import ROOT
 from .jobs_and_clusters import as_recorded
 from .possible import MOST_SECONDS, positive, possible_graph
-from .running import Target
+from .running import NonsenseError, Target
+
+RECORDED = ROOT / "tests" / "live" / "sources" / "data"
+
+
+def _possible(listing: Listing) -> None:
+    """Refuse a device that is held twice or that its host does not have; a state is kept and read as it is."""
+    state = listing.state
+    held: defaultdict[str, set[int]] = defaultdict(set)
+    for job in state.jobs:
+        for host, devices in job.devices.items():
+            size = state.hosts[host].num_devices if host in state.hosts else None
+            if held[host] & set(devices) or (size is not None and devices and max(devices) >= size):
+                raise NonsenseError(f"devices: {job.id} holds {devices} of {size} on {host}")
+            held[host].update(devices)
+    assert ClusterState.model_validate_json(state.model_dump_json()) == state
+    assert all(remark and len(remark) < 1000 for remark in listing.remarks)
+
+
+def _slurm(text: str, folder: Path) -> None:
+    _possible(slurm.read(text))
+
+
+def _slurm_json(text: str, folder: Path) -> None:
+    _possible(slurm_json.read(text))
+
+
+def _kubernetes(text: str, folder: Path) -> None:
+    _possible(kubernetes.read(text))
+
+
+def _ray(text: str, folder: Path) -> None:
+    _possible(ray.read(text))
+
+
+def _listed(name: str) -> str:
+    """A recorded JSON in one line, as mutations of a text want it."""
+    return json.dumps(json.loads((RECORDED / name).read_text()))
+
+
+SLURM_JSON = ("slurm-22.05-again.json", "slurm-v0.0.39-by-hand.json", "slurm-v0.0.41-by-hand.json")
+
 
 BYTES = "latin-1"
 """One letter for each byte, so that what is no text is spoilt as text is."""
@@ -112,6 +159,10 @@ def _onnx(text: str, folder: Path) -> None:
 
 
 TARGETS = (
+    Target("slurm", "text", lambda: ((RECORDED / "slurm-22.05.txt").read_text(),), _slurm),
+    Target("slurm-json", "text", lambda: tuple((RECORDED / name).read_text() for name in SLURM_JSON), _slurm_json),
+    Target("kubernetes", "json", lambda: (_listed("kubernetes.json"),), _kubernetes),
+    Target("ray", "json", lambda: (_listed("ray-2.60.json"),), _ray),
     Target("helios", "csv", lambda: (inputs.valid("helios.csv"),), lambda text, folder: _recorded("helios.csv", text, folder)),
     Target(
         "acme",
@@ -120,7 +171,7 @@ TARGETS = (
         lambda text, folder: _recorded("acme.csv", text, folder),
     ),
     Target("kineto", "json", _kineto_traces, _times),
-    Target("chakra", "text", _chakra_traces, _chakra),
+    Target("chakra-traces", "text", _chakra_traces, _chakra),
     *([] if importlib.util.find_spec("onnx") is None else [Target("onnx", "text", _onnx_models, _onnx, is_quick=False)]),
 )
 """That of ONNX where its package is installed, as ``make test-libraries`` does."""
