@@ -21,7 +21,8 @@ from ...costs.work.memory import peak_memory
 from ...costs.work.work import describe
 from ...errors import ConfigError, PlanError
 from ...planners.layouts.space import divisors
-from ...plans.partition import Layout, build_of_plan
+from ...plans.frameworks.names import build_of_plan
+from ...plans.partition import Layout
 from .coverage import Coverage, Prediction, left_out, software_of
 from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, PublishedStep, read_rows
 

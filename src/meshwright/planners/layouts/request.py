@@ -14,9 +14,9 @@ from ...errors import ConfigError, PlanError
 from ...jobs.transformer import TransformerKeys
 from ...plans.frameworks.defaults import hidden_unasked
 from ...plans.frameworks.limits import Framework, LayoutOfModel
-from ...plans.frameworks.names import unknown_layout_key
+from ...plans.frameworks.names import build_of_plan, unknown_layout_key
 from ...plans.frameworks.table import framework
-from ...plans.partition import Layout, build_of_plan
+from ...plans.partition import Layout
 from ...plans.rank_order import ORDERS, check_order
 
 if TYPE_CHECKING:

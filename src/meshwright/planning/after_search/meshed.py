@@ -14,7 +14,8 @@ from ...planners.layouts.results import Front, RankedLayout, Searched, layout_te
 from ...planners.layouts.search import LayoutSearch
 from ...planners.layouts.space import LayoutSpace
 from ...planners.layouts.stage_choices import StageChoice, stage_choices
-from ...plans.partition import Layout, build_of_plan
+from ...plans.frameworks.names import build_of_plan
+from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..search_table import RankedLayouts
 
