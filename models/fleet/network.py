@@ -33,6 +33,7 @@ from ...envs.fleet.observation import (
 )
 from ...envs.fleet.spaces import trunk_members
 from ...planners.fleet.linear_prices import MOST_RATIO
+from ...simulation.fleet.state import PlacementRule
 from ..network import begin_small
 from ..settings import FleetNetworkSettings
 from .prices import PriceHead, of_share
@@ -47,7 +48,7 @@ class MenuTensors(nn.Module):
 
     Attributes:
         entry: features of each entry and whether it is there, by type, ``(t, j, f)`` and ``(t, j)``.
-        choice: one-hot rule and share of the device type, ``(p, 5)``.
+        choice: one-hot rule, of blocks none, and share of the device type, ``(p, 5)``.
         share, ratio: of each entry, share of the cluster's devices, and seconds of a step at best over those of the type's
             fastest entry, ``(t, j)``.
     """
@@ -74,7 +75,8 @@ class MenuTensors(nn.Module):
             entry[kind, :count] = features[first[kind] : first[kind + 1]]
             there[kind, :count] = 1.0
         kinds = max(1, len(fleet.cluster.device_types) - 1)
-        choice = np.concatenate([np.eye(4)[problem.rule], problem.rule_type[:, None] / kinds], axis=1)
+        rules = np.eye(len(PlacementRule), PlacementRule.BLOCKS)[problem.rule]
+        choice = np.concatenate([rules, problem.rule_type[:, None] / kinds], axis=1)
         self.register_buffer("entry", torch.as_tensor(entry), persistent=False)
         self.register_buffer("is_there", torch.as_tensor(there), persistent=False)
         self.register_buffer("choice", torch.as_tensor(choice, dtype=torch.float32), persistent=False)

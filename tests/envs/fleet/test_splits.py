@@ -5,15 +5,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
 from meshwright.envs.playing import play_episode
 from meshwright.errors import ConfigError
 from meshwright.evaluation.fleet.episodes import watch_episode
 from meshwright.evaluation.fleet.policies import fleet_player
+from meshwright.models.fleet.network import FleetActor
+from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.simulation.fleet.state import JobState
 
@@ -160,3 +164,17 @@ def test_jobs_of_a_trace_ask_for_the_devices_that_it_says(tmp_path):
     assert jobs.requested.tolist() == [enough[int(gpus)] for gpus in built.workload.trace.requested_gpus[window][:9]]
     assert built.mean_interarrival_s == pytest.approx(100.0)
     assert built.mean_duration_s > 0
+
+
+def test_a_network_reads_it(file):
+    """Blocks are the one rule without a place among the rules that networks know."""
+    fleet = load_fleet_benchmark(str(file)).build()
+    actor = FleetActor(FleetNetworkSettings(width=8), fleet)
+    assert actor.menu.choice.shape == (1, 5)
+    assert actor.menu.choice[:, :4].sum() == 0
+    batch = FleetBatch(fleet, 1)
+    batch.reset(0, np.random.default_rng(0))
+    seen = {name: torch.as_tensor(values) for name, values in batch.observations._asdict().items()}
+    scores, value = actor(seen)
+    assert torch.isfinite(value).all()
+    assert torch.isfinite(scores[seen["action_mask"] > 0]).all()
