@@ -17,7 +17,8 @@ from .. import settings
 from ..clusters.topologies.optical import OpticalTopology
 from ..costs.collectives import UNTAKEN
 from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
-from ..errors import MeshwrightError
+from ..errors import MeshwrightError, PlanError
+from ..plans.frameworks.names import build_of_plan
 from ..plans.partition import Layout
 from ..simulation.layouts.steady import SteadyRounds, rounds
 from .estimate import Estimate
@@ -138,7 +139,11 @@ def _layout_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
         if not applies:
             found.append(Switch("vertical", label, "estimated", None, None, f"changes nothing: {why}"))
             continue
-        changed = Layout(**(layout.model_dump() | {name: other}))
+        try:
+            changed = build_of_plan(Layout, layout.model_dump() | {name: other})
+        except PlanError as problem:
+            found.append(Switch("vertical", label, "estimated", None, None, f"does not go here: {problem.problem}"))
+            continue
         found.append(_estimated("vertical", label, priced, changed, costs, priced.step.step_s))
     return found
 

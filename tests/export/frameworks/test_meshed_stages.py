@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meshwright.export import export
-from meshwright.plans import Layout
+from meshwright.plans import Layout, PlacementPlan
 
 from .test_deepspeed import plan_of
 from .test_device_mesh import _module
@@ -109,3 +109,17 @@ def test_processes_build_the_meshes_and_bring_tensors_between_them(text, tmp_pat
         for process in started:
             process.kill()
     assert [process.returncode for process in started] == [0] * len(ranks), ended
+
+
+@pytest.mark.parametrize("text", ["pp=2,dp=1,tp=1,schedule=dualpipe", "pp=2,dp=1,tp=1,schedule=dualpipev,virtual_stages=2"])
+def test_stages_on_the_way_up_again_get_no_split_points(text):
+    layout = Layout.parse(f"{text},micro_batch=1,global_batch=8")
+    data = plan_of(["localhost"] * 2, [0, 1], layout).model_dump(mode="json", exclude_none=True)
+    chunks = [(0, 0), (1, 0), (1, 1), (0, 1)]  # stage and place of each, in the order of the model
+    data["stages"] = [
+        {"stage": stage, "chunk": place, "ranks": [stage], "num_ops": 1, "ops": [f"op{number}"]}
+        for number, (stage, place) in enumerate(chunks)
+    ]
+    written = export(PlacementPlan.model_validate(data), "torchrun")["mesh.py"]
+    assert _module(written).FIRST_OPS == ()
+    assert "# No split points: stages go down the pipeline and up again" in written

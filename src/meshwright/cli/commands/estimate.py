@@ -172,7 +172,7 @@ def _idle_text(found: Estimate) -> list[str]:
     equal = f"(p - 1) / (v m) = {(stages - 1) / (chunks * passes):.1%}, Narayanan et al., 2021"
     formula = equal
     if layout.is_bidirectional:
-        formula = "(p / 2 - 1) (F&B + B - 3 W) over p stages, two on a rank; DeepSeek-AI, 2024"
+        formula = "(p / 2 - 1) (F&B + B - 3 W) seconds over p stages, two on a rank; DeepSeek-AI, 2024"
     elif layout.schedule in ("zb-h1", "zb-2p"):
         formula = "less than 1F1B, Qi et al., 2024"
     return [

@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 NARROW = 100
 """Columns of a terminal below which a table of layouts has fewer columns."""
 
-UNKEPT = "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved and eager schedules overlap_dp=true"
+UNKEPT = (
+    "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved, eager and DualPipe schedules overlap_dp=true "
+    "but for DualPipe"
+)
 """See `meshwright.plans.frameworks.defaults.hidden_unasked`."""
 
 FRONT_ROWS = 10

@@ -98,7 +98,9 @@ def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORD
         PlanError: stages of unequal numbers of ranks, one of which begins or ends within a host that it does not divide.
     """
     if not layout.has_equal_stages and not starts_evenly(layout, devices_per_host):
-        problem = f"a stage has whole hosts of {devices_per_host} devices here, or a part that divides one, from such a part on"
+        problem = (
+            f"each stage must fill whole hosts of {devices_per_host} devices, or begin within one at a multiple of its ranks"
+        )
         raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
     meshes = [layout.at(stage) for stage in range(layout.pp if layout.is_meshed else 1)]
     return Lane(

@@ -134,9 +134,11 @@ def model_place(work: Any, order: str, hosts: NDArray[np.int64]) -> ModelPlace:
     layers = [whole.blocks[name].dense_parameters for name, number in chunk.runs for _ in range(number)]
     tied = whole.embedding.largest_weight if work.shape.is_head_tied else 0.0
     units = [whole.embedding.dense_parameters, *layers, whole.head.dense_parameters - tied]
-    ends = [0, *(1 + end for end in accumulate(one.num_layers for one in work.chunks))]
+    once = work.chunks[: layout.pp * layout.virtual_stages]
+    ends = [0, *(1 + end for end in accumulate(one.num_layers for one in once))]
     ends[-1] += 1
-    return ModelPlace(layout, tuple(units), tuple(pairwise(ends)), places, tuple(hosts.tolist()), float(layout.number_bytes))
+    chunk_units = tuple(pairwise(ends)) * (2 if layout.has_mirrored_stages else 1)
+    return ModelPlace(layout, tuple(units), chunk_units, places, tuple(hosts.tolist()), float(layout.number_bytes))
 
 
 _UNCUT = {

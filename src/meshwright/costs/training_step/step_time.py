@@ -361,7 +361,8 @@ class Pricer(StepPricer):
         if layout.overlap_pp and layout.pp > 1:
             ends = ((stage == 0) + (stage == layout.pp - 1)) * (2 if layout.is_bidirectional else 1)
             sends = layout.micro_batches_per_chunk * (2 * layout.chunks_per_rank - ends)
-            hidden_s += sends * float(self._sends(work, lane).mean())
+            sent_s = self._sends(work, lane)
+            hidden_s += sends * float(sent_s.sum() / (2 * (layout.pp - 1)) if layout.is_bidirectional else sent_s.mean())
         if layout.overlap_dp:
             whole_s = sum(self.message_s(item, layout, lane.at(stage)[item.axis]) for item in (*held.sync, *held.gather))
             hidden_s += max(0.0, whole_s - tail_s)

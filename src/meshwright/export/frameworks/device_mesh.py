@@ -107,6 +107,8 @@ def splits(plan: PlacementPlan) -> Splits:
     num_stages = max(stage_of) + 1
     if num_stages == 1:
         return Splits((), "the pipeline has one stage")
+    if layout is not None and layout.is_bidirectional:
+        return Splits((), "stages go down the pipeline and up again, or stand on two ranks")
     in_turn = [position % num_stages for position in range(len(chunks))]
     if len(chunks) % num_stages or [stage.stage for stage in chunks] != in_turn:
         return Splits((), "the chunks do not go round the pipeline stages in turn")

@@ -122,6 +122,10 @@ class LayoutSpace:
 
     def __post_init__(self) -> None:
         self.request.refuse(VOLUMES, f"cuts volumes, and {self.shape.name} has none")
+        schedules = self.keep.get("schedule", ())
+        if not self.goes_both_ways and schedules and set(schedules) <= set(BIDIRECTIONAL):
+            problem = "passes that go both ways are priced where hosts and devices are alike"
+            raise PlanError(problem, field="keep.schedule", value=schedules[0])
 
     @cached_property
     def fixed(self) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...costs.settings import CostSettings
+from ...costs.work.operations import BETWEEN_STAGES
 from ...errors import PlanError
 from ...plans.partition import Layout
 from ...simulation.decision_space.splitting import SplitSettings
@@ -354,5 +355,5 @@ def exposed_s(breakdown_s: dict[str, float], axes: frozenset[str] | None = None)
         elif name == "pipeline transfers":
             total_s += seconds * ("pp" in axes)
         elif name in ("gradient sync", "parameter gather"):
-            total_s += seconds * bool(axes & {"dp_cp", "expert_dp", "shard", "replica", "ends"})
+            total_s += seconds * bool(axes & {"dp_cp", "expert_dp", "shard", "replica", *BETWEEN_STAGES})
     return total_s

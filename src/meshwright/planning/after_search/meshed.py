@@ -44,7 +44,7 @@ def with_meshes(found: RankedLayouts) -> RankedLayouts:
         raise PlanError(problem, field="keep.stage_meshes", value="free")
     made, count, proven, pipelines = [], 0, 0, 0
     for one in found.searched.ranking:
-        if one.layout.pp > 1 and one.order == DEFAULT_ORDER:
+        if one.layout.pp > 1 and one.order == DEFAULT_ORDER and not one.layout.is_bidirectional:
             better, tried, is_proven = _best_meshes(found, found.search, one)
             count, proven, pipelines = count + tried, proven + is_proven, pipelines + 1
             made += [] if better is one else [better]
@@ -57,7 +57,7 @@ def with_meshes(found: RankedLayouts) -> RankedLayouts:
     )
     told = f"meshes of stages: {count} priced, {len(made)} of {len(found.searched.ranking)} layouts gained"
     if pipelines:
-        told += f"; no better ones are left of {proven} of {pipelines} pipelines"
+        told += f"; no better ones are left of {proven} of {pipelines} pipelines, each choice with its layers spread in one way"
     return replace(found, searched=searched, sizes=(*found.sizes, told))
 
 
