@@ -101,7 +101,7 @@ def test_more_ranks_on_the_busier_stage_shorten_the_step():
 
 def test_a_stage_that_begins_within_a_host_is_told():
     text = "tp=4,dp=1,pp=2,stage_meshes=4x1/8x1"
-    with pytest.raises(PlanError, match="whole hosts of 8 devices here"):
+    with pytest.raises(PlanError, match="fill whole hosts of 8 devices"):
         both_s(text, CostSettings().of_layouts)
 
 
