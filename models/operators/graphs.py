@@ -17,7 +17,7 @@ from torch import Tensor
 from torch_geometric.data import HeteroData
 
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, stake_s
+from ...simulation.operators.placement import OperatorObjective, feature_unit_s
 from ...simulation.operators.schedules import mean_times_s, mean_transfer_s
 
 NUM_OP_FEATURES = 8
@@ -99,11 +99,11 @@ class InstanceFeatures:
 def features(instance: OperatorInstance, objective: OperatorObjective) -> InstanceFeatures:
     """Features of an instance, relative to itself, so that sizes and units of time carry over.
 
-    A time ``t`` is ``t / (t + scale)``, with `placement.stake_s` as the scale, and the logarithm of its ratio to the mean. The
-    bytes of an op stand against those of the mean op, so that nothing shrinks or grows with the number of ops.
+    A time ``t`` is ``t / (t + scale)``, with `placement.feature_unit_s` as the scale, and the logarithm of its ratio to the mean.
+    The bytes of an op stand against those of the mean op, so that nothing shrinks or grows with the number of ops.
     """
     n, m = instance.num_ops, instance.num_devices
-    scale = stake_s(instance, objective)
+    scale = feature_unit_s(instance, objective)
     mean_s, transfer_s = mean_times_s(instance), mean_transfer_s(instance)
     memory = np.where(np.isfinite(instance.memory_bytes), instance.memory_bytes, 0.0)
     total_bytes = max(float(instance.resident_bytes.sum()), 1e-30)

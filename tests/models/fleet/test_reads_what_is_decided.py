@@ -6,11 +6,12 @@ import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.observation import ENTRY, OFFER, RUNNING, observer
-from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
-from meshwright.models.settings import FleetNetworkSettings
+from meshwright.models.fleet.network import IMPOSSIBLE
 from meshwright.simulation.fleet import dynamics
 from meshwright.simulation.fleet.actions import start_number
 from tests.tiny_fleet import tiny_fleet
+
+from .test_fleet_network import network
 
 DEADLINES = {"deadline": {"low": 1.2, "high": 4.0}, "objective": "blocking_rate"}
 READINGS = [{}, {"logs": True}, {"prices": True}]
@@ -48,14 +49,6 @@ def _is_there(state, picks):
     if picks:
         return state.building[0] >= 0 and state.num_built[0] == 1 and state.num_running[0] > 1
     return state.building[0] < 0 and state.num_waiting[0] > 2 and state.num_running[0] > 1 and state.can_act[0].sum() > 6
-
-
-def network(fleet, **changes):
-    torch.manual_seed(0)
-    made = FleetActor(FleetNetworkSettings(width=8, **changes), fleet)
-    for weight in made.parameters():  # heads begin at almost nothing
-        torch.nn.init.normal_(weight, std=0.3)
-    return made
 
 
 def of_offers(fleet, per_action):

@@ -173,7 +173,8 @@ def test_the_op_that_is_shown_is_the_one_that_gets_the_device(seed: int, kind: s
         for device in np.flatnonzero(batch.state.can_place[0]):
             assert batch.state.candidates[0, device, 4] > 0.0
             length = instance.times_s[op, device]
-            assert batch.state.candidates[0, device, 4] == pytest.approx(length / (length + batch.stacked.stake_s[0]), rel=1e-5)
+            unit_s = batch.stacked.feature_unit_s[0]
+            assert batch.state.candidates[0, device, 4] == pytest.approx(length / (length + unit_s), rel=1e-5)
         device = int(rng.choice(np.flatnonzero(batch.state.can_place[0])))
         batch.step(np.array([device]))
         changed = np.flatnonzero(batch.state.device_of[0][instance.group] != before)

@@ -134,18 +134,28 @@ def device_mesh_text(plan: PlacementPlan, head: str) -> str:
     if layout is not None and layout.sp > 1:
         dims = ("pp", "dp", "cp", "sp_d", "sp_h", "sp_w", "tp")
         grid = grid.reshape([getattr(layout, axis) for axis in dims])
-    experts, cut = expert_grid(plan), splits(plan)
-    names = "".join(f"    {name!r},\n" for name in cut.first_ops)
-    note = f"# No split points: {cut.why_not}.\n" if cut.why_not else ""
+    experts = expert_grid(plan)
     return _MODULE.format(
         head=head,
         rows=rows,
         dims=repr(dims).replace("'", '"'),
         grid=nested(grid),
         experts="None" if experts is None else nested(experts),
-        note=note,
-        names=f"(\n{names})" if names else "()",
+        first_ops=first_ops_text(plan),
+        host=HOST,
+        split_points=SPLIT_POINTS,
     )
+
+
+def first_ops_text(plan: PlacementPlan) -> str:
+    """The lines of a module that name the split points, or say why there are none."""
+    cut = splits(plan)
+    names = "".join(f"    {name!r},\n" for name in cut.first_ops)
+    note = f"# No split points: {cut.why_not}.\n" if cut.why_not else ""
+    return f"""{note}# The op with which each pipeline stage but the first begins, in the model's order.
+FIRST_OPS = {f"({chr(10)}{names})" if names else "()"}
+# fmt: on
+"""
 
 
 def nested(grid: NDArray[np.int64], indent: str = "") -> str:
@@ -155,6 +165,23 @@ def nested(grid: NDArray[np.int64], indent: str = "") -> str:
     inner = indent + "    "
     return "[\n" + "".join(f"{inner}{nested(part, inner)},\n" for part in grid) + f"{indent}]"
 
+
+HOST = '''def host(rank):
+    """The host on which the plan puts a rank."""
+    return RANKS[rank][1]
+'''
+
+SPLIT_POINTS = '''def split_points(modules=None):
+    """The split_spec for torch.distributed.pipelining.pipeline.
+
+    Args:
+        modules: name of the model's submodule for each op of FIRST_OPS; by default the op's own name.
+    """
+    from torch.distributed.pipelining import SplitPoint
+
+    modules = {} if modules is None else modules
+    return {modules.get(op, op): SplitPoint.BEGINNING for op in FIRST_OPS}
+'''
 
 _MODULE = '''{head}"""The planned grid of ranks, for a program that torchrun or Ray has started with the ranks of the plan."""
 
@@ -173,20 +200,14 @@ EXPERT_DIM_NAMES = ("pp", "edp", "ep", "tp")
 # The same ranks for the experts' layers, or None where the plan cuts no experts.
 EXPERT_GRID = {experts}
 
-{note}# The op with which each pipeline stage but the first begins, in the model's order.
-FIRST_OPS = {names}
-# fmt: on
-
+{first_ops}
 
 def coordinates(rank):
     """Place of a rank: a mapping of pp, dp, cp, ep and tp, and of sp where volumes are cut."""
     return dict(RANKS[rank][2])
 
 
-def host(rank):
-    """The host on which the plan puts a rank."""
-    return RANKS[rank][1]
-
+{host}
 
 def device_mesh(device_type="cuda"):
     """The planned DeviceMesh; every rank must call this, after init_process_group."""
@@ -198,17 +219,7 @@ def expert_mesh(device_type="cuda"):
     return None if EXPERT_GRID is None else _mesh(device_type, EXPERT_GRID, EXPERT_DIM_NAMES)
 
 
-def split_points(modules=None):
-    """The split_spec for torch.distributed.pipelining.pipeline.
-
-    Args:
-        modules: name of the model's submodule for each op of FIRST_OPS; by default the op's own name.
-    """
-    from torch.distributed.pipelining import SplitPoint
-
-    modules = {{}} if modules is None else modules
-    return {{modules.get(op, op): SplitPoint.BEGINNING for op in FIRST_OPS}}
-
+{split_points}
 
 def _mesh(device_type, grid, names):
     import torch

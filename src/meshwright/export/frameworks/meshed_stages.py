@@ -11,7 +11,7 @@ import math
 from ...costs.resharding.stage_tensors import StageTensor
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
-from .device_mesh import coordinates_of, device_mesh_text, expert_cut, nested, places_grid, splits
+from .device_mesh import HOST, SPLIT_POINTS, coordinates_of, device_mesh_text, expert_cut, first_ops_text, nested, places_grid
 
 
 def mesh_text(plan: PlacementPlan, head: str) -> str:
@@ -33,16 +33,15 @@ def _meshed_text(plan: PlacementPlan, layout: Layout, head: str) -> str:
     experts = [expert_cut(places, grid[None])[0] for grid in grids] if layout.ep > 1 else None
     tiles = _tiles(layout)
     at = {layout.coordinates(rank): tile for rank, tile in enumerate(tiles)}
-    cut = splits(plan)
-    names = "".join(f"    {name!r},\n" for name in cut.first_ops)
     return _MODULE.format(
         head=head,
         rows="".join(f"    ({rank.rank}, {rank.host!r}, {coordinates[rank.rank]!r}),\n" for rank in plan.ranks),
         grids="".join(f"    {nested(grid, '    ')},\n" for grid in grids),
         experts="None" if experts is None else "[\n" + "".join(f"    {nested(one, '    ')},\n" for one in experts) + "]",
         tiles="".join(f"    {at[place]!r},\n" for place in places),
-        note=f"# No split points: {cut.why_not}.\n" if cut.why_not else "",
-        names=f"(\n{names})" if names else "()",
+        first_ops=first_ops_text(plan),
+        host=HOST,
+        split_points=SPLIT_POINTS,
     )
 
 
@@ -86,20 +85,14 @@ EXPERT_GRIDS = {experts}
 TILES = [
 {tiles}]
 
-{note}# The op with which each pipeline stage but the first begins, in the model's order.
-FIRST_OPS = {names}
-# fmt: on
-
+{first_ops}
 
 def coordinates(rank):
     """Place of a rank: a mapping of pp, dp, cp, ep and tp."""
     return dict(RANKS[rank][2])
 
 
-def host(rank):
-    """The host on which the plan puts a rank."""
-    return RANKS[rank][1]
-
+{host}
 
 def device_mesh(device_type="cuda"):
     """The DeviceMesh of this rank's stage; every rank must call this, after init_process_group."""
@@ -111,17 +104,7 @@ def expert_mesh(device_type="cuda"):
     return None if EXPERT_GRIDS is None else _own(device_type, EXPERT_GRIDS, EXPERT_DIM_NAMES)
 
 
-def split_points(modules=None):
-    """The split_spec for torch.distributed.pipelining.pipeline.
-
-    Args:
-        modules: name of the model's submodule for each op of FIRST_OPS; by default the op's own name.
-    """
-    from torch.distributed.pipelining import SplitPoint
-
-    modules = {{}} if modules is None else modules
-    return {{modules.get(op, op): SplitPoint.BEGINNING for op in FIRST_OPS}}
-
+{split_points}
 
 def reshard(tensor, source, target):
     """Bring a micro-batch, or its gradient, from a stage to another one; every rank of both stages must call this.

@@ -29,12 +29,12 @@ CANDIDATE_FEATURES = (
 """What is told of each device for the next group, in this order.
 
 Seconds ``s`` stand as ``s / (s + unit)``. The unit of ``start``, the earliest start of the group's first op, for throughput the
-load before, is the lower bound of the value. All others have the unit of `placement.stake_s` and are lengths or differences, as
-the time since the begin would fill up in long graphs: ``start_beyond_best``, ``end_beyond_best``, ``load_beyond_least`` and
-``free_beyond_first`` are the start and end of the op, the seconds of work on the device and the end of its last op (for
-throughput start, end and free are the load before, after and before), each less the least of all allowed devices;
-``wait_for_inputs``: seconds between the end of the last producer and the arrival of all inputs, for throughput the seconds of
-transfers; ``op_time``; ``relative_speed``: best time of the op over its time here; ``memory_left``: share of the
+load before, is the lower bound of the value. All others have the unit of `placement.feature_unit_s` and are lengths or
+differences, as the time since the begin would fill up in long graphs: ``start_beyond_best``, ``end_beyond_best``,
+``load_beyond_least`` and ``free_beyond_first`` are the start and end of the op, the seconds of work on the device and the end
+of its last op (for throughput start, end and free are the load before, after and before), each less the least of all allowed
+devices; ``wait_for_inputs``: seconds between the end of the last producer and the arrival of all inputs, for throughput the
+seconds of transfers; ``op_time``; ``relative_speed``: best time of the op over its time here; ``memory_left``: share of the
 device's memory after it; ``input_share_here``: share of the input bytes that is there already; ``growth``: of the value so far;
 ``co_input_share_here``: share of the bytes that the readers of this op read from others and that are there already;
 ``is_allowed``.
@@ -44,6 +44,11 @@ The last four are of memory before the decision, with the device's free bytes ``
 ``filled_by_op`` the next group's bytes over ``r``, and ``tightness`` ``b / R``, the same for all devices. Where memory is
 unlimited they are 1, one over the number of devices, 0 and 0.
 """
+
+BEYOND_LEAST = tuple(
+    CANDIDATE_FEATURES.index(name) for name in ("start_beyond_best", "end_beyond_best", "load_beyond_least", "free_beyond_first")
+)
+"""Places of the features that are differences to the least of all allowed devices."""
 
 FROM_PLACED = (
     "start",

@@ -91,19 +91,19 @@ def placed(
     )
 
 
-OPS_AT_STAKE = 8.0
+OPS_OF_UNIT = 8.0
 """A decision of a step is about so many ops: those that are ready at once, and those next to them."""
 
 
-def stake_s(instance: OperatorInstance, objective: OperatorObjective) -> float:
+def feature_unit_s(instance: OperatorInstance, objective: OperatorObjective) -> float:
     """Seconds by which one decision may matter, the unit in which policies are told differences of times.
 
-    For latency that of `OPS_AT_STAKE` mean ops on their best devices, however many ops there are; for throughput, where all
+    For latency that of `OPS_OF_UNIT` mean ops on their best devices, however many ops there are; for throughput, where all
     loads add up, the lower bound of the value.
     """
     if objective == "throughput":
         return max(lower_bound(instance, objective), 1e-30)
-    return max(OPS_AT_STAKE * float(instance.times_s.min(axis=1).mean()), 1e-30)
+    return max(OPS_OF_UNIT * float(instance.times_s.min(axis=1).mean()), 1e-30)
 
 
 def check(instance: OperatorInstance, device_of: NDArray[np.int64]) -> None:

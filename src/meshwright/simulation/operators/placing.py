@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
-from .candidates import NUM_CANDIDATE_FEATURES, rooms, tell_room
+from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, rooms, tell_room
 from .schedules import earliest_gap, insert_busy
 from .stacked import StackedInstances
 
@@ -321,7 +321,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
     i = state.instance[e]
     m, group = stacked.num_devices[i], stacked.decided[i, state.num_decided[e]]
     op = stacked.lead[i, state.num_decided[e]]
-    stake = stacked.stake_s[i]
+    unit = stacked.feature_unit_s[i]
     best_time = np.inf
     for device in range(m):
         best_time = min(best_time, stacked.times_s[i, op, device])
@@ -360,22 +360,23 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
             growth = max(0.0, end - state.value_s[e])
             free = state.busy_end_s[e, device, count - 1] if count else 0.0
         times[device, 0], times[device, 1], times[device, 2], times[device, 3] = start, end, state.work_s[e, device], free
-        least = np.minimum(least, times[device])
+        for kind in range(4):
+            least[kind] = min(least[kind], times[device, kind])
         workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
         held = state.held_bytes[e, device] + stacked.resident_bytes[i, group] + workspace
         memory = stacked.memory_bytes[i, device]
         out[0] = start / (start + stacked.scale_s[i])
-        out[3] = wait / (wait + stake)
-        out[4] = length / (length + stake)
+        out[3] = wait / (wait + unit)
+        out[4] = length / (length + unit)
         out[5] = best_time / length if length > 0.0 else 1.0
         out[6] = 1.0 - held / memory if 0.0 < memory < np.inf else 1.0
         out[9] = in_here[device] / total_in if total_in > 0.0 else 0.0
-        out[10] = growth / (growth + stake)
+        out[10] = growth / (growth + unit)
         out[11] = co_here[device] / total_co if total_co > 0.0 else 0.0
         out[12] = 1.0
         tell_room(out, room[device], all_room, open_bytes, stacked.resident_bytes[i, group], m)
     for device in range(m):
         if state.can_place[e, device]:
-            beyond = times[device] - least
-            out = state.candidates[e, device]
-            out[1], out[2], out[7], out[8] = beyond / (beyond + stake)
+            for kind in range(4):
+                beyond = times[device, kind] - least[kind]
+                state.candidates[e, device, BEYOND_LEAST[kind]] = beyond / (beyond + unit)

@@ -13,6 +13,7 @@ and transfers do not slow each other, as in the literature on list scheduling. K
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from ...compiled import njit
 from .instance import OperatorInstance
 
 Arrays = tuple[NDArray[Any], ...]
+
+_known: WeakKeyDictionary[OperatorInstance, tuple[Arrays, Arrays, NDArray[np.int64], NDArray[np.int64]]] = WeakKeyDictionary()
 
 
 def arrays(instance: OperatorInstance) -> Arrays:
@@ -191,10 +194,13 @@ def best_order_end_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -
     return float(_best_of(*_given(instance), np.asarray(device_of, np.int64))[1])
 
 
-def _given(instance: OperatorInstance):  # type: ignore[no-untyped-def]
-    first, edge = instance.outgoing
-    readers = first, instance.edges[edge, 1], instance.edge_bytes[edge]
-    return arrays(instance), readers, instance.topological, upward_order(instance)
+def _given(instance: OperatorInstance) -> tuple[Arrays, Arrays, NDArray[np.int64], NDArray[np.int64]]:
+    """What does not depend on devices, worked out once for each instance: arrays, readers of each op, two orders."""
+    if instance not in _known:
+        first, edge = instance.outgoing
+        readers = first, instance.edges[edge, 1], instance.edge_bytes[edge]
+        _known[instance] = arrays(instance), readers, instance.topological, upward_order(instance)
+    return _known[instance]
 
 
 @njit

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ...numba_records import by_reference
 from .instance import OperatorInstance
-from .placement import OperatorObjective, lower_bound, port_s, stake_s
+from .placement import OperatorObjective, feature_unit_s, lower_bound, port_s
 from .schedules import upward_order
 
 
@@ -51,7 +51,7 @@ class StackedInstances(NamedTuple):
         most_workspace_bytes: largest of all groups, ``(i,)``.
         memory_bytes: ``(i, m)``.
         scale_s: lower bound of the value, or next to nothing where that is 0, ``(i,)``.
-        stake_s: unit of differences of times in features, see `placement.stake_s`, ``(i,)``.
+        feature_unit_s: unit of differences of times in features, see `placement.feature_unit_s`, ``(i,)``.
         is_throughput: the objective.
     """
 
@@ -83,7 +83,7 @@ class StackedInstances(NamedTuple):
     most_workspace_bytes: NDArray[np.float64]
     memory_bytes: NDArray[np.float64]
     scale_s: NDArray[np.float64]
-    stake_s: NDArray[np.float64]
+    feature_unit_s: NDArray[np.float64]
     is_throughput: bool
 
 
@@ -131,7 +131,7 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], objective: OperatorO
         most_workspace_bytes=np.zeros(i, real),
         memory_bytes=np.zeros((i, m), real),
         scale_s=np.zeros(i, real),
-        stake_s=np.zeros(i, real),
+        feature_unit_s=np.zeros(i, real),
         is_throughput=objective == "throughput",
     )
 
@@ -151,7 +151,7 @@ def fill(made: StackedInstances, at: int, instance: OperatorInstance, objective:
     made.all_bytes[at] = instance.resident_bytes.sum()
     made.most_workspace_bytes[at] = instance.workspace_bytes.max()
     made.scale_s[at] = max(lower_bound(instance, objective), 1e-30)
-    made.stake_s[at] = stake_s(instance, objective)
+    made.feature_unit_s[at] = feature_unit_s(instance, objective)
     n, m, g = instance.num_ops, instance.num_devices, instance.num_groups
     e, k = len(instance.edges), len(instance.tensor_bytes)
     order = upward_order(instance)
