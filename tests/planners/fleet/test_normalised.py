@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.planners.fleet.normalised import relative_speed, served_share, worth_to_others
+from meshwright.planners.fleet.normalised import relative_speed, relative_speed_of_others, served_share
 from meshwright.planners.fleet.rule_kernel import choose
 from meshwright.planners.fleet.rules import fleet_rule
 
@@ -58,7 +58,7 @@ def test_speeds_are_told_over_their_mean():
     def look(given_problem, state):
         if state.offered[0, :2].tolist() == [2, 3]:
             found.append([relative_speed(given_problem, state, 0, 3, kind) for kind in (0, 1)])
-            found.append([worth_to_others(given_problem, state, 0, 2, kind) for kind in (0, 1)])
+            found.append([relative_speed_of_others(given_problem, state, 0, 2, kind) for kind in (0, 1)])
             found.append([served_share(given_problem, state, 0, job) for job in (2, 3)])
 
     played("normalised-throughput", [entry(1.0, 1.2), entry(1.0, 4.0)], [10, 10], seen=look)

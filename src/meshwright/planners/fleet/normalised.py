@@ -33,7 +33,7 @@ def served_share(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 
 @njit
-def worth_to_others(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
+def relative_speed_of_others(problem, state, e, job, kind):  # type: ignore[no-untyped-def]
     """Mean relative speed of the other jobs on offer that wait, on a type of devices; 1 where there are none."""
     total, count = 0.0, 0
     for place in range(problem.visible_waiting):

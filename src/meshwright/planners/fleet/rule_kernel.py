@@ -17,7 +17,7 @@ from ...simulation.fleet.placing import can_run_on, find_hosts, largest_part, st
 from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.shared_steps import shared_step_times
 from ...simulation.fleet.state import PlacementRule
-from .normalised import served_share, worth_to_others
+from .normalised import relative_speed_of_others, served_share
 from .rule import WAIT_FOR, EntryRule, JobOrder, PlacementChoice
 
 
@@ -128,7 +128,7 @@ def best_action(problem, state, e, rule, place, d):  # type: ignore[no-untyped-d
             if rule.entry == EntryRule.LEAST_DEVICE_SECONDS:
                 value *= menu.degree[entry]
             if rule.order == JobOrder.NORMALISED and not must_build:
-                value *= worth_to_others(problem, state, e, job, problem.rule_type[choice])
+                value *= relative_speed_of_others(problem, state, e, job, problem.rule_type[choice])
             if value < least:
                 best, least = action, value
     return best
@@ -188,7 +188,7 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
                 continue
             value = step_s * _interference(problem, state, e, entry, found, need, part, step_s) if looks_at_all else step_s
             if rule.order == JobOrder.NORMALISED:
-                value *= worth_to_others(problem, state, e, job, kind)
+                value *= relative_speed_of_others(problem, state, e, job, kind)
             if value < least:
                 least = value
                 hosts[:need] = found[:need]
