@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from .. import settings
 
@@ -64,6 +64,7 @@ class FleetNetworkSettings(settings.Settings):
         messages: whether nodes hear their neighbours; without, only their own features and the pooled whole.
         prices: whether starts are scored by the price of a device-second that the network sets (see `fleet.prices`),
             in addition to what it adds to each score by itself.
+        linear: the same of scores that are linear in a few figures (see `fleet.linear_head`).
         logs: whether features are read together with their logarithms: those of ``x / (1 + x)`` say little where ``x`` is large
             (of 16 and of 17 running jobs, 0.941 and 0.944), and times are compared by their ratio.
     """
@@ -72,4 +73,16 @@ class FleetNetworkSettings(settings.Settings):
     rounds: int = Field(default=2, ge=1, le=8)
     messages: bool = True
     prices: bool = False
+    linear: bool = False
     logs: bool = False
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if self.prices and self.linear:
+            raise ValueError("linear: prices score starts already; leave one of the two out")
+        return self
+
+    @property
+    def reads_logs(self) -> bool:
+        """Whether features are read together with their logarithms; where prices are set they always are."""
+        return self.logs or self.prices

@@ -34,7 +34,8 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     comes, for each of ``visible_jobs`` waiting jobs (first come first), for each of its menu's entries and each placement
     choice, one action that starts it so: number ``1 + (job * entries_per_job + entry) * choices + choice``. With ``elastic`` the
     same follows for each running job that is offered in a round: it stops at its last whole step and starts anew there, after a
-    restart; then one action for each that pauses it. While hosts are picked one by one (placement ``construct``), the actions
+    restart; then one action for each that pauses it. With ``may_refuse`` one action more for each waiting job on offer refuses
+    it for good; it counts as blocked. While hosts are picked one by one (placement ``construct``), the actions
     are the numbers of hosts. `action_masks` and the key ``action_mask`` say what is possible. Any other action counts as the
     first possible one: to pass, or the first host that may be picked; ``info["was_possible"]`` is false then.
 
@@ -62,7 +63,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     ``running_type``   (u,)         job type of each running job: its number in `graphs`; 0 in unused rows
     ``offer_type``     (v,)         the same of each job on offer; with `menu` its rows of the menu
     ``candidates``     (a, 8)       of each action: times and device-seconds, spread, deadline, and with
-                                    ``candidate_features: simulated`` its slowdown and that of others
+                                    ``candidate_features: simulated`` its slowdown and that of others; no rows with ``none``
     ``action_mask``    (a,)         1 where the action is possible
     =================  ===========  =========================================================================
 

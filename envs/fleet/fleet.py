@@ -351,6 +351,7 @@ def fleet_of_menu(
         mean_failure_s=3600.0 * mean_h / network.arrays.devices_per_host if mean_h else np.inf,
         repair_s=failures.repair_s,
         blocks=blocks,
+        may_refuse=settings.may_refuse,
         num_trees=NO_LIMIT if settings.in_network_trees is None else settings.in_network_trees,
         entry_trees=np.array([trees_of(one, network.arrays.devices_per_host) for one in menu.entries], np.int64),
     )

@@ -121,7 +121,7 @@ class FleetObservations(NamedTuple):
         host_of: share of each host that a running job holds, ``(e, u, m)``.
         trunk_of: share of the time for which a running job keeps each trunk busy, ``(e, u, r)``.
         running_type, offer_type: job type, ``(e, u)`` and ``(e, v)``.
-        candidates: of each action, ``(e, a, len(CANDIDATE))``.
+        candidates: of each action, ``(e, a, len(CANDIDATE))``; where nothing is shown of them, of none.
         action_mask: ``(e, a)``.
     """
 
@@ -158,7 +158,9 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
         trunk_of=floats(u, r),
         running_type=np.zeros((e, u), np.int64),
         offer_type=np.zeros((e, v), np.int64),
-        candidates=floats(a, len(CANDIDATE) + fleet.has_strategies * len(CANDIDATE_STRATEGY)),
+        candidates=floats(
+            a * (fleet.settings.candidate_features != "none"), len(CANDIDATE) + fleet.has_strategies * len(CANDIDATE_STRATEGY)
+        ),
         action_mask=np.zeros((e, a), np.int8),
     )
 

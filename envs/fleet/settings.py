@@ -120,6 +120,7 @@ class FleetSettings(settings.Settings):
         deadline: None where jobs have none.
         queue_capacity: jobs that may wait.
         visible_jobs: waiting jobs that are offered, first come first.
+        may_refuse: whether each of these may be refused; it counts as blocked and makes room for the next one.
         placements: rules by which hosts are found.
         sharing: of links by running jobs.
         elastic: None where a job keeps what it got.
@@ -146,6 +147,7 @@ class FleetSettings(settings.Settings):
     deadline: DeadlineSettings | None = None
     queue_capacity: int = Field(default=0, ge=0, le=10_000)
     visible_jobs: int = Field(default=8, ge=1, le=256)
+    may_refuse: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
     placements: tuple[PlacementName, ...] = ("packed", "spread", "nearest")
     sharing: Literal["none", "fair", "interleaved"] = "fair"
     elastic: ElasticSettings | None = None

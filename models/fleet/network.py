@@ -36,6 +36,7 @@ from ...planners.fleet.linear_prices import MOST_RATIO
 from ...simulation.fleet.state import PlacementRule
 from ..network import begin_small
 from ..settings import FleetNetworkSettings
+from .linear_head import LinearHead
 from .prices import PriceHead, of_share
 
 IMPOSSIBLE = -1e9
@@ -51,6 +52,7 @@ class MenuTensors(nn.Module):
         choice: one-hot rule, of blocks none, and share of the device type, ``(p, 5)``.
         share, ratio: of each entry, share of the cluster's devices, and seconds of a step at best over those of the type's
             fastest entry, ``(t, j)``.
+        log_waste: logarithm of the device-seconds of each entry over the least of the type's, ``(t, j)``.
     """
 
     entry: Tensor
@@ -58,6 +60,7 @@ class MenuTensors(nn.Module):
     choice: Tensor
     share: Tensor
     ratio: Tensor
+    log_waste: Tensor
 
     def __init__(self, fleet: Fleet) -> None:
         super().__init__()
@@ -65,13 +68,14 @@ class MenuTensors(nn.Module):
         features, first = observer(fleet).entry, problem.menu.first_entry
         entry = np.zeros((fleet.num_types, problem.entries_per_job, features.shape[1]), np.float32)
         there = np.zeros(entry.shape[:2], np.float32)
-        share, ratio = np.ones_like(there), np.full_like(there, MOST_RATIO)
+        share, ratio, log_waste = np.ones_like(there), np.full_like(there, MOST_RATIO), np.zeros_like(there)
         least = problem.menu.step_s.min(axis=(1, 2, 3))
         for kind in range(fleet.num_types):
             count = first[kind + 1] - first[kind]
             of_kind = slice(first[kind], first[kind + 1])
             share[kind, :count] = problem.menu.degree[of_kind] / problem.num_devices
             ratio[kind, :count] = np.minimum(least[of_kind] / least[of_kind].min(), MOST_RATIO)
+            log_waste[kind, :count] = np.log(least[of_kind] * problem.menu.degree[of_kind] / problem.menu.work_device_s[kind])
             entry[kind, :count] = features[first[kind] : first[kind + 1]]
             there[kind, :count] = 1.0
         kinds = max(1, len(fleet.cluster.device_types) - 1)
@@ -83,11 +87,13 @@ class MenuTensors(nn.Module):
         self.register_buffer("member", torch.as_tensor(trunk_members(problem.network).T.copy()), persistent=False)
         self.register_buffer("share", torch.as_tensor(share), persistent=False)
         self.register_buffer("ratio", torch.as_tensor(ratio), persistent=False)
+        self.register_buffer("log_waste", torch.as_tensor(log_waste), persistent=False)
         self.num_devices = problem.num_devices
         self.tells_candidates = fleet.settings.candidate_features != "none"
         self.num_pauses = problem.visible_running
         self.num_actions = problem.num_actions
-        self.first_pause = problem.first_pause
+        self.first_pause, self.first_refusal = problem.first_pause, problem.first_refusal
+        self.may_refuse = problem.may_refuse
         self.num_waiting = problem.visible_waiting
 
 
@@ -97,14 +103,15 @@ class FleetActor(nn.Module):
     Args:
         settings: widths and rounds.
         fleet: whose menu and cluster it plays; `use` changes them.
+        refuses: whether it scores refusals; None where the fleet allows them. One that does not refuses nobody.
     """
 
-    def __init__(self, settings: FleetNetworkSettings, fleet: Fleet) -> None:
+    def __init__(self, settings: FleetNetworkSettings, fleet: Fleet, *, refuses: bool | None = None) -> None:
         super().__init__()
         self.settings = settings
         self.menu = MenuTensors(fleet)
         width = settings.width
-        times = 2 if settings.prices or settings.logs else 1
+        times = 2 if settings.reads_logs else 1
         more, of_candidate = (len(STRATEGY), len(CANDIDATE_STRATEGY)) if fleet.has_strategies else (0, 0)
         of_entry = (2 if settings.logs else 1) * (len(ENTRY) + more)
         self.type_of = nn.Sequential(nn.Linear(of_entry, width), nn.ReLU(), nn.Linear(width, width))
@@ -121,6 +128,8 @@ class FleetActor(nn.Module):
         self.value = nn.Sequential(nn.Linear(5 * width + TO_COME, width), nn.ReLU(), nn.Linear(width, 1))
         self.pass_score = nn.Sequential(nn.Linear(5 * width, width), nn.ReLU(), nn.Linear(width, 1))
         self.pause_score = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1))
+        has_refusals = fleet.problem.may_refuse if refuses is None else refuses
+        self.refusal_score = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 1)) if has_refusals else None
         self.host_score = nn.Sequential(nn.Linear(3 * width, width), nn.ReLU(), nn.Linear(width, 1))
         self.of_offer = nn.Linear(width, width)
         self.of_whole = nn.Linear(5 * width, width, bias=False)
@@ -129,8 +138,10 @@ class FleetActor(nn.Module):
         self.of_candidate = nn.Linear(len(CANDIDATE) + of_candidate, width, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
         self.prices = PriceHead(width) if settings.prices else None
-        for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score):
-            begin_small(head[-1])
+        self.linear = LinearHead() if settings.linear else None
+        for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score, self.refusal_score):
+            if head is not None:
+                begin_small(head[-1])
 
     def use(self, fleet: Fleet) -> None:
         """Play another fleet from now on."""
@@ -174,8 +185,8 @@ class FleetActor(nn.Module):
         return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
 
     def _read(self, features: Tensor) -> Tensor:
-        """Features; where prices are set or logarithms read, together with that of ``x`` in each that is ``x / (1 + x)``."""
-        if self.prices is None and not self.settings.logs:
+        """Features; where logarithms are read, together with that of ``x`` in each that is ``x / (1 + x)``."""
+        if not self.settings.reads_logs:
             return features
         return torch.cat([features, of_share(features).clamp(1e-3, 1e3).log() / 4.0], dim=-1)
 
@@ -197,7 +208,8 @@ class FleetActor(nn.Module):
         kind = seen["offer_type"].long()[row, offer]
         mixed = self.of_offer(offers)[row, offer] + self.of_whole(whole)[row]
         mixed = mixed + self.of_entry(self._entries())[kind, entry] + self.of_choice(menu.choice)[choice]
-        mixed = mixed + self.of_candidate(seen["candidates"][row, action + 1])
+        if menu.tells_candidates:
+            mixed = mixed + self.of_candidate(seen["candidates"][row, action + 1])
         starts: Tensor = self.score(mixed).squeeze(1)
         pauses: Tensor | float = 0.0
         if self.prices is not None:
@@ -206,11 +218,18 @@ class FleetActor(nn.Module):
                 ratio = 1.0 / seen["candidates"][row, action + 1, 1].clamp(min=1.0 / MOST_RATIO)
             priced, pauses = self.prices(seen, offers, self.of_whole(whole), menu, (row, offer, entry), ratio)
             starts = starts + priced
+        refusals: Tensor | float = 0.0
+        if self.linear is not None:
+            more, refusals = self.linear(seen, menu, (row, offer, entry), menu.ratio[kind, entry])
+            starts = starts + more
         scores[row, action + 1] = starts
         if menu.num_pauses:
             running = offers[:, menu.num_waiting :]
-            pair = torch.cat([running, self.of_whole(whole).unsqueeze(1).expand_as(running)], dim=2)
-            scores[:, menu.first_pause : menu.first_pause + menu.num_pauses] = self.pause_score(pair).squeeze(2) + pauses
+            scores[:, menu.first_pause : menu.first_refusal] = self.pause_score(self._beside(running, whole)).squeeze(2) + pauses
+        if menu.may_refuse and self.refusal_score is not None:
+            waiting = offers[:, : menu.num_waiting]
+            refusals = refusals + self.refusal_score(self._beside(waiting, whole)).squeeze(2)
+            scores[:, menu.first_refusal : menu.first_refusal + menu.num_waiting] = refusals
         if bool(building.any()):
             placed = (offers * seen["offers"][:, :, -1:]).sum(dim=1)
             both = torch.cat([placed, self.of_whole(whole)], dim=1).unsqueeze(1)
@@ -219,6 +238,10 @@ class FleetActor(nn.Module):
             picks = nn.functional.pad(picks, (0, scores.shape[1] - picks.shape[1]), value=IMPOSSIBLE)
             scores = torch.where(building.unsqueeze(1), picks, scores)
         return scores
+
+    def _beside(self, jobs: Tensor, whole: Tensor) -> Tensor:
+        """Jobs on offer with the whole, ``(b, v, 2 w)``."""
+        return torch.cat([jobs, self.of_whole(whole).unsqueeze(1).expand_as(jobs)], dim=2)
 
 
 class _Round(nn.Module):

@@ -105,7 +105,7 @@ class SavedFleetNetwork:
         if told is not None and told != fleet.settings.candidate_features:
             problem = "was trained with other candidate features; say --set fleet.candidate_features=" + str(told)
             raise CheckpointError(problem, file=file, value=fleet.settings.candidate_features)
-        found = FleetActor(self.settings, fleet)
+        found = FleetActor(self.settings, fleet, refuses=any(name.startswith("refusal_score.") for name in self.weights))
         own = self.weights.get("of_candidate.weight")
         if own is not None and own.shape[1] != found.of_candidate.in_features:
             problem = "was trained for a menu with entries of other kinds: one has entries with names and the other has none"

@@ -146,11 +146,12 @@ class PlainFleet:
         self.waiting.remove(job)
         job.status, job.left_s = status, self.now_s
         self.totals[Total.BLOCKED] += 1
+        return ()
 
     # Decisions.
 
     def decide(self):
-        while (possible := self.possible()).keys() - {PASS}:
+        while self.has_choice(possible := self.possible()):
             action = yield set(possible)
             if action == PASS:
                 break
@@ -160,6 +161,11 @@ class PlainFleet:
         for job in reversed(list(self.waiting)):
             if len(self.waiting) > self.problem.queue_capacity and job.start_s is None:
                 self.turn_away(job, JobState.REFUSED)
+
+    def has_choice(self, possible):
+        """Whether something can start, move or pause, or a refusal would bring another job on offer."""
+        hides = len(self.waiting) > self.problem.visible_waiting
+        return any(hides or what[0] != self.turn_away for action, what in possible.items() if action != PASS)
 
     def possible(self):
         """What each action that is possible does."""
@@ -177,6 +183,9 @@ class PlainFleet:
             actions[first_pause + i] = self.pause, job
         if not self.to_come and not self.running and len(actions) > 1:
             del actions[PASS]
+        for i, job in enumerate(self.waiting[: self.problem.visible_waiting] if self.problem.may_refuse else ()):
+            if job.start_s is None:
+                actions[first_pause + self.problem.visible_running + i] = self.turn_away, job, JobState.REFUSED
         return actions
 
     def placements(self, place, job, free):

@@ -17,9 +17,10 @@ from ...compiled import njit
 from ...errors import PolicyError
 from ...models.fleet.network import FleetActor
 from ...models.fleet.saved import player
+from ...planners.fleet.linear_scores import LinearScorer, choose_by_scores
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
-from .settings import ImitationSettings
+from .settings import SEARCHED, ImitationSettings
 from .vec_env import FleetVecEnv
 
 TAIL = 100
@@ -34,7 +35,12 @@ _Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 
 
 def imitate(
-    network: FleetActor, env: FleetVecEnv, chosen: ImitationSettings, discount: float, progress: Callable[[float], None]
+    network: FleetActor,
+    env: FleetVecEnv,
+    chosen: ImitationSettings,
+    discount: float,
+    progress: Callable[[float], None],
+    searched: LinearScorer | None = None,
 ) -> dict[str, float]:
     """Learn a rule's actions and the discounted sums of its rewards.
 
@@ -44,14 +50,15 @@ def imitate(
         chosen: constants.
         discount: of later rewards, for as much as the environment says has elapsed.
         progress: called with the share that is done.
+        searched: what a search has found, for the rule of this name.
 
     Returns:
         Cross-entropy of the last epoch, and the share of the spread of the sums that the critic explains.
     """
-    data = played(env, chosen, discount, None)
+    data = played(env, chosen, discount, None, searched)
     found = _learn(network, data, chosen, _part(progress, 0, 1 + chosen.corrections))
     for number in range(1, 1 + chosen.corrections):
-        data = _joined(data, played(env, chosen, discount, network))
+        data = _joined(data, played(env, chosen, discount, network, searched))
         found = _learn(network, data, chosen, _part(progress, number, 1 + chosen.corrections))
     return found
 
@@ -103,7 +110,13 @@ def _cross_entropy(scores: torch.Tensor, actions: torch.Tensor, mask: torch.Tens
     return found
 
 
-def played(env: FleetVecEnv, chosen: ImitationSettings, discount: float, network: FleetActor | None) -> _Data:
+def played(
+    env: FleetVecEnv,
+    chosen: ImitationSettings,
+    discount: float,
+    network: FleetActor | None,
+    searched: LinearScorer | None = None,
+) -> _Data:
     """What there is to learn from: the rule plays, or a network of which the rule says what it would have done.
 
     Args:
@@ -111,16 +124,18 @@ def played(env: FleetVecEnv, chosen: ImitationSettings, discount: float, network
         chosen: constants.
         discount: of later rewards.
         network: which plays; None: the rule does.
+        searched: what a search has found, for the rule of this name.
 
     Returns:
-        Observations, the rule's actions, and discounted sums of the rewards of the one that played, all of ``d`` decisions.
+        Observations, the actions of the rule of each episode, and discounted sums of the rewards of the one that played, all of
+        ``d`` decisions.
 
     Raises:
         PolicyError: there is no such rule.
     """
     fleet, state = env.batch.fleet, env.batch.state
     try:
-        rule = fleet_rule(chosen.rule, fleet.problem, fleet.work_device_s)
+        rules = [searched if name == SEARCHED else fleet_rule(name, fleet.problem, fleet.work_device_s) for name in chosen.rules]
     except PolicyError as error:
         raise error.at(field="imitation.rule") from None
     plays = None if network is None else player(network)
@@ -130,7 +145,9 @@ def played(env: FleetVecEnv, chosen: ImitationSettings, discount: float, network
     after = np.zeros(env.num_envs)
     while len(rewards) < rounds or (after.min() < TAIL and len(rewards) < rounds + MOST_TAIL * TAIL):
         picked = np.zeros(env.num_envs, np.int64)
-        choose_all(fleet.problem, state, rule, picked)
+        for number, rule in enumerate(rules):
+            chooses = choose_all_by_scores if isinstance(rule, LinearScorer) else choose_all
+            chooses(fleet.problem, state, rule, picked, number, len(rules))
         if len(rewards) < rounds:
             rows.append(seen)
             actions.append(picked)
@@ -157,8 +174,16 @@ def _discounted(rewards: NDArray[np.float32], ends: NDArray[np.bool_], discount:
 
 
 @njit
-def choose_all(problem, state, rule, out):  # type: ignore[no-untyped-def]
-    """What a rule does in every episode that is not over, written into ``out``."""
-    for e in range(len(out)):
+def choose_all(problem, state, rule, out, first, stride):  # type: ignore[no-untyped-def]
+    """What a rule does in every ``stride``-th episode from ``first`` on that is not over, written into ``out``."""
+    for e in range(first, len(out), stride):
         if not state.is_over[e]:
             out[e] = choose(problem, state, e, rule)
+
+
+@njit
+def choose_all_by_scores(problem, state, scorer, out, first, stride):  # type: ignore[no-untyped-def]
+    """The same of what linear scores say."""
+    for e in range(first, len(out), stride):
+        if not state.is_over[e]:
+            out[e] = choose_by_scores(problem, state, e, scorer)

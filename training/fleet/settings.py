@@ -11,12 +11,17 @@ from ...models.settings import FleetNetworkSettings
 from ..hooks.names import LogName
 from ..settings import PPOSettings
 
+SEARCHED = "searched"
+"""Name of the linear scores that a search has found, among the rules that are imitated."""
+
 
 class ImitationSettings(settings.Settings):
     """The first stage: the network learns to act as a rule does, and to foresee its costs.
 
     Attributes:
-        rule: by name, see `planners.fleet.rules`.
+        rule: by name, see `planners.fleet.rules`. Several share the episodes equally: the network learns how often they take each
+            action, and PPO begins with a choice between what sensible rules do. ``searched``: the linear scores that the
+            search has found.
         decisions: of the rule that are learned from.
         epochs: passes over them.
         minibatch: decisions of one gradient step.
@@ -26,7 +31,7 @@ class ImitationSettings(settings.Settings):
             them, in addition to all that it learned before.
     """
 
-    rule: str = "sjf:fixed-16"
+    rule: str | tuple[str, ...] = Field(default="sjf:fixed-16", min_length=1)
     decisions: int = Field(default=60_000, ge=1_000)
     epochs: int = Field(default=4, ge=1, le=100)
     minibatch: int = Field(default=512, ge=2)
@@ -34,9 +39,14 @@ class ImitationSettings(settings.Settings):
     smoothing: float = Field(default=0.3, ge=0, lt=1)
     corrections: int = Field(default=0, ge=0, le=20)
 
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """Their names."""
+        return (self.rule,) if isinstance(self.rule, str) else self.rule
 
-class PriceSearchSettings(settings.Settings):
-    """A stage before all others: direct weights of prices are searched for by CMA-ES; for networks that set prices.
+
+class WeightSearchSettings(settings.Settings):
+    """A stage before all others: direct weights of prices or of linear scores are searched for by CMA-ES.
 
     Attributes:
         generations: how often a population is drawn.
@@ -44,6 +54,7 @@ class PriceSearchSettings(settings.Settings):
         num_episodes: new training episodes of each generation, the same for its whole population.
         spread: standard deviation of each weight at the start.
         validate_every_generations: generations between two validations of the mean.
+        hosts: rule by which hosts are picked one by one, where the benchmark asks for that; of linear scores.
     """
 
     generations: int = Field(default=60, ge=1, le=10_000)
@@ -51,6 +62,7 @@ class PriceSearchSettings(settings.Settings):
     num_episodes: int = Field(default=24, ge=1, le=1_000)
     spread: float = Field(default=0.3, gt=0, le=10)
     validate_every_generations: int = Field(default=5, ge=1)
+    hosts: str = "fifo"
 
 
 class FleetTrainSettings(settings.Settings):
@@ -69,7 +81,7 @@ class FleetTrainSettings(settings.Settings):
         log: writers of the validations (see `training.hooks.names`).
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
-        search: a stage before imitation, in which weights of prices are searched for; null: none.
+        search: a stage before imitation, in which weights of prices or of linear scores are searched for; null: none.
         imitation: the stage before PPO; null: none.
         ppo: constants of the second stage.
         discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or
@@ -90,7 +102,7 @@ class FleetTrainSettings(settings.Settings):
     log: tuple[LogName, ...] = ()
     reward_scale: float = Field(default=0.02, gt=0)
     reward_most: float = Field(default=3.0, gt=0)
-    search: PriceSearchSettings | None = None
+    search: WeightSearchSettings | None = None
     imitation: ImitationSettings | None = ImitationSettings()
     ppo: PPOSettings = PPOSettings()
     discounted_by: Literal["time", "decision"] = "time"
@@ -99,6 +111,9 @@ class FleetTrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _searches_what_there_is(self) -> Self:
-        if self.search is not None and not self.network.prices:
-            raise ValueError("search looks for prices, and network.prices is false: the network sets none")
+        if self.search is not None and not self.network.prices and not self.network.linear:
+            raise ValueError("search looks for weights of network.prices or network.linear, and both are false")
+        imitates_it = self.imitation is not None and SEARCHED in self.imitation.rules
+        if imitates_it and (self.search is None or not self.network.linear):
+            raise ValueError(f"imitation.rule: {SEARCHED} wants a search, and network.linear: true")
         return self

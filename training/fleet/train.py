@@ -1,6 +1,6 @@
-"""`train_fleet`: search for prices, imitation of a rule, then PPO, from a config to a run folder.
+"""`train_fleet`: search for weights, imitation of a rule, then PPO, from a config to a run folder.
 
-The same seed gives the same numbers. Stages, each with a name of its own: `price_search.search_prices` and `imitation.imitate`,
+The same seed gives the same numbers. Stages, each with a name of its own: `weight_search.search_weights` and `imitation.imitate`,
 where the config has them, and PPO. The network after each of the first is kept (``searched.pt``, ``imitated.pt``), so that what
 each stage is good for can be told.
 """
@@ -28,17 +28,18 @@ from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...models.fleet.network import FleetActor
 from ...models.fleet.policy import FleetPolicy
 from ...models.fleet.saved import SavedFleetNetwork, player
+from ...planners.fleet.linear_scores import linear_scorer
 from ...planners.fleet.rules import fleet_rule
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..ppo import figures_of, make_ppo
 from . import fleet_checkpoint
 from .imitation import choose_all, imitate
-from .price_search import search_prices
 from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
 from .timed_buffer import TimedRolloutBuffer
 from .vec_env import FleetVecEnv
+from .weight_search import prices_of, scores_of, search_weights
 
 Picks = Callable[[FleetBatch], Any]
 
@@ -125,24 +126,29 @@ def train_fleet(
 def _before_ppo(
     model: MaskablePPO, env: FleetVecEnv, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
 ) -> None:
-    """Search for prices, then imitate a rule, where the config has these stages, and validate after each."""
+    """Search for weights, then imitate a rule, where the config has these stages, and validate after each."""
     callback.begin(model)
+    fleet, network, scorer = env.batch.fleet, _network(model), None
     if chosen.search is not None:
-        head = _network(model).prices
-        assert head is not None, "the settings refuse a search without prices"
-        seeds = _validation_seeds(chosen)
-        weights, values = search_prices(
-            env.batch.fleet, chosen.search, chosen.seed, seeds, lambda share: callback.report("search", share)
+        searched = scores_of(fleet, chosen.search.hosts) if network.linear is not None else prices_of(fleet)
+        seeds, less = _validation_seeds(chosen), is_better(fleet.settings, 0.0, 1.0)
+        weights, values = search_weights(
+            fleet, searched, chosen.search, chosen.seed, seeds, lambda share: callback.report("search", share)
         )
+        head = network.prices or network.linear
+        assert head is not None, "the settings refuse a search of a network without"
         head.set_direct(weights)
-        callback.look(model, {"before_search": values[0]}, "search")
+        if network.linear is not None:
+            picks = fleet_rule(chosen.search.hosts, fleet.problem, fleet.work_device_s)
+            scorer = linear_scorer(fleet.problem, picks, weights, fleet.mean_duration_s)
+        callback.look(model, {"before_search": values[0], "searched": min(values) if less else max(values)}, "search")
         SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.searched)
     if chosen.imitation is None:
         if chosen.search is None:
             callback.look(model, {})
         return
     found = imitate(
-        _network(model), env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share)
+        network, env, chosen.imitation, chosen.ppo.discount, lambda share: callback.report("imitation", share), scorer
     )
     callback.look(model, found, "imitation")
     SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.imitated)
@@ -185,7 +191,7 @@ def _rule(fleet: Fleet, name: str) -> Picks:
 
     def pick(batch: FleetBatch) -> Any:
         out = np.zeros(batch.num_episodes, np.int64)
-        choose_all(fleet.problem, batch.state, rule, out)
+        choose_all(fleet.problem, batch.state, rule, out, 0, 1)
         return out
 
     return pick

@@ -39,7 +39,7 @@ class CandidateScorer(nn.Module):
 
     def __init__(self, space: spaces.Dict, width: int = 64) -> None:
         super().__init__()
-        described = [key for key in OF_ACTIONS if key in space.spaces]
+        described = [key for key in OF_ACTIONS if key in space.spaces and all(space[key].shape or (0,))]
         if not described or "action_mask" not in space.spaces:
             raise ConfigError("describes no actions", field="observation_space", value=", ".join(space.spaces))
         self._of_actions, self._of_the_rest = described[0], [key for key in OF_THE_REST if key in space.spaces]

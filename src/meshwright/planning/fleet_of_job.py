@@ -98,6 +98,7 @@ def fleet_of_job(
         "cluster": cluster.name,
         "job_types": types if own in digests else (given,),
         "weights": None,
+        "may_refuse": False,
         "menu": trained.menu.model_copy(update={"degrees": degrees}),
         "requested": {degree: often for degree, often in trained.requested.items() if degree in degrees} or {degrees[0]: 1.0},
     }

@@ -253,7 +253,7 @@ class MenuPlanner:
             state.free[0] = free_of_hosts(fleet.cluster, is_free)
             offer(fleet.problem, state, 0)
             batch.observe()
-        can_start = bool(state.can_act[0, 1:].any())
+        can_start = bool(state.can_act[0, 1 : fleet.problem.first_refusal].any())
         while can_start and not state.is_over[0] and state.status[0, 0] == JobState.WAITING:
             batch.step(self.best(batch))
         if not can_start or state.entry[0, 0] < 0:

@@ -6,7 +6,7 @@ import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.observation import ENTRY, OFFER, RUNNING, observer
-from meshwright.models.fleet.network import IMPOSSIBLE
+from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
 from meshwright.simulation.fleet import dynamics
 from meshwright.simulation.fleet.actions import start_number
 from tests.tiny_fleet import tiny_fleet
@@ -71,6 +71,20 @@ def test_jobs_on_offer_take_their_scores_along(fleet, reading):
     torch.testing.assert_close(others[:, 0], scores[:, 0], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(of_offers(fleet, others), of_offers(fleet, scores)[:, order], rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(others_values, values, rtol=1e-4, atol=1e-4)
+
+
+def test_refusals_go_with_the_job_on_offer(tmp_path):
+    order = torch.tensor([2, 0, 3, 1])
+    refusing = tiny_fleet(tmp_path, placements=["packed", "spread"], load=1.5, may_refuse=True, **DEADLINES)
+    _, seen = one_by_one(refusing)
+    seen["action_mask"][:, refusing.problem.first_refusal :] = 1
+    moved = dict(seen) | {name: seen[name][:, order] for name in ("offers", "offer_type")}
+    made = network(refusing)
+    scores, others = (made(one)[0][:, refusing.problem.first_refusal :] for one in (seen, moved))
+    torch.testing.assert_close(others, scores[:, order], rtol=1e-4, atol=1e-4)
+    assert (scores.max(dim=1).values - scores.min(dim=1).values).min() > 1e-4
+    never = FleetActor(made.settings, refusing, refuses=False)
+    assert (never(seen)[0][:, refusing.problem.first_refusal :] == IMPOSSIBLE).all()
 
 
 def test_leaves_take_the_scores_of_their_hosts_along(building):

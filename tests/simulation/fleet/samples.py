@@ -147,6 +147,7 @@ def problem_of(network, menu, **keys):
         "blocks": NO_BLOCKS,
         "num_trees": 2**62,
         "entry_trees": np.zeros(len(menu.degree), np.int64),
+        "may_refuse": False,
     }
     return FleetProblem(network, menu, degrees, np.searchsorted(degrees, menu.degree), **given | keys)
 
@@ -221,6 +222,7 @@ def fleets(draw, clusters=tuple(CLUSTERS), rules=tuple(PlacementRule), **fixed):
         "max_degree": draw(st.sampled_from([4, 1024])),
         "max_running": draw(st.sampled_from([64, 2])),
         "max_hosts": draw(st.sampled_from([len(network.host_group), 2])),
+        "may_refuse": draw(st.booleans()),
     }
     num_jobs, seed = draw(st.integers(4, 12)), draw(st.integers(0, 2**32 - 1))
     rng = np.random.default_rng(seed)

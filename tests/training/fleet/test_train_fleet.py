@@ -14,10 +14,10 @@ from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import TAIL, choose_all, imitate, played
-from meshwright.training.fleet.price_search import search_prices
-from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, PriceSearchSettings
+from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, WeightSearchSettings
 from meshwright.training.fleet.train import train_fleet
 from meshwright.training.fleet.vec_env import FleetVecEnv
+from meshwright.training.fleet.weight_search import prices_of, scores_of, search_weights
 from tests.tiny_fleet import tiny_fleet
 
 CONFIG = {
@@ -191,9 +191,10 @@ def test_a_search_for_prices_is_a_stage_of_its_own(fleet, tmp_path):
 
 
 def test_a_search_finds_better_prices_than_none_on_episodes_that_it_has_not_seen(fleet):
-    weights, values = search_prices(
+    weights, values = search_weights(
         fleet,
-        PriceSearchSettings(generations=15, population=10, num_episodes=6, validate_every_generations=15),
+        prices_of(fleet),
+        WeightSearchSettings(generations=15, population=10, num_episodes=6, validate_every_generations=15),
         0,
         range(100, 140),
         lambda share: None,
@@ -207,4 +208,23 @@ def test_a_search_wants_a_network_that_sets_prices_and_placements_that_find_host
         chosen(search=SEARCH)
     one_by_one = tiny_fleet(tmp_path, num_jobs=20, placements=["construct"])
     with pytest.raises(ConfigError, match="which host to pick"):
-        search_prices(one_by_one, PriceSearchSettings(), 0, range(100, 101), lambda share: None)
+        prices_of(one_by_one)
+    with pytest.raises(ConfigError, match=r"imitation\.rule: searched wants a search"):
+        chosen(imitation={"rule": "searched"})
+
+
+def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_rule_picks(tmp_path):
+    deadlines = {"deadline": {"low": 1.2, "high": 4.0}, "objective": "blocking_rate", "load": 1.5, "may_refuse": True}
+    one_by_one = tiny_fleet(tmp_path, placements=["construct"], candidate_features="none", **deadlines)
+    network = {"width": 8, "rounds": 1, "linear": True}
+    imitation = CONFIG["imitation"] | {"rule": ["searched", "edf+backfill"]}
+    run = train_fleet(chosen(search=SEARCH, imitation=imitation, network=network, total_steps=0), tmp_path / "run", one_by_one)
+    rows = json.loads(run.learning_curve.read_text())
+    assert rows[0]["searched"] <= rows[0]["before_search"]
+    direct = [SavedFleetNetwork.load(file).weights["linear.direct"] for file in (run.searched, run.imitated)]
+    assert not torch.equal(*direct)
+    weights, values = search_weights(
+        one_by_one, scores_of(one_by_one, "fifo"), WeightSearchSettings(**SEARCH), 0, range(100, 101), lambda share: None
+    )
+    assert min(values) == rows[0]["searched"]
+    np.testing.assert_allclose(10.0 * direct[0].numpy(), weights, rtol=1e-6)

@@ -27,7 +27,7 @@ from ...planners.menu.build import Menu, build_menu
 from ...planners.menu.settings import JobTypeSettings, MenuSettings
 from ...planning.policies import MENU_RULE, fleet_policy_file
 from ...simulation.fleet import dynamics
-from ...simulation.fleet.offers import offer
+from ...simulation.fleet.offers import has_choice, offer
 from ...simulation.fleet.runs import leave_queue, send_back
 from ...simulation.fleet.shared_steps import share_links
 from ...simulation.fleet.state import JobState
@@ -240,7 +240,7 @@ class _Play:
         while not state.is_over[0]:
             self._settle()
             goes_on = False
-            while not goes_on and state.can_act[0, 1:].any():
+            while not goes_on and has_choice(problem, state, 0):
                 goes_on = dynamics.decide(problem, state, 0, self._choose())
             if not goes_on:
                 dynamics.decide(problem, state, 0, 0)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
-from ...simulation.fleet.actions import first_pause, start_number
+from ...simulation.fleet.actions import first_pause, first_refusal, start_number
 from ...simulation.fleet.offers import choice_hosts, choice_step_s
 from ...simulation.fleet.placing import can_run_on, find_hosts, largest_part, step_on
 from ...simulation.fleet.runs import restart_s
@@ -41,6 +41,11 @@ def _wanted(problem, state, e, rule):  # type: ignore[no-untyped-def]
         action = _preempt(problem, state, e, rule)
         if action > 0:
             return action
+    if problem.may_refuse:
+        for place in range(problem.visible_waiting):
+            refusal = first_refusal(problem) + place
+            if state.can_act[e, refusal] and _is_refused(problem, state, e, rule, state.offered[e, place]):
+                return refusal
     is_done = np.zeros(problem.visible_waiting, np.bool_)
     for _ in range(problem.visible_waiting):
         best = -1

@@ -1,4 +1,4 @@
-"""Numbers of actions: to pass, then offer x entry x placement choice, then pauses."""
+"""Numbers of actions: to pass, then offer x entry x placement choice, then pauses, then refusals."""
 
 from __future__ import annotations
 
@@ -15,3 +15,9 @@ def start_number(problem, place, number, choice):  # type: ignore[no-untyped-def
 def first_pause(problem):  # type: ignore[no-untyped-def]
     """The action that pauses the first running job on offer."""
     return start_number(problem, problem.visible_waiting + problem.visible_running, 0, 0)
+
+
+@njit
+def first_refusal(problem):  # type: ignore[no-untyped-def]
+    """The action that refuses the first waiting job on offer."""
+    return first_pause(problem) + problem.visible_running

@@ -8,6 +8,7 @@ Time stands still while decisions are made. An action is
   seconds of a restart (`runs.restart_s`), in which it holds its devices and sends nothing; so does one that was paused.
 - with `PlacementRule.CONSTRUCT`, the next actions are hosts, one by one, until the job has as many as it needs.
 - ``first_pause + i``: the running job on offer ``i`` stops and waits.
+- ``first_refusal + i``: the waiting job on offer ``i`` is refused, where jobs may be.
 
 An event is an arrival, the end of a job, the end of a restart, the failure or the repair of a host, or a round in which running
 jobs are offered too. After each one, jobs whose deadline no entry could meet any more leave the queue (`JobState.EXPIRED`), and
@@ -32,9 +33,9 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
-from .actions import first_pause
+from .actions import first_pause, first_refusal
 from .failures import draw_failures, next_turn, turn
-from .offers import choice_hosts, offer, offer_hosts
+from .offers import can_start, choice_hosts, has_choice, offer, offer_hosts
 from .placing import largest_part
 from .runs import leave_queue, release, restart_s, run, send_back, stop
 from .shared_steps import share_links
@@ -90,6 +91,8 @@ def decide(problem, state, e, action):  # type: ignore[no-untyped-def]
     if action != 0 or state.building[e] >= 0:
         if state.building[e] >= 0:
             _add_host(problem, state, e, action)
+        elif action >= first_refusal(problem):
+            _turn_away(state, e, state.offered[e, action - first_refusal(problem)], JobState.REFUSED)
         elif action >= first_pause(problem):
             _pause(problem, state, e, _offered_running(problem, state, e, action))
         else:
@@ -97,7 +100,7 @@ def decide(problem, state, e, action):  # type: ignore[no-untyped-def]
         if state.building[e] >= 0:
             return False
         offer(problem, state, e)
-        if state.can_act[e, 1:].any():
+        if has_choice(problem, state, e):
             return False
     _pass(problem, state, e)
     return True
@@ -154,7 +157,7 @@ def next_event(problem, state, e):  # type: ignore[no-untyped-def]
         state.next_round_s[e] = state.now_s[e] + problem.every_s
     _expire(problem, state, e)
     offer(problem, state, e)
-    if state.can_act[e, 1:].any():
+    if has_choice(problem, state, e):
         return True
     _pass(problem, state, e)
     return False
@@ -170,7 +173,7 @@ def _awaits_repair(problem, state, e):  # type: ignore[no-untyped-def]
     for host in range(state.is_out.shape[1]):
         if state.is_out[e, host]:
             state.free[e, host] = 0
-    return state.can_act[e, 1:].any()
+    return can_start(problem, state, e)
 
 
 @njit
@@ -191,10 +194,16 @@ def _refuse(problem, state, e):  # type: ignore[no-untyped-def]
     while state.num_waiting[e] > problem.queue_capacity and i >= 0:
         job = state.waiting[e, i]
         if np.isnan(state.start_s[e, job]):
-            state.status[e, job] = JobState.REFUSED
-            state.totals[e, Total.BLOCKED] += 1
-            leave_queue(state, e, job)
+            _turn_away(state, e, job, JobState.REFUSED)
         i -= 1
+
+
+@njit
+def _turn_away(state, e, job, status):  # type: ignore[no-untyped-def]
+    """A waiting job leaves and will never run."""
+    state.status[e, job] = status
+    state.totals[e, Total.BLOCKED] += 1
+    leave_queue(state, e, job)
 
 
 @njit
@@ -255,9 +264,7 @@ def _expire(problem, state, e):  # type: ignore[no-untyped-def]
     while i < state.num_waiting[e]:
         job = state.waiting[e, i]
         if state.deadline_s[e, job] < np.inf and state.now_s[e] + _fastest_s(problem, state, e, job) > state.deadline_s[e, job]:
-            state.status[e, job] = JobState.EXPIRED
-            state.totals[e, Total.BLOCKED] += 1
-            leave_queue(state, e, job)
+            _turn_away(state, e, job, JobState.EXPIRED)
         else:
             i += 1
 

@@ -10,6 +10,9 @@ enough hosts on which the entry is possible, however they lie, by the largest pa
 they lie best a waiting job must meet its deadline on each of them. An entry whose messages switches reduce wants aggregation
 trees that no other running job holds; where they are all held, the same layout by other collectives is left.
 
+Where jobs may be refused, so may each waiting one on offer that has never run. That alone is nothing to decide, unless more jobs
+wait than are on offer.
+
 To pass is possible unless time would stand still: where no job runs and none is to come, one that can start must.
 """
 
@@ -18,7 +21,7 @@ from __future__ import annotations
 import numpy as np
 
 from ...compiled import njit
-from .actions import first_pause, start_number
+from .actions import first_pause, first_refusal, start_number
 from .blocks import is_free
 from .placing import can_run_on, find_hosts, largest_part, log2, placement_class
 from .runs import restart_s
@@ -38,9 +41,11 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         state.offered[e, i] = job
         if state.num_running[e] < problem.max_running:
             _offer_job(problem, state, e, i, job, 0, state.free[e])
+        if problem.may_refuse and np.isnan(state.start_s[e, job]):
+            state.can_act[e, first_refusal(problem) + i] = True
     coming = state.num_arrived[e]
     if state.num_running[e] == 0 and (coming == state.arrival_s.shape[1] or state.arrival_s[e, coming] == np.inf):
-        state.can_act[e, 0] = not state.can_act[e, 1:].any()
+        state.can_act[e, 0] = not can_start(problem, state, e)
     if not state.in_round[e]:
         return
     place = problem.visible_waiting
@@ -61,6 +66,20 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         _offer_job(problem, state, e, place, job, 1 + number, free)
         state.can_act[e, first_pause(problem) + number] = True
         place += 1
+
+
+@njit
+def can_start(problem, state, e):  # type: ignore[no-untyped-def]
+    """Whether a job on offer can start, or a running one be placed anew or paused."""
+    return state.can_act[e, 1 : first_refusal(problem)].any()
+
+
+@njit
+def has_choice(problem, state, e):  # type: ignore[no-untyped-def]
+    """Whether there is something to decide."""
+    if state.num_waiting[e] > problem.visible_waiting and state.can_act[e, first_refusal(problem) :].any():
+        return True
+    return can_start(problem, state, e)
 
 
 @njit

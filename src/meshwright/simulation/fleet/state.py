@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...numba_records import by_reference
-from .actions import first_pause
+from .actions import first_pause, first_refusal
 from .blocks import FleetBlocks
 from .menu_table import MenuTable
 from .network import FleetNetwork
@@ -93,6 +93,7 @@ class FleetProblem(NamedTuple):
         blocks: for `PlacementRule.BLOCKS`.
         num_trees: aggregation trees that the switches of the cluster keep for all jobs together.
         entry_trees: that a job holds while it runs by an entry, ``(E,)``.
+        may_refuse: whether a waiting job on offer that has never run may be refused.
     """
 
     network: FleetNetwork
@@ -119,6 +120,7 @@ class FleetProblem(NamedTuple):
     blocks: FleetBlocks
     num_trees: int
     entry_trees: NDArray[np.int64]
+    may_refuse: bool
 
     @property
     def num_hosts(self) -> int:
@@ -146,9 +148,14 @@ class FleetProblem(NamedTuple):
         return int(first_pause(self))
 
     @property
+    def first_refusal(self) -> int:
+        """The action that refuses the first waiting job on offer, where jobs may be refused."""
+        return int(first_refusal(self))
+
+    @property
     def num_actions(self) -> int:
-        """Actions, ``a``: to pass, then offer x entry x placement, then pauses; hosts where a job is being placed."""
-        return max(self.first_pause + self.visible_running, self.num_hosts)
+        """Actions, ``a``: to pass, then offer x entry x placement, pauses, refusals; hosts where a job is being placed."""
+        return max(self.first_refusal + self.may_refuse * self.visible_waiting, self.num_hosts)
 
 
 @by_reference

@@ -1,0 +1,76 @@
+"""Scores of starts and refusals that are linear in a few figures, to which a network adds its own.
+
+The figures and what they mean stand in `planners.fleet.linear_scores`, which plays by them in compiled code; a search finds
+weights that the network then begins with. Of several placements of an entry all score alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from ...planners.fleet.linear_prices import LEAST, MOST, PER_DEVICES
+from ...planners.fleet.linear_scores import BUSY_RUNNING, BUSY_WAITING, FIRST_WEIGHTS, START
+from .prices import QUICK, of_share
+
+SHARPNESS = 10.0
+"""Of the scores, at the start."""
+
+
+class LinearHead(nn.Module):
+    """The linear part of the scores."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.direct = nn.Parameter(torch.empty(len(FIRST_WEIGHTS)))
+        self.log_sharpness = nn.Parameter(torch.tensor(SHARPNESS).log())
+        self.set_direct(FIRST_WEIGHTS)
+
+    def set_direct(self, weights: NDArray[np.float64]) -> None:
+        """Begin with some weights of `planners.fleet.linear_scores`, ``(x,)``."""
+        with torch.no_grad():
+            self.direct.copy_(torch.as_tensor(weights / QUICK, dtype=torch.float32))
+
+    def forward(
+        self, seen: Mapping[str, Tensor], menu: Any, listed: tuple[Tensor, Tensor, Tensor], ratio: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Scores of starts and of refusals, before what else the network adds.
+
+        Args:
+            seen: the observation.
+            menu: `network.MenuTensors`.
+            listed: episode, place of offer and entry of each start that is scored, ``(n,)`` each.
+            ratio: its seconds of a step over those of the job's fastest entry, ``(n,)``.
+
+        Returns:
+            ``(n,)``, and of the waiting jobs on offer ``(b, v)``.
+        """
+        weights = QUICK * self.direct
+        w, refuse = weights[: len(START)], weights[len(START) :]
+        context, row = seen["context"], seen["offers"][:, : menu.num_waiting]
+        part = PER_DEVICES / menu.num_devices
+        free = context[:, :1]
+        waiting = (1.0 + part * of_share(context[:, 1:2])).log() - BUSY_WAITING
+        running = (1.0 + part * of_share(context[:, 2:3])).log() - BUSY_RUNNING
+        has_limit = row[:, :, 7]
+        work = (of_share(row[:, :, 4]) / part).clamp(LEAST, MOST).log()
+        least, limit = of_share(row[:, :, 3]).clamp(min=1e-6), of_share(row[:, :, 6]).clamp(min=1e-6)
+        slack = has_limit * (limit / least).clamp(1.0, MOST).log()
+        until = has_limit * limit.clamp(LEAST, MOST).log()
+        refusals = refuse[0] + refuse[1] * work + refuse[2] * slack + refuse[3] * free + refuse[4] * waiting
+        refusals = refusals + refuse[5] * running + refuse[6] * work * waiting + refuse[7] * work * free + refuse[8] * until
+        of_job = w[0] + w[1] * work + w[5] * slack + w[6] * free + w[7] * waiting + w[8] * running + w[13] * work * waiting
+        per_devices = (w[4] + w[9] * free + w[10] * waiting + w[11] * running).squeeze(1)
+        per_waste = (w[2] + w[12] * waiting).squeeze(1)
+        e, offer, entry = listed
+        kind = seen["offer_type"].long()[e, offer]
+        time = (least * has_limit / limit)[e, offer] * ratio
+        starts = of_job[e, offer] + w[3] * time.clamp(max=1.0) + per_waste[e] * menu.log_waste[kind, entry]
+        starts = starts + per_devices[e] * (menu.share[kind, entry] * menu.num_devices / 8.0).log()
+        sharpness = self.log_sharpness.exp()
+        return sharpness * starts, sharpness * refusals

@@ -1,0 +1,132 @@
+"""A rule that scores every start and every refusal linearly, in compiled code, so that its weights can be searched for.
+
+A waiting job may start by each entry of its menu that is possible, and may be refused where jobs may be. Each of these scores a
+weighted sum of a few figures of the job, the entry and the cluster; to pass scores 0; the best is done. Running jobs go on. Hosts
+are picked by a rule of `rule_kernel`. A network of `models.fleet.linear_head` begins with these scores and adds its own.
+
+Legend: ``x`` figures, those of `START`, then those of `REFUSAL`; ``E`` entries of the menu.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...numba_records import by_reference
+from ...simulation.fleet import dynamics
+from ...simulation.fleet.actions import first_refusal, start_number
+from ...simulation.fleet.state import FleetProblem
+from .linear_prices import LEAST, MOST, PER_DEVICES
+from .rule import FleetRule
+from .rule_kernel import choose
+
+START = (
+    "always",
+    "work",
+    "waste",
+    "time",
+    "devices",
+    "slack",
+    "free",
+    "waiting",
+    "running",
+    "devices x free",
+    "devices x waiting",
+    "devices x running",
+    "waste x waiting",
+    "work x waiting",
+)
+"""Of a start: logarithms of the work that is left (an eighth of what `PER_DEVICES` devices do in a mean duration is 1), of its
+device-seconds over the least, and of its devices over 8; its time over that to the deadline; the logarithm of the time to the
+deadline over the least that the job takes; the share of free devices; logarithms of waiting and of running jobs for each
+`PER_DEVICES` devices, about 0 where the cluster is busy. Without a deadline its figures are 0."""
+REFUSAL = ("always", "work", "slack", "free", "waiting", "running", "work x waiting", "work x free", "limit")
+"""Of a refusal: as above; the limit is the logarithm of the time to the deadline in mean durations."""
+
+BUSY_WAITING, BUSY_RUNNING = 1.0, 2.5
+"""What is taken from the logarithms of one more than the waiting and the running jobs."""
+
+FIRST_WEIGHTS = np.zeros(len(START) + len(REFUSAL))
+"""Where a search begins: small jobs first, few devices, no refusals."""
+FIRST_WEIGHTS[:5] = 1.0, -0.5, -2.0, -0.5, -0.2
+FIRST_WEIGHTS[len(START) : len(START) + 2] = -2.0, 1.0
+
+
+@by_reference
+class LinearScorer(NamedTuple):
+    """Such a rule.
+
+    Attributes:
+        rule: that picks hosts, and acts where nothing may be passed.
+        weights: ``(x,)``.
+        least_step_s: of each entry, where it is fastest, ``(E,)``.
+        duration_s: mean duration of a job.
+    """
+
+    rule: FleetRule
+    weights: NDArray[np.float64]
+    least_step_s: NDArray[np.float64]
+    duration_s: float
+
+
+def linear_scorer(problem: FleetProblem, rule: FleetRule, weights: NDArray[np.float64], duration_s: float) -> LinearScorer:
+    """The rule of some weights."""
+    return LinearScorer(rule, np.array(weights, np.float64), problem.menu.step_s.min(axis=(1, 2, 3)), duration_s)
+
+
+@njit
+def play_by_scores(problem, state, e, scorer):  # type: ignore[no-untyped-def]
+    """Play episode ``e``, which has begun, to its end."""
+    while not state.is_over[e]:
+        dynamics.act(problem, state, e, choose_by_scores(problem, state, e, scorer))
+
+
+@njit
+def choose_by_scores(problem, state, e, scorer):  # type: ignore[no-untyped-def]
+    """The action of the best score, of equal ones the first; where hosts are picked, the rule's host."""
+    if state.building[e] >= 0:
+        return choose(problem, state, e, scorer.rule)
+    menu, w, refuse = problem.menu, scorer.weights, scorer.weights[len(START) :]
+    num_devices = problem.network.devices_per_host * len(problem.network.host_group)
+    part = PER_DEVICES / num_devices
+    free = state.free[e].sum() / num_devices
+    waiting = np.log1p(part * state.num_waiting[e]) - BUSY_WAITING
+    running = np.log1p(part * state.num_running[e]) - BUSY_RUNNING
+    best, most = 0, 0.0 if state.can_act[e, 0] else -np.inf
+    for place in range(problem.visible_waiting):
+        job = state.offered[e, place]
+        if job < 0:
+            continue
+        kind = state.job_type[e, job]
+        begin, end = menu.first_entry[kind], menu.first_entry[kind + 1]
+        left = state.num_steps[e, job] - state.done_steps[e, job]
+        share = 8.0 * left * menu.work_device_s[kind] / PER_DEVICES / scorer.duration_s
+        work = np.log(min(MOST, max(LEAST, share)))
+        least_s = scorer.least_step_s[begin:end].min() * left
+        limit_s = state.deadline_s[e, job] - state.now_s[e]
+        slack, limit = 0.0, 0.0
+        if limit_s < np.inf:
+            slack = np.log(min(MOST, max(1.0, limit_s / least_s)))
+            limit = np.log(min(MOST, max(LEAST, limit_s / scorer.duration_s)))
+        refusal = first_refusal(problem) + place
+        if problem.may_refuse and state.can_act[e, refusal]:
+            score = refuse[0] + refuse[1] * work + refuse[2] * slack + refuse[3] * free + refuse[4] * waiting
+            score += refuse[5] * running + refuse[6] * work * waiting + refuse[7] * work * free + refuse[8] * limit
+            if score > most:
+                best, most = refusal, score
+        of_job = w[0] + w[1] * work + w[5] * slack + w[6] * free + w[7] * waiting + w[8] * running + w[13] * work * waiting
+        per_devices = w[4] + w[9] * free + w[10] * waiting + w[11] * running
+        per_waste = w[2] + w[12] * waiting
+        for entry in range(begin, end):
+            step_s = scorer.least_step_s[entry]
+            time = min(1.0, step_s * left / limit_s) if limit_s < np.inf else 0.0
+            waste = np.log(step_s * menu.degree[entry] / menu.work_device_s[kind])
+            score = of_job + w[3] * time + per_waste * waste + per_devices * np.log(menu.degree[entry] / 8.0)
+            for choice in range(len(problem.rule)):
+                action = start_number(problem, place, entry - begin, choice)
+                if state.can_act[e, action] and score > most:
+                    best, most = action, score
+    return best
