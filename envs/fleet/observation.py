@@ -143,7 +143,7 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
     problem, e = fleet.problem, num_episodes
     network = problem.network
     m, r, v, a = problem.num_hosts, network.num_trunks or network.num_groups, problem.num_offers, problem.num_actions
-    u = min(MAX_RUNNING_TOLD, problem.max_running)
+    u, tells = min(MAX_RUNNING_TOLD, problem.max_running), fleet.settings.candidate_features != "none"
 
     def floats(*shape: int) -> NDArray[np.float32]:
         return np.zeros((e, *shape), np.float32)
@@ -158,9 +158,7 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
         trunk_of=floats(u, r),
         running_type=np.zeros((e, u), np.int64),
         offer_type=np.zeros((e, v), np.int64),
-        candidates=floats(
-            a * (fleet.settings.candidate_features != "none"), len(CANDIDATE) + fleet.has_strategies * len(CANDIDATE_STRATEGY)
-        ),
+        candidates=floats(a * tells, len(CANDIDATE) + fleet.has_strategies * len(CANDIDATE_STRATEGY)),
         action_mask=np.zeros((e, a), np.int8),
     )
 

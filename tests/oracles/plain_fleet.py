@@ -151,7 +151,7 @@ class PlainFleet:
     # Decisions.
 
     def decide(self):
-        while self.has_choice(possible := self.possible()):
+        while self.is_choice(possible := self.possible()):
             action = yield set(possible)
             if action == PASS:
                 break
@@ -162,10 +162,9 @@ class PlainFleet:
             if len(self.waiting) > self.problem.queue_capacity and job.start_s is None:
                 self.turn_away(job, JobState.REFUSED)
 
-    def has_choice(self, possible):
-        """Whether something can start, move or pause, or a refusal would bring another job on offer."""
-        hides = len(self.waiting) > self.problem.visible_waiting
-        return any(hides or what[0] != self.turn_away for action, what in possible.items() if action != PASS)
+    def is_choice(self, possible):  # a refusal is one where it brings another job on offer
+        more = len(self.waiting) > self.problem.visible_waiting
+        return any(more or does[0] != self.turn_away for action, does in possible.items() if action != PASS)
 
     def possible(self):
         """What each action that is possible does."""
@@ -183,10 +182,11 @@ class PlainFleet:
             actions[first_pause + i] = self.pause, job
         if not self.to_come and not self.running and len(actions) > 1:
             del actions[PASS]
-        for i, job in enumerate(self.waiting[: self.problem.visible_waiting] if self.problem.may_refuse else ()):
-            if job.start_s is None:
-                actions[first_pause + self.problem.visible_running + i] = self.turn_away, job, JobState.REFUSED
-        return actions
+        away, new = (
+            first_pause + self.problem.visible_running,
+            self.waiting[: self.problem.visible_waiting * self.problem.may_refuse],
+        )
+        return actions | {away + i: (self.turn_away, job, JobState.REFUSED) for i, job in enumerate(new) if job.start_s is None}
 
     def placements(self, place, job, free):
         actions, found = {}, {}

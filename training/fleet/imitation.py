@@ -17,7 +17,7 @@ from ...compiled import njit
 from ...errors import PolicyError
 from ...models.fleet.network import FleetActor
 from ...models.fleet.saved import player
-from ...planners.fleet.linear_scores import LinearScorer, choose_by_scores
+from ...planners.fleet.linear_scores import FleetScores, choose_by_scores
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from .settings import SEARCHED, ImitationSettings
@@ -40,7 +40,7 @@ def imitate(
     chosen: ImitationSettings,
     discount: float,
     progress: Callable[[float], None],
-    searched: LinearScorer | None = None,
+    searched: FleetScores | None = None,
 ) -> dict[str, float]:
     """Learn a rule's actions and the discounted sums of its rewards.
 
@@ -115,7 +115,7 @@ def played(
     chosen: ImitationSettings,
     discount: float,
     network: FleetActor | None,
-    searched: LinearScorer | None = None,
+    searched: FleetScores | None = None,
 ) -> _Data:
     """What there is to learn from: the rule plays, or a network of which the rule says what it would have done.
 
@@ -146,7 +146,7 @@ def played(
     while len(rewards) < rounds or (after.min() < TAIL and len(rewards) < rounds + MOST_TAIL * TAIL):
         picked = np.zeros(env.num_envs, np.int64)
         for number, rule in enumerate(rules):
-            chooses = choose_all_by_scores if isinstance(rule, LinearScorer) else choose_all
+            chooses = choose_all_by_scores if isinstance(rule, FleetScores) else choose_all
             chooses(fleet.problem, state, rule, picked, number, len(rules))
         if len(rewards) < rounds:
             rows.append(seen)

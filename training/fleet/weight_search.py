@@ -28,7 +28,7 @@ from .settings import WeightSearchSettings
 
 
 @dataclass(frozen=True)
-class Searched:
+class WeightsToSearch:
     """What weights are searched for.
 
     Attributes:
@@ -40,7 +40,7 @@ class Searched:
     play: Callable[[FleetBatch, NDArray[np.float64]], None]
 
 
-def prices_of(fleet: Fleet) -> Searched:
+def prices_of(fleet: Fleet) -> WeightsToSearch:
     """Weights of prices, ``(3, x)``, from zero.
 
     Raises:
@@ -52,10 +52,10 @@ def prices_of(fleet: Fleet) -> Searched:
     def play(batch: FleetBatch, weights: NDArray[np.float64]) -> None:
         play_by_prices(fleet.problem, batch.state, 0, weights, fleet.mean_duration_s)
 
-    return Searched(np.zeros((3, len(DIRECT))), play)
+    return WeightsToSearch(np.zeros((3, len(DIRECT))), play)
 
 
-def scores_of(fleet: Fleet, rule: str) -> Searched:
+def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
     """Weights of linear scores, ``(x,)``; hosts are picked by a rule."""
     picks = fleet_rule(rule, fleet.problem, fleet.work_device_s)
 
@@ -63,12 +63,12 @@ def scores_of(fleet: Fleet, rule: str) -> Searched:
         scorer = linear_scorer(fleet.problem, picks, weights, fleet.mean_duration_s)
         play_by_scores(fleet.problem, batch.state, 0, scorer)
 
-    return Searched(FIRST_WEIGHTS, play)
+    return WeightsToSearch(FIRST_WEIGHTS, play)
 
 
 def search_weights(
     fleet: Fleet,
-    searched: Searched,
+    searched: WeightsToSearch,
     chosen: WeightSearchSettings,
     seed: int,
     validation_seeds: range,
@@ -107,7 +107,7 @@ def search_weights(
     return best, values
 
 
-def _mean(fleet: Fleet, searched: Searched, weights: NDArray[np.float64], seeds: range | list[int]) -> float:
+def _mean(fleet: Fleet, searched: WeightsToSearch, weights: NDArray[np.float64], seeds: range | list[int]) -> float:
     """The objective in the mean of the episodes of some seeds."""
     batch, total = FleetBatch(fleet, 1, observes=False), 0.0
     for seed in seeds:

@@ -134,7 +134,7 @@ def test_a_rule_that_picks_hosts_one_by_one_starts_the_same_jobs_on_the_same_hos
         owners = []
         while not batch.state.is_over[0]:
             action = np.zeros(1, np.int64)
-            choose_all(fleet.problem, batch.state, fleet_rule(rule, fleet.problem), action)
+            choose_all(fleet.problem, batch.state, fleet_rule(rule, fleet.problem), action, 0, 1)
             batch.step(action)
             if batch.state.building[0] < 0:
                 owners.append(batch.state.owner[0].tolist())

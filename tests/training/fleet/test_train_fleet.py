@@ -89,7 +89,7 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
     seen = env.reset()
     for _ in range(40):
         picked = np.zeros(8, np.int64)
-        choose_all(fleet.problem, env.batch.state, rule, picked)
+        choose_all(fleet.problem, env.batch.state, rule, picked, 0, 1)
         with torch.no_grad():
             scores, _ = network({name: torch.as_tensor(values) for name, values in seen.items()})
         same.append((scores.argmax(dim=1).numpy() == picked).mean())
@@ -132,7 +132,7 @@ def test_in_corrections_the_network_plays_and_the_rule_says_what_it_would_have_d
     rows, differs, choose_best = by_hand.reset(), False, player(network)
     for now in range(0, len(told), 8):
         wanted = np.zeros(8, np.int64)
-        choose_all(fleet.problem, by_hand.batch.state, rule, wanted)
+        choose_all(fleet.problem, by_hand.batch.state, rule, wanted, 0, 1)
         assert (told[now : now + 8].numpy() == wanted).all()
         assert all((seen[name][now : now + 8].numpy() == values).all() for name, values in rows.items())
         differs |= any((of_rule[name][now : now + 8].numpy() != values).any() for name, values in rows.items())

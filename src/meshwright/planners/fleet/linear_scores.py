@@ -56,7 +56,7 @@ FIRST_WEIGHTS[len(START) : len(START) + 2] = -2.0, 1.0
 
 
 @by_reference
-class LinearScorer(NamedTuple):
+class FleetScores(NamedTuple):
     """Such a rule.
 
     Attributes:
@@ -72,9 +72,9 @@ class LinearScorer(NamedTuple):
     duration_s: float
 
 
-def linear_scorer(problem: FleetProblem, rule: FleetRule, weights: NDArray[np.float64], duration_s: float) -> LinearScorer:
+def linear_scorer(problem: FleetProblem, rule: FleetRule, weights: NDArray[np.float64], duration_s: float) -> FleetScores:
     """The rule of some weights."""
-    return LinearScorer(rule, np.array(weights, np.float64), problem.menu.step_s.min(axis=(1, 2, 3)), duration_s)
+    return FleetScores(rule, np.array(weights, np.float64), problem.menu.step_s.min(axis=(1, 2, 3)), duration_s)
 
 
 @njit
