@@ -182,10 +182,8 @@ class PlainFleet:
             actions[first_pause + i] = self.pause, job
         if not self.to_come and not self.running and len(actions) > 1:
             del actions[PASS]
-        away, new = (
-            first_pause + self.problem.visible_running,
-            self.waiting[: self.problem.visible_waiting * self.problem.may_refuse],
-        )
+        away = first_pause + self.problem.visible_running
+        new = self.waiting[: self.problem.visible_waiting] if self.problem.may_refuse else ()
         return actions | {away + i: (self.turn_away, job, JobState.REFUSED) for i, job in enumerate(new) if job.start_s is None}
 
     def placements(self, place, job, free):
