@@ -32,9 +32,9 @@ class LinearHead(nn.Module):
         self.set_direct(FIRST_WEIGHTS)
 
     def set_direct(self, weights: NDArray[np.float64]) -> None:
-        """Begin with some weights of `planners.fleet.linear_scores`, ``(x,)``."""
+        """Begin with some weights of `planners.fleet.linear_scores`, ``(x,)``; without those of refusals they stay."""
         with torch.no_grad():
-            self.direct.copy_(torch.as_tensor(weights / QUICK, dtype=torch.float32))
+            self.direct[: len(weights)].copy_(torch.as_tensor(weights / QUICK, dtype=torch.float32))
 
     def forward(
         self, seen: Mapping[str, Tensor], menu: Any, listed: tuple[Tensor, Tensor, Tensor], ratio: Tensor

@@ -20,7 +20,7 @@ from ...envs.fleet.objective import is_better, objective_value
 from ...errors import ConfigError
 from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...planners.fleet.linear_prices import DIRECT, play_by_prices
-from ...planners.fleet.linear_scores import FIRST_WEIGHTS, linear_scorer, play_by_scores
+from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer, play_by_scores
 from ...planners.fleet.rules import fleet_rule
 from ...simulation.fleet.state import PlacementRule
 from ..linear.populations import CovarianceAdaptation
@@ -56,14 +56,14 @@ def prices_of(fleet: Fleet) -> WeightsToSearch:
 
 
 def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
-    """Weights of linear scores, ``(x,)``; hosts are picked by a rule."""
+    """Weights of linear scores, ``(x,)``, where nobody may be refused those of starts; hosts are picked by a rule."""
     picks = fleet_rule(rule, fleet.problem, fleet.work_device_s)
 
     def play(batch: FleetBatch, weights: NDArray[np.float64]) -> None:
         scorer = linear_scorer(fleet.problem, picks, weights, fleet.mean_duration_s)
         play_by_scores(fleet.problem, batch.state, 0, scorer)
 
-    return WeightsToSearch(FIRST_WEIGHTS, play)
+    return WeightsToSearch(FIRST_WEIGHTS if fleet.problem.may_refuse else FIRST_WEIGHTS[: len(START)], play)
 
 
 def search_weights(

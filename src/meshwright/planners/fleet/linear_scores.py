@@ -73,8 +73,9 @@ class FleetScores(NamedTuple):
 
 
 def linear_scorer(problem: FleetProblem, rule: FleetRule, weights: NDArray[np.float64], duration_s: float) -> FleetScores:
-    """The rule of some weights."""
-    return FleetScores(rule, np.array(weights, np.float64), problem.menu.step_s.min(axis=(1, 2, 3)), duration_s)
+    """The rule of some weights; without those of refusals they are as at the start."""
+    every = np.append(weights, FIRST_WEIGHTS[len(weights) :])
+    return FleetScores(rule, every, problem.menu.step_s.min(axis=(1, 2, 3)), duration_s)
 
 
 @njit

@@ -34,13 +34,15 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
     state.can_act[e] = False
     state.can_act[e, 0] = True
     state.offered[e] = -1
+    room = np.zeros(problem.menu.step_s.shape[1:3], np.int64)
     if state.num_waiting[e] > 0:
         _find_placements(problem, state, e, 0, state.free[e])
+        _count_hosts(problem, state.free[e], room)
     for i in range(min(problem.visible_waiting, state.num_waiting[e])):
         job = state.waiting[e, i]
         state.offered[e, i] = job
         if state.num_running[e] < problem.max_running:
-            _offer_job(problem, state, e, i, job, 0, state.free[e])
+            _offer_job(problem, state, e, i, job, 0, room)
         if problem.may_refuse and np.isnan(state.start_s[e, job]):
             state.can_act[e, first_refusal(problem) + i] = True
     coming = state.num_arrived[e]
@@ -63,7 +65,8 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
             free[state.hosts[e, held, j]] += state.part[e, held]
         number = place - problem.visible_waiting
         _find_placements(problem, state, e, 1 + number, free)
-        _offer_job(problem, state, e, place, job, 1 + number, free)
+        _count_hosts(problem, free, room)
+        _offer_job(problem, state, e, place, job, 1 + number, room)
         state.can_act[e, first_pause(problem) + number] = True
         place += 1
 
@@ -129,7 +132,17 @@ def _find_placements(problem, state, e, number, free):  # type: ignore[no-untype
 
 
 @njit
-def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-untyped-def]
+def _count_hosts(problem, free, room):  # type: ignore[no-untyped-def]
+    """Write how many hosts of each type have a part of each size free, ``(types, log2 sizes)``; for constructions."""
+    room[:] = 0
+    for host in range(len(free)):
+        kind = problem.network.host_type[host]
+        for g in range(room.shape[1]):
+            room[kind, g] += free[host] >= 1 << g
+
+
+@njit
+def _offer_job(problem, state, e, place, job, number, room):  # type: ignore[no-untyped-def]
     """The actions that a job on offer allows."""
     menu, kind = problem.menu, state.job_type[e, job]
     choices = len(problem.rule)
@@ -149,7 +162,7 @@ def _offer_job(problem, state, e, place, job, number, free):  # type: ignore[no-
                 continue
             step_s = _found_step_s(problem, state, e, number, entry, choice)
             if problem.rule[choice] == PlacementRule.CONSTRUCT:
-                if not _can_construct(problem, state, e, job, entry, free, number == 0):
+                if not _can_construct(problem, state, e, job, entry, room, number == 0):
                     continue
             elif problem.rule[choice] == PlacementRule.BLOCKS:
                 step_s = _block_step_s(problem, state, e, job, entry, choice)
@@ -182,15 +195,14 @@ def _suits(problem, state, e, job, entry, kind, part, waits):  # type: ignore[no
 
 
 @njit
-def _can_construct(problem, state, e, job, entry, free, waits):  # type: ignore[no-untyped-def]
-    """Whether there are hosts enough that suit an entry."""
+def _can_construct(problem, state, e, job, entry, room, waits):  # type: ignore[no-untyped-def]
+    """Whether there are hosts enough that suit an entry; ``room`` as `_count_hosts` has counted."""
     degree = problem.menu.degree[entry]
     part = largest_part(problem.network.devices_per_host, degree)
     need = degree // part
     for kind in range(problem.menu.step_s.shape[1]):
-        if _suits(problem, state, e, job, entry, kind, part, waits):
-            for host in range(len(free)):
-                need -= free[host] >= part and problem.network.host_type[host] == kind
+        if room[kind, log2(part)] > 0 and _suits(problem, state, e, job, entry, kind, part, waits):
+            need -= room[kind, log2(part)]
     return need <= 0
 
 
