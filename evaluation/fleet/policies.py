@@ -5,7 +5,8 @@ A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a
 ``synchronous-only`` alone for ``best-fixed-entry`` so; ``best-fixed-entry``, ``best-goodput-shares``, ``best-priced`` and
 ``best-refusal`` in place of ``fixed-N``, ``goodput-shares-N``, ``priced-W`` and ``refuse-N`` in the name of a rule, which
 `evaluation.fleet.evaluate` turns into the numbers that do best on validation episodes; ``shipped:NAME``, a trained policy that
-comes with the package; anything else is the path of a run folder or of its policy.
+comes with the package; ``scores:POLICY``, the linear scores of a trained policy without its network, whose hosts a rule packs;
+anything else is the path of a run folder or of its policy.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
 from ...errors import PolicyError, nearest
+from ...planners.fleet.linear_scores import FleetScores, choose_by_scores, linear_scorer, play_by_scores
 from ...planners.fleet.playing import choose_at_random, play_at_random, play_rule
 from ...planners.fleet.rollout import FleetRollout
 from ...planners.fleet.rule import FleetRule
@@ -44,6 +46,9 @@ RANDOM = "random"
 ROLLOUT = "rollout:"
 SYNCHRONOUS_ONLY = "synchronous-only"
 EXACT = f"{SYNCHRONOUS_ONLY}:"
+SCORES = "scores:"
+PACKS = "fifo"
+"""The rule that picks hosts for the scores of a trained policy."""
 
 
 class FleetPlayer(ABC):
@@ -88,6 +93,25 @@ class RulePlayer(FleetPlayer):
     def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
         """See `FleetPlayer.chooser`."""
         return lambda: int(choose(batch.fleet.problem, batch.state, 0, self.rule))
+
+
+@dataclass(frozen=True)
+class ScoresPlayer(FleetPlayer):
+    """Plays by linear scores.
+
+    Attributes:
+        scorer: which.
+    """
+
+    scorer: FleetScores
+
+    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
+        """See `FleetPlayer.play`."""
+        return sum(play_by_scores(batch.fleet.problem, batch.state, e, self.scorer) for e in range(batch.num_episodes))
+
+    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        return lambda: int(choose_by_scores(batch.fleet.problem, batch.state, 0, self.scorer))
 
 
 class RandomPlayer(FleetPlayer):
@@ -205,8 +229,13 @@ def each_fixed_entry(spec: str, fleet: Fleet) -> list[str]:
 
 def is_rule(spec: str) -> bool:
     """Whether a spelling is meant as a rule's and not as a path."""
-    spec = spec.removeprefix(EXACT)
-    return not (Path(spec).exists() or "/" in spec or spec.endswith(".pt") or spec.startswith(SHIPPED))
+    bare = _bare(spec)
+    return not (Path(bare).exists() or "/" in bare or bare.endswith(".pt") or bare.startswith(SHIPPED))
+
+
+def _bare(spec: str) -> str:
+    """A policy without what is asked of it."""
+    return spec.removeprefix(EXACT).removeprefix(SCORES)
 
 
 def policy_kind(spec: str) -> str:
@@ -222,8 +251,9 @@ def policy_name(spec: str) -> str:
     """A policy in tables: the name of a run folder, or of a file that is not its ``policy.pt``, without what leads to it."""
     if is_rule(spec) or spec.startswith(SHIPPED):
         return spec
-    if spec.startswith(EXACT):
-        return EXACT + policy_name(spec.removeprefix(EXACT))
+    for asked in (EXACT, SCORES):
+        if spec.startswith(asked):
+            return asked + policy_name(spec.removeprefix(asked))
     path = Path(spec).resolve()
     return path.parent.name if path.name in POLICY_FILES else path.stem if path.suffix == ".pt" else path.name
 
@@ -244,23 +274,27 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
         return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)[: len(Total) + 1]))
     if is_rule(spec):
         return RulePlayer(_rule(spec, fleet))
-    path = fleet_policy_file(spec)
+    path = fleet_policy_file(_bare(spec))
     if not path.exists():
-        raise PolicyError("no such run folder, and no rule (those have no /)", value=spec)
+        raise PolicyError("no such run folder, and no rule (those have no /)", value=_bare(spec))
     import torch  # it takes a while
 
-    from ...models.fleet.saved import load_fleet_policy
+    from ...models.fleet.saved import SavedFleetNetwork, load_fleet_policy
 
+    if spec.startswith(SCORES):
+        weights = SavedFleetNetwork.load(path).linear_scores(path)
+        return ScoresPlayer(linear_scorer(fleet.problem, _rule(PACKS, fleet), weights, fleet.mean_duration_s))
     torch.set_num_threads(1)  # more of them wait for each other over networks so small
     return LearnedPlayer(load_fleet_policy(path, fleet))
 
 
 def carried_file(spec: str) -> tuple[str, Path] | None:
     """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
-    if is_rule(spec) or spec.removeprefix(EXACT).startswith((SHIPPED, ROLLOUT)):
+    bare = _bare(spec)
+    if is_rule(spec) or bare.startswith((SHIPPED, ROLLOUT)):
         return None
-    path = fleet_policy_file(spec.removeprefix(EXACT))
-    return spec.removeprefix(EXACT), path / POLICY_FILES[0] if path.is_dir() else path
+    path = fleet_policy_file(bare)
+    return bare, path / POLICY_FILES[0] if path.is_dir() else path
 
 
 def off_ground(spec: str, fleet: Fleet) -> str | None:
@@ -269,7 +303,7 @@ def off_ground(spec: str, fleet: Fleet) -> str | None:
         return None
     from ...models.fleet.saved import SavedFleetNetwork
 
-    ground = SavedFleetNetwork.load(fleet_policy_file(spec.removeprefix(EXACT))).trained.get("ground", {})
+    ground = SavedFleetNetwork.load(fleet_policy_file(_bare(spec))).trained.get("ground", {})
     found = fleet.off_ground(ground)
     if spec.startswith(EXACT) and synchronous_only(fleet).off_ground(ground) is None:
         return None  # trained with exact entries alone
@@ -283,7 +317,7 @@ def check_policy(spec: str, fleet: Fleet) -> None:
         MeshwrightError: so it is.
     """
     if not is_rule(spec):
-        inputs.note(fleet_policy_file(spec.removeprefix(EXACT)))
+        inputs.note(fleet_policy_file(_bare(spec)))
     if spec != BOUND:
         fleet_player(each_fixed_entry(spec, fleet)[0] if is_best_fixed_entry(spec) else spec, fleet)
 

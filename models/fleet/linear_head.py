@@ -22,6 +22,11 @@ SHARPNESS = 10.0
 """Of the scores, at the start."""
 
 
+def direct_weights(saved: Tensor) -> NDArray[np.float64]:
+    """Weights of `planners.fleet.linear_scores` from those that are saved, ``(x,)``."""
+    return QUICK * saved.detach().cpu().numpy().astype(np.float64)
+
+
 class LinearHead(nn.Module):
     """The linear part of the scores."""
 

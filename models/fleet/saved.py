@@ -18,6 +18,7 @@ from ...envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RU
 from ...errors import CheckpointError, ConfigError
 from ..settings import FleetNetworkSettings
 from ..tensor_file import load_tensors, save_tensors
+from .linear_head import direct_weights
 from .network import FleetActor
 
 KIND = "fleet"
@@ -94,6 +95,16 @@ class SavedFleetNetwork:
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
         save_tensors(path, self.to_data())
+
+    def linear_scores(self, file: str | Path = "policy") -> NDArray[np.float64]:
+        """The weights of its linear scores, ``(x,)`` (see `planners.fleet.linear_scores`).
+
+        Raises:
+            CheckpointError: it has none.
+        """
+        if "linear.direct" not in self.weights:
+            raise CheckpointError("has no linear scores: it was trained without network.linear", file=file)
+        return direct_weights(self.weights["linear.direct"])
 
     def network(self, fleet: Fleet, file: str | Path = "policy") -> FleetActor:
         """The network, ready to play a fleet.

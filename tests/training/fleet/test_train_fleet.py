@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from meshwright import settings
+from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError
-from meshwright.evaluation.fleet.policies import off_ground
+from meshwright.evaluation.fleet.policies import fleet_player, off_ground, policy_name
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
+from meshwright.planners.fleet.linear_scores import linear_scorer, play_by_scores
 from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.training.fleet.imitation import TAIL, choose_all, imitate, played
 from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, WeightSearchSettings
@@ -228,3 +230,20 @@ def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_
     )
     assert min(values) == rows[0]["searched"]
     np.testing.assert_allclose(10.0 * direct[0].numpy(), weights, rtol=1e-6)
+    # The scores alone, with hosts that a rule packs, are a policy of their own.
+    picks = fleet_rule("fifo", one_by_one.problem)
+    found, wanted = FleetBatch(one_by_one, 1, observes=False), FleetBatch(one_by_one, 1, observes=False)
+    for batch in (found, wanted):
+        batch.reset(0, np.random.default_rng(3))
+    fleet_player(f"scores:{run.searched}", one_by_one).play(found, [3])
+    play_by_scores(
+        one_by_one.problem, wanted.state, 0, linear_scorer(one_by_one.problem, picks, weights, one_by_one.mean_duration_s)
+    )
+    np.testing.assert_allclose(found.state.finish_s, wanted.state.finish_s)
+    assert policy_name(f"scores:{run.searched}") == "scores:searched"
+
+
+def test_scores_are_asked_of_a_network_that_has_them(fleet, tmp_path):
+    run = train_fleet(chosen(total_steps=0, imitation=None), tmp_path / "run", fleet)
+    with pytest.raises(CheckpointError, match=r"has no linear scores"):
+        fleet_player(f"scores:{run.path}", fleet)

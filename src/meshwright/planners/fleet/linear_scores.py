@@ -80,9 +80,12 @@ def linear_scorer(problem: FleetProblem, rule: FleetRule, weights: NDArray[np.fl
 
 @njit
 def play_by_scores(problem, state, e, scorer):  # type: ignore[no-untyped-def]
-    """Play episode ``e``, which has begun, to its end."""
+    """Play episode ``e``, which has begun, to its end; the number of decisions."""
+    count = 0
     while not state.is_over[e]:
         dynamics.act(problem, state, e, choose_by_scores(problem, state, e, scorer))
+        count += 1
+    return count
 
 
 @njit
