@@ -55,6 +55,7 @@ class WeightSearchSettings(settings.Settings):
         spread: standard deviation of each weight at the start.
         validate_every_generations: generations between two validations of the mean.
         hosts: rule by which hosts are picked one by one, where the benchmark asks for that; of linear scores.
+        found: a policy whose linear scores are taken in place of a search, as for an ablation of what comes after it.
     """
 
     generations: int = Field(default=60, ge=1, le=10_000)
@@ -63,6 +64,7 @@ class WeightSearchSettings(settings.Settings):
     spread: float = Field(default=0.3, gt=0, le=10)
     validate_every_generations: int = Field(default=5, ge=1)
     hosts: str = "fifo"
+    found: str | None = None
 
 
 class FleetTrainSettings(settings.Settings):
@@ -111,6 +113,8 @@ class FleetTrainSettings(settings.Settings):
 
     @model_validator(mode="after")
     def _searches_what_there_is(self) -> Self:
+        if self.search is not None and self.search.found is not None and not self.network.linear:
+            raise ValueError("search.found: only linear scores are taken over; give network.linear: true")
         if self.search is not None and not self.network.prices and not self.network.linear:
             raise ValueError("search looks for weights of network.prices or network.linear, and both are false")
         imitates_it = self.imitation is not None and SEARCHED in self.imitation.rules

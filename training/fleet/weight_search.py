@@ -19,6 +19,7 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
 from ...errors import ConfigError
 from ...jobs.seeds import FIRST_TRAINING_SEED
+from ...models.fleet.saved import SavedFleetNetwork
 from ...planners.fleet.linear_prices import DIRECT, play_by_prices
 from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer, play_by_scores
 from ...planners.fleet.rules import fleet_rule
@@ -74,7 +75,7 @@ def search_weights(
     validation_seeds: range,
     progress: Callable[[float], None],
 ) -> tuple[NDArray[np.float64], list[float]]:
-    """Search for weights.
+    """Search for weights, or take those that another run has found.
 
     Args:
         fleet: what is played.
@@ -86,12 +87,18 @@ def search_weights(
 
     Returns:
         Weights, and the objective on the validation episodes of each mean that was validated, the first at the start.
+
+    Raises:
+        CheckpointError: what has been found elsewhere is no policy with linear scores.
     """
     shape = searched.start.shape
     population = CovarianceAdaptation(searched.start.reshape(-1), chosen.spread, chosen.population)
     sign = 1.0 if is_better(fleet.settings, 0.0, 1.0) else -1.0
     best = searched.start
     values = [_mean(fleet, searched, best, validation_seeds)]
+    if chosen.found is not None:
+        found = SavedFleetNetwork.load(chosen.found).linear_scores(chosen.found)[: best.size].reshape(shape)
+        return found, [*values, _mean(fleet, searched, found, validation_seeds)]
     for generation in range(chosen.generations):
         progress(generation / chosen.generations)
         rng = np.random.default_rng([FIRST_TRAINING_SEED + seed, generation, 1])

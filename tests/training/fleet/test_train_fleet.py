@@ -230,6 +230,9 @@ def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_
     )
     assert min(values) == rows[0]["searched"]
     np.testing.assert_allclose(10.0 * direct[0].numpy(), weights, rtol=1e-6)
+    taken = chosen(search={"found": str(run.searched)}, imitation=None, network=network, total_steps=0)
+    after = train_fleet(taken, tmp_path / "taken", one_by_one)
+    assert torch.equal(SavedFleetNetwork.load(after.searched).weights["linear.direct"], direct[0])
     # The scores alone, with hosts that a rule packs, are a policy of their own.
     picks = fleet_rule("fifo", one_by_one.problem)
     found, wanted = FleetBatch(one_by_one, 1, observes=False), FleetBatch(one_by_one, 1, observes=False)
