@@ -14,12 +14,12 @@ import numpy as np
 from ..costs.settings import CostSettings
 from ..costs.training.compressed import coded_messages
 from ..costs.training.gossip import round_s, rounds
-from ..costs.training.local_update import local_blocks
+from ..costs.training.local_update import local_blocks, makes_own_targets
 from ..costs.training.masked import PhaseStep, core_replicas
 from ..costs.training.replicas import Replicas, scaled, shown
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.subnets import subnet_round
-from ..costs.training.synchronisation import drawn_steps, server_round_s, synchronous_s
+from ..costs.training.synchronisation import drawn_steps, num_carrying, server_round_s, synchronous_s
 from ..errors import PlanError
 from ..plans.compression import AnyCompression, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
@@ -54,7 +54,7 @@ SIMULATED_ROUNDS = 64
 
 
 STREAMED_STEPS = 4
-"""Steps of a stream of micro-batches that are simulated; the last one counts."""
+"""Steps of a stream of micro-batches that are simulated; all but the first count, as a stream may end in a burst."""
 
 
 @dataclass(frozen=True)
@@ -219,9 +219,9 @@ def simulated_training_s(
         return masked_step_s(maker.simulated(work), maker.simulated(narrow), training, maker.cluster, devices, costs)
     if isinstance(training, LocalUpdate):
         blocks, m = local_blocks(replicas, training), replicas.layout.num_micro_batches
-        depth = training.depth(replicas.layout.pp)
-        ends = local_blocks_s(*blocks, depth, STREAMED_STEPS * m, is_local=training.preset in ("sil", "greedy"))
-        return ends[-1] - ends[-1 - m]
+        stride, is_local = training.error_stride(replicas.layout.pp), makes_own_targets(training)
+        ends = local_blocks_s(*blocks[:5], stride, STREAMED_STEPS * m, is_local=is_local)
+        return (ends[-1] - ends[m - 1]) / (STREAMED_STEPS - 1)
     local = scaled(shown(work), 0.0)
     local_s = run(local)
     if n == 1:
@@ -254,7 +254,7 @@ def simulated_training_s(
         staleness = training.staleness if isinstance(training, StaleSynchronous) else None
         way_s = server_round_s(replicas)
         rate = server_rounds_rate(times_s, way_s, staleness)
-        return n / (min(rate, training.servers / way_s) if way_s > 0 else rate)
+        return n / (min(rate, num_carrying(replicas, training) / way_s) if way_s > 0 else rate)
     if isinstance(training, IndependentSubnets):
         told, rounds_lowered = subnet_round(replicas), 8 if sigma == 0 else 4 * SIMULATED_ROUNDS
         steps = drawn_steps(np.full(n, told.sub_s), sigma, rounds_lowered * training.every)

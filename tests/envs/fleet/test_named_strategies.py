@@ -13,6 +13,7 @@ from meshwright.envs.fleet.fleet import synchronous_only
 from meshwright.envs.fleet.menu_lines import menu_lines
 from meshwright.envs.fleet.observation import CANDIDATE, CANDIDATE_STRATEGY, CONTEXT, STRATEGY
 from meshwright.errors import CheckpointError, ConfigError
+from meshwright.simulation.fleet.state import Resource
 
 RHO = 1.25
 CODED = {
@@ -101,10 +102,10 @@ def test_trees_of_the_cluster_are_for_entries_whose_messages_switches_reduce(sma
     entries = json.dumps([{"name": "switches", "collectives": "in-network", "partition": "dp=2|4"}])
     changes = [f"fleet.menu.entries={entries}", "fleet.in_network_trees=1"]
     fleet = load_fleet_benchmark(str(small_file), changes=changes).build()
-    assert fleet.problem.num_trees == 1
+    assert fleet.problem.kept[Resource.TREES] == 1
     named = np.array([one.named is not None for one in fleet.menu.entries])
     assert named.any()
     # a host has two devices: replicas on four sum between hosts by one tree, those of one host by none
-    assert (fleet.problem.entry_trees == (named & (fleet.menu.table.degree > 2))).all()
+    assert (fleet.problem.entry_holds[:, Resource.TREES] == (named & (fleet.menu.table.degree > 2))).all()
     with pytest.raises(ConfigError, match=r"give menu\.entries"):
         load_fleet_benchmark(str(small_file), changes=["fleet.in_network_trees=1", "fleet.costs.collectives=in-network"])

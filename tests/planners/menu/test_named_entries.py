@@ -77,7 +77,6 @@ def test_what_is_kept_on_disk_is_what_was_built(clos, tmp_path):
     ("entry", "problem"),
     [
         ({"name": "one", "training": {"kind": "local-sgd", "every": 4}}, "is not exact: give multiplier"),
-        ({"name": "one", "training": {"kind": "asp", "multiplier": 1, **SOURCE}}, "parameter server"),
         ({"name": "searched"}, "is the name of what the search finds"),
         (CODED | {"training": LOCAL["training"]}, "goes with training of kind synchronous"),
         ({"name": "one", "partition": "tp=2"}, "no job type can use it"),
