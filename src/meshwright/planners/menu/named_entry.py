@@ -46,6 +46,7 @@ class NamedEntrySettings(settings.Settings):
         training: how replicas agree on their parameters.
         compression: how gradients are coded.
         collectives: what sums them, in place of the choice of the costs.
+        orders: rank orders that are tried in place of the menu's: which ranks are next to each other.
         layouts: most layouts of a type on one number of devices.
     """
 
@@ -54,6 +55,7 @@ class NamedEntrySettings(settings.Settings):
     training: Training = Synchronous()
     compression: Compression | None = None
     collectives: Collectives | None = None
+    orders: tuple[str, ...] = Field(default=(), exclude_if=lambda orders: not orders)
     layouts: int = Field(default=1, ge=1, le=64)
 
     @model_validator(mode="after")

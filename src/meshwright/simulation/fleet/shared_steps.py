@@ -109,6 +109,26 @@ def shared_step_times(problem, state, e, entry, hosts, num_hosts, part):  # type
 
 
 @njit
+def busiest(loads, step_s, count, link_load):  # type: ignore[no-untyped-def]
+    """The greatest load among the links of the last job, with all jobs on them.
+
+    Args:
+        loads, step_s, count: of `shared_step_times`.
+        link_load: room, ``(L,)``, zero before and after.
+    """
+    first, link, busy_s = loads
+    for i in range(count):
+        for j in range(first[i], first[i + 1]):
+            link_load[link[j]] += busy_s[j] / step_s[i]
+    most = 0.0
+    for j in range(first[count - 1], first[count]):
+        most = max(most, link_load[link[j]])
+    for j in range(first[count]):
+        link_load[link[j]] = 0.0
+    return most
+
+
+@njit
 def _room(problem, num_hosts):  # type: ignore[no-untyped-def]
     """Most links that a job on so many hosts uses."""
     if problem.network.num_trunks == 0:
