@@ -82,7 +82,7 @@ def server_s(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> f
     if n == 1:
         return replicas.local_s
     round_s = server_round_s(replicas)
-    times_s = drawn_steps(np.full(n, replicas.local_s), sigma, 2 * ROUNDS)
+    times_s = drawn_steps(replicas.workers_s, sigma, 2 * ROUNDS)
     return n / server_rate(times_s, round_s, staleness, num_carrying(replicas, training))
 
 
