@@ -13,8 +13,8 @@ from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
 from meshwright.planning.training import simulated_training_s
 
-from ..draws import draws
-from .test_mixed_devices import COSTS, cluster
+from ...draws import draws
+from ...planning.test_mixed_devices import COSTS, cluster
 
 JOB = "zoo:vgg16"
 DATA = "dp=8,micro_batch=2,global_batch=64"
