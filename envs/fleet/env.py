@@ -15,10 +15,9 @@ from ...jobs.graph import JobGraph
 from .batch import FleetBatch
 from .benchmark import FleetBenchmark, load_fleet_benchmark
 from .fleet import Fleet
-from .menu_lines import menu_lines
+from .menu_lines import fleet_text, menu_lines
 from .record import FleetRecord
 from .spaces import observation_space
-from .viewer import fleet_text
 
 FleetObservation = dict[str, NDArray[Any]]
 

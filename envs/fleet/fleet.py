@@ -17,7 +17,6 @@ from ...errors import ConfigError
 from ...jobs.graph import JobGraph
 from ...jobs.workload import Workload
 from ...planners.menu.build import Menu, build_menu
-from ...planners.menu.entries import MenuEntry, SplitEntry
 from ...planners.menu.settings import load_job_types
 from ...simulation.cluster.interruptions import RESTART_S
 from ...simulation.cluster.scenario_settings import MAX_INTERRUPTIONS_PER_CHECKPOINT
@@ -26,6 +25,7 @@ from ...simulation.fleet.network import NamedNetwork, fleet_network
 from ...simulation.fleet.sharing import CONSTANTS
 from ...simulation.fleet.state import FleetProblem, FleetState, PlacementRule, SharingMode, new_state
 from ...simulation.pacml.episode import DEADLINE_TOLERANCE
+from .kept import check_servers, holds_of, kept_of
 from .settings import FleetSettings
 from .splits import split_jobs
 
@@ -298,6 +298,7 @@ def build_fleet(
     types = load_job_types(settings.job_types) if isinstance(settings.job_types, str) else settings.job_types
     if settings.weights is not None and len(settings.weights) != len(types):
         raise ConfigError(f"{len(settings.weights)} for {len(types)} job types", field="fleet.weights")
+    check_servers(settings, types)
     menu = build_menu(types, cluster, settings.menu, settings.costs, cache=cache, is_strict=is_strict, progress=progress)
     if not is_strict:
         usable = {int(degree) for degree in menu.table.degree}
@@ -352,23 +353,11 @@ def fleet_of_menu(
         repair_s=failures.repair_s,
         blocks=blocks,
         may_refuse=settings.may_refuse,
-        num_trees=NO_LIMIT if settings.in_network_trees is None else settings.in_network_trees,
-        entry_trees=np.array([trees_of(one, network.arrays.devices_per_host) for one in menu.entries], np.int64),
+        kept=kept_of(settings),
+        entry_holds=np.array([holds_of(one, network.arrays.devices_per_host) for one in menu.entries], np.int64),
     )
     _check_failures(settings, problem)
     return Fleet(settings, cluster, menu, network, problem, workload)
-
-
-NO_LIMIT = 2**62
-"""Trees of a cluster that does not count them."""
-
-
-def trees_of(entry: MenuEntry | SplitEntry, devices_per_host: int) -> int:
-    """Aggregation trees that a job holds by an entry: one for each group that sums gradients between hosts."""
-    if entry.named is None or entry.named.collectives != "in-network":
-        return 0
-    layout = entry.layout
-    return layout.world // (layout.dp * layout.cp) if layout.dp * layout.cp > 1 and layout.world > devices_per_host else 0
 
 
 def _check_failures(settings: FleetSettings, problem: FleetProblem) -> None:

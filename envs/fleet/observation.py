@@ -18,76 +18,21 @@ from ...compiled import njit
 from ...numba_records import by_reference
 from ...planners.menu.named_entry import exactness_of, multiplier_of
 from ...simulation.fleet.actions import start_number
-from ...simulation.fleet.offers import choice_hosts, choice_step_s
-from ...simulation.fleet.shared_steps import shared_step_times
-from ...simulation.fleet.state import JobState, PlacementRule
+from ...simulation.fleet.offers import choice_hosts, choice_step_s, left_of
+from ...simulation.fleet.shared_steps import busiest, shared_step_times
+from ...simulation.fleet.state import JobState, PlacementRule, Resource
+from .features import (
+    CANDIDATE,
+    CANDIDATE_STRATEGY,
+    CONTEXT,
+    HOST,
+    LEFT,
+    OFFER,
+    RUNNING,
+    STRATEGY,
+    TRUNK,
+)
 from .fleet import Fleet
-
-ENTRY = (
-    "devices",
-    "step against best",
-    "device-seconds against least",
-    "slowdown on hosts far apart",
-    "slowdown on the slowest device type",
-    "memory",
-    "hosts wanted",
-)
-HOST = ("free share", "free wholly", "load out", "load in", "is picked", "may be picked", "device type")
-TRUNK = ("free share", "wholly free hosts", "load up", "load down", "jobs across", "share of all hosts", "is of a site")
-RUNNING = (
-    "devices",
-    "progress",
-    "time left",
-    "age",
-    "slowdown",
-    "restarts now",
-    "hosts",
-    "groups of hosts",
-    "time to deadline",
-    "is told",
-)
-OFFER = (
-    "is there",
-    "is running",
-    "age",
-    "least time left",
-    "least device-seconds left",
-    "devices asked for",
-    "time to deadline",
-    "has deadline",
-    "progress",
-    "devices held",
-    "restart time",
-    "share of waiting jobs on offer with less work",
-    "share with an earlier deadline",
-    "is being placed",
-)
-CONTEXT = (
-    "free devices",
-    "waiting jobs",
-    "running jobs",
-    "waiting jobs that are not offered",
-    "jobs to come",
-    "is a round",
-    "hosts are being picked",
-    "hosts still to pick",
-    *(f"{name} of the entry whose hosts are picked" for name in ENTRY),
-)
-CANDIDATE = (
-    "time left",
-    "time left against best",
-    "device-seconds against least",
-    "hosts of a group",
-    "part of a host",
-    "time against deadline",
-    "slowdown",
-    "slowdown of others",
-)
-STRATEGY = ("exactness", "steps wanted against synchronous ones", "exposed communication")
-"""Of an entry, beside `ENTRY`, where the menu has entries with names: 1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``;
-the share of a step on its fastest placement in which nothing is computed while something is sent."""
-CANDIDATE_STRATEGY = ("exactness", "steps wanted against synchronous ones", "memory", "exposed communication")
-"""Of a candidate, beside `CANDIDATE`, in that case; the last of its own placement."""
 
 NONE, ANALYTIC, SIMULATED = 0, 1, 2
 MAX_RUNNING_TOLD = 24
@@ -153,7 +98,7 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
         trunks=floats(r, len(TRUNK)),
         running=floats(u, len(RUNNING)),
         offers=floats(v, len(OFFER)),
-        context=floats(len(CONTEXT) + fleet.has_strategies * len(STRATEGY)),
+        context=floats(len(CONTEXT) + fleet.has_strategies * (len(STRATEGY) + len(LEFT))),
         host_of=floats(u, m),
         trunk_of=floats(u, r),
         running_type=np.zeros((e, u), np.int64),
@@ -202,6 +147,11 @@ def observer(fleet: Fleet) -> FleetObserver:
 @njit
 def _of_time(observer, time_s):  # type: ignore[no-untyped-def]
     return max(0.0, time_s) / (max(0.0, time_s) + observer.duration_s) if time_s < np.inf else 1.0
+
+
+@njit
+def _of_count(count):  # type: ignore[no-untyped-def]
+    return count / (1.0 + count)
 
 
 @njit
@@ -262,7 +212,10 @@ def _observe_hosts(problem, state, e, observer, out):  # type: ignore[no-untyped
         entry = state.building_entry[e]
         row[6] = 1.0
         row[7] = 1.0 - state.num_built[e] / max(1.0, problem.menu.degree[entry] / size)
-        row[8:] = observer.entry[entry]
+        row[8 : 8 + observer.entry.shape[1]] = observer.entry[entry]
+    if len(observer.exposed) > 0:
+        for resource in (Resource.TREES, Resource.SERVERS):
+            row[8 + observer.entry.shape[1] + resource] = _of_count(left_of(problem, state, e, -1, resource))
 
 
 @njit
@@ -359,7 +312,7 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
     out.candidates[e] = 0.0
     if state.building[e] >= 0:
         return
-    hosts = np.empty(problem.max_hosts, np.int64)
+    hosts, link_load = np.empty(problem.max_hosts, np.int64), np.zeros(len(problem.network.capacity_bytes_per_s))
     for place in range(out.offers.shape[1]):
         job = state.offered[e, place]
         if job < 0:
@@ -368,6 +321,8 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
         left = state.num_steps[e, job] - state.done_steps[e, job]
         limit_s = state.deadline_s[e, job] - state.now_s[e]
         number = max(0, place - problem.visible_waiting + 1)
+        trees = left_of(problem, state, e, job, Resource.TREES)
+        servers = left_of(problem, state, e, job, Resource.SERVERS)
         for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
             for choice in range(choices):
                 action = start_number(problem, place, entry - menu.first_entry[kind], choice)
@@ -386,11 +341,13 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                     part_index, spread = state.part_index[e, number, d, choice], state.spread_index[e, number, d, choice]
                     row[8], row[9], row[10] = observer.entry[entry, 7], observer.entry[entry, 8], observer.entry[entry, 5]
                     row[11] = observer.exposed[entry, problem.rule_type[choice], part_index, spread]
+                    row[12] = _of_count(trees - problem.entry_holds[entry, Resource.TREES])
+                    row[13] = _of_count(servers - problem.entry_holds[entry, Resource.SERVERS])
                 if observer.features != SIMULATED or problem.rule[choice] == PlacementRule.CONSTRUCT or number > 0:
                     continue
                 part = choice_hosts(problem, state, e, job, entry, choice, hosts)
                 num_hosts = menu.degree[entry] // part
-                count, jobs, _, shared_s = shared_step_times(problem, state, e, entry, hosts, num_hosts, part)
+                count, jobs, loads, shared_s = shared_step_times(problem, state, e, entry, hosts, num_hosts, part)
                 others = 0.0
                 for i in range(count):
                     if jobs[i] >= 0:
@@ -398,3 +355,5 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                     else:
                         row[6] = 1.0 - step_s / shared_s[i]
                 row[7] = others / (1.0 + others)
+                if len(observer.exposed) > 0:
+                    row[14] = max(0.0, 1.0 - busiest(loads, shared_s, count, link_load))

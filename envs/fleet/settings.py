@@ -130,6 +130,8 @@ class FleetSettings(settings.Settings):
         costs: choices of the cost model.
         in_network_trees: aggregation trees that the cluster's switches keep at a time, for all jobs together; an entry with
             ``collectives: in-network`` is on offer while there are enough. None: they are not counted.
+        parameter_servers: hosts beside the cluster, above its switches, that hold parameters for all jobs together; an entry or a
+            type of jobs that is trained by ``ssp`` or ``asp`` is on offer while there are as many as it wants.
         synchronous_only: whether what is not exact is masked, with jobs and arrivals as they are: what an ablation plays.
     """
 
@@ -156,6 +158,7 @@ class FleetSettings(settings.Settings):
     candidate_features: CandidateFeatures = "analytic"
     costs: CostSettings = CostSettings()
     in_network_trees: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=lambda trees: trees is None)
+    parameter_servers: int = Field(default=0, ge=0, le=1_000_000, exclude_if=lambda servers: servers == 0)
     synchronous_only: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
 
     @field_validator("placements")

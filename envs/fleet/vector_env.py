@@ -17,9 +17,9 @@ from .batch import FleetBatch
 from .benchmark import FleetBenchmark
 from .env import possible_actions, the_fleet
 from .fleet import Fleet
+from .menu_lines import fleet_text
 from .record import FleetRecord
 from .spaces import observation_space
-from .viewer import fleet_text
 
 
 class FleetVectorEnv(BatchVectorEnv):

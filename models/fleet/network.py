@@ -18,19 +18,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.observation import (
+from ...envs.fleet.features import (
     CANDIDATE,
     CANDIDATE_STRATEGY,
     CONTEXT,
     ENTRY,
     HOST,
+    LEFT,
     OFFER,
     RUNNING,
     STRATEGY,
     TRUNK,
-    observer,
 )
+from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.observation import observer
 from ...envs.fleet.spaces import trunk_members
 from ...planners.fleet.linear_prices import MOST_RATIO
 from ...simulation.fleet.state import PlacementRule
@@ -121,7 +122,7 @@ class FleetActor(nn.Module):
                 "trunks": nn.Linear(len(TRUNK), width),
                 "running": nn.Linear(times * len(RUNNING) + width, width),
                 "offers": nn.Linear(times * len(OFFER) + width, width),
-                "context": nn.Linear(times * (len(CONTEXT) + more), width),
+                "context": nn.Linear(times * (len(CONTEXT) + more + bool(more) * len(LEFT)), width),
             }
         )
         self.rounds = nn.ModuleList(_Round(width) for _ in range(settings.rounds))

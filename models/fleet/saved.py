@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from ... import files, settings
 from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.features import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.observation import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK
 from ...errors import CheckpointError, ConfigError
 from ..settings import FleetNetworkSettings
 from ..tensor_file import load_tensors, save_tensors
@@ -119,7 +119,7 @@ class SavedFleetNetwork:
         found = FleetActor(self.settings, fleet, refuses=any(name.startswith("refusal_score.") for name in self.weights))
         own = self.weights.get("of_candidate.weight")
         if own is not None and own.shape[1] != found.of_candidate.in_features:
-            problem = "was trained for a menu with entries of other kinds: one has entries with names and the other has none"
+            problem = "was trained on other figures of a menu, which has entries with names or has none, or by an earlier version"
             raise CheckpointError(problem, file=file, field="fleet.menu.entries")
         try:
             found.load_state_dict(self.weights)

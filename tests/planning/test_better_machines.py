@@ -16,8 +16,8 @@ from meshwright.devices import device_type
 from meshwright.errors import PlanError
 from meshwright.jobs.load import JobSource, load_graph, load_shape
 from meshwright.planners.layouts.request import SearchRequest
-from meshwright.planning.graph_stages import cut
-from meshwright.planning.job_work import TransformerWork, work_of
+from meshwright.planning.job_work import TransformerWork
+from meshwright.planning.op_graph_work import cut, work_of
 from meshwright.plans.partition import Layout
 
 HOSTS = {

@@ -11,7 +11,8 @@ from ....costs.training.core_work import core_work
 from ....jobs.load import JobSource
 from ....jobs.masked import Core
 from ....planners.layouts.request import SearchRequest
-from ....planning.job_work import JobWork, work_of
+from ....planning.job_work import JobWork
+from ....planning.op_graph_work import work_of
 from ....planning.phases.joint import JointSearch, joint_plan
 from ....planning.training import price_training, simulated_training_s
 from ....plans.partition import Layout

@@ -37,8 +37,9 @@ from ..plans.partition import Layout
 from ..plans.training import AnyTraining
 from ..simulation.layouts.running import STEPS, num_tasks, run_layout
 from ..simulation.layouts.steady import with_micro_batches
-from .job_work import JobWork, work_of
-from .training import TrainingPrice, price_training, strategies_of
+from .job_work import JobWork
+from .op_graph_work import work_of
+from .training import TrainingPrice, check_trained_on, price_training, strategies_of
 
 MEMORY_UNCERTAINTY = 0.06
 """Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
@@ -265,20 +266,9 @@ def estimate(
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
     asked_for = strategies_of(training, compression)
     if asked_for:
-        check_trained_on(maker)
+        check_trained_on(maker, asked_for)
     trained, refused = _trained(maker, work, asked_for)
     return Estimate(maker, work, prices.price_work(work), prices.provenance(work), (*told, *refused), trained)
-
-
-def check_trained_on(maker: JobWork) -> None:
-    """Refuse strategies on devices of several types.
-
-    Raises:
-        PlanError: they are.
-    """
-    if maker.stage_devices is not None:
-        told = "other strategies than synchronous training are priced on devices of one type"
-        raise PlanError(told, field="training", value=", ".join(kind.name for kind in maker.cluster.device_types))
 
 
 def _trained(

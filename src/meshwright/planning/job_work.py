@@ -20,20 +20,17 @@ from ..costs.collectives.prices import Provenance
 from ..costs.process_groups.device_kinds import DeviceKinds
 from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, group_network
 from ..costs.settings import CostSettings
+from ..costs.training.replicas import Replicas
 from ..costs.training_step.foreign_figures import foreign_figures
-from ..costs.training_step.graph_step_time import GraphPricer
 from ..costs.training_step.kernels import device_kinds, kernel_model
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
-from ..costs.work.graph_memory import graph_peak_memory, graph_stage_memory
-from ..costs.work.graph_work import GraphWork
 from ..costs.work.memory import StageMemory, peak_memory, stage_memory
 from ..costs.work.work import LayoutWork, describe
-from ..errors import GraphError, PlanError
-from ..jobs.graph import JobGraph
+from ..errors import PlanError
 from ..jobs.job import Job
-from ..jobs.load import JobSource, load_graph
+from ..jobs.load import load_graph
 from ..jobs.transformer import TransformerShape
 from ..planners.free_devices import Allocation
 from ..planners.layouts.graph_search import GraphSearch
@@ -41,14 +38,12 @@ from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.space import LayoutSpace
 from ..planners.layouts.stage_devices import StageDevices
-from ..plans import PlacementPlan, check, layout_plan, place
+from ..plans import PlacementPlan, layout_plan, place
 from ..plans.document import Figure
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
-from ..simulation.layouts.graph_step import GraphStep
 from ..simulation.layouts.running import layout_step
 from ..simulation.layouts.step_model import StepModel
-from .graph_stages import cut, plan_stages
 
 Devices = NDArray[np.int64] | None
 
@@ -118,7 +113,7 @@ class JobWork(ABC):
         """The stage that lacks the most memory, or has the least left: which, what a rank holds and the room of its devices."""
         stage, held, room = *self.peak_memory(work), self.capacity_bytes
         if self.stage_devices is not None:
-            missing, stage, held = self.stage_devices.missing_bytes(work, order)
+            missing, stage, held = self.stage_devices.missing_bytes(work, order, self.stage_memory)
             room = held.total - missing
         return stage, held, room
 
@@ -150,6 +145,10 @@ class JobWork(ABC):
     @abstractmethod
     def pricer(self) -> StepPricer:
         """What prices its layouts."""
+
+    def replicas(self, work: Any, order: str | None = None) -> Replicas:
+        """The replicas of a layout, as training strategies are priced; ranks by default in the layout's own order."""
+        return Replicas(work, self.pricer if order is None else self.pricer.in_order(order), self.costs.straggler_sigma)
 
     @abstractmethod
     def work(self, layout: Layout) -> Any:
@@ -272,129 +271,3 @@ class TransformerWork(JobWork):
             shape=self.shape,
             sequence_length=self.sequence_length,
         )
-
-
-@dataclass(frozen=True)
-class OpGraphWork(JobWork):
-    """Any other job graph, by data parallelism and a pipeline of its ops.
-
-    Attributes:
-        graph: the job.
-    """
-
-    graph: JobGraph
-    has_layers = False
-    stage_memory = staticmethod(graph_stage_memory)
-    peak_memory = staticmethod(graph_peak_memory)
-
-    @property
-    def name(self) -> str:
-        """See `JobWork.name`."""
-        return self.graph.name
-
-    @property
-    def pricer(self) -> GraphPricer:
-        """See `JobWork.pricer`."""
-        return GraphPricer.of(self.cluster, self.costs, self.wires)
-
-    def work(self, layout: Layout) -> GraphWork:
-        """See `JobWork.work`."""
-        return cut(self.graph, self.cluster, layout, self.costs, self.wires)
-
-    def compute_provenance(self, work: GraphWork) -> Provenance:
-        """Ops are measured where a profile is run as it was profiled."""
-        return "measured" if work.is_profiled and work.share == 1 else "estimated"
-
-    def details(self, work: GraphWork) -> dict[str, Any]:
-        """The ops at both ends of each chunk of the pipeline."""
-        names, pp = work.graph.op_names, work.layout.pp
-        chunks = enumerate(work.chunks)
-        return {
-            "stages": [{"stage": k % pp, "num_ops": len(o), "first": names[o[0]], "last": names[o[-1]]} for k, o in chunks],
-        }
-
-    def simulated(self, work: GraphWork) -> StepModel:
-        """See `JobWork.simulated`."""
-        return GraphStep(work, self.pricer)
-
-    def search(self, request: SearchRequest) -> GraphSearch:
-        """See `JobWork.search`."""
-        batch, cluster = request.batch or self.samples, self.cluster
-        if batch is None:
-            problem = (
-                f"{self.name} does not say how many samples its figures hold for, which is then taken for the batch of a step"
-            )
-            raise PlanError(problem, field="--batch")
-        return GraphSearch(
-            self.graph,
-            batch,
-            cluster.device_types[0],
-            self.capacity_bytes,
-            self.devices_per_host,
-            self.wires,
-            self.costs,
-            request,
-        )
-
-    def plan(
-        self, work: GraphWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str, devices: Devices = None
-    ) -> PlacementPlan:
-        """See `JobWork.plan`."""
-        placement = place(self.cluster, self.devices(work.layout.world) if devices is None else devices)
-        job = Job(self.graph, num_steps)
-        plan = layout_plan(job, self.cluster, work.layout, placement, order=order, predicted=predicted, why=why)
-        made = plan.model_copy(update={"stages": plan_stages(work, plan.ranks)})
-        check(made)
-        return made
-
-    def with_samples(self, batch: int, other: int) -> Self:
-        """Of the zoo the graph of the other batch; figures that are given hold for as many samples as before."""
-        if self.spec.startswith("zoo:"):
-            graph = load_graph(self.spec, device=self.cluster.device_types[0], batch_size=other)
-        else:
-            graph = replace(self.graph, samples_per_step=self.graph.samples_per_step or batch)
-        return replace(self, graph=graph)
-
-
-def work_of(
-    source: JobSource,
-    cluster: Cluster,
-    costs: CostSettings,
-    *,
-    sequence_length: int | None = None,
-    batch_size: int | None = None,
-) -> JobWork:
-    """A job on a cluster.
-
-    Args:
-        source: which job is meant.
-        cluster: where.
-        costs: choices of the cost model, see `CostSettings.of_layouts`.
-        sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
-        batch_size: samples of a graph of the zoo; by default its own.
-
-    Raises:
-        PlanError: a sequence length, or constants of kernels, for a job that reads none.
-        MeshwrightError: the job is missing or wrong, or its ops take no time.
-    """
-    found = source.shape()
-    if found is not None:
-        shape, batch = found
-        length = shape.default_sequence_length if sequence_length is None else sequence_length
-        return TransformerWork(source.spec, cluster, costs, batch, shape, length)
-    if sequence_length is not None:
-        raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
-    for key in ("kernels", "software"):
-        if (value := getattr(costs, key)) is not None:
-            problem = "is read for transformers only; ops of another job are timed by their profile or the roofline"
-            raise PlanError(problem, field=key, value=value)
-    is_analytic = source.spec.startswith("zoo:")
-    graph, left_out = source.load(device=cluster.device_types[0], batch_size=batch_size if is_analytic else None)
-    if graph.step_s <= 0:
-        raise GraphError("its ops take no time, so that there is nothing to price", value=graph.name)
-    made = OpGraphWork(source.spec, cluster, costs, graph.samples_per_step, graph, left_out=left_out)
-    if made.stage_devices is not None:
-        names = ", ".join(kind.name for kind in cluster.device_types)
-        problem = f"a graph of ops is cut into stages on devices of one type, {cluster.name} has {names}"
-        raise PlanError(f"{problem}; `meshwright place` puts its ops on devices of several types", field="cluster")
-    return made

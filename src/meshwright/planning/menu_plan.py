@@ -38,7 +38,8 @@ from ..simulation.fleet.offers import offer
 from ..simulation.fleet.placing import find_hosts, step_on
 from ..simulation.fleet.state import JobState, PlacementRule
 from .fleet_of_job import fleet_of_job, job_of_fleet, trained_on
-from .job_work import JobWork, work_of
+from .job_work import JobWork
+from .op_graph_work import work_of
 from .policies import MENU_RULE, fleet_policy_file
 
 

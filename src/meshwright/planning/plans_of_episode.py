@@ -77,9 +77,13 @@ def plan_on(
             why=why,
         )
     splits = scenario.splits(job.graph, len(devices))
-    return op_split_plan(
-        job, scenario.cluster, splits, place(scenario.cluster, devices[: splits.degree]), predicted=predicted, why=why
-    )
+    placement = place(scenario.cluster, devices[: splits.degree])
+    plan = op_split_plan(job, scenario.cluster, splits, placement, predicted=predicted, why=why)
+    given = scenario.settings.given_training
+    if given.is_plain:
+        return plan
+    own = None if given.training.kind == "synchronous" else given.training
+    return plan.model_copy(update={"training": own, "compression": given.compression})
 
 
 def plans_of(record: EpisodeRecord, scenario: Scenario) -> dict[str, PlacementPlan]:

@@ -24,9 +24,10 @@ from ..planners.free_devices import find_allocation, most_free
 from ..planners.layouts.request import SearchRequest
 from .after_search.arranged import arranged
 from .after_search.meshed import with_meshes
-from .estimate import check_trained_on
-from .job_work import JobWork, work_of
+from .job_work import JobWork
+from .op_graph_work import work_of
 from .search_table import RankedLayouts
+from .training import check_trained_on, strategies_of
 
 
 def search_layouts(
@@ -72,7 +73,7 @@ def search_layouts(
     source, length = JobSource(job, graphs_dir, keep_input_ops, profile_batch), request.sequence_length
     maker = work_of(source, where, chosen, sequence_length=length, batch_size=request.batch)
     if maker.stage_devices is not None and (request.training or request.compression):
-        check_trained_on(maker)
+        check_trained_on(maker, strategies_of(request.training, request.compression))
     if is_free is None or is_free.all():
         return with_meshes(arranged(_on_types(maker, request, counts), request.arrange))
     return with_meshes(arranged(_on_free(maker, request, counts, is_free), request.arrange))

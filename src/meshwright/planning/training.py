@@ -6,7 +6,8 @@ times the steps of synchronous training it may want before it is no faster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,12 @@ import numpy as np
 from ..costs.settings import CostSettings
 from ..costs.training.compressed import coded_messages
 from ..costs.training.gossip import round_s, rounds
-from ..costs.training.local_update import local_blocks
+from ..costs.training.local_update import local_blocks, makes_own_targets
 from ..costs.training.masked import PhaseStep, core_replicas
-from ..costs.training.replicas import Replicas, scaled, shown
+from ..costs.training.replicas import scaled, shown
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.subnets import subnet_round
-from ..costs.training.synchronisation import drawn_steps, server_round_s, synchronous_s
+from ..costs.training.synchronisation import drawn_steps, num_carrying, server_round_s, synchronous_s
 from ..errors import PlanError
 from ..plans.compression import AnyCompression, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
@@ -54,7 +55,10 @@ SIMULATED_ROUNDS = 64
 
 
 STREAMED_STEPS = 4
-"""Steps of a stream of micro-batches that are simulated; the last one counts."""
+"""Steps of a stream of micro-batches that are simulated; all but the first count, as a stream may end in a burst."""
+
+ON_SEVERAL_TYPES = ("synchronous", "local-sgd", "post-local-sgd", "diloco", "gossip")
+"""Kinds whose steps are as long as the slowest replica's, so that the price of a transformer on mixed devices tells them."""
 
 
 @dataclass(frozen=True)
@@ -166,6 +170,26 @@ def strategies_of(training: str | None, compression: str | None) -> list[tuple[A
     return [(one, None) for one in kinds] + [(Synchronous(), code) for code in codes]
 
 
+def check_trained_on(maker: JobWork, asked: Sequence[tuple[AnyTraining, AnyCompression | None]]) -> None:
+    """Refuse strategies that are not priced on devices of several types.
+
+    Raises:
+        PlanError: there is one.
+    """
+    if maker.stage_devices is None:
+        return
+    names = ", ".join(kind.name for kind in maker.cluster.device_types)
+    for training, compression in asked:
+        if compression is not None and maker.has_layers:
+            raise PlanError(
+                f"codes of a transformer's gradients are priced on devices of one type, not {names}", field="compression"
+            )
+        if training.kind == "masked" or (maker.has_layers and training.kind not in ON_SEVERAL_TYPES):
+            of = "of a transformer " if maker.has_layers else ""
+            told = f"kind={training.kind} {of}is priced on devices of one type, not {names}"
+            raise PlanError(told, field="training", choices=[kind for kind in ON_SEVERAL_TYPES if kind != "synchronous"])
+
+
 def price_training(
     maker: JobWork, work: Any, training: AnyTraining, compression: AnyCompression | None = None, order: str | None = None
 ) -> TrainingPrice:
@@ -182,8 +206,7 @@ def price_training(
         PlanError: the job or layout cannot be trained so.
     """
     check_strategy(maker.name, work.layout, training, compression)
-    pricer = maker.pricer if order is None else maker.pricer.in_order(order)
-    replicas = Replicas(work, pricer, maker.costs.straggler_sigma)
+    replicas = maker.replicas(work, order)
     found = strategy_step(replicas, training, compression)
     exact_s = synchronous_s(replicas)
     return TrainingPrice(
@@ -202,7 +225,7 @@ def simulated_training_s(
     check_strategy(maker.name, work.layout, training, compression)
     costs = (costs or maker.costs).of_layouts
     devices = maker.devices(work.layout.world)
-    replicas = Replicas(work, maker.pricer, costs.straggler_sigma)
+    replicas = replace(maker.replicas(work), straggler_sigma=costs.straggler_sigma)
     n, sigma = replicas.num_replicas, costs.straggler_sigma
 
     def run(one: Any) -> float:
@@ -219,9 +242,9 @@ def simulated_training_s(
         return masked_step_s(maker.simulated(work), maker.simulated(narrow), training, maker.cluster, devices, costs)
     if isinstance(training, LocalUpdate):
         blocks, m = local_blocks(replicas, training), replicas.layout.num_micro_batches
-        depth = training.depth(replicas.layout.pp)
-        ends = local_blocks_s(*blocks, depth, STREAMED_STEPS * m, is_local=training.preset in ("sil", "greedy"))
-        return ends[-1] - ends[-1 - m]
+        stride, is_local = training.error_stride(replicas.layout.pp), makes_own_targets(training)
+        ends = local_blocks_s(*blocks[:5], stride, STREAMED_STEPS * m, is_local=is_local)
+        return (ends[-1] - ends[m - 1]) / (STREAMED_STEPS - 1)
     local = scaled(shown(work), 0.0)
     local_s = run(local)
     if n == 1:
@@ -235,7 +258,8 @@ def simulated_training_s(
         if not (isinstance(training, DiLoCo) and (training.overlap or training.fragments > 1)):
             models = maker.simulated(local), maker.simulated(scaled(shown(work), share))
             return sum(part * periodic_step_s(*models, every, maker.cluster, devices, costs) for part, every in parts if part > 0)
-    times_s = drawn_steps(np.full(n, local_s), sigma, SIMULATED_ROUNDS if sigma == 0 else 16 * SIMULATED_ROUNDS)
+    workers_s = replicas.workers_s if replicas.alone else np.full(n, local_s)
+    times_s = drawn_steps(workers_s, sigma, SIMULATED_ROUNDS if sigma == 0 else 16 * SIMULATED_ROUNDS)
     if isinstance(training, DiLoCo | LocalSgd | Synchronous):
         every = 1 if isinstance(training, Synchronous) else training.every
         fragments = training.fragments if isinstance(training, DiLoCo) else 1
@@ -254,7 +278,7 @@ def simulated_training_s(
         staleness = training.staleness if isinstance(training, StaleSynchronous) else None
         way_s = server_round_s(replicas)
         rate = server_rounds_rate(times_s, way_s, staleness)
-        return n / (min(rate, training.servers / way_s) if way_s > 0 else rate)
+        return n / (min(rate, num_carrying(replicas, training) / way_s) if way_s > 0 else rate)
     if isinstance(training, IndependentSubnets):
         told, rounds_lowered = subnet_round(replicas), 8 if sigma == 0 else 4 * SIMULATED_ROUNDS
         steps = drawn_steps(np.full(n, told.sub_s), sigma, rounds_lowered * training.every)

@@ -196,6 +196,10 @@ class LocalUpdate(DeclaredSteps):
             return self.feedback_depth
         return {"sil": 1, "dfa": 1, "greedy": 1, "rec-lra": -(-num_blocks // self.stride)}[self.preset]
 
+    def error_stride(self, num_blocks: int) -> int:
+        """How many blocks behind a block the one is whose error it gets, see `depth`."""
+        return -(-num_blocks // self.depth(num_blocks))
+
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
         """Feedback weights in 4 bytes each."""
         return 4.0 * self.extra_parameters

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training.local_update import one_batch_s, streaming_s
+from meshwright.costs.training.local_update import LocalBlocks, local_blocks, one_batch_s, streaming_s
+from meshwright.costs.training.replicas import Replicas
 from meshwright.errors import PlanError
 from meshwright.jobs.graph import JobGraph
 from meshwright.planning.estimate import estimate
@@ -77,7 +78,8 @@ def test_nothing_shared_takes_the_closed_form_and_one_card_no_more_than_it(span,
 def test_one_batch_is_never_later_than_the_closed_form(blocks, depth):
     forward, target, update = zip(*blocks, strict=True)
     depth = min(depth, len(blocks))
-    (end,) = local_blocks_s(forward, target, update, [0.0] * (len(blocks) - 1), depth, 1)
+    free = [0.0] * (len(blocks) - 1)
+    (end,) = local_blocks_s(forward, target, update, free, free, -(-len(blocks) // depth), 1)
     assert end <= one_batch_s(forward, target, update, depth) * (1 + 1e-9)
 
 
@@ -85,7 +87,7 @@ def test_one_batch_is_never_later_than_the_closed_form(blocks, depth):
 @given(f=SECONDS, t=SECONDS, u=SECONDS, p=st.integers(1, 6), data=st.data())
 def test_equal_blocks_take_the_closed_form(f, t, u, p, data):
     depth = data.draw(st.sampled_from([d for d in range(1, p + 1) if -(-p // -(-p // d)) == d]))
-    found = local_blocks_s([f] * p, [t] * p, [u] * p, [0.0] * (p - 1), depth, 1)
+    found = local_blocks_s([f] * p, [t] * p, [u] * p, [0.0] * (p - 1), [0.0] * (p - 1), -(-p // depth), 1)
     assert found[0] == pytest.approx(one_batch_s([f] * p, [t] * p, [u] * p, depth), rel=1e-9)
 
 
@@ -97,15 +99,45 @@ def test_a_stream_goes_as_fast_as_its_busiest_block(blocks, depth, is_local):
     """Never faster, and beyond the way through an empty pipeline at most 5 % slower (20,000 draws: 2.7 %)."""
     forward, target, update = zip(*blocks, strict=True)
     depth = min(depth, len(blocks))
-    ends = local_blocks_s(forward, target, update, [0.0] * (len(blocks) - 1), depth, 120, is_local=is_local)
+    free = [0.0] * (len(blocks) - 1)
+    ends = local_blocks_s(forward, target, update, free, free, -(-len(blocks) // depth), 120, is_local=is_local)
     busiest_s = 120 * streaming_s(forward, target, update)
     assert busiest_s <= max(ends) * (1 + 1e-9)
     assert max(ends) <= 1.05 * busiest_s + one_batch_s(forward, target, update, depth)
 
 
 def test_a_slow_link_is_the_busiest_of_all():
-    ends = local_blocks_s([1.0] * 3, [0.1] * 3, [0.5] * 3, [4.0, 1.0], 1, 40)
+    ends = local_blocks_s([1.0] * 3, [0.1] * 3, [0.5] * 3, [4.0, 1.0], [0.0] * 2, 3, 40)
     assert ends[-1] - ends[-2] == pytest.approx(4.0)
+
+
+def test_errors_take_their_time_worked_by_hand():
+    # Three blocks, forward 1, target 0.1, update 0.5. All errors come from the last block, which sends them one after the other,
+    # first the nearer one's: it has gone forward at 4, the errors come at 5 and 7, and block 0 is through at 7.6.
+    spans = [1.0] * 3, [0.1] * 3, [0.5] * 3
+    (end,) = local_blocks_s(*spans, [0.5] * 2, [2.0, 1.0], 3, 1)
+    assert end == pytest.approx(7.6)
+    # In a stream the last block sends 3 s of errors for each batch; from block to block 2 s of the first one and 0.5 s.
+    for stride, each_s in ((3, 3.0), (1, 2.5)):
+        ends = local_blocks_s(*spans, [0.5] * 2, [2.0, 1.0], stride, 400)
+        assert ends[-1] / 400 == pytest.approx(each_s, rel=0.03)
+        assert LocalBlocks(*map(tuple, spans), (0.5, 0.5), (2.0, 1.0), (1.0, 1.0)).streaming_s(stride) == pytest.approx(each_s)
+
+
+def test_errors_of_the_presets():
+    found = estimate("zoo:vgg16", "preset:dgx-a100-8x8", "pp=4,dp=1,micro_batch=2,global_batch=32")
+    replicas = Replicas(found.work, found.maker.pricer)
+    outputs = [found.work.boundary(stage)[0].payload_bytes for stage in range(3)]
+    last = found.work.share * float(found.work.graph.activation_bytes[found.work.graph.order[-1]])
+    for preset, wanted in {
+        "dfa": [last] * 3,  # the error of the output goes to every block
+        "rec-lra": [outputs[2], last, last],  # that of the block two behind
+        "greedy": [0.0] * 3,
+        "sil": [0.0] * 3,
+    }.items():
+        blocks = local_blocks(replicas, parse_training(f"kind=local-update,preset={preset},force=true")[0])
+        assert blocks.error_bytes == pytest.approx(wanted)
+        assert [one > 0 for one in blocks.error_s] == [one > 0 for one in wanted]
 
 
 @pytest.mark.parametrize("preset", ["sil", "greedy", "dfa", "rec-lra"])

@@ -17,7 +17,7 @@ from meshwright.devices import device_type
 from meshwright.errors import ConfigError
 from meshwright.jobs import load_graph
 from meshwright.jobs.load import load_shape
-from meshwright.planning.graph_stages import cut
+from meshwright.planning.op_graph_work import cut
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS
 

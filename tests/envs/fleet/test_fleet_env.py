@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
-from meshwright.envs.fleet.observation import CANDIDATE, CONTEXT, HOST, OFFER, RUNNING, TRUNK
+from meshwright.envs.fleet.features import CANDIDATE, CONTEXT, HOST, OFFER, RUNNING, TRUNK
 from meshwright.envs.fleet.reward import usual_step_s
 from meshwright.envs.fleet.spaces import trunk_members
 from meshwright.envs.fleet.vector_env import FleetVectorEnv

@@ -9,10 +9,11 @@ from gymnasium.utils.env_checker import check_env
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
+from meshwright.envs.fleet.features import CANDIDATE, CANDIDATE_STRATEGY, CONTEXT, LEFT, STRATEGY
 from meshwright.envs.fleet.fleet import synchronous_only
 from meshwright.envs.fleet.menu_lines import menu_lines
-from meshwright.envs.fleet.observation import CANDIDATE, CANDIDATE_STRATEGY, CONTEXT, STRATEGY
 from meshwright.errors import CheckpointError, ConfigError
+from meshwright.simulation.fleet.state import Resource
 
 RHO = 1.25
 CODED = {
@@ -20,7 +21,8 @@ CODED = {
     "compression": {"kind": "quantise", "bits": 4, "multiplier": RHO, "multiplier_source": "a test"},
     "partition": "dp=2|4",
 }
-EXACTNESS, STEPS, MEMORY, EXPOSED = range(len(CANDIDATE), len(CANDIDATE) + len(CANDIDATE_STRATEGY))
+FIRST, LAST = len(CANDIDATE), len(CANDIDATE) + len(CANDIDATE_STRATEGY)
+EXACTNESS, STEPS, MEMORY, EXPOSED, TREES_LEFT, SERVERS_LEFT, LINK_LEFT = range(FIRST, LAST)
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def seen_of(fleet, seed=0):
 def test_the_environment_is_one_of_gymnasiums_and_shows_more_than_without_names(named, small_fleet):
     check_env(FleetEnv(fleet=named), skip_render_check=True)
     plain, more = FleetEnv(fleet=small_fleet).observation_space, FleetEnv(fleet=named).observation_space
-    assert more["context"].shape == (len(CONTEXT) + len(STRATEGY),)
+    assert more["context"].shape == (len(CONTEXT) + len(STRATEGY) + len(LEFT),)
     assert more["candidates"].shape[1] == plain["candidates"].shape[1] + len(CANDIDATE_STRATEGY)
 
 
@@ -56,6 +58,15 @@ def test_candidates_tell_how_exact_they_are_and_how_many_steps_they_want(named):
     assert rows[~coded, STEPS] == pytest.approx(0.5)
     assert ((rows[:, [MEMORY, EXPOSED]] >= 0) & (rows[:, [MEMORY, EXPOSED]] <= 1)).all()
     assert len(np.unique(rows[:, EXPOSED])) > 1
+
+
+def test_what_is_left_of_the_busiest_link_is_told_where_steps_are_simulated(small_file):
+    changes = [f"fleet.menu.entries={json.dumps([CODED])}", "fleet.candidate_features=simulated"]
+    rows = seen_of(load_fleet_benchmark(str(small_file), changes=changes).build())
+    assert ((rows[:, LINK_LEFT] >= 0) & (rows[:, LINK_LEFT] <= 1)).all()
+    assert 0 < rows[:, LINK_LEFT].min() < 1
+    many = rows[:, EXPOSED] > 0.3  # who shows much of what it sends loads a link
+    assert rows[many, LINK_LEFT].mean() < rows[~many, LINK_LEFT].mean()
 
 
 def test_lines_of_the_menu_hold_the_step_and_the_step_times_the_multiplier(named):
@@ -101,10 +112,16 @@ def test_trees_of_the_cluster_are_for_entries_whose_messages_switches_reduce(sma
     entries = json.dumps([{"name": "switches", "collectives": "in-network", "partition": "dp=2|4"}])
     changes = [f"fleet.menu.entries={entries}", "fleet.in_network_trees=1"]
     fleet = load_fleet_benchmark(str(small_file), changes=changes).build()
-    assert fleet.problem.num_trees == 1
+    assert fleet.problem.kept[Resource.TREES] == 1
     named = np.array([one.named is not None for one in fleet.menu.entries])
     assert named.any()
     # a host has two devices: replicas on four sum between hosts by one tree, those of one host by none
-    assert (fleet.problem.entry_trees == (named & (fleet.menu.table.degree > 2))).all()
+    assert (fleet.problem.entry_holds[:, Resource.TREES] == (named & (fleet.menu.table.degree > 2))).all()
+    batch = FleetBatch(fleet, 1)
+    batch.reset(0, np.random.default_rng(0))
+    assert batch.observations.context[0, -len(LEFT) :].tolist() == [0.5, 0.0]  # one tree, no servers
+    rows = batch.observations.candidates[0][batch.observations.action_mask[0] > 0]
+    assert set(rows[rows[:, STEPS] > 0, TREES_LEFT]) <= {0.0, 0.5}
+    assert (rows[:, SERVERS_LEFT] == 0).all()
     with pytest.raises(ConfigError, match=r"give menu\.entries"):
         load_fleet_benchmark(str(small_file), changes=["fleet.in_network_trees=1", "fleet.costs.collectives=in-network"])

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
-from meshwright.envs.fleet.observation import ENTRY, OFFER, RUNNING, observer
+from meshwright.envs.fleet.features import ENTRY, OFFER, RUNNING
+from meshwright.envs.fleet.observation import observer
 from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
 from meshwright.simulation.fleet import dynamics
 from meshwright.simulation.fleet.actions import start_number

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from meshwright.clusters.cluster import load_cluster
-from meshwright.errors import ConfigError
+from meshwright.errors import ConfigError, PlanError
 from meshwright.planners.menu.build import build_menu
 from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings
 from meshwright.settings import build_settings
@@ -77,7 +77,6 @@ def test_what_is_kept_on_disk_is_what_was_built(clos, tmp_path):
     ("entry", "problem"),
     [
         ({"name": "one", "training": {"kind": "local-sgd", "every": 4}}, "is not exact: give multiplier"),
-        ({"name": "one", "training": {"kind": "asp", "multiplier": 1, **SOURCE}}, "parameter server"),
         ({"name": "searched"}, "is the name of what the search finds"),
         (CODED | {"training": LOCAL["training"]}, "goes with training of kind synchronous"),
         ({"name": "one", "partition": "tp=2"}, "no job type can use it"),
@@ -98,3 +97,20 @@ def test_a_masked_job_is_an_entry_by_one_plan_for_both_phases(clos, tmp_path):
     menu = menu_of(clos, tmp_path, entries=[{"name": "masked", "training": training}])
     assert all(one.break_even > 1 for one in menu.told)
     assert len(figures(menu, "masked")) > 0
+
+
+def test_an_entry_may_put_the_stages_of_a_job_next_to_each_other(clos, tmp_path):
+    given = {"name": "gpt", "job": "zoo:gpt2-small", "global_batch": 64}
+    types = build_settings(JobTypesSettings, {"job_types": [given]}).job_types
+    entry = {"name": "stages-inside", "partition": "pp=8,dp=2,tp=1", "orders": ["tp-cp-pp-dp"]}
+    menu = build_menu(
+        types, clos, build_settings(MenuSettings, {"degrees": [16], "entries": [entry | {"layouts": 4}]}), cache=tmp_path
+    )
+    assert {one.name for one in menu.told} == {"stages-inside"}
+    assert {one.order for one in menu.entries if one.named is not None} <= {"tp-cp-pp-dp"}
+    assert {one.order for one in menu.entries if one.named is None} == {"tp-cp-dp-pp"}
+    other = build_settings(MenuSettings, {"degrees": [16], "entries": [{"name": "apart", "partition": "pp=8,dp=2,tp=1"}]})
+    (apart,) = build_menu(types, clos, other, cache=tmp_path).told
+    assert menu.told[0].step_s != apart.step_s
+    with pytest.raises(PlanError, match="tp-cp-pp-pd"):
+        build_settings(MenuSettings, {"entries": [entry | {"orders": ["tp-cp-pp-pd"]}]}).check()

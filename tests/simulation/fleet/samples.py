@@ -145,8 +145,8 @@ def problem_of(network, menu, **keys):
         "mean_failure_s": math.inf,
         "repair_s": 0.0,
         "blocks": NO_BLOCKS,
-        "num_trees": 2**62,
-        "entry_trees": np.zeros(len(menu.degree), np.int64),
+        "kept": np.array([2**62, 0]),
+        "entry_holds": np.zeros((len(menu.degree), 2), np.int64),
         "may_refuse": False,
     }
     return FleetProblem(network, menu, degrees, np.searchsorted(degrees, menu.degree), **given | keys)

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.simulation.fleet import dynamics, sharing
 from meshwright.simulation.fleet.placing import find_hosts, placement_class
-from meshwright.simulation.fleet.state import JobState, SharingMode, Total
+from meshwright.simulation.fleet.state import JobState, Resource, SharingMode, Total
 
 from . import samples
 from .samples import CONSTRUCT, NEAREST, PACKED, SPREAD, Workload, constant, menu_of, network_of, problem_of, ring
@@ -46,13 +46,16 @@ def test_a_queue_of_two():
     assert state.totals[0].tolist() == [82, 42, 320, 1, 0, 4, 0]
 
 
-@pytest.mark.parametrize(("num_trees", "ends_s"), [(1, [10, 20, 20, 22]), (2, [10, 10, 20, 22]), (2**62, [10, 10, 10, 22])])
-def test_trees_of_the_cluster_go_to_who_takes_them_first(num_trees, ends_s):
-    # Three jobs of a host each come at 0; with a tree 10 steps take 10 s, by rings 20 s. The fourth comes at 12, when the trees
-    # of the first ones are free again.
+@pytest.mark.parametrize("resource", list(Resource))
+@pytest.mark.parametrize(("kept", "ends_s"), [(1, [10, 20, 20, 22]), (2, [10, 10, 20, 22]), (2**62, [10, 10, 10, 22])])
+def test_what_the_cluster_keeps_goes_to_who_takes_it_first(resource, kept, ends_s):
+    # Three jobs of a host each come at 0; with a tree or a server 10 steps take 10 s, without 20 s. The fourth comes at 12, when
+    # those of the first ones are free again.
     network = network_of("one leaf")
     menu = menu_of(network, [[entry(4, 1.0), entry(4, 2.0)]])
-    problem = problem_of(network, menu, num_trees=num_trees, entry_trees=np.array([1, 0]))
+    has, holds = np.zeros(2, np.int64), np.zeros((2, 2), np.int64)
+    has[resource], holds[0, resource] = kept, 1
+    problem = problem_of(network, menu, kept=has, entry_holds=holds)
     workload = jobs(*((arrival, 0, 10.0, NEVER) for arrival in (0.0, 0.0, 0.0, 12.0)))
     state = samples.play(problem, workload, first_choice)
     assert state.finish_s[0].tolist() == ends_s

@@ -20,6 +20,7 @@ from ...plans.training import LocalUpdate
 from ..process_groups.group_network import whole_lane
 from ..training_step.step_time import Pricer
 from ..work.graph_work import GraphWork
+from ..work.operations import Message
 from ..work.stage_boundary import between
 from .replicas import Replicas
 
@@ -59,23 +60,43 @@ class LocalBlocks(NamedTuple):
     Attributes:
         forward_s, target_s, update_s: of a micro-batch in each block, ``(p,)``.
         send_s: of its activations from each block to the next one, ``(p - 1,)``.
+        error_s: of the error from which each block but the last makes its target, ``alpha + e_j beta``, ``(p - 1,)``.
+        error_bytes: of it, ``e_j``, ``(p - 1,)``.
     """
 
     forward_s: tuple[float, ...]
     target_s: tuple[float, ...]
     update_s: tuple[float, ...]
     send_s: tuple[float, ...]
+    error_s: tuple[float, ...]
+    error_bytes: tuple[float, ...]
+
+    def streaming_s(self, stride: int) -> float:
+        """Seconds of each of many micro-batches: of the busiest block, or of the one that sends longest, errors too."""
+        sent_s = [*self.send_s, 0.0]
+        for block, seconds in enumerate(self.error_s):
+            sent_s[error_sender(block, stride, len(self.forward_s))] += seconds
+        return max(streaming_s(self.forward_s, self.target_s, self.update_s), *sent_s)
+
+
+def error_sender(block: int, stride: int, num_blocks: int) -> int:
+    """The block whose error a block gets: the one ``stride`` behind it, or the last one."""
+    return min(block + stride, num_blocks - 1)
+
+
+def makes_own_targets(training: LocalUpdate) -> bool:
+    """Whether targets are labels that each block has, so that it gets no error."""
+    return training.preset in ("sil", "greedy")
 
 
 def local_update_s(replicas: Replicas, training: LocalUpdate) -> float:
-    """Seconds of a step whose micro-batches stream through the stages, which send behind their computation.
+    """Seconds of a step whose micro-batches stream through the stages, which send activations and errors behind computation.
 
     Raises:
         PlanError: replicas, which would have to be summed, or a stage of several chunks.
     """
-    blocks = local_blocks(replicas, training)
-    busy_s = streaming_s(blocks.forward_s, blocks.target_s, blocks.update_s)
-    return replicas.layout.num_micro_batches * max(busy_s, *blocks.send_s, 0.0)
+    blocks, layout = local_blocks(replicas, training), replicas.layout
+    return layout.num_micro_batches * blocks.streaming_s(training.error_stride(layout.pp))
 
 
 def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
@@ -92,18 +113,32 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
     forward, backward = _passes_s(replicas)
     targets, updates = training.target_share * backward, UPDATE_SHARE * backward
     of_blocks = [tuple(one.tolist()) for one in (forward, targets, updates)]
-    return LocalBlocks(of_blocks[0], of_blocks[1], of_blocks[2], tuple(_sends_s(replicas)))
+    outputs = [_output(replicas, stage) for stage in range(layout.pp)]
+    sends_s = tuple(_sent_s(replicas, stage, outputs[stage]) for stage in range(layout.pp - 1))
+    stride, errors = training.error_stride(layout.pp), []
+    for block in range(layout.pp - 1):
+        errors.append(() if makes_own_targets(training) else outputs[error_sender(block, stride, layout.pp)])
+    errors_s = tuple(_sent_s(replicas, block, error) for block, error in enumerate(errors))
+    error_bytes = tuple(sum(one.payload_bytes for one in error) for error in errors)
+    return LocalBlocks(of_blocks[0], of_blocks[1], of_blocks[2], sends_s, errors_s, error_bytes)
 
 
-def _sends_s(replicas: Replicas) -> list[float]:
-    """Seconds of a micro-batch's activations from each stage to the next one."""
-    work, pricer, layout = replicas.work, replicas.pricer, replicas.layout
-    lane, found = whole_lane(pricer.wires, layout, pricer.order), []
-    for stage in range(layout.pp - 1):
-        sent = work.boundary(stage) if isinstance(work, GraphWork) else between(work, stage)
-        groups = {**lane.at(stage + 1), "pp": lane.boundary[stage]}
-        found.append(sum(pricer.message_s(item, layout, groups[item.axis]) for item in sent))
-    return found
+def _output(replicas: Replicas, stage: int) -> tuple[Message, ...]:
+    """A micro-batch's activations behind a stage; those before the head of a transformer stand for those behind it."""
+    work, last = replicas.work, replicas.layout.pp - 1
+    if not isinstance(work, GraphWork):
+        return between(work, min(stage, last - 1)) if last > 0 else ()
+    if stage < last:
+        return work.boundary(stage)
+    return (Message("activations", "send_recv", "pp", float(work.activation_bytes[work.graph.order[-1]])),)
+
+
+def _sent_s(replicas: Replicas, stage: int, messages: tuple[Message, ...]) -> float:
+    """Seconds of messages between a stage and the next one; errors from farther away are priced as from there."""
+    pricer, layout = replicas.pricer, replicas.layout
+    lane = whole_lane(pricer.wires, layout, pricer.order)
+    groups = {**lane.at(stage + 1), "pp": lane.boundary[stage]}
+    return sum(pricer.message_s(item, layout, groups[item.axis]) for item in messages if item.payload_bytes > 0)
 
 
 def _passes_s(replicas: Replicas) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -10,6 +10,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ...errors import PlanError
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
@@ -32,11 +35,13 @@ class Replicas:
         work: what every rank does.
         pricer: prices it.
         straggler_sigma: standard deviation of the logarithm of a replica's time of a step; 0: all are as fast as each other.
+        alone: the work of each replica by itself on its own devices, where these are of several types; else empty.
     """
 
     work: Any
     pricer: StepPricer
     straggler_sigma: float = 0.0
+    alone: tuple[Any, ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -63,6 +68,13 @@ class Replicas:
     def local_s(self) -> float:
         """Seconds of a step of one replica by itself, ``C``."""
         return self.averaged_s(0.0)
+
+    @cached_property
+    def workers_s(self) -> NDArray[np.float64]:
+        """Seconds of a step of each replica by itself, ``(n,)``; all ``C`` where devices are alike."""
+        if not self.alone:
+            return np.full(self.num_replicas, self.local_s)
+        return np.array([self.pricer.step_s(scaled(shown(work), 0.0)) for work in self.alone])
 
     def averaged_s(self, share: float) -> float:
         """Seconds of a step behind whose last backward pass ``share`` of the gradients' bytes is summed, and hidden nowhere."""

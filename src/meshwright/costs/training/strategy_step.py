@@ -24,7 +24,7 @@ from ...plans.training import (
 from .compressed import coded_messages, compressed_s, compression_bytes
 from .core_work import parameter_share
 from .gossip import gossip_s
-from .local_update import local_update_s
+from .local_update import local_blocks, local_update_s
 from .masked import PhaseStep, core_replicas, cycle_s, masked_step
 from .replicas import Replicas
 from .subnets import subnets_s
@@ -87,6 +87,9 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
         case LocalUpdate():
             step_s = local_update_s(replicas, training)
             sent = 0.0
+            error_bytes = sum(local_blocks(replicas, training).error_bytes) * replicas.layout.num_micro_batches
+            if error_bytes:
+                remarks.append(f"error signals of {error_bytes / 1e6:,.4g} MB go back in a step, and no gradients of activations")
             remarks.append(f"preset={training.preset} was shown on small dense networks only")
         case Masked():
             core = core_replicas(replicas, training)

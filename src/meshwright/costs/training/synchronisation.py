@@ -68,7 +68,7 @@ def server_round_s(replicas: Replicas) -> float:
     """Seconds in which a worker sends its gradients to the server and gets parameters back, ``2 W beta``."""
     if replicas.num_replicas == 1:
         return 0.0
-    group = replicas.regular()._replace(size=2, per_host=1, side_by_side=1)
+    group = replicas.regular()._replace(size=2, per_host=1)  # ranks of a replica on one host send at once
     return 2 * replicas.group_s("send_recv", replicas.gradient_bytes, group)
 
 
@@ -82,8 +82,13 @@ def server_s(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> f
     if n == 1:
         return replicas.local_s
     round_s = server_round_s(replicas)
-    times_s = drawn_steps(np.full(n, replicas.local_s), sigma, 2 * ROUNDS)
-    return n / server_rate(times_s, round_s, staleness, training.servers)
+    times_s = drawn_steps(replicas.workers_s, sigma, 2 * ROUNDS)
+    return n / server_rate(times_s, round_s, staleness, num_carrying(replicas, training))
+
+
+def num_carrying(replicas: Replicas, training: StaleSynchronous | Asynchronous) -> int:
+    """Hosts whose cards bound the rate of the ways to and from servers: the servers' own or, if they are fewer, the workers'."""
+    return min(training.servers, replicas.num_replicas // replicas.regular().per_host)
 
 
 def drawn_steps(worker_s: ArrayLike, sigma: float, num_rounds: int, seed: int = 0) -> NDArray[np.float64]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeGuard
 
 import numpy as np
@@ -36,9 +36,14 @@ times what the roofline says; this is the root mean square of these factors' log
 
 @dataclass(frozen=True)
 class GraphPricer(StepPricer):
-    """Prices layouts of any job graph."""
+    """Prices layouts of any job graph.
+
+    Attributes:
+        peaks_flops_per_s: of each rank's device, in rank order, where they are of several types.
+    """
 
     slowdown: float = 1.0
+    peaks_flops_per_s: tuple[float, ...] = field(default=(), kw_only=True)
 
     def step_s(self, work: GraphWork) -> float:
         """See `StepPricer.step_s`."""
@@ -87,7 +92,7 @@ class GraphPricer(StepPricer):
                 hidden_s=self._hidden_s(work, last, lane, sync_s + gather_s),
                 utilisation=operations / (seconds * self.device.peak_flops_per_s) if seconds > 0 else 0.0,
             ),
-            peak_flops_per_s=layout.world * self.device.peak_flops_per_s,
+            peak_flops_per_s=sum(self.peaks_flops_per_s[: layout.world]) or layout.world * self.device.peak_flops_per_s,
         )
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:

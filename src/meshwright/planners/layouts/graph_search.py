@@ -20,6 +20,7 @@ from typing import NamedTuple
 from ...costs.process_groups.group_network import GroupNetwork
 from ...costs.settings import CostSettings
 from ...costs.stage_cuts.graph_cuts import find_cuts, least_of
+from ...costs.stage_cuts.mixed_cuts import MixedDevices
 from ...costs.stage_cuts.unit_chain import Chain
 from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.work.graph_memory import graph_peak_memory
@@ -97,6 +98,7 @@ class GraphSearch:
         wires: prices messages.
         costs: chooses the compute model, and the slowdown of what runs side by side.
         request: what is asked: the values that are kept, the rank orders that are tried, how many layouts are ranked.
+        mixed: what the ranks run on where devices are of several types; ``device`` is then the slowest one.
 
     Raises:
         PlanError: an axis is kept along which a graph of ops cannot be cut.
@@ -111,6 +113,7 @@ class GraphSearch:
     costs: CostSettings = field(default_factory=CostSettings)
     request: SearchRequest = field(default_factory=SearchRequest)
     counts: Counts = field(default_factory=Counts)
+    mixed: MixedDevices | None = None
 
     def __post_init__(self) -> None:
         self.keep = self.request.kept
@@ -212,7 +215,8 @@ class GraphSearch:
 
     def pricer(self, order: str) -> GraphPricer:
         """What prices layouts in a rank order."""
-        return GraphPricer(self.device, self.wires, self.costs.overlap_slowdown, order)
+        peaks = () if self.mixed is None else self.mixed.peaks_flops_per_s
+        return GraphPricer(self.device, self.wires, self.costs.overlap_slowdown, order, peaks_flops_per_s=peaks)
 
     def _volumes(self, world: int) -> list[tuple[int, int, int]]:
         """Cuts of depth, height and width of a volume that divide the ranks and the network's input.
@@ -244,6 +248,8 @@ class GraphSearch:
     def _uncut(self, one: _Waiting) -> _Waiting | None:
         """A layout of which a cut is known to fit, with bounds that hold for every cut; None where that is not known."""
         layout = one.layout
+        if self.mixed is not None:
+            return None
         least = least_of(layout, self._chain(layout), self.capacity_bytes)
         if least is None:
             return None
@@ -290,6 +296,13 @@ class GraphSearch:
 
     def _fitting(self, layout: Layout, order: str, most_steps: float | None = None) -> tuple[_Cut | None, float | None]:
         """A layout cut where it is best, None where none was found that fits; and what any cut needs where this is not proven."""
+        if self.mixed is not None:
+            made = self.mixed.work(self.graph, layout, self.wires, self.costs, order)
+            held_bytes = graph_peak_memory(made)[1].total
+            if self.mixed.missing_bytes(made, order) <= 0:
+                return _Cut(order, made, held_bytes), None
+            self._found.note(held_bytes, layout)
+            return None, None
         chain, least_bytes = self._chain(layout), None
         found: GraphWork | None = None
         for capacity_bytes in (self.capacity_bytes, float("inf")):

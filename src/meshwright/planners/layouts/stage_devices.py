@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +45,17 @@ class StageDevices:
         found: NDArray[np.float64] = np.minimum.reduceat(self.memory_bytes[numbers(layout, order)], firsts)
         return found
 
-    def missing_bytes(self, work: LayoutWork, order: str) -> tuple[float, int, StageMemory]:
-        """What the stage that lacks the most memory lacks, or has left where that is negative; which, and what a rank holds."""
-        held = [stage_memory(work, stage) for stage in range(work.layout.pp)]
+    def missing_bytes(
+        self, work: Any, order: str, memory: Callable[[Any, int], StageMemory] = stage_memory
+    ) -> tuple[float, int, StageMemory]:
+        """What the stage that lacks the most memory lacks, or has left where that is negative; which, and what a rank holds.
+
+        Args:
+            work: of a layout.
+            order: of its ranks.
+            memory: what a rank of a stage holds; by default of a transformer.
+        """
+        held = [memory(work, stage) for stage in range(work.layout.pp)]
         missing = np.array([one.total for one in held]) - self.room_bytes(work.layout, order)
         stage = int(missing.argmax())
         return float(missing[stage]), stage, held[stage]

@@ -172,8 +172,8 @@ def _check_all_used(menu: MenuSettings, types: Sequence[JobType], found: _Found)
 
 def _table(types: Sequence[JobType], found: list[list[PricedEntry]]) -> MenuTable:
     entries = [entry for one in found for entry in one]
-    flows = [sent for entry in entries for sent in entry.traffic]
-    pairs = [np.nonzero(np.zeros((1, 1)) if sent is None else sent.sent_bytes) for sent in flows]
+    flows = [() if sent is None else sent.flows for entry in entries for sent in entry.traffic]
+    columns = list(zip(*(one for one in flows if one), strict=True)) or [()] * 4
     step_s, degree = np.stack([entry.step_s for entry in entries]), np.array([e.entry.layout.world for e in entries], np.int64)
     first = np.cumsum([0, *(len(one) for one in found)])
     cost = degree * np.where(np.isfinite(step_s), step_s, math.inf).min(axis=(1, 2, 3))
@@ -183,17 +183,17 @@ def _table(types: Sequence[JobType], found: list[list[PricedEntry]]) -> MenuTabl
         memory_bytes=np.array([entry.entry.memory_bytes for entry in entries]),
         step_s=step_s,
         hidden_s=np.stack([entry.hidden_s for entry in entries]),
-        flow_first=np.cumsum([0, *(len(senders) for senders, _ in pairs)]).astype(np.int64),
-        flow_from=_joined([senders for senders, _ in pairs], np.int64),
-        flow_to=_joined([receivers for _, receivers in pairs], np.int64),
-        flow_bytes=_joined([s.sent_bytes[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.float64),
-        flow_streams=_joined([s.at_once[p] for s, p in zip(flows, pairs, strict=True) if s is not None], np.int64),
+        flow_first=np.cumsum([0, *(len(one[0]) if one else 0 for one in flows)]).astype(np.int64),
+        flow_from=_joined(columns[0], np.int64),
+        flow_to=_joined(columns[1], np.int64),
+        flow_bytes=_joined(columns[2], np.float64),
+        flow_streams=_joined(columns[3], np.int64),
         state_bytes=np.array([job.state_bytes for job in types]),
         work_device_s=np.array([cost[a:b].min() for a, b in itertools.pairwise(first)]),
     )
 
 
-def _joined(parts: list[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
+def _joined(parts: Sequence[NDArray[Any]], kind: type[np.generic]) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, kind), *parts]).astype(kind)
 
 

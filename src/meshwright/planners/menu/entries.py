@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
+from ...clusters.topologies.clos import ClosTopology
 from ...costs.settings import CostSettings
 from ...costs.work.operations import BETWEEN_STAGES
 from ...errors import PlanError
@@ -274,6 +275,9 @@ class EntryMaker:
             PlanError: its layout cannot be trained so.
         """
         assert entry.named is not None
+        if entry.named.num_servers > 0 and not isinstance(self.cluster.topology, ClosTopology):
+            told = f"wants servers above the leaf switches of a clos, which {self.cluster.name} is not"
+            raise PlanError(told, field="training.kind", value=entry.named.training.kind)
         trained = Trained(job, entry.named, entry.layout, entry.order, where)
         trained.check()
         return entry._replace(memory_bytes=entry.memory_bytes + trained.step().extra_bytes)
@@ -307,7 +311,7 @@ class EntryMaker:
             if sent is None:
                 sent = traffic[position[1]] = self._sent(job, entry, at, rho)
             if self._fits(entry, at):
-                busy_s = self.classes.link_s(place, degree, sent.sent_bytes)
+                busy_s = self.classes.link_s(place, degree, sent.sent_bytes, sent.served_bytes)
                 own_s, shown_s, all_shown_s = self._shown(job, entry, at, sent.axes)
                 step_s[position] = rho * own_s
                 hidden_s[position] = max(0.0, busy_s - rho * shown_s)
@@ -324,9 +328,8 @@ class EntryMaker:
         if entry.named is None or entry.named.is_layout_alone:
             work = job.work(entry.layout, where.device, self.costs)
             return self.traffic.between_slots(work, entry.order, devices, place.devices_per_host)
-        work, coded = Trained(job, entry.named, entry.layout, entry.order, where).traffic()
-        found = self.traffic.between_slots(work, entry.order, devices, place.devices_per_host, coded)
-        return found._replace(sent_bytes=rho * found.sent_bytes)
+        work, coded, served_bytes = Trained(job, entry.named, entry.layout, entry.order, where).traffic()
+        return self.traffic.between_slots(work, entry.order, devices, place.devices_per_host, coded, served_bytes).times(rho)
 
     def _shown(self, job: JobType, entry: MenuEntry, at: Situation, axes: frozenset[str]) -> tuple[float, float, float]:
         """Seconds of a step, and of them those that sending between hosts shows, and all sending."""

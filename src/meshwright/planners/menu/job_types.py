@@ -184,14 +184,14 @@ class TransformerType(JobType):
     ) -> Sequence[RankedLayout]:
         """See `JobType.front`; activations are computed again only where no layout fits otherwise, unless the menu says."""
         kept: dict[str, tuple[Any, ...]] = {**menu.kept, **_own_values(named, WHOLE_REPLICAS)}
+        orders = named.orders if named is not None and named.orders else menu.orders
         try:
-            return self._front(degree, where, menu, {"recompute": ("none",), **kept})
+            return self._front(degree, where, MenuRequest(top=1, values={"recompute": ("none",), **kept}, tried=orders))
         except PlanError:
-            return self._front(degree, where, menu, kept)
+            return self._front(degree, where, MenuRequest(top=1, values=kept, tried=orders))
 
-    def _front(self, degree: int, where: Where, menu: MenuSettings, kept: dict[str, tuple[Any, ...]]) -> Sequence[RankedLayout]:
+    def _front(self, degree: int, where: Where, request: MenuRequest) -> Sequence[RankedLayout]:
         per_host = where.devices_per_host
-        request = MenuRequest(top=1, values=kept, tried=menu.orders)
         alike = not isinstance(where.wires, PlacedNetwork)
         space = LayoutSpace(self.shape, self.sequence_length, self.global_batch, per_host, request, goes_both_ways=alike)
         search = LayoutSearch(

@@ -16,7 +16,7 @@ from ...costs.settings import Collectives
 from ...plans import compression as codes
 from ...plans.compression import Compression
 from ...plans.strategies.declared_steps import Exactness
-from ...plans.training import Synchronous, Training
+from ...plans.training import Asynchronous, StaleSynchronous, Synchronous, Training
 
 OWN: Final = "own"
 """The name of the entries of a job that is trained otherwise than synchronously whatever is chosen."""
@@ -46,6 +46,7 @@ class NamedEntrySettings(settings.Settings):
         training: how replicas agree on their parameters.
         compression: how gradients are coded.
         collectives: what sums them, in place of the choice of the costs.
+        orders: rank orders that are tried in place of the menu's: which ranks are next to each other.
         layouts: most layouts of a type on one number of devices.
     """
 
@@ -54,6 +55,7 @@ class NamedEntrySettings(settings.Settings):
     training: Training = Synchronous()
     compression: Compression | None = None
     collectives: Collectives | None = None
+    orders: tuple[str, ...] = Field(default=(), exclude_if=lambda orders: not orders)
     layouts: int = Field(default=1, ge=1, le=64)
 
     @model_validator(mode="after")
@@ -64,15 +66,16 @@ class NamedEntrySettings(settings.Settings):
             raise ValueError(f"{SEARCHED} is the name of what the search finds by itself")
         if self.name == OWN and not self.is_given:
             raise ValueError(f"{OWN} is the name of how a job type says that it is trained")
-        if self.training.kind in ("ssp", "asp"):
-            raise ValueError(
-                f"{self.name}: the parameter server of kind={self.training.kind} is on hosts that no menu gives a job"
-            )
         if self.compression is not None and self.training.kind != "synchronous":
             raise ValueError(f"{self.name}: a compression goes with training of kind synchronous, whose gradients it codes")
         return self
 
     is_given: ClassVar[bool] = False
+
+    @property
+    def num_servers(self) -> int:
+        """Hosts beside the cluster that hold parameters while a job runs."""
+        return self.training.servers if isinstance(self.training, StaleSynchronous | Asynchronous) else 0
 
     @property
     def exactness(self) -> Exactness:

@@ -172,7 +172,13 @@ class PlacementClasses:
         """Whether a job uses a network of which it may have a share: cards between hosts."""
         return isinstance(self._whole, HostNetwork) and degree > one.devices_per_host
 
-    def link_s(self, one: PlacementClass, degree: int, sent_bytes: NDArray[np.float64]) -> float:
+    def link_s(
+        self,
+        one: PlacementClass,
+        degree: int,
+        sent_bytes: NDArray[np.float64],
+        served_bytes: NDArray[np.float64] | float = 0.0,
+    ) -> float:
         """Seconds in which the busiest link between hosts is busy.
 
         A link is all cards of the job's devices on a host, out or in, or all uplinks of a leaf switch; elsewhere those on the
@@ -182,12 +188,13 @@ class PlacementClasses:
             one: the class.
             degree: devices of the job.
             sent_bytes: from host slot to host slot, ``(s, s)``.
+            served_bytes: from each host slot to servers above the leaf switches of a Clos, and back, ``(s,)``.
         """
         hosts, topology = self.hosts(one, degree), self.cluster.topology
         assert hosts is not None, "there is room for the class"
         cards_s = 0.0
         if isinstance(topology, ClosTopology | TraceTopology):
-            busiest_bytes = max(sent_bytes.sum(axis=0).max(), sent_bytes.sum(axis=1).max())
+            busiest_bytes = max((sent_bytes.sum(axis=way) + served_bytes).max() for way in (0, 1))
             cards_s = float(busiest_bytes) / self._card_bytes_per_s(one.devices_per_host)
         if isinstance(topology, ClosTopology):
             groups = np.unique(self.host_group[hosts], return_inverse=True)[1]
@@ -195,7 +202,8 @@ class PlacementClasses:
             np.add.at(among, (groups[:, None], groups[None, :]), sent_bytes)
             np.fill_diagonal(among, 0.0)
             trunk = topology.hosts_per_leaf * self._host_bytes_per_s / topology.oversubscription
-            return max(cards_s, float(max(among.sum(axis=0).max(), among.sum(axis=1).max())) / trunk)
+            served = np.bincount(groups, np.broadcast_to(served_bytes, groups.shape))
+            return max(cards_s, float(max((among.sum(axis=way) + served).max() for way in (0, 1))) / trunk)
         links_s, first = np.zeros(len(self.cluster.links.names)), self.first_device[hosts].tolist()
         for a, b in zip(*np.nonzero(sent_bytes), strict=True):
             path = list(self.cluster.path(first[a], first[b]))

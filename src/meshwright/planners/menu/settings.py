@@ -129,9 +129,10 @@ class MenuSettings(settings.Settings):
             PlanError: there is one.
         """
         parse_keep(self.keep)
-        for order in self.orders:
+        named = (*self.entries, *self.unranked)
+        for order in (*self.orders, *(order for one in named for order in one.orders)):
             check_order(order)
-        for one in (*self.entries, *self.unranked):
+        for one in named:
             parse_keep(one.partition)
 
     @field_validator("unranked")

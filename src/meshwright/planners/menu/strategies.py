@@ -6,6 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...costs.process_groups.rank_groups import stage_width
 from ...costs.training.compressed import coded_messages
 from ...costs.training.gossip import rounds
 from ...costs.training.replicas import Replicas, scaled, shown
@@ -13,7 +17,7 @@ from ...costs.training.strategy_step import check_strategy, strategy_step
 from ...costs.work.operations import Message
 from ...errors import PlanError
 from ...plans.partition import Layout
-from ...plans.training import Gossip
+from ...plans.training import Asynchronous, Gossip, StaleSynchronous
 from .job_types import JobType, Where
 from .named_entry import NamedEntrySettings
 
@@ -40,10 +44,12 @@ class EntryTraffic(NamedTuple):
     Attributes:
         work: of the layout, with so much of the gradients as a step sends in the mean.
         coded: messages in place of those that sum gradients; None: those of the work.
+        served_bytes: of each rank to servers in a step, and back, ``(n,)``; None without servers.
     """
 
     work: Any
     coded: Callable[[int], tuple[Message, ...]] | None
+    served_bytes: NDArray[np.float64] | None = None
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,10 @@ class Trained:
         replicas = self.replicas
         if self.named.compression is not None:
             return EntryTraffic(replicas.work, coded_messages(replicas, self.named.compression)[0])
+        if isinstance(self.named.training, StaleSynchronous | Asynchronous):
+            stages = np.arange(self.layout.world) // stage_width(self.layout)
+            served = np.array([replicas.stage_bytes(stage) for stage in range(self.layout.pp)])[stages]
+            return EntryTraffic(scaled(replicas.work, 0.0), None, served)
         if isinstance(self.named.training, Gossip):
             share = _gossip_share(replicas, self.named.training)
         else:

@@ -27,6 +27,7 @@ from ...costs.work.stage_boundary import between
 from ...costs.work.work import LayoutWork
 from ...errors import PlanError
 from ...plans.rank_order import numbers
+from ...simulation.fleet.menu_table import SERVERS
 
 
 class Sent(NamedTuple):
@@ -50,11 +51,32 @@ class SlotTraffic(NamedTuple):
         sent_bytes: in a step, from slot to slot, ``(s, s)``; nothing within a slot.
         at_once: messages at once, of the kind that sends most from the one to the other, ``(s, s)``.
         axes: along which anything is sent between slots.
+        served_bytes: in a step, from each slot to the servers beside the cluster, and back, ``(s,)``.
+        served_at_once: ranks of each slot that send there, ``(s,)``.
     """
 
     sent_bytes: NDArray[np.float64]
     at_once: NDArray[np.int64]
     axes: frozenset[str]
+    served_bytes: NDArray[np.float64]
+    served_at_once: NDArray[np.int64]
+
+    def times(self, factor: float) -> SlotTraffic:
+        """So many times as much."""
+        return self._replace(sent_bytes=factor * self.sent_bytes, served_bytes=factor * self.served_bytes)
+
+    @property
+    def flows(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
+        """Who sends, who gets, bytes and messages at once, as a `MenuTable` lists them."""
+        a, b = np.nonzero(self.sent_bytes)
+        slots = np.flatnonzero(self.served_bytes)
+        beside, served, at_once = np.full(len(slots), SERVERS), self.served_bytes[slots], self.served_at_once[slots]
+        return (
+            np.concatenate([a, slots, beside]),
+            np.concatenate([b, beside, slots]),
+            np.concatenate([self.sent_bytes[a, b], served, served]),
+            np.concatenate([self.at_once[a, b], at_once, at_once]),
+        )
 
 
 def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...]] | None = None) -> Iterator[Sent]:
@@ -139,6 +161,7 @@ class Traffic:
         devices: NDArray[np.int64],
         devices_per_host: int,
         coded: Callable[[int], tuple[Message, ...]] | None = None,
+        served_bytes: NDArray[np.float64] | None = None,
     ) -> SlotTraffic:
         """What is sent between host slots.
 
@@ -148,6 +171,7 @@ class Traffic:
             devices: of a placement, in rank order.
             devices_per_host: of these.
             coded: as of `sent`.
+            served_bytes: of each rank to servers in a step, ``(n,)``.
         """
         place = numbers(work.layout, order)
         slot = place // devices_per_host
@@ -171,7 +195,9 @@ class Traffic:
             streams, most = np.where(now > most, at_once, streams), np.maximum(now, most)
             if now.any():
                 axes.add(message.axis)
-        return SlotTraffic(total, streams, frozenset(axes))
+        served = np.zeros(len(slot)) if served_bytes is None else served_bytes
+        to_servers = np.bincount(slot, served, minlength=num_slots).astype(np.float64)
+        return SlotTraffic(total, streams, frozenset(axes), to_servers, np.bincount(slot[served > 0], minlength=num_slots))
 
     def _shares(self, message: Message, devices: NDArray[np.int64]) -> NDArray[np.float64]:
         """Payloads that a group sends from each of its ranks to each other one, ``(k, k)``."""

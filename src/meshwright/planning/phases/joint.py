@@ -26,7 +26,8 @@ from ...jobs.masked import Core, core_graph, core_shape
 from ...planners.layouts.request import SearchRequest
 from ...planners.layouts.results import RankedLayout
 from ...plans.strategies.masked import Masked
-from ..job_work import JobWork, OpGraphWork, TransformerWork
+from ..job_work import JobWork, TransformerWork
+from ..op_graph_work import OpGraphWork
 from ..training import TrainingPrice
 
 NUM_LAYOUTS = 24

@@ -236,7 +236,8 @@ def assemble(
         )
     if isinstance(chosen.semantics, PacmlSemantics):
         return _assemble_as_published(chosen, cluster, workload, space, cache, progress)
-    times = step_times(workload.graphs, space, chosen.costs, chosen.splitting, cache=cache, progress=progress)
+    given = chosen.given_training
+    times = step_times(workload.graphs, space, chosen.costs, chosen.splitting, given=given, cache=cache, progress=progress)
     return Scenario(chosen, cluster, workload, space, times)
 
 

@@ -8,7 +8,10 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ... import settings
 from ...costs.settings import CostSettings
+from ...plans.compression import Compression
+from ...plans.training import Synchronous, Training
 from ..decision_space.splitting import SplitSettings
+from ..decision_space.trained_steps import KINDS, GivenTraining
 from ..pacml.semantics import GeneralSemantics, PacmlSemantics, Semantics
 from ..pacml.switches import PHYSICAL, Defects
 from .interruptions import FailureSettings, PreemptionSettings
@@ -56,6 +59,7 @@ class ScenarioSettings(settings.Settings):
         preemption: pauses of running jobs.
         splitting: how far each op is split when a job gets a number of ranks.
         costs: one choice per layer of the cost model.
+        training, compression: how all jobs are trained; a multiplier, where one is declared, says how many steps stand for one.
     """
 
     cluster: str
@@ -79,6 +83,9 @@ class ScenarioSettings(settings.Settings):
     preemption: PreemptionSettings = PreemptionSettings()
     splitting: SplitSettings = SplitSettings()
     costs: CostSettings = CostSettings()
+    # Left out of dumps where they are not given, so that no digest of earlier scenarios changes.
+    training: Training = Field(default=Synchronous(), exclude_if=lambda training: training == Synchronous())
+    compression: Compression | None = Field(default=None, exclude_if=lambda compression: compression is None)
 
     @field_validator("placement_rules")
     @classmethod
@@ -124,15 +131,35 @@ class ScenarioSettings(settings.Settings):
         return costs
 
     @model_validator(mode="after")
+    def _trains_whole_replicas(self) -> ScenarioSettings:
+        kind = self.training.kind
+        if kind not in KINDS:
+            raise ValueError(
+                f"training: kind={kind} is no choice of a scenario, whose devices hold whole replicas and nothing else; "
+                f"it takes {', '.join(KINDS)}; a type of jobs of a fleet takes kind={kind} too"
+            )
+        if self.compression is not None and kind != "synchronous":
+            raise ValueError("compression: goes with training of kind synchronous, whose gradients it codes")
+        if not self.given_training.is_plain and self.splitting.rule != "uniform":
+            key = "training" if self.compression is None else "compression"
+            raise ValueError(f"{key}: wants whole replicas, which splitting of rule {self.splitting.rule} has not; give uniform")
+        return self
+
+    @model_validator(mode="after")
     def _semantics_agree(self) -> ScenarioSettings:
         if not isinstance(self.semantics, PacmlSemantics):
             if "published" in self.placement_rules:
                 raise ValueError("placement_rules: published is a rule of the semantics pacml")
             return self
-        for name in ("splitting", "costs"):
+        for name in ("splitting", "costs", "training", "compression"):
             if getattr(self, name) != type(self).model_fields[name].default:
                 raise ValueError(f"{name}: the semantics pacml cut and price jobs by rules of their own; leave this key out")
         return self
+
+    @property
+    def given_training(self) -> GivenTraining:
+        """How jobs are trained."""
+        return GivenTraining(self.training, self.compression)
 
     @property
     def defects(self) -> Defects:

@@ -23,6 +23,7 @@ from ..kept_files import cache_folder
 from ..step.timeline import simulate
 from .space import DecisionSpace
 from .splitting import SplitSettings
+from .trained_steps import PLAIN, GivenTraining, step_change
 
 # Raised whenever lowering, kernel or cost formulas change their figures.
 FIGURES_VERSION = 4
@@ -54,6 +55,7 @@ def step_times(
     costs: CostSettings,
     splitting: SplitSettings,
     *,
+    given: GivenTraining = PLAIN,
     cache: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> StepTimes:
@@ -67,21 +69,23 @@ def step_times(
         space: the blocks.
         costs: one choice per layer of the cost model.
         splitting: how far each op is split when the job gets a number of ranks.
+        given: how jobs are trained; what is not synchronous wants whole replicas, the split rule ``uniform``.
         cache: folder of the tables; None takes `cache_folder`.
         progress: called with a graph's name, its number and the number of graphs before each simulation.
 
     Raises:
         GraphError: a graph cannot be timed on a device of the cluster.
-        PlanError: a graph needs more memory than the devices of any block have, or takes ages on one.
+        PlanError: a graph needs more memory than the devices of any block have, takes ages on one, or cannot be trained so.
     """
+    own = [] if given.is_plain else [given.training.model_dump(), given.compression and given.compression.model_dump()]
     folder = cache_folder() if cache is None else cache
     tables = []
     for number, graph in enumerate(graphs):
         # The source of a graph's times decides which compute model prices it; the graph's own digest leaves it out.
-        key = files.digest(FIGURES_VERSION, graph.digest, graph.source, space.digest, costs.digest, splitting.model_dump())
+        key = files.digest(FIGURES_VERSION, graph.digest, graph.source, space.digest, costs.digest, splitting.model_dump(), *own)
 
         def row(devices: NDArray[np.int64], graph: JobGraph = graph) -> Row:
-            return _simulate(graph, space, devices, costs, splitting)
+            return _simulate(graph, space, devices, costs, splitting, given)
 
         def begins(name: str = graph.name, number: int = number) -> None:
             if progress is not None:
@@ -119,15 +123,24 @@ def joined(tables: Sequence[NDArray[np.float64]]) -> StepTimes:
 
 
 def _simulate(
-    graph: JobGraph, space: DecisionSpace, devices: NDArray[np.int64], costs: CostSettings, splitting: SplitSettings
+    graph: JobGraph,
+    space: DecisionSpace,
+    devices: NDArray[np.int64],
+    costs: CostSettings,
+    splitting: SplitSettings,
+    given: GivenTraining,
 ) -> Row:
     splits = splitting.splits(graph, len(devices))
     timeline = simulate(graph, space.cluster, splits, devices[: splits.degree], costs)
-    needed = op_split_memory_bytes(graph, splits)
+    change = step_change(graph, space.cluster, devices[: splits.degree], costs, given)
+    step_s, share = timeline.step_s, timeline.communication_share
+    if change.times != 1:
+        step_s, share = step_s * change.times, max(0.0, 1 - (1 - share) * given.multiplier / change.times)
+    needed = op_split_memory_bytes(graph, splits) + change.extra_bytes
     capacity = space.cluster.memory_bytes[devices[: splits.degree]]
     tightest = int(np.argmax(needed - capacity))
     can_run = needed[tightest] <= capacity[tightest] and splits.degree == len(devices)
-    return timeline.step_s, timeline.communication_share, float(can_run), float(needed[tightest]), float(capacity[tightest])
+    return step_s, share, float(can_run), float(needed[tightest]), float(capacity[tightest])
 
 
 def check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> None:

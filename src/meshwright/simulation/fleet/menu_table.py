@@ -12,12 +12,15 @@ group, ``F`` flows.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...numba_records import by_reference
+
+SERVERS: Final = -1
+"""In place of a host slot: the hosts beside the cluster, above all of its switches, that hold parameters."""
 
 
 @by_reference
@@ -32,7 +35,7 @@ class MenuTable(NamedTuple):
             entry cannot be placed so or does not fit the device type's memory.
         hidden_s: of them, seconds of the busiest link between hosts that lie behind computation, ``(E, D, G, H)``.
         flow_first: where the flows of each entry and ``g`` begin, entry after entry, ``(E G + 1,)``.
-        flow_from, flow_to: host slots, ``(F,)``.
+        flow_from, flow_to: host slots, or `SERVERS`, ``(F,)``.
         flow_bytes: sent in a step from the one slot to the other, ``(F,)``.
         flow_streams: messages that go from the one to the other at once, ``(F,)``.
         state_bytes: parameters and optimizer of each type, which a restart writes and reads, ``(T,)``.

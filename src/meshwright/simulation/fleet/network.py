@@ -20,6 +20,7 @@ from ...clusters.topologies.hosts import Hosts
 from ...compiled import njit
 from ...errors import ClusterError
 from ...numba_records import by_reference
+from .menu_table import SERVERS
 
 MAX_GROUPS = 1024
 """Most groups of hosts between which paths are kept, one row for each pair."""
@@ -186,12 +187,25 @@ def add_loads(network, flow_from, flow_to, flow_bytes, flow_streams, first, last
     Args:
         network: the `FleetNetwork`.
         flow_from, flow_to, flow_bytes, flow_streams: as in `MenuTable`; flows ``first`` to ``last`` are the job's.
-        hosts: host of each of the job's host slots.
+        hosts: host of each of the job's host slots. What goes to `SERVERS` crosses the trunks above it, what comes from them too.
         busy_s, streams: of each link, ``(L,)``, zero before.
         touched: links with traffic, ``(L,)``.
     """
     count = 0
     for f in range(first, last):
+        if flow_from[f] == SERVERS or flow_to[f] == SERVERS:
+            comes = flow_from[f] == SERVERS
+            host = hosts[flow_to[f] if comes else flow_from[f]]
+            for i in range(3):
+                link = _link_to_servers(network, host, i)
+                if link >= 0:
+                    link += comes
+                    if streams[link] == 0.0:
+                        touched[count] = link
+                        count += 1
+                    busy_s[link] += flow_bytes[f] / network.capacity_bytes_per_s[link]
+                    streams[link] += flow_streams[f]
+            continue
         a, b = hosts[flow_from[f]], hosts[flow_to[f]]
         if a == b:
             continue
@@ -206,3 +220,16 @@ def add_loads(network, flow_from, flow_to, flow_bytes, flow_streams, first, last
             busy_s[link] += flow_bytes[f] / network.capacity_bytes_per_s[link]
             streams[link] += flow_streams[f]
     return count
+
+
+@njit
+def _link_to_servers(network, host, number):  # type: ignore[no-untyped-def]
+    """The links out of a host towards the servers one after the other; -1 for none."""
+    group, num_hosts = network.host_group[host], len(network.host_group)
+    if number == 0:
+        return 2 * host
+    if network.num_trunks == 0:
+        return -1
+    if number == 1:
+        return 2 * (num_hosts + group)
+    return 2 * (num_hosts + network.num_groups + network.group_site[group]) if network.num_sites > 1 else -1

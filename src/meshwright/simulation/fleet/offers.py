@@ -8,7 +8,7 @@ placement class, and a job that has run keeps to ``min_degree`` and ``max_degree
 deadline that way, alone and with its restart, and start only while fewer than ``max_running`` jobs run. To construct takes
 enough hosts on which the entry is possible, however they lie, by the largest part of a host that divides its degree; where
 they lie best a waiting job must meet its deadline on each of them. An entry whose messages switches reduce wants aggregation
-trees that no other running job holds; where they are all held, the same layout by other collectives is left.
+trees and servers that no other running job holds; where they are all held, the same layout without them is left.
 
 Where jobs may be refused, so may each waiting one on offer that has never run. That alone is nothing to decide, unless more jobs
 wait than are on offer.
@@ -25,7 +25,7 @@ from .actions import first_pause, first_refusal, start_number
 from .blocks import is_free
 from .placing import can_run_on, find_hosts, largest_part, log2, placement_class
 from .runs import restart_s
-from .state import PlacementRule
+from .state import PlacementRule, Resource
 
 
 @njit
@@ -150,10 +150,11 @@ def _offer_job(problem, state, e, place, job, number, room):  # type: ignore[no-
     again_s = restart_s(problem, state, e, job)
     begin = menu.first_entry[kind]
     has_run = not np.isnan(state.start_s[e, job])
-    trees = trees_left(problem, state, e, job)
+    trees = left_of(problem, state, e, job, Resource.TREES)
+    servers = left_of(problem, state, e, job, Resource.SERVERS)
     for entry in range(begin, menu.first_entry[kind + 1]):
         d = problem.entry_degree[entry]
-        if problem.entry_trees[entry] > trees:
+        if problem.entry_holds[entry, Resource.TREES] > trees or problem.entry_holds[entry, Resource.SERVERS] > servers:
             continue
         if has_run and not problem.min_degree <= problem.degrees[d] <= problem.max_degree:
             continue
@@ -172,13 +173,13 @@ def _offer_job(problem, state, e, place, job, number, room):  # type: ignore[no-
 
 
 @njit
-def trees_left(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """Aggregation trees of the cluster that no other running job holds."""
-    left = problem.num_trees
+def left_of(problem, state, e, job, resource):  # type: ignore[no-untyped-def]
+    """What of a `Resource` no other running job holds."""
+    left = problem.kept[resource]
     for i in range(state.num_running[e]):
         other = state.running[e, i]
         if other != job:
-            left -= problem.entry_trees[state.entry[e, other]]
+            left -= problem.entry_holds[state.entry[e, other], resource]
     return left
 
 

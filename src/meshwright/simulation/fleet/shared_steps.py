@@ -72,14 +72,14 @@ def shared_step_times(problem, state, e, entry, hosts, num_hosts, part):  # type
                 continue
             place = state.place[e, job]
             row = state.entry[e, job] * parts + log2(state.part[e, place])
-            taken, its_hosts = state.num_hosts[e, place], state.hosts[e, place]
+            its_hosts = state.hosts[e, place]
             alone_s[count], hidden_s[count] = state.alone_s[e, job], state.hidden_s[e, job]
         elif entry >= 0:
-            job, row, taken, its_hosts = -1, entry * parts + log2(part), num_hosts, hosts
+            job, row, its_hosts = -1, entry * parts + log2(part), hosts
             alone_s[count], hidden_s[count] = step_on(problem, entry, hosts, num_hosts, part)
         else:
             break
-        if taken > 1:
+        if menu.flow_first[row] < menu.flow_first[row + 1]:
             found = add_loads(
                 network,
                 menu.flow_from,
@@ -109,10 +109,28 @@ def shared_step_times(problem, state, e, entry, hosts, num_hosts, part):  # type
 
 
 @njit
+def busiest(loads, step_s, count, link_load):  # type: ignore[no-untyped-def]
+    """The greatest load among the links of the last job, with all jobs on them.
+
+    Args:
+        loads, step_s, count: of `shared_step_times`.
+        link_load: room, ``(L,)``, zero before and after.
+    """
+    first, link, busy_s = loads
+    for i in range(count):
+        for j in range(first[i], first[i + 1]):
+            link_load[link[j]] += busy_s[j] / step_s[i]
+    most = 0.0
+    for j in range(first[count - 1], first[count]):
+        most = max(most, link_load[link[j]])
+    for j in range(first[count]):
+        link_load[link[j]] = 0.0
+    return most
+
+
+@njit
 def _room(problem, num_hosts):  # type: ignore[no-untyped-def]
     """Most links that a job on so many hosts uses."""
-    if num_hosts < 2:
-        return 0
     if problem.network.num_trunks == 0:
-        return len(problem.network.capacity_bytes_per_s)
+        return len(problem.network.capacity_bytes_per_s) if num_hosts > 1 else 0
     return 6 * num_hosts

@@ -59,6 +59,16 @@ class Total(IntEnum):
     OUT_DEVICE_S = 6
 
 
+class Resource(IntEnum):
+    """What a cluster keeps for all jobs together.
+
+    ``TREES``: aggregation trees of its switches. ``SERVERS``: hosts beside its own that hold parameters.
+    """
+
+    TREES = 0
+    SERVERS = 1
+
+
 class SharingMode(IntEnum):
     """How jobs share links."""
 
@@ -91,8 +101,8 @@ class FleetProblem(NamedTuple):
         mean_failure_s: mean time until a host that is up fails, infinite where none does.
         repair_s: how long a host that failed is out.
         blocks: for `PlacementRule.BLOCKS`.
-        num_trees: aggregation trees that the switches of the cluster keep for all jobs together.
-        entry_trees: that a job holds while it runs by an entry, ``(E,)``.
+        kept: what the cluster keeps for all jobs together, by `Resource`, ``(2,)``.
+        entry_holds: what of it a job holds while it runs by an entry, ``(E, 2)``.
         may_refuse: whether a waiting job on offer that has never run may be refused.
     """
 
@@ -118,8 +128,8 @@ class FleetProblem(NamedTuple):
     mean_failure_s: float
     repair_s: float
     blocks: FleetBlocks
-    num_trees: int
-    entry_trees: NDArray[np.int64]
+    kept: NDArray[np.int64]
+    entry_holds: NDArray[np.int64]
     may_refuse: bool
 
     @property

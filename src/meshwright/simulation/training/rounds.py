@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...costs.training.gossip import Round
+from ...costs.training.local_update import error_sender
 from ..step import kernel
 from ..step.execution import ExecutionGraph, TaskKind
 
@@ -203,25 +204,28 @@ def local_blocks_s(
     target_s: Sequence[float],
     update_s: Sequence[float],
     send_s: Sequence[float],
-    depth: int,
+    error_s: Sequence[float],
+    stride: int,
     num_micro_batches: int,
     *,
     is_local: bool = False,
 ) -> list[float]:
     """When each of some micro-batches is through: all blocks have gone forward, found their targets and updated their weights.
 
-    An error goes back through ``depth`` blocks one after the other: a block finds its target when the one ``ceil(p / depth)``
-    behind it has found its own, the last ones when the last block has gone forward. Activations go on their own stream.
+    An error goes back through blocks one after the other: a block finds its target when the error of the one ``stride`` behind it
+    has come, which has then found its own; the first ones get that of the last block, which has then gone forward. A block sends
+    activations and errors on a stream of its own.
 
     Args:
         forward_s, target_s, update_s: seconds of a micro-batch in each block, ``(p,)``.
         send_s: seconds of its activations from each block to the next one, ``(p - 1,)``.
-        depth: blocks that an error goes through, ``D``.
+        error_s: seconds of the error that each block but the last gets, ``(p - 1,)``.
+        stride: blocks from a block to the one whose error it gets.
         num_micro_batches: one behind the other.
         is_local: whether targets are labels that each block has, so that it waits for no error.
     """
     p = len(forward_s)
-    stride, put, lasts = -(-p // depth), WorkerRounds(p), []
+    put, lasts = WorkerRounds(p), []
     for _ in range(num_micro_batches):
         there: list[int] = []
         forwards, targets = [], [0] * p
@@ -229,8 +233,12 @@ def local_blocks_s(
             forwards.append(put.step(block, forward_s[block], there))
             there = [put.way(block, send_s[block], 0.0, [forwards[block]])] if block < p - 1 else []
         for block in reversed(range(p)):
-            error = targets[block + stride] if block + stride < p else forwards[-1]
-            targets[block] = put.step(block, target_s[block], [forwards[block], *([] if is_local else [error])])
+            waits = [forwards[block]]
+            if not is_local and block < p - 1:
+                sender = error_sender(block, stride, p)
+                found = targets[sender] if block + stride < p else forwards[-1]
+                waits.append(put.way(sender, error_s[block], 0.0, [found]))
+            targets[block] = put.step(block, target_s[block], waits)
         lasts.append([put.step(block, update_s[block], [targets[block]]) for block in range(p)])
     finish = put.finish_s()
     return [float(finish[tasks].max()) for tasks in lasts]

@@ -1,0 +1,47 @@
+"""What a fleet's cluster keeps for all jobs together, and what each entry of a menu holds of it while a job runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import ConfigError
+from ...planners.menu.entries import MenuEntry, SplitEntry
+from ...planners.menu.settings import JobTypeSettings
+from .settings import FleetSettings
+
+NO_LIMIT = 2**62
+"""Trees of a cluster that does not count them."""
+
+
+def kept_of(settings: FleetSettings) -> NDArray[np.int64]:
+    """What the cluster keeps, by `Resource`."""
+    return np.array([NO_LIMIT if settings.in_network_trees is None else settings.in_network_trees, settings.parameter_servers])
+
+
+def holds_of(entry: MenuEntry | SplitEntry, devices_per_host: int) -> tuple[int, int]:
+    """What a job holds by an entry, by `Resource`: a tree for each group that sums gradients between hosts, and servers."""
+    if entry.named is None:
+        return 0, 0
+    layout = entry.layout
+    has_trees = entry.named.collectives == "in-network" and layout.dp * layout.cp > 1 and layout.world > devices_per_host
+    return layout.world // (layout.dp * layout.cp) if has_trees else 0, entry.named.num_servers
+
+
+def check_servers(settings: FleetSettings, types: Sequence[JobTypeSettings]) -> None:
+    """There must be hosts for the parameters of every job.
+
+    Raises:
+        ConfigError: something wants more of them than there are.
+    """
+    given = [(f"the job type {one.name}", one.own) for one in types if one.own is not None]
+    for whose, named in [*((f"the entry {one.name}", one) for one in settings.menu.entries), *given]:
+        if named.num_servers > settings.parameter_servers:
+            told = f"{whose} is trained by kind={named.training.kind}, whose parameters are on hosts of their own"
+            raise ConfigError(
+                f"{told}: give {named.num_servers}",
+                field="fleet.parameter_servers",
+                value=settings.parameter_servers,
+            )

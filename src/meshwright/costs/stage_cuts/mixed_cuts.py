@@ -1,0 +1,144 @@
+"""Pipelines of a job graph on devices of several types: each op takes what it takes on the slowest device of its stage.
+
+All replicas of a stage end a micro-batch together: a synchronous stage is as slow as its slowest replica. A pipeline of one
+chunk a stage is cut where its busiest stage takes least, exactly; that is compared with the cut for equal devices, those of the
+slowest type, and the better one that fits is taken. Nothing says that no other cut is better.
+
+Legend: ``n`` ranks, ``p`` stages, ``u`` units that stay whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...devices import DeviceType
+from ...jobs.graph import JobGraph
+from ...plans.partition import Layout
+from ...plans.rank_order import DEFAULT_ORDER, numbers
+from ...plans.stages import layer_starts
+from ..process_groups.group_network import GroupNetwork
+from ..settings import CostSettings
+from ..training_step.graph_step_time import GraphPricer
+from ..work.graph_memory import graph_stage_memory
+from ..work.graph_work import GraphWork, describe_graph, op_times_s
+from .graph_cuts import best_cuts
+
+Times = tuple[NDArray[np.float64], NDArray[np.float64]]
+
+
+@dataclass(frozen=True, eq=False)
+class MixedDevices:
+    """What the ranks of a job run on.
+
+    Attributes:
+        types: of devices.
+        of_rank: number of the type of each rank's device, in rank order, ``(n,)``.
+    """
+
+    types: tuple[DeviceType, ...]
+    of_rank: NDArray[np.int64]
+    _times: dict[tuple[object, ...], Times] = field(default_factory=dict, repr=False)
+
+    @property
+    def slowest(self) -> DeviceType:
+        """The type that computes least."""
+        used = np.unique(self.of_rank).tolist()
+        return self.types[min(used, key=lambda kind: self.types[kind].reached_flops_per_s)]
+
+    @property
+    def peaks_flops_per_s(self) -> tuple[float, ...]:
+        """Of each rank's device, in rank order."""
+        return tuple(self.types[kind].peak_flops_per_s for kind in self.of_rank.tolist())
+
+    def of_stages(self, layout: Layout, order: str = DEFAULT_ORDER) -> list[NDArray[np.int64]]:
+        """Types of the ranks of each stage in the layout's own numbering, ``p`` arrays."""
+        return np.split(self.of_rank[numbers(layout, order)], [layout.first_rank(stage) for stage in range(1, layout.pp)])
+
+    def missing_bytes(self, work: GraphWork, order: str = DEFAULT_ORDER) -> float:
+        """What the stage that lacks the most memory lacks, or has left where that is negative."""
+        held = (graph_stage_memory(work, stage).total for stage in range(work.layout.pp))
+        stages = self.of_stages(work.layout, order)
+        room = (min(self.types[kind].memory_bytes for kind in of_stage.tolist()) for of_stage in stages)
+        return float(max(bytes_ - left for bytes_, left in zip(held, room, strict=True)))
+
+    def on_stages(self, work: GraphWork, costs: CostSettings, of_stages: Sequence[NDArray[np.int64]]) -> GraphWork:
+        """The work with each op timed on the slowest of the types of its stage."""
+        forward_s, backward_s = work.forward_s.copy(), work.backward_s.copy()
+        for stage, kinds in enumerate(of_stages):
+            ops = work.ops_of(stage)
+            found = [self._op_times_s(work.graph, work.layout, kind, costs) for kind in np.unique(kinds).tolist()]
+            forward_s[ops] = np.max([forward[ops] for forward, _ in found], axis=0)
+            backward_s[ops] = np.max([backward[ops] for _, backward in found], axis=0)
+        return replace(work, forward_s=forward_s, backward_s=backward_s)
+
+    def of_replica(self, work: GraphWork, costs: CostSettings, replica: int, order: str = DEFAULT_ORDER) -> GraphWork:
+        """The work as one replica does it by itself, on its own devices."""
+        own = [kinds[replica : replica + 1] for kinds in self.of_stages(work.layout, order)]
+        return self.on_stages(work, costs, own)
+
+    def work(
+        self, graph: JobGraph, layout: Layout, wires: GroupNetwork, costs: CostSettings, order: str = DEFAULT_ORDER
+    ) -> GraphWork:
+        """The work of a layout, its pipeline cut for the devices of its stages; of cuts that do not fit the one that lacks least.
+
+        Raises:
+            PlanError, GraphError: the job cannot be cut or timed so.
+        """
+        slowest, of_stages = self.slowest, self.of_stages(layout, order)
+        room = min(one.memory_bytes for one in self.types)
+        tried = [best_cuts(graph, layout, slowest, wires, costs, order=order, capacity_bytes=room)]
+        tried += [best_cuts(graph, layout, slowest, wires, costs, order=order)] if tried[0] is None else []
+        if layout.pp > 1 and layout.virtual_stages == 1:
+            tried.append(self._least_busy(graph, layout, costs, of_stages))
+        pricer = GraphPricer(slowest, wires, costs.overlap_slowdown, order)
+        works = [
+            self.on_stages(describe_graph(graph, layout, slowest, costs, cuts=cuts), costs, of_stages)
+            for cuts in dict.fromkeys(tried)
+            if cuts is not None
+        ]
+        return min(works, key=lambda work: (max(0.0, self.missing_bytes(work, order)), pricer.step_s(work)))
+
+    def _op_times_s(self, graph: JobGraph, layout: Layout, kind: int, costs: CostSettings) -> Times:
+        key = id(graph), layout.micro_batch, layout.recompute, layout.sp_d, layout.sp_h, layout.sp_w, kind, costs.digest
+        if key not in self._times:
+            self._times[key] = op_times_s(graph, layout, self.types[kind], costs)
+        return self._times[key]
+
+    def _least_busy(
+        self, graph: JobGraph, layout: Layout, costs: CostSettings, of_stages: Sequence[NDArray[np.int64]]
+    ) -> tuple[int, ...] | None:
+        """Where the busiest stage takes least; None where there are fewer units than stages."""
+        starts = [*layer_starts(graph).tolist(), graph.num_ops]
+        if len(starts) - 1 < layout.pp:
+            return None
+        busy_s = []
+        for kinds in of_stages:
+            found = [self._op_times_s(graph, layout, kind, costs) for kind in np.unique(kinds).tolist()]
+            of_ops = np.max([forward for forward, _ in found], axis=0) + np.max([backward for _, backward in found], axis=0)
+            busy_s.append(np.concatenate([[0.0], np.cumsum(of_ops[graph.order])])[starts])
+        return tuple(starts[unit] for unit in least_busy_cuts(busy_s))
+
+
+def least_busy_cuts(busy_s: Sequence[NDArray[np.float64]]) -> list[int]:
+    """Units at which stages begin and, last, ``u``, so that the busiest stage takes least; each has a unit at least.
+
+    Args:
+        busy_s: of each stage, seconds of all units before each one if it had them, ``p`` arrays ``(u + 1,)``.
+    """
+    num_units = len(busy_s[0]) - 1
+    least = np.full(num_units + 1, np.inf)
+    least[0], before = 0.0, []
+    for of_stage in busy_s:
+        own_s = of_stage[None, :] - of_stage[:, None]  # from unit, to unit
+        own_s[np.tril_indices(num_units + 1)] = np.inf
+        worst_s = np.maximum(least[:, None], own_s)
+        before.append(worst_s.argmin(axis=0))
+        least = worst_s.min(axis=0)
+    cuts = [num_units]
+    for chosen in reversed(before):
+        cuts.append(int(chosen[cuts[-1]]))
+    return cuts[::-1]

@@ -1,0 +1,205 @@
+"""A job graph on a cluster, cut by data parallelism and a pipeline of its ops; and which of the two a job is, `work_of`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+
+from ..clusters.cluster import Cluster
+from ..costs.collectives.prices import Provenance
+from ..costs.process_groups.group_network import GroupNetwork, group_network
+from ..costs.settings import CostSettings
+from ..costs.stage_cuts.graph_cuts import best_cuts
+from ..costs.stage_cuts.mixed_cuts import MixedDevices
+from ..costs.training.replicas import Replicas
+from ..costs.training_step.graph_step_time import GraphPricer
+from ..costs.work.graph_memory import graph_peak_memory, graph_stage_memory
+from ..costs.work.graph_work import GraphWork, describe_graph
+from ..errors import GraphError, PlanError
+from ..jobs.graph import JobGraph
+from ..jobs.job import Job
+from ..jobs.load import JobSource, load_graph
+from ..planners.layouts.graph_search import GraphSearch
+from ..planners.layouts.request import SearchRequest
+from ..plans import PlacementPlan, check, layout_plan, place
+from ..plans.document import Figure, Rank, Stage
+from ..plans.partition import Layout
+from ..plans.rank_order import DEFAULT_ORDER
+from ..simulation.layouts.graph_step import GraphStep
+from ..simulation.layouts.step_model import StepModel
+from .job_work import Devices, JobWork, TransformerWork
+
+
+@dataclass(frozen=True)
+class OpGraphWork(JobWork):
+    """Any other job graph, by data parallelism and a pipeline of its ops.
+
+    Attributes:
+        graph: the job.
+    """
+
+    graph: JobGraph
+    has_layers = False
+    stage_memory = staticmethod(graph_stage_memory)
+    peak_memory = staticmethod(graph_peak_memory)
+
+    @property
+    def name(self) -> str:
+        """See `JobWork.name`."""
+        return self.graph.name
+
+    @cached_property
+    def mixed(self) -> MixedDevices | None:
+        """What the ranks run on where devices are of several types."""
+        types = self._types_of_ranks
+        return None if types is None else MixedDevices(self.cluster.device_types, types)
+
+    @property
+    def pricer(self) -> GraphPricer:
+        """See `JobWork.pricer`."""
+        made = GraphPricer.of(self.cluster, self.costs, self.wires)
+        if self.mixed is None:
+            return made
+        return replace(made, device=self.mixed.slowest, peaks_flops_per_s=self.mixed.peaks_flops_per_s)
+
+    def work(self, layout: Layout) -> GraphWork:
+        """See `JobWork.work`."""
+        if self.mixed is not None:
+            return self.mixed.work(self.graph, layout, self.wires, self.costs)
+        return cut(self.graph, self.cluster, layout, self.costs, self.wires)
+
+    def replicas(self, work: GraphWork, order: str | None = None) -> Replicas:
+        """See `JobWork.replicas`; on devices of several types each also by itself."""
+        made = super().replicas(work, order)
+        if self.mixed is None or work.layout.sp > 1:
+            return made
+        where = DEFAULT_ORDER if order is None else order
+        alone = [self.mixed.of_replica(work, self.costs, replica, where) for replica in range(work.layout.dp)]
+        return replace(made, alone=tuple(alone))
+
+    def compute_provenance(self, work: GraphWork) -> Provenance:
+        """Ops are measured where a profile is run as it was profiled."""
+        return "measured" if work.is_profiled and work.share == 1 else "estimated"
+
+    def details(self, work: GraphWork) -> dict[str, Any]:
+        """The ops at both ends of each chunk of the pipeline."""
+        names, pp = work.graph.op_names, work.layout.pp
+        chunks = enumerate(work.chunks)
+        return {
+            "stages": [{"stage": k % pp, "num_ops": len(o), "first": names[o[0]], "last": names[o[-1]]} for k, o in chunks],
+        }
+
+    def simulated(self, work: GraphWork) -> StepModel:
+        """See `JobWork.simulated`."""
+        return GraphStep(work, self.pricer)
+
+    def search(self, request: SearchRequest) -> GraphSearch:
+        """See `JobWork.search`."""
+        batch, cluster = request.batch or self.samples, self.cluster
+        if batch is None:
+            problem = (
+                f"{self.name} does not say how many samples its figures hold for, which is then taken for the batch of a step"
+            )
+            raise PlanError(problem, field="--batch")
+        return GraphSearch(
+            self.graph,
+            batch,
+            cluster.device_types[0] if self.mixed is None else self.mixed.slowest,
+            self.capacity_bytes,
+            self.devices_per_host,
+            self.wires,
+            self.costs,
+            request,
+            mixed=self.mixed,
+        )
+
+    def plan(
+        self, work: GraphWork, order: str, num_steps: int, predicted: Sequence[Figure], why: str, devices: Devices = None
+    ) -> PlacementPlan:
+        """See `JobWork.plan`."""
+        placement = place(self.cluster, self.devices(work.layout.world) if devices is None else devices)
+        job = Job(self.graph, num_steps)
+        plan = layout_plan(job, self.cluster, work.layout, placement, order=order, predicted=predicted, why=why)
+        made = plan.model_copy(update={"stages": plan_stages(work, plan.ranks)})
+        check(made)
+        return made
+
+    def with_samples(self, batch: int, other: int) -> Self:
+        """Of the zoo the graph of the other batch; figures that are given hold for as many samples as before."""
+        if self.spec.startswith("zoo:"):
+            graph = load_graph(self.spec, device=self.cluster.device_types[0], batch_size=other)
+        else:
+            graph = replace(self.graph, samples_per_step=self.graph.samples_per_step or batch)
+        return replace(self, graph=graph)
+
+
+def work_of(
+    source: JobSource,
+    cluster: Cluster,
+    costs: CostSettings,
+    *,
+    sequence_length: int | None = None,
+    batch_size: int | None = None,
+) -> JobWork:
+    """A job on a cluster.
+
+    Args:
+        source: which job is meant.
+        cluster: where.
+        costs: choices of the cost model, see `CostSettings.of_layouts`.
+        sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
+        batch_size: samples of a graph of the zoo; by default its own.
+
+    Raises:
+        PlanError: a sequence length, or constants of kernels, for a job that reads none.
+        MeshwrightError: the job is missing or wrong, or its ops take no time.
+    """
+    found = source.shape()
+    if found is not None:
+        shape, batch = found
+        length = shape.default_sequence_length if sequence_length is None else sequence_length
+        return TransformerWork(source.spec, cluster, costs, batch, shape, length)
+    if sequence_length is not None:
+        raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
+    for key in ("kernels", "software"):
+        if (value := getattr(costs, key)) is not None:
+            problem = "is read for transformers only; ops of another job are timed by their profile or the roofline"
+            raise PlanError(problem, field=key, value=value)
+    is_analytic = source.spec.startswith("zoo:")
+    graph, left_out = source.load(device=cluster.device_types[0], batch_size=batch_size if is_analytic else None)
+    if graph.step_s <= 0:
+        raise GraphError("its ops take no time, so that there is nothing to price", value=graph.name)
+    return OpGraphWork(source.spec, cluster, costs, graph.samples_per_step, graph, left_out=left_out)
+
+
+def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, wires: GroupNetwork | None = None) -> GraphWork:
+    """The work of a job graph whose pipeline is cut where its step takes least, see `costs.stage_cuts.graph_cuts`.
+
+    Where no cut fits the devices it is that of devices without bounds, so that its memory can be told.
+
+    Raises:
+        PlanError, GraphError: the job cannot be cut or timed so.
+    """
+    device, capacity = cluster.device_types[0], float(cluster.memory_bytes.min())
+    wires = wires or group_network(cluster, costs)
+    cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
+    return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())
+
+
+def plan_stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:
+    """The chunks of a pipeline as a plan names them."""
+    found = []
+    for chunk, ops in enumerate(work.chunks):
+        stage = chunk % work.layout.pp
+        found.append(
+            Stage(
+                stage=stage,
+                chunk=chunk // work.layout.pp,
+                ranks=tuple(rank.rank for rank in ranks if rank.coordinates is not None and rank.coordinates.pp == stage),
+                num_ops=len(ops),
+                ops=tuple(work.graph.op_names[op] for op in ops.tolist()),
+            )
+        )
+    return tuple(found)

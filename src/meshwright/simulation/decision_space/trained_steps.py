@@ -1,0 +1,100 @@
+"""Jobs of a scenario that are trained otherwise than synchronously: what changes against a synchronous step.
+
+Under the split rule ``uniform`` each device holds a whole replica. The closed forms of `costs.training` say how many times as
+long a step takes as a synchronous one, and the simulated synchronous step is taken so many times; nobody is late.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...clusters.cluster import Cluster
+from ...costs.collectives.groups import Fabric
+from ...costs.process_groups.group_network import PlacedNetwork
+from ...costs.settings import CostSettings
+from ...costs.training.replicas import Replicas
+from ...costs.training.strategy_step import check_strategy, strategy_step
+from ...costs.training_step.graph_step_time import GraphPricer
+from ...costs.work.graph_work import describe_graph
+from ...jobs.graph import JobGraph
+from ...plans.compression import AnyCompression, steps_multiplier
+from ...plans.partition import Layout
+from ...plans.training import AnyTraining, Synchronous
+
+KINDS = ("synchronous", "local-sgd", "post-local-sgd", "diloco")
+"""Those that leave each device the job's own computation and ask for no hosts beside the block."""
+
+
+class GivenTraining(NamedTuple):
+    """How the jobs of a scenario are trained.
+
+    Attributes:
+        training: how replicas agree on their parameters.
+        compression: how gradients are coded.
+    """
+
+    training: AnyTraining = Synchronous()
+    compression: AnyCompression | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether training is synchronous, and gradients go as they are."""
+        return self.training.kind == "synchronous" and self.compression is None
+
+    @property
+    def multiplier(self) -> float:
+        """Steps of this training that stand for one of the job; 1 where nobody has declared it."""
+        declared = steps_multiplier(self.training, self.compression)
+        return 1.0 if declared is None else declared
+
+
+PLAIN = GivenTraining()
+"""Synchronous training, whose gradients go as they are."""
+
+
+class StepChange(NamedTuple):
+    """A step against a synchronous one.
+
+    Attributes:
+        times: as long, with the multiplier.
+        extra_bytes: that a device holds in addition.
+    """
+
+    times: float
+    extra_bytes: float
+
+
+def step_change(
+    graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings, given: GivenTraining
+) -> StepChange:
+    """What a training changes of a job with a replica on each of some devices, by the device type that takes longest.
+
+    Args:
+        graph: the job.
+        cluster, devices: where, in rank order.
+        costs: choices of the cost model.
+        given: the training.
+
+    Raises:
+        PlanError: the job cannot be trained so.
+        GraphError: it cannot be timed on a device.
+    """
+    if given.is_plain or len(devices) == 1:
+        return StepChange(given.multiplier, 0.0)
+    n = len(devices)
+    layout = Layout(dp=n, micro_batch=1, global_batch=n, overlap_dp=True)
+    check_strategy(graph.name, layout, given.training, given.compression)
+    wires = PlacedNetwork(Fabric.of(cluster, costs), devices)
+    found = []
+    for kind in np.unique(cluster.device_type[devices]).tolist():
+        device = cluster.device_types[kind]
+        work = describe_graph(replace(graph, samples_per_step=n), layout, device, costs)
+        replicas = Replicas(work, GraphPricer(device=device, wires=wires, slowdown=costs.overlap_slowdown))
+        step = strategy_step(replicas, given.training, given.compression)
+        change = StepChange(given.multiplier * step.step_s / replicas.synchronous_s, step.extra_bytes)
+        found.append((replicas.synchronous_s, change))
+    return max(found)[1]

@@ -1,0 +1,136 @@
+"""Graphs of ops and training strategies on clusters with devices of several types."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.costs.stage_cuts.mixed_cuts import least_busy_cuts
+from meshwright.errors import PlanError
+from meshwright.planning.estimate import estimate
+from meshwright.planning.search import search_layouts
+from meshwright.planning.training import simulated_training_s
+
+from ...draws import draws
+from ...planning.test_mixed_devices import COSTS, cluster
+
+JOB = "zoo:vgg16"
+DATA = "dp=8,micro_batch=2,global_batch=64"
+PIPELINE = "pp=4,dp=2,micro_batch=2,global_batch=64"
+SLOW, FAST, MIXED = ("slow",) * 4, ("fast",) * 4, ("fast", "fast", "slow", "slow")
+
+
+def found_of(hosts, text, **more):
+    return estimate(JOB, cluster(hosts), text, costs=COSTS, **more)
+
+
+def step_s(hosts, text):
+    return found_of(hosts, text).step.step_s
+
+
+@pytest.mark.parametrize("hosts", [MIXED, MIXED[::-1], ("slow", "fast", "fast", "fast")])
+def test_a_synchronous_stage_is_as_slow_as_its_slowest_replica(hosts):
+    assert step_s(hosts, DATA) == pytest.approx(step_s(SLOW, DATA), rel=1e-9)
+
+
+def test_types_that_differ_in_name_alone_are_one():
+    assert step_s(("slow", "alike", "slow", "alike"), PIPELINE) == step_s(SLOW, PIPELINE)
+
+
+@pytest.mark.parametrize("text", [PIPELINE, "pp=2,dp=4,micro_batch=2,global_batch=64", DATA])
+@pytest.mark.parametrize("hosts", [MIXED, ("slow", "fast", "fast", "fast"), ("slow", "fast", "slow", "fast")])
+def test_the_event_path_says_the_same(hosts, text):
+    found = found_of(hosts, text)
+    assert found.simulated_s(COSTS) == pytest.approx(found.step.step_s, rel=0.03)
+
+
+def test_stages_on_fast_devices_get_more_of_the_work():
+    found = found_of(MIXED, PIPELINE)
+    flops = [float(found.work.graph.forward_flops[ops].sum()) for ops in found.work.chunks]
+    assert min(flops[:2]) > max(flops[2:])
+    assert step_s(FAST, PIPELINE) < found.step.step_s < step_s(SLOW, PIPELINE)
+
+
+def test_peak_operations_are_those_of_the_devices():
+    found = found_of(MIXED, DATA)
+    assert found.step.peak_flops_per_s == pytest.approx((4 * 300 + 4 * 100) * 1e12)
+
+
+def test_a_stage_that_does_not_fit_its_small_devices_is_refused_and_the_search_puts_less_there():
+    job = "zoo:vgg16"
+    small = cluster(("fast", "fast", "small", "small"))
+    with pytest.raises(PlanError, match="GB"):
+        estimate(job, small, "dp=8,micro_batch=32,global_batch=256", costs=COSTS)
+    best = search_layouts(job, small, batch=256, costs=COSTS).best
+    assert best.step_s < search_layouts(job, cluster(("small",) * 4), batch=256, costs=COSTS).best.step_s
+
+
+def test_the_search_ranks_what_estimate_says():
+    found = search_layouts(JOB, cluster(MIXED), batch=64, costs=COSTS)
+    again = estimate(JOB, cluster(MIXED), found.best.layout, costs=COSTS)
+    assert found.best.step_s <= again.step.step_s * (1 + 1e-9)  # hosts may stand in another order
+    assert found.best.step_s < step_s(SLOW, PIPELINE)
+
+
+@draws(100)
+@given(data=st.data(), units=st.integers(1, 7), stages=st.integers(1, 4))
+def test_the_busiest_stage_takes_least(data, units, stages):
+    stages = min(stages, units)
+    seconds = np.array(
+        data.draw(st.lists(st.lists(st.integers(1, 9), min_size=units, max_size=units), min_size=stages, max_size=stages))
+    )
+    busy_s = [np.concatenate([[0], np.cumsum(row)]).astype(float) for row in seconds]
+
+    def busiest(cuts):
+        return max(row[b] - row[a] for row, a, b in zip(busy_s, cuts, cuts[1:], strict=False))
+
+    def all_cuts(first, left):
+        if left == 1:
+            yield [first, units]
+        for at in range(first + 1, units - left + 2) if left > 1 else ():
+            yield from ([first, *rest] for rest in all_cuts(at, left - 1))
+
+    cuts = least_busy_cuts(busy_s)
+    assert all(a < b for a, b in pairwise(cuts))
+    assert busiest(cuts) == min(busiest(one) for one in all_cuts(0, stages))
+
+
+TRAININGS = [
+    "kind=local-sgd,every=4",
+    "kind=diloco,every=8",
+    "kind=gossip,topology=ring",
+    "kind=asp,servers=4",
+    "kind=ssp,staleness=2,servers=4",
+]
+
+
+@pytest.mark.parametrize("training", TRAININGS)
+def test_strategies_on_mixed_devices_by_both_paths(training):
+    (price,) = found_of(MIXED, DATA, training=training).trained
+    found = found_of(MIXED, DATA)
+    assert simulated_training_s(found.maker, found.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
+    (slow,) = found_of(SLOW, DATA, training=training).trained
+    assert price.step_s <= slow.step_s * (1 + 1e-9)
+
+
+def test_who_waits_for_nobody_makes_as_many_steps_as_all_devices_can():
+    replicas = found_of(MIXED, DATA).maker.replicas(found_of(MIXED, DATA).work)
+    fast_s, slow_s = (found_of(hosts, DATA).maker.replicas(found_of(hosts, DATA).work).local_s for hosts in (FAST, SLOW))
+    assert replicas.workers_s == pytest.approx([fast_s] * 4 + [slow_s] * 4)
+    assert replicas.local_s == pytest.approx(slow_s)
+
+
+def test_averages_of_a_transformer_on_mixed_devices_cost_as_on_slow_ones():
+    layout = "dp=8,micro_batch=1,global_batch=64"
+    steps = [
+        estimate("zoo:gpt2-small", cluster(hosts), layout, costs=COSTS, training="kind=local-sgd,every=8").trained[0].step_s
+        for hosts in (MIXED, SLOW)
+    ]
+    assert steps[0] == pytest.approx(steps[1], rel=0.01)
+
+
+def test_a_masked_job_is_priced_on_devices_of_one_type():
+    with pytest.raises(PlanError, match="kind=masked is priced on devices of one type"):
+        found_of(MIXED, DATA, training="kind=masked,core=width:0.5,core_steps=9,full_steps=1")

@@ -1,0 +1,136 @@
+"""Jobs of the first world that are trained otherwise than synchronously."""
+
+import dataclasses
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import Cluster
+from meshwright.costs.settings import CostSettings
+from meshwright.errors import ConfigError
+from meshwright.jobs import load_graph
+from meshwright.plans.compression import Quantise, RandomK
+from meshwright.plans.training import TRAININGS, parse_training
+from meshwright.settings import build_settings
+from meshwright.simulation.cluster.scenario_settings import ScenarioSettings
+from meshwright.simulation.decision_space.space import decision_space
+from meshwright.simulation.decision_space.splitting import SplitSettings
+from meshwright.simulation.decision_space.step_times import step_times
+from meshwright.simulation.decision_space.trained_steps import KINDS, GivenTraining
+
+COSTS = CostSettings(collectives="ring")
+SCENARIO = {"cluster": "preset:ramp-4x4x2", "workload": "preset:quickstart", "num_jobs": 20, "max_degree": 8}
+HOST = {
+    "name": "host",
+    "device": "a100",
+    "topology": {"kind": "single-host", "num_devices": 8, "fabric": "switch", "bandwidth_gbytes_per_s": 5, "latency_us": 1},
+}
+
+
+@pytest.fixture(scope="module")
+def space():
+    return decision_space(Cluster.from_data(HOST), 8)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("steps")
+
+
+@pytest.fixture(scope="module")
+def graph(space):
+    return load_graph("zoo:vgg16", device=space.cluster.device_types[0])
+
+
+@pytest.fixture(scope="module")
+def times(space, folder, graph):
+    def of(training="synchronous", compression=None, costs=COSTS):
+        given = GivenTraining(parse_training(training)[0], compression)
+        return step_times([graph], space, costs, SplitSettings(), given=given, cache=folder)
+
+    return of
+
+
+def degrees(space):
+    return np.array([len(space.block(block)) for block in space.representative])
+
+
+def test_one_device_is_trained_as_ever(times, space):
+    alone = degrees(space) == 1
+    assert (times("kind=diloco,every=100").step_s[0, alone] == times().step_s[0, alone]).all()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [Quantise(bits=32, group=None, codec_passes=0, summable=True, error_feedback=False), RandomK(fraction=1, codec_passes=0)],
+)
+def test_a_code_that_changes_nothing_changes_nothing(times, code):
+    np.testing.assert_allclose(times(compression=code).step_s, times().step_s, rtol=1e-9)
+
+
+def test_an_average_is_worth_less_the_rarer_it_is(times, space):
+    many = degrees(space) > 1
+    found = [times(f"kind=local-sgd,every={every}").step_s[0, many] for every in (1, 4, 16, 64)]
+    assert all((after < before).all() for before, after in pairwise(found))
+    # t = C + A / H: what is beyond computation falls by H.
+    local_s = (64 * found[3] - 16 * found[2]) / 48
+    np.testing.assert_allclose(16 * (found[2] - local_s), 4 * (found[1] - local_s), rtol=1e-6)
+
+
+def test_a_declared_multiplier_counts_on_every_block_and_shares_do_not_change(times):
+    plain = times("kind=local-sgd,every=4")
+    twice = times("kind=local-sgd,every=4,multiplier=2,multiplier_source=a test")
+    np.testing.assert_allclose(twice.step_s, 2 * plain.step_s, rtol=1e-12)
+    np.testing.assert_allclose(twice.communication_share, plain.communication_share, atol=1e-12)
+    rarer = times("kind=local-sgd,every=16")
+    assert (rarer.communication_share <= plain.communication_share).all()
+    assert (rarer.communication_share >= 0).all()
+
+
+def test_what_a_device_holds_in_addition_counts(space, folder, graph):
+    share = (
+        float(space.cluster.memory_bytes[0] / graph.parameter_bytes.sum()) / 9
+    )  # all that a device holds of a weight takes 8 times its bytes
+    huge = dataclasses.replace(graph, parameter_bytes=share * graph.parameter_bytes, activation_bytes=0 * graph.activation_bytes)
+    assert step_times([huge], space, COSTS, SplitSettings(), cache=folder).can_run.all()
+    given = GivenTraining(parse_training("kind=diloco,every=100")[0])
+    trained = step_times([huge], space, COSTS, SplitSettings(), given=given, cache=folder)
+    assert (trained.can_run[0] == (degrees(space) == 1)).all()  # who is alone has nothing to average
+
+
+@pytest.mark.parametrize("kind", [kind for kind in TRAININGS if kind not in KINDS])
+def test_kinds_that_a_scenario_does_not_take_are_told(kind):
+    keys = {
+        "gossip": {"topology": "ring"},
+        "ssp": {"staleness": 1},
+        "ist": {"every": 4},
+        "local-update": {"preset": "dfa", "force": True},
+        "masked": {"core": {"width": 0.5}, "core_steps": 9, "full_steps": 1},
+    }.get(kind, {})
+    with pytest.raises(ConfigError, match=f"kind={kind} is no choice of a scenario.*it takes synchronous, local-sgd"):
+        build_settings(ScenarioSettings, {**SCENARIO, "training": {"kind": kind, **keys}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"training": {"kind": "diloco", "every": 10}, "splitting": {"rule": "sip-ml"}}, "training: wants whole replicas"),
+        ({"compression": {"kind": "sign"}, "splitting": {"rule": "sip-ml"}}, "compression: wants whole replicas"),
+        (
+            {"training": {"kind": "diloco", "every": 10}, "compression": {"kind": "sign"}},
+            "goes with training of kind synchronous",
+        ),
+        ({"training": {"kind": "diloco", "every": 10}, "semantics": {"kind": "pacml"}}, "training: the semantics pacml"),
+    ],
+)
+def test_what_does_not_go_together_is_told(changes, told):
+    with pytest.raises(ConfigError, match=told):
+        build_settings(ScenarioSettings, SCENARIO | changes)
+
+
+def test_a_scenario_without_them_is_dumped_as_ever():
+    plain = build_settings(ScenarioSettings, SCENARIO)
+    assert not {"training", "compression"} & set(plain.model_dump()) | {"training", "compression"} & set(plain.to_digest())
+    given = build_settings(ScenarioSettings, SCENARIO | {"training": {"kind": "local-sgd", "every": 4}})
+    assert given.to_digest() != plain.to_digest()
