@@ -154,8 +154,8 @@ class LayoutSpace:
                 again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
                 for ep, is_cut, recompute in product(experts, cut, self.request.chosen("recompute", again)):
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
-                    chosen = degrees | self.request.where_cut(degrees)
-                    yield self._level(other | chosen | {"sequence_parallel": is_cut, "recompute": recompute})
+                    chosen = other | degrees | {"sequence_parallel": is_cut, "recompute": recompute}
+                    yield self._level(chosen | self.request.as_cut(chosen))
 
     def layouts(self, world: int) -> Iterator[Layout]:
         """All legal layouts of so many ranks."""
@@ -165,7 +165,8 @@ class LayoutSpace:
 
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
-        return Layout.model_construct(**node.keys | leaf._asdict() | self.request.hidden(leaf.virtual_stages, leaf.schedule))
+        keys = node.keys | leaf._asdict()
+        return Layout.model_construct(**keys | self.request.as_run(keys))
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
@@ -272,8 +273,8 @@ class LayoutSpace:
         """What of legality the pipeline decides, asked of a layout of one rank a stage."""
         alone = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "micro_batch": 1, "sequence_parallel": False, "attention": "fused"}
         alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
-        hidden = self.request.hidden(leaf.virtual_stages, leaf.schedule) if leaf.schedule in BIDIRECTIONAL else {}
-        layout = Layout.model_construct(**(chosen | alone | leaf._asdict() | hidden))
+        keys = chosen | alone | leaf._asdict()
+        layout = Layout.model_construct(**keys | (self.request.as_run(keys) if leaf.schedule in BIDIRECTIONAL else {}))
         return bidirectional_objection(layout) is None and is_legal(self.shape, layout, 1)
 
     def _is_only(self, key: str, value: Any) -> bool:
