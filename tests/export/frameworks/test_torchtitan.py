@@ -1,8 +1,10 @@
 """torchtitan's configuration and the model's arguments of three frameworks, by hand."""
 
+import dataclasses
 import json
 import math
 import tomllib
+import typing
 from itertools import pairwise
 
 import pytest
@@ -19,6 +21,7 @@ from meshwright.plans.pipelines.layers import chunk_sizes
 from meshwright.plans.transformer import PlannedTransformer
 
 from ..grids import plan_of
+from .torchtitan_modules import PACKAGE, module
 
 LLAMA = PlannedTransformer.of(zoo_shape("llama-7b")[0])
 DEEPSEEK = {
@@ -236,3 +239,45 @@ def test_a_plan_that_holds_its_model_carries_the_arguments(layout_example):
     zero = json.loads(export(layout_example, "deepspeed")["ds_config.json"])["zero_optimization"]["stage"]
     assert zero == layout_example.layout().zero
     assert ("model.json" in export(layout_example, "deepspeed")) is (layout_example.job.transformer is not None)
+
+
+SPELLED = [
+    {"dp": 4, "zero": 3},
+    {"dp": 4},
+    {"dp": 4, "zero": 3, "shard_group": 2, "recompute": "full"},
+    {"dp": 2, "cp": 2, "zero": 2, "context_parallel": "all-gather", "recompute": "selective-ops"},
+    {"dp": 2, "tp": 2, "ep": 2, "zero": 2, "sequence_parallel": True},
+    {"dp": 2, "tp": 2, "zero": 2, "sequence_parallel": True, "overlap_tp": True, "compile": True, "precision": "fp8"},
+    {"dp": 2, "pp": 2, "zero": 2, "schedule": "interleaved", "virtual_stages": 2, "overlap_pp": True},
+    {"dp": 2, "pp": 2, "ep": 2, "zero": 2, "schedule": "dualpipev", "virtual_stages": 2, "overlap_pp": True},
+    {"pp": 2, "precision": "fp32", "attention": "unfused", "stage_layers": (7, 3)},
+]
+
+
+@pytest.mark.scheduler("torchtitan")
+@pytest.mark.parametrize("keys", SPELLED, ids=lambda keys: "-".join(keys))
+def test_torchtitan_itself_knows_every_key_and_makes_the_planned_mesh(keys):
+    if PACKAGE is None:
+        pytest.skip("torchtitan is not installed (pip install --no-deps torchtitan==0.2.2)")
+    layout = Layout(micro_batch=1, global_batch=8, **keys)
+    read = _read(module("config.job_config").JobConfig, config(layout)).parallelism
+    dims = module("distributed.parallel_dims").ParallelDims(
+        dp_replicate=read.data_parallel_replicate_degree,
+        dp_shard=read.data_parallel_shard_degree,
+        **{"cp": read.context_parallel_degree, "tp": read.tensor_parallel_degree, "pp": read.pipeline_parallel_degree},
+        **{"ep": read.expert_parallel_degree, "etp": read.expert_tensor_parallel_degree, "world_size": layout.world},
+    )
+    assert dims.fsdp_enabled == (layout.num_shards > 1)
+    assert dims.seq_len_divisor == 2 * layout.tp * layout.cp
+    assert layout.ep == 1 or dims.etp == layout.tp
+
+
+def _read(kind, given):
+    """A table of the configuration as its dataclass, whose keys and choices are held."""
+    hints = typing.get_type_hints(kind)
+    assert set(given) <= {one.name for one in dataclasses.fields(kind)}
+    values = {key: _read(hints[key], value) if dataclasses.is_dataclass(hints[key]) else value for key, value in given.items()}
+    for key, value in values.items():
+        if typing.get_origin(hints[key]) is typing.Literal:
+            assert value in typing.get_args(hints[key])
+    return kind(**values)

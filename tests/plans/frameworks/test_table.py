@@ -1,5 +1,8 @@
 """The table of what frameworks run: cases by hand, and that exports refuse by nothing else."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from meshwright.errors import PlanError
@@ -164,6 +167,13 @@ def test_pytorch_wants_as_many_micro_batches_as_stages_and_whole_rounds():
     # seven micro-batches are three rounds of two stages, and 3 does not divide 7; six are three of two
     uneven = "pp=2,schedule=interleaved,virtual_stages=2,precision=fp32,global_batch={}"
     assert [refused("torchtitan", uneven.format(batch)) for batch in (7, 6)] == ["virtual_stages", None]
+
+
+def test_the_documentation_has_a_row_for_every_key_of_a_layout():
+    page = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    rows = page.split("| key of the layout |")[1].split("\n\n")[0].splitlines()
+    named = {key for row in rows for key in re.findall(r"`([a-z0-9_]+)`", row.split("|")[1])}
+    assert set(Layout.model_fields) <= named
 
 
 def test_a_name_is_told_and_another_spelling_is_known():

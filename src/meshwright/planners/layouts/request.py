@@ -160,8 +160,10 @@ class SearchRequest:
 
     def as_run(self, keys: Mapping[str, Any]) -> dict[str, Any]:
         """What a layout of these keys hides unasked, and as the framework has it; kept keys stay."""
-        hidden = hidden_unasked(keys["virtual_stages"], keys["schedule"])
-        return self._unkept(hidden if self.framework is None else hidden | self.framework.as_run(keys | hidden))
+        told: dict[str, Any] = {**hidden_unasked(keys["virtual_stages"], keys["schedule"])}
+        if self.framework is not None:
+            told |= self.framework.as_run({**keys, **told})
+        return self._unkept(told)
 
     def _unkept(self, told: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in told.items() if key not in self.kept}

@@ -61,12 +61,12 @@ def _hidden_gradients(asked: LayoutOfModel) -> str:
     return "DeepSpeed's ZeRO-1 hides them with fp32_gradients=false only: its optimizer for bf16 reduces float32 sums at the end"
 
 
-def as_cut(keys: Mapping[str, Any]) -> Mapping[str, Any]:
+def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Sequences are cut as Ulysses does."""
     return {"context_parallel": "ulysses"} if keys["cp"] > 1 else {}
 
 
-def as_run(keys: Mapping[str, Any]) -> Mapping[str, Any]:
+def as_run(keys: Mapping[str, Any]) -> dict[str, Any]:
     """Gradients hide where ``overlap_comm`` takes effect."""
     hides = hides_gradients(keys["zero"], keys["pp"], keys["precision"], fp32_gradients=keys["fp32_gradients"])
     return {"overlap_dp": hides and keys["overlap_dp"], "overlap_pp": False}

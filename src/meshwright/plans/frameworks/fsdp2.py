@@ -14,7 +14,7 @@ from .numbering import in_any_order
 from .shared_limits import always, no_other_zero_1, one_grid, priced_as
 
 
-def as_cut(keys: Mapping[str, Any]) -> Mapping[str, Any]:
+def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
     """FSDP2's parameters and sums, and products of PyTorch's own; whether they are compiled is the script's."""
     return {"framework": "fsdp2", "async_gradients": False, "fused_accumulation": False}
 

@@ -10,7 +10,7 @@ from ...jobs.transformer import TransformerKeys
 from ..partition import Layout
 from .numbering import Numbering
 
-Switches = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+Switches = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Some keys of a layout to others."""
 
 

@@ -56,7 +56,7 @@ def _is_whole(asked: LayoutOfModel) -> bool:
     return layout.num_shards == 1 and layout.cp == 1 and layout.tp * layout.pp > 1
 
 
-def as_cut(keys: Mapping[str, Any]) -> Mapping[str, Any]:
+def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
     """FSDP2's parameters and sums, products of PyTorch's own, and the compiler, which the configuration turns on."""
     return {"framework": "fsdp2", "async_gradients": False, "fused_accumulation": False, "compile": True}
 
