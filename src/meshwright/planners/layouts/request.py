@@ -220,6 +220,8 @@ def _value(key: str, text: str) -> Any:
     around: dict[str, dict[str, Any]] = {
         "virtual_stages": {"schedule": "interleaved", "pp": 2},
         "ep": {"dp": degree},
+        "recompute_method": {"recompute": "full"},
+        "recompute_num_layers": {"recompute": "full"},
         "shard_group": {"dp": degree, "zero": 1},
     }
     rest = {"micro_batch": 1, **around.get(key, {}), **data}

@@ -152,6 +152,7 @@ class LayoutSpace:
                 again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
                 again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
                 again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
+                again = ["full"] if (other["recompute_method"], other["recompute_num_layers"]) != ("uniform", 1) else again
                 for ep, is_cut, recompute in product(experts, cut, self.request.chosen("recompute", again)):
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
                     chosen = other | degrees | {"sequence_parallel": is_cut, "recompute": recompute}
@@ -234,6 +235,7 @@ class LayoutSpace:
         key: tuple[Any, ...] = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
         can_hide = "overlap_pp" not in self.keep or bool(chosen["overlap_pp"]) or chosen["pp"] == 1
         key += (can_hide, chosen["ep"] > 1, "overlap_dp" in self.keep and bool(chosen["overlap_dp"]))
+        key += (chosen["recompute_num_layers"],)
         if key not in self._known_leaves:
             tried = self._tried(chosen["pp"], has_copies, chosen["ep"] > 1)
             if chosen["shard_group"] is not None:
