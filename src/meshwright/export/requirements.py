@@ -42,7 +42,7 @@ def refuse_unrunnable(plan: PlacementPlan, name: str) -> None:
     if layout is None:
         return
     asked = LayoutOfModel(layout, model, None if model is None else model.sequence_length)
-    if (refusal := FRAMEWORKS[name].refusal(asked)) is not None:
+    if (refusal := FRAMEWORKS[name].refusal(asked, as_priced=False)) is not None:
         raise ExportError(refusal.problem, field=f"partition.layout.{refusal.key}", value=refusal.value)
 
 

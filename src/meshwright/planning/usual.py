@@ -27,7 +27,9 @@ _ALONE = {"tp": 1, "cp": 1, "pp": 1, "ep": 1}
 _SHARDED = {**_ALONE, "zero": 3}
 _COPIES = {"pp": 1, "sp_d": 1, "sp_h": 1, "sp_w": 1}
 
-_RUN_BY = {"megatron": "megatron", "zero-3": "deepspeed", "fsdp": "fsdp2"}
+_RUN_BY = {"megatron": "megatron"}
+"""What is to run a kind where no framework is asked for: the others any does, and all are priced alike then."""
+
 _TITLES = {"fsdp": "pure FSDP", "zero-3": "pure ZeRO-3", "megatron": "Megatron's default", "data": "data parallelism alone"}
 
 
@@ -55,7 +57,7 @@ def frameworks_text(found: RankedLayouts) -> str:
     asked = LayoutOfModel(best.layout, shape, maker.sizes.get("sequence_length"))
     run, left = [], []
     for name, one in FRAMEWORKS.items():
-        refusal = one.refusal(asked)
+        refusal = one.refusal(asked, as_priced=False)
         if one.needs_layers and not maker.has_layers:
             left.append(f"{name} (a graph of ops)")
         elif refusal is not None:
@@ -98,7 +100,12 @@ def _best(found: RankedLayouts, kind: str) -> RankedLayout | None:
         words = [f"{key}={_spelled(value)}" for key, value in keep.items()]
         words += [f"{key}={'|'.join(_spelled(value) for value in values)}" for key, values in kept.items()]
         request = replace(
-            found.request, keep=",".join(words), order=None, top=1, launcher=_RUN_BY.get(kind), on_best=SearchRequest.on_best
+            found.request,
+            keep=",".join(words),
+            order=None,
+            top=1,
+            launcher=found.request.launcher or _RUN_BY.get(kind),
+            on_best=SearchRequest.on_best,
         )
         try:
             return found.maker.search(request).run([found.best.devices]).ranking[0]

@@ -7,7 +7,6 @@ import pytest
 from meshwright.costs.training_step.kernels import kernel_model
 from meshwright.costs.work.layer import layer
 from meshwright.costs.work.memory import activation_bytes, peak_memory, stage_memory
-from meshwright.costs.work.model_chunks import chunk_sizes
 from meshwright.costs.work.operations import Message, Product, Sweep
 from meshwright.costs.work.selective_ops import again_products, kept_products
 from meshwright.costs.work.step_flops import step_flops
@@ -18,6 +17,7 @@ from meshwright.evaluation.validation.published_runs import LLAMA
 from meshwright.evaluation.validation.published_step_times import gpt, read_rows
 from meshwright.evaluation.validation.step_times import validate
 from meshwright.plans.partition import Layout
+from meshwright.plans.pipelines.layers import chunk_sizes
 
 SMALL = gpt(8, 512, 8, 1024, 128, **LLAMA, num_key_value_heads=2, feed_forward=1536, is_gated=True)
 

@@ -64,10 +64,29 @@ def test_hostfile_and_config_of_the_running_example():
         "gradient_accumulation_steps": 4,
         "zero_optimization": {"stage": 1, "overlap_comm": True},
         "bf16": {"enabled": True},
+        "data_types": {"grad_accum_dtype": "fp32"},
     }
     assert "# - Groups:" in files["hostfile"][:400]
     assert "# - Groups:" in files["launch.sh"][:400]
     assert config["_not_guaranteed"][0].startswith("Groups:")
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ({"zero": 2}, {"bf16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}),
+        ({"zero": 2, "fp32_gradients": False}, {"bf16": {"enabled": True}}),
+        ({"zero": 2, "precision": "fp16"}, {"fp16": {"enabled": True}, "data_types": {"grad_accum_dtype": "fp32"}}),
+        ({"zero": 2, "precision": "fp32"}, {}),
+        # without ZeRO DeepSpeed refuses sums in another precision than that of the weights
+        ({"precision": "fp16"}, {"fp16": {"enabled": True}}),
+        ({}, {"bf16": {"enabled": True}}),
+    ],
+)
+def test_precisions_are_those_of_the_layout(keys, told):
+    layout = Layout(dp=2, micro_batch=1, global_batch=2, **keys)
+    config = json.loads(render(plan_of(["a", "a"], [0, 1], layout), ExportOptions())["ds_config.json"])
+    assert {key: config[key] for key in ("bf16", "fp16", "data_types") if key in config} == told
 
 
 def test_slots_state_the_hardware_of_a_known_cluster():

@@ -34,7 +34,7 @@ def test_stages_become_a_pipeline_layout():
 
 
 def test_chunks_of_an_interleaved_schedule_follow_one_another():
-    layout = Layout(pp=2, micro_batch=1, global_batch=4, virtual_stages=2, schedule="interleaved")
+    layout = Layout(pp=2, micro_batch=1, global_batch=4, virtual_stages=2, schedule="interleaved", overlap_pp=True)
     stages = [
         stage(0, 0, "embedding", *layer(0)),
         stage(0, 1, *layer(2), *layer(3)),

@@ -129,7 +129,8 @@ def canonical(layout):
 def brute_force(shape, world, batch, wires, capacity_bytes):
     """Seconds and bytes of every canonical layout that fits, in its best order: ``{layout: (step_s, memory_bytes)}``.
 
-    Where one does not fit without recomputation, the first layers of each chunk are computed again, as few as can be.
+    Where one does not fit without recomputation, the first layers of each chunk are computed again, as few as can be; where one
+    does not that computes every layer again, they are in groups, of the size with which it holds least.
     """
     priced = _priced(shape, world, batch, wires)
     found = {layout: figures for layout, figures in priced.items() if figures[1] <= capacity_bytes}
@@ -139,6 +140,14 @@ def brute_force(shape, world, batch, wires, capacity_bytes):
             if peak_memory(describe(shape, again, LENGTH))[1].total <= capacity_bytes:
                 found[again] = figures_of(shape, again, wires)
                 break
+    for layout in (one for one, figures in priced.items() if figures[1] > capacity_bytes and one.recompute == "full"):
+        chunks = [chunk.num_layers for chunk in describe(shape, layout, LENGTH).chunks]
+        sizes = [size for size in range(2, shape.num_layers + 1) if not any(number % size for number in chunks)]
+        grouped = [layout.model_copy(update={"recompute_num_layers": size}) for size in sizes]
+        held = [peak_memory(describe(shape, one, LENGTH))[1].total for one in grouped]
+        if grouped and min(held) <= capacity_bytes:
+            leanest = grouped[held.index(min(held))]
+            found[leanest] = figures_of(shape, leanest, wires)
     return found
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.process_groups.group_network import HostNetwork, group_network
+from meshwright.costs.process_groups.group_network import HostNetwork, PlacedNetwork, group_network
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.bounds import BoundedPricer, LowerBound
 from meshwright.costs.training_step.step_time import Pricer
@@ -16,9 +16,10 @@ from meshwright.costs.work.memory import peak_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.jobs.readers.huggingface import shape_of
+from meshwright.planners.layouts.recomputation import again_of, group_sizes, grouped
 from meshwright.planners.layouts.request import SearchRequest, parse_keep
 from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
-from meshwright.planners.layouts.search import LayoutSearch, again_of
+from meshwright.planners.layouts.search import LayoutSearch
 from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.plans import Layout
 from meshwright.plans.rank_order import ORDERS
@@ -129,7 +130,8 @@ FABRICS = {
 def layouts_on(shape, name):
     """All that a search tries on one of the networks."""
     wires, world = FABRICS[name]
-    return list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
+    goes_both_ways = not isinstance(wires, PlacedNetwork)
+    return list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host, goes_both_ways=goes_both_ways).layouts(world))
 
 
 @draws(25)
@@ -202,6 +204,55 @@ def test_the_fewest_layers_are_computed_again_that_make_room():
     assert {one.layout.recompute_method for one in kept} == {"uniform"}
     titan = search(GPT, [1], 8, tight, keep=keep, launcher="torchtitan").ranking
     assert {one.layout.recompute_method for one in titan} == {"uniform"}
+
+
+DEEP = GPT.model_copy(update={"num_layers": 12, "vocabulary": 64})
+
+
+@draws(20)
+@given(data=st.data())
+def test_groups_of_layers_take_the_same_time_and_hold_a_convex_amount(data):
+    layout = data.draw(st.sampled_from([one for one in every_layout(DEEP, 2, 4) if one.recompute == "full" and one.zero == 0]))
+    work = describe(DEEP, layout, LENGTH)
+    pricer, sizes = Pricer(A100, PAIRS), [1, *group_sizes(work)]
+    works = [describe(DEEP, grouped(layout, size), LENGTH) for size in sizes]
+    assert {pricer.step_s(one) for one in works} == {pricer.step_s(work)}
+    held = [peak_memory(one)[1].total for one in works]
+    slopes = [(after - before) / (far - near) for (near, before), (far, after) in pairwise(zip(sizes, held, strict=True))]
+    assert all(after >= before - 1e-6 * held[0] for before, after in pairwise(slopes))
+
+
+def test_layers_are_grouped_where_each_by_itself_makes_no_room():
+    # Twelve layers on each of two stages' one chunk keep 6 inputs of every micro-batch; in twos 3, in threes 2 and three layers.
+    keep = "dp=1,tp=1,cp=1,pp=2,micro_batch=1,zero=0,schedule=gpipe"
+    layouts = LayoutSpace(DEEP, LENGTH, 16, 2, SearchRequest(keep=keep)).layouts(2)
+    layout = next(one for one in layouts if one.recompute == "full")
+    held = {size: peak_memory(describe(DEEP, grouped(layout, size), LENGTH))[1].total for size in (1, 2, 3, 6)}
+    least = min(held, key=held.__getitem__)
+    assert least in (2, 3)
+    tight = held[least] * 1.0001
+    found = search(DEEP, [2], 16, tight, keep=keep)
+    assert [(one.layout.recompute, one.layout.recompute_num_layers) for one in found.ranking] == [("full", least)]
+    assert found.front == found.ranking
+    assert "recompute_num_layers" in layout_text(found.ranking[0].layout)
+    # Whoever says what is computed again is asked nothing more; each size can be kept.
+    with pytest.raises(PlanError, match="no layout of gpt fits"):
+        search(DEEP, [2], 16, tight, keep=f"{keep},recompute=full")
+    kept = search(DEEP, [2], 16, ROOMY, keep=f"{keep},recompute_num_layers=2|6").ranking
+    assert {(one.layout.recompute, one.layout.recompute_num_layers) for one in kept} == {("full", 2), ("full", 6)}
+    blocks = search(DEEP, [2], 16, ROOMY, keep=f"{keep},recompute_method=block,recompute_num_layers=1").ranking
+    assert {(one.layout.recompute, one.layout.recompute_method) for one in blocks} == {("full", "block")}
+
+
+@pytest.mark.parametrize("capacity", [1.02, 1.2, 2.0])
+def test_grouped_layers_are_found_exactly(capacity):
+    least = min(figures[1] for layout, figures in brute_force(DEEP, 2, 4, PAIRS, ROOMY).items() if layout.recompute == "full")
+    wanted = brute_force(DEEP, 2, 4, PAIRS, capacity * least)
+    found = search(DEEP, [2], 4, capacity * least, top=None)
+    assert {one.layout: (one.step_s, one.memory_bytes) for one in found.ranking} == wanted
+    pairs = set(wanted.values())
+    front = {one for one in pairs if not any(o != one and o[0] <= one[0] and o[1] <= one[1] for o in pairs)}
+    assert {(one.step_s, one.memory_bytes) for one in search(DEEP, [2], 4, capacity * least, top=1).front} == front
 
 
 def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():

@@ -184,6 +184,14 @@ def _show_front(out: Console, found: RankedLayouts, front_rows: int) -> None:
         _table(out, title, found, _numbered(front[:front_rows]))
 
 
+def _shared_switches(texts: Sequence[str]) -> list[str]:
+    """The switches that all of several layouts have."""
+    from ...planners.layouts.space import SEARCHED
+
+    words = [word for word in texts[0].split() if "=" in word and word.partition("=")[0] not in (*SEARCHED, "mb")]
+    return [word for word in words if len(texts) > 1 and all(word in text.split() for text in texts)]
+
+
 def _numbered(layouts: Sequence[RankedLayout]) -> list[tuple[str, RankedLayout]]:
     return [(str(place), one) for place, one in enumerate(layouts, start=1)]
 
@@ -198,7 +206,10 @@ def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tup
     orders, devices = ({getattr(row.found, name) for _, row in rows} for name in ("order", "devices"))
     is_narrow = out.width < NARROW
     has_order = len(orders) > 1 and not is_narrow
-    texts = [row.found.text + (f" {row.found.order}" if len(orders) > 1 and is_narrow else "") for _, row in rows]
+    shared = _shared_switches([row.found.text for _, row in rows])
+    texts = [" ".join(word for word in row.found.text.split() if word not in shared) for _, row in rows]
+    if len(orders) > 1 and is_narrow:
+        texts = [f"{text} {row.found.order}" for text, (_, row) in zip(texts, rows, strict=True)]
     columns: list[tuple[str, list[str]]] = [
         ("", [label for label, _ in rows]),
         ("layout", texts),
@@ -214,6 +225,7 @@ def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tup
     shown = [column for column in columns if column[1]]
     title += f", {one.found.devices} devices" if len(devices) == 1 else ""
     title += f", ranks in the order {one.found.order}" if len(orders) == 1 else ""
+    title += f", {' '.join(shared)}" if shared else ""
     lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
     names = [name for name, _ in shown]
     output.table(out, title, names, lines, numbers_from=3 if has_order else 2, breaks_numbers=False)

@@ -10,6 +10,7 @@ from itertools import groupby
 
 from ...jobs.transformer import LayerKind, layer_kinds
 from ...plans.partition import Layout
+from ...plans.pipelines.layers import chunk_sizes
 
 Parts = tuple[tuple[str, int], ...]
 """Names of blocks, and how many of each."""
@@ -115,31 +116,3 @@ def end_stages(layout: Layout) -> tuple[frozenset[int], frozenset[int]]:
 def has_table_copy(layout: Layout) -> bool:
     """Whether the head is on another stage than the embedding, and keeps a copy of a table that both have."""
     return layout.pp > 1 and not layout.is_bidirectional
-
-
-def chunk_sizes(num_layers: int, num_chunks: int, less: tuple[int, int]) -> tuple[int, ...]:
-    """Layers of each chunk, see `spread`; less than none where the first or the last is to have too few.
-
-    Args:
-        num_layers: of the model.
-        num_chunks: of the model.
-        less: layers that the first and the last chunk have less than the others.
-    """
-    each, left = divmod(num_layers + sum(less), num_chunks)
-    by_distance = sorted(range(num_chunks), key=lambda chunk: (abs(2 * chunk - (num_chunks - 1)), chunk))
-    sizes = [each] * num_chunks
-    for chunk in by_distance[:left]:
-        sizes[chunk] += 1
-    sizes[0] -= less[0]
-    sizes[-1] -= less[1]
-    return tuple(sizes)
-
-
-def less_layers(layout: Layout) -> tuple[int, int]:
-    """Layers that the first and the last chunk of a layout have less than the others."""
-    return layout.first_stage_less_layers, layout.last_stage_less_layers
-
-
-def least_layers(num_layers: int, layout: Layout) -> int:
-    """Layers of the smallest chunk of a layout, or less than none."""
-    return min(chunk_sizes(num_layers, layout.pp * layout.virtual_stages, less_layers(layout)))

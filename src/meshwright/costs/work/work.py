@@ -19,20 +19,11 @@ from dataclasses import dataclass, replace
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
+from ...plans.pipelines.layers import layers_of_chunks, least_layers, less_layers
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
-from .model_chunks import (
-    ChunkWork,
-    block_name,
-    chunk_sizes,
-    end_stages,
-    has_table_copy,
-    least_layers,
-    less_layers,
-    spread,
-    there_and_back,
-)
+from .model_chunks import ChunkWork, block_name, end_stages, has_table_copy, spread, there_and_back
 from .operations import Message
 
 MOST_BLOCKS = 65_536
@@ -281,8 +272,7 @@ def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tu
         ),
         (told not in (0, shape.num_layers), "stage_layers", told, f"are {told} layers, {name} has {shape.num_layers}"),
         (
-            (again := layout.recompute_num_layers) > 1
-            and again > max(layout.stage_layers or chunk_sizes(shape.num_layers, chunks, less_layers(layout))),
+            (again := layout.recompute_num_layers) > 1 and again > max(layers_of_chunks(shape.num_layers, layout)),
             "recompute_num_layers",
             again,
             f"is more than any model chunk of {name} has layers",

@@ -55,6 +55,8 @@ class Batch:
         dp: replicas.
         zero: ZeRO stage.
         overlap: whether gradient synchronisation hides behind computation.
+        precision: of weights and activations.
+        fp32_gradients: whether gradients are summed in four bytes.
     """
 
     micro_batch: int
@@ -62,6 +64,8 @@ class Batch:
     dp: int
     zero: Literal[0, 1, 2, 3] = 0
     overlap: bool = False
+    precision: str = "bf16"
+    fp32_gradients: bool = False
 
 
 def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
@@ -132,7 +136,8 @@ def _batch(plan: PlacementPlan) -> Batch:
     layout, splits = plan.layout(), plan.op_splits()
     if layout is not None:
         refuse_unrunnable(plan, "deepspeed")
-        return Batch(layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp)
+        of_layout = layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp
+        return Batch(*of_layout, layout.precision, layout.fp32_gradients)
     if plan.op_placement() is not None:
         return _pipeline_batch(plan)
     if splits is None:
@@ -165,13 +170,16 @@ def _config(batch: Batch) -> dict[str, object]:
     zero: dict[str, object] = {"stage": batch.zero}
     if batch.zero > 0:
         zero["overlap_comm"] = batch.overlap
+    # Without ZeRO DeepSpeed sums gradients in the precision of the weights alone.
+    is_summed_apart = batch.zero > 0 and batch.fp32_gradients and batch.precision != "fp32"
     return {
         "_not_guaranteed": list(_NOT_GUARANTEED),
         "train_batch_size": batch.micro_batch * batch.accumulation * batch.dp,
         "train_micro_batch_size_per_gpu": batch.micro_batch,
         "gradient_accumulation_steps": batch.accumulation,
         "zero_optimization": zero,
-        "bf16": {"enabled": True},
+        **({} if batch.precision == "fp32" else {batch.precision: {"enabled": True}}),
+        **({"data_types": {"grad_accum_dtype": "fp32"}} if is_summed_apart else {}),
     }
 
 

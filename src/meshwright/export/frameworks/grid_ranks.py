@@ -106,7 +106,15 @@ def host_files(plan: PlacementPlan, arranged: RankOrder, head: str, title: str) 
     }
 
 
-def launcher(plan: PlacementPlan, arranged: RankOrder, options: ExportOptions, head: str, prepare: str, behind: str = "") -> str:
+def launcher(
+    plan: PlacementPlan,
+    arranged: RankOrder,
+    options: ExportOptions,
+    head: str,
+    prepare: str,
+    behind: str = "",
+    environment: str = "",
+) -> str:
     """The script that starts torchrun on every host.
 
     Args:
@@ -116,6 +124,7 @@ def launcher(plan: PlacementPlan, arranged: RankOrder, options: ExportOptions, h
         head: comment lines to begin with.
         prepare: shell lines that add what the framework wants behind a script's own arguments, to ``program``.
         behind: words, quoted for the host's shell, that follow a script's own; they find ``there``.
+        environment: a variable of every process and its value, ``NAME=VALUE``, or nothing.
     """
     torchrun = [
         "torchrun",
@@ -125,7 +134,7 @@ def launcher(plan: PlacementPlan, arranged: RankOrder, options: ExportOptions, h
         f"--master-addr={plan.ranks[arranged.plan_rank[0]].host}",
         f"--master-port={options.master_port}",
     ]
-    program = options.torchrun_words
+    program, variable = options.torchrun_words, f" {environment}" if environment else ""
     begin = f"torchrun={shlex.quote(shlex.join(torchrun))}\nprogram={shlex.quote(shlex.join(program))}\n"
     is_script = program[0] != "--no-python"  # a command of the user's own is run as it is
     return remote_shell.script(
@@ -135,7 +144,7 @@ def launcher(plan: PlacementPlan, arranged: RankOrder, options: ExportOptions, h
         columns="IFS=$'\\t' read -r host devices",
         prepare=begin + (prepare if is_script else ""),
         command=f"""
-command="exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$devices"
+command="exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$devices{variable}"
 command+=" $torchrun --node-rank=$node $program{behind if is_script else ""}"
 """,
     )

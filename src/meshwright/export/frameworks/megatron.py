@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER
 from ...plans.partition import Layout
+from ...plans.pipelines.layers import less_layers
 from ..launchers import remote_shell
 from ..target import ExportOptions, Files, Target, header
 from . import grid_ranks
@@ -71,6 +73,9 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
     if arranged.order == MAPPED_ORDER:
         words.append("--use-tp-pp-dp-mapping")
     cut = pipeline_layout(plan, degrees.pp) if degrees.pp > 1 else None
+    if cut is None and layout is not None and (layout.stage_layers is not None or any(less_layers(layout))):
+        key = "first_stage_less_layers" if layout.stage_layers is None else "stage_layers"
+        raise ExportError("the plan's stages do not name the layers that Megatron is told", field=f"partition.layout.{key}")
     if cut is not None:
         words += ["--pipeline-model-parallel-layout", cut]
     elif layout is not None and layout.virtual_stages > 1:
@@ -92,14 +97,16 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     if plan.job.transformer is not None:
         of_model, left_out = megatron_words(plan.job.transformer)
         layout = plan.layout()
-        words += [*of_model, *([] if layout is None or layout.precision == "fp32" else [f"--{layout.precision}"])]
+        words += [*of_model, *([] if layout is None else _PRECISIONS[layout.precision])]
     said = "".join(f"# Left out: {what}.\n" for what in left_out)
     return {
         ARGUMENTS: f"{head}{said}# One word on each line.\n" + "".join(f"{word}\n" for word in words),
         **grid_ranks.host_files(plan, arranged, head, "Megatron"),
-        remote_shell.FILE_NAME: grid_ranks.launcher(plan, arranged, options, head, _PREPARE),
+        remote_shell.FILE_NAME: grid_ranks.launcher(plan, arranged, options, head, _PREPARE, environment=_environment(arranged)),
     }
 
+
+_PRECISIONS = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp32": [], "fp8": ["--bf16", "--fp8-format", "hybrid"]}
 
 _PREPARE = f"""while read -r word; do
   case "$word" in '' | '#'*) continue ;; esac
@@ -107,6 +114,12 @@ _PREPARE = f"""while read -r word; do
 done <"$here/{ARGUMENTS}"
 """
 """A script gets Megatron's arguments behind its own."""
+
+
+def _environment(arranged: RankOrder) -> str:
+    """Before Blackwell Megatron-LM refuses tensor and context parallelism unless kernels run in the order of their launch."""
+    is_cut = arranged.degrees.tp * arranged.degrees.cp > 1
+    return "CUDA_DEVICE_MAX_CONNECTIONS=1" if is_cut else ""
 
 
 def _layout_words(layout: Layout) -> list[str]:
@@ -125,9 +138,15 @@ def _layout_words(layout: Layout) -> list[str]:
         "--overlap-param-gather": layout.overlap_dp and layout.shards_optimizer,
         "--tp-comm-overlap": layout.overlap_tp,
         "--no-overlap-p2p-communication": is_interleaved and not layout.overlap_pp,
-        "--grad-reduce-in-bf16": layout.precision == "bf16" and not layout.fp32_gradients,
+        "--grad-reduce-in-bf16": layout.precision in ("bf16", "fp8") and not layout.fp32_gradients,
+        "--accumulate-allreduce-grads-in-fp32": layout.precision == "fp16" and layout.fp32_gradients,
+        "--no-gradient-accumulation-fusion": not layout.fused_accumulation,
     }
     words += [flag for flag, is_set in flags.items() if is_set]
+    if layout.attention == "unfused":
+        words += ["--attention-backend", "unfused"]
+    if layout.ep > 1:
+        words += ["--moe-token-dispatcher-type", "alltoall"]
     if layout.cp > 1 and layout.context_parallel != "ring":
         words += ["--cp-comm-type", "a2a" if layout.context_parallel == "ulysses" else "all_gather"]
     if layout.num_shards > 1 and layout.num_shards < layout.copies:

@@ -4,8 +4,8 @@ torchtitan's mesh has the dimensions pp, dp_replicate, dp_shard, cp and tp, the 
 ranks of dp_shard and cp hold the experts. That is the layout's own numbering.
 
 Source:
-    ``torchtitan/config/job_config.py``, ``torchtitan/distributed/parallel_dims.py`` and ``pipeline_parallel.py``
-    (pytorch/torchtitan, 2025).
+    ``torchtitan/config/job_config.py``, ``torchtitan/distributed/parallel_dims.py`` and ``pipeline_parallel.py`` of torchtitan
+    0.2.2, the last release that is configured by a file.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import json
 from typing import Any
 
 from ... import files
-from ...costs.work.model_chunks import chunk_sizes, less_layers
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER
 from ...plans.partition import Layout
+from ...plans.pipelines.layers import layers_of_chunks, less_layers
 from ..launchers import remote_shell
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target, header
@@ -41,8 +41,8 @@ _NOT_GUARANTEED = (
     "Stages: named where torchtitan would cut others than the planned ones; without a model in the plan it cuts them itself.",
     f"Commands: a script gets --job.config_file {CONFIG} behind its own arguments; a command of the user's own must read it "
     "itself.",
-    "Versions: the keys are those of torchtitan's TOML configuration; releases that are configured in Python take the same "
-    "values.",
+    "Versions: the keys are those of torchtitan 0.2.2; 0.3 is configured in Python, takes most of the same values, and cuts "
+    "experts by expert parallelism alone.",
     "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
     "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
     "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
@@ -96,6 +96,10 @@ def _tables(plan: PlacementPlan, layout: Layout, name: str) -> dict[str, dict[st
         "pipeline_parallel_degree": layout.pp,
         "expert_parallel_degree": layout.ep,
     }
+    if layout.ep > 1 and layout.tp > 1:
+        parallelism["expert_tensor_parallel_degree"] = layout.tp
+    if layout.overlap_tp and layout.tp > 1:
+        parallelism["enable_async_tensor_parallel"] = True
     if layout.cp > 1:
         parallelism["context_parallel_rotate_method"] = _ROTATIONS[layout.context_parallel]
     if layout.pp > 1:
@@ -140,12 +144,13 @@ def _stages(layout: Layout, num_layers: int | None) -> dict[str, Any]:
         ExportError: more chunks than torchtitan makes by itself, of a model that the plan does not hold.
     """
     chunks, less = layout.pp * layout.virtual_stages, less_layers(layout)
+    num_layers = sum(layout.stage_layers or ()) or num_layers
     if num_layers is None:
         if layout.virtual_stages > 2:
             problem = "torchtitan makes two chunks a rank unless it is told the layers, and the plan does not hold its model"
             raise ExportError(problem, field="layout.virtual_stages", value=layout.virtual_stages)
         return {}
-    planned = chunk_sizes(num_layers, chunks, less)
+    planned = layers_of_chunks(num_layers, layout)
     each = -(-(num_layers + sum(less)) // chunks)
     if planned == _own_sizes(num_layers, each, less):
         return {"pipeline_parallel_layers_per_stage": each}

@@ -191,7 +191,8 @@ class GraphSearch:
                 for schedule, chunks in self._pipelines(pp, num_units):
                     keys = other | {"dp": dp, "pp": pp, "micro_batch": size, "global_batch": batch, "zero": zero}
                     keys |= {"schedule": schedule, "virtual_stages": chunks, "recompute": recompute}
-                    keys |= dict(zip(VOLUMES, volume, strict=True)) | self.request.hidden(chunks, schedule)
+                    keys |= dict(zip(VOLUMES, volume, strict=True))
+                    keys |= self.request.as_cut(keys) | self.request.as_run(keys)
                     if schedule == EAGER and pp > 1 and not keys["overlap_pp"]:
                         self.counts.illegal += 1
                         continue

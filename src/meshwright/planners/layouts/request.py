@@ -144,14 +144,9 @@ class SearchRequest:
         self.refused.update(("zero", stage, has) for stage in zero_stages if stage not in known and "zero" in self.kept)
         return [stage for stage in zero_stages if stage in known]
 
-    def where_cut(self, degrees: Mapping[str, int]) -> dict[str, Any]:
-        """Keys that are not searched as the framework has them, of a layout of these degrees; kept ones stay."""
-        if self.framework is None:
-            return {}
-        found: dict[str, Any] = {}
-        for axis, keys in self.framework.where_cut.items():
-            found |= {key: value for key, value in keys.items() if degrees[axis] > 1 and key not in self.kept}
-        return found
+    def as_cut(self, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """Keys that are not searched as the framework has them in a layout of these degrees; kept ones stay."""
+        return {} if self.framework is None else self._unkept(self.framework.as_cut(keys))
 
     def chosen(self, key: str, values: list[Any]) -> list[Any]:
         """Of the values that a key may have those that are tried."""
@@ -163,9 +158,15 @@ class SearchRequest:
         kept = {key: values for key, values in self.kept.items() if key not in searched}
         return [DEFAULTS | dict(zip(kept, values, strict=True)) for values in product(*kept.values())]
 
-    def hidden(self, virtual_stages: int, schedule: str) -> dict[str, Any]:
-        """What of `hidden_unasked` is not kept otherwise."""
-        return {key: value for key, value in hidden_unasked(virtual_stages, schedule).items() if key not in self.kept}
+    def as_run(self, keys: Mapping[str, Any]) -> dict[str, Any]:
+        """What a layout of these keys hides unasked, and as the framework has it; kept keys stay."""
+        told: dict[str, Any] = {**hidden_unasked(keys["virtual_stages"], keys["schedule"])}
+        if self.framework is not None:
+            told |= self.framework.as_run({**keys, **told})
+        return self._unkept(told)
+
+    def _unkept(self, told: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in told.items() if key not in self.kept}
 
     def refuse(self, keys: Sequence[str], problem: str) -> None:
         """Refuse degrees that are kept at more than one where a job cannot be cut so.
@@ -219,6 +220,8 @@ def _value(key: str, text: str) -> Any:
     around: dict[str, dict[str, Any]] = {
         "virtual_stages": {"schedule": "interleaved", "pp": 2},
         "ep": {"dp": degree},
+        "recompute_method": {"recompute": "full"},
+        "recompute_num_layers": {"recompute": "full"},
         "shard_group": {"dp": degree, "zero": 1},
     }
     rest = {"micro_batch": 1, **around.get(key, {}), **data}

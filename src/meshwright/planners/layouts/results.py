@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
 from ...errors import PlanError
-from ...plans.frameworks.defaults import hidden_unasked
+from ...plans.frameworks.defaults import framework_defaults, hidden_unasked
 from ...plans.partition import VOLUMES, Layout
 from ...plans.stage_meshes import layers_text, meshes_text
 from .request import DEFAULTS, SearchRequest
@@ -226,8 +226,15 @@ def in_words(worlds: Sequence[int]) -> str:
     return "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
 
 
+def unasked(layout: Layout) -> dict[str, Any]:
+    """What the keys of a layout are where nobody asks, as its framework has them where it names one."""
+    usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule)
+    of_framework = framework_defaults(layout.framework, vars(layout))
+    return usual | {key: value for key, value in of_framework.items() if key not in ("zero", "overlap_dp", "overlap_pp")}
+
+
 def layout_text(layout: Layout) -> str:
-    """A layout in short, for tables: degrees, what of the rest differs from `request.DEFAULTS`, without the batch."""
+    """A layout in short, for tables: degrees, and what of the rest is other than unasked, without the batch."""
     words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep", *VOLUMES) if getattr(layout, axis) > 1]
     if layout.pp > 1:
         words.append(f"{layout.schedule}:{layout.virtual_stages}" if layout.virtual_stages > 1 else layout.schedule)
@@ -235,7 +242,7 @@ def layout_text(layout: Layout) -> str:
     words += ["sp"] if layout.sequence_parallel else []
     words += [f"recompute={layout.recompute}"] if layout.recompute != "none" else []
     words += [f"zero={layout.zero}"] if layout.zero else []
-    usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule) | {"global_batch": layout.global_batch}
+    usual = unasked(layout) | {"framework": None, "global_batch": layout.global_batch}
     others = {name: getattr(layout, name) for name in Layout.model_fields if name not in SEARCHED and name not in VOLUMES}
     others |= {} if layout.stage_meshes is None else {"stage_meshes": meshes_text(layout.stage_meshes)}
     others |= {} if layout.stage_layers is None else {"stage_layers": layers_text(layout.stage_layers)}

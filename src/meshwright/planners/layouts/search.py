@@ -15,7 +15,9 @@ behind the first node of a level that does not fit no other fits.
 
 A layout that does not fit without recomputation gives its place to that with the fewest layers of each chunk computed again with
 which it fits (``recompute_method=block``). With more of them a step takes no less and a rank holds no more, so that no other
-number makes a faster layout that fits; each is bounded by the layout that computes nothing again.
+number makes a faster layout that fits; each is bounded by the layout that computes nothing again. One that does not fit with
+every layer computed again by itself gives its place to the leanest with groups of layers (``recompute_num_layers``). All of them
+take the same time; groups of ``k`` keep ``1 / k`` of the inputs and ``k`` layers at once, which is convex in ``k``.
 """
 
 from __future__ import annotations
@@ -37,6 +39,7 @@ from ...devices import DeviceType
 from ...errors import PlanError
 from ...plans.frameworks.defaults import BIDIRECTIONAL
 from ...plans.partition import Layout
+from .recomputation import again_of, group_sizes, grouped
 from .results import Counts, Findings, RankedLayout, Searched, in_words
 from .space import LayoutFamily, LayoutSpace, Leaf
 from .stage_devices import StageDevices
@@ -243,15 +246,17 @@ class LayoutSearch:
             most = max(chunk.num_layers for chunk in base.chunks) - 1
             again = [self.work(again_of(layout, most)) for layout in (base.layout,) if most]
             return min(self._leanest_bytes(node, one) for one in (base, *again))
+        if self._may_group(base.layout):
+            return self._leanest_bytes(node, self._leanest_groups(base))
         return self._leanest_bytes(node, base)
 
     def _leanest_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
         least = self._held(base)
         alike = base.shape.other_layers is None
         of_zero = [leaf for leaf in node.leaves if leaf.zero == base.layout.zero]
-        number = base.layout.recompute_num_layers if base.layout.keeps_some_layers else 0
+        changed = {key: getattr(base.layout, key) for key in ("recompute", "recompute_method", "recompute_num_layers")}
         layouts = (self.space.layout(node, leaf) for leaf in of_zero if not alike or leaf.schedule in BIDIRECTIONAL)
-        works = (self.work(again_of(layout, number) if number else layout) for layout in layouts)
+        works = (self.work(layout.model_copy(update=changed)) for layout in layouts)
         return min([least, *map(self._held, works)] if alike else list(map(self._held, works)), default=least)
 
     def _both_ways(self, node: LayoutFamily) -> Iterator[tuple[LayoutWork, float]]:
@@ -261,7 +266,8 @@ class LayoutSearch:
                 work = self.work(self.space.layout(node, leaf))
                 most = max(chunk.num_layers for chunk in work.chunks) - 1
                 again = most and self._may_compute_again(work.layout)
-                yield work, min(self._held(work), self._held(self.work(again_of(work.layout, most))) if again else math.inf)
+                leanest = self._leanest_groups(work) if self._may_group(work.layout) else work
+                yield work, min(self._held(leanest), self._held(self.work(again_of(work.layout, most))) if again else math.inf)
 
     def _held(self, work: LayoutWork) -> float:
         """Memory of a layout's fullest rank; on devices of several types what some rank holds in any spread of layers."""
@@ -281,6 +287,9 @@ class LayoutSearch:
             if memory_bytes > self.capacity_bytes and self._may_compute_again(work.layout):
                 work = self._fewest_again(work)
                 memory_bytes = self._held(work)
+            elif memory_bytes > self.capacity_bytes and self._may_group(work.layout):
+                work = self._leanest_groups(work)
+                memory_bytes = self._held(work)
             if memory_bytes > self.capacity_bytes:
                 self._found.note(memory_bytes, work.layout)
                 self.counts.infeasible += 1
@@ -292,6 +301,22 @@ class LayoutSearch:
         """Whether some layers of each chunk may be computed again in place of none."""
         is_asked = layout.recompute == "none" and self.space.request.tries_some_layers and self.stage_devices is None
         return is_asked and self.space.is_run(again_of(layout, 1))
+
+    def _may_group(self, layout: Layout) -> bool:
+        """Whether layers that are all computed again may be so in groups."""
+        is_asked = layout.recompute == "full" and self.space.request.tries_some_layers and self.stage_devices is None
+        return is_asked and self.space.is_run(grouped(layout, 1))
+
+    def _leanest_groups(self, work: LayoutWork) -> LayoutWork:
+        """The work with groups of the size with which its fullest rank holds least."""
+        best, best_bytes = work, self._held(work)
+        for size in group_sizes(work):
+            layout = grouped(work.layout, size)
+            held = self._held(self.work(layout)) if self.space.is_run(layout) else math.inf
+            if held >= best_bytes:
+                break
+            best, best_bytes = self.work(layout), held
+        return best
 
     def _fewest_again(self, work: LayoutWork) -> LayoutWork:
         """The work with the fewest layers of each chunk computed again with which it fits, all but one where none does."""
@@ -335,11 +360,6 @@ class LayoutSearch:
             return not_run
         problem += ": tp x cp x pp x dp ranks, dp dividing the batch"
         return PlanError(problem, field="batch", value=self.space.global_batch)
-
-
-def again_of(layout: Layout, number: int) -> Layout:
-    """The layout that computes the first layers of each model chunk again, so many of them."""
-    return layout.model_copy(update={"recompute": "full", "recompute_method": "block", "recompute_num_layers": number})
 
 
 def _bounds(one: _Waiting) -> tuple[float, float, int, int]:

@@ -152,10 +152,11 @@ class LayoutSpace:
                 again = ["none", "full"] if other["attention"] == "fused" else ["none", "selective", "full"]
                 again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
                 again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
+                again = ["full"] if (other["recompute_method"], other["recompute_num_layers"]) != ("uniform", 1) else again
                 for ep, is_cut, recompute in product(experts, cut, self.request.chosen("recompute", again)):
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
-                    chosen = degrees | self.request.where_cut(degrees)
-                    yield self._level(other | chosen | {"sequence_parallel": is_cut, "recompute": recompute})
+                    chosen = other | degrees | {"sequence_parallel": is_cut, "recompute": recompute}
+                    yield self._level(chosen | self.request.as_cut(chosen))
 
     def layouts(self, world: int) -> Iterator[Layout]:
         """All legal layouts of so many ranks."""
@@ -165,7 +166,8 @@ class LayoutSpace:
 
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
-        return Layout.model_construct(**node.keys | leaf._asdict() | self.request.hidden(leaf.virtual_stages, leaf.schedule))
+        keys = node.keys | leaf._asdict()
+        return Layout.model_construct(**keys | self.request.as_run(keys))
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
@@ -233,6 +235,7 @@ class LayoutSpace:
         key: tuple[Any, ...] = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
         can_hide = "overlap_pp" not in self.keep or bool(chosen["overlap_pp"]) or chosen["pp"] == 1
         key += (can_hide, chosen["ep"] > 1, "overlap_dp" in self.keep and bool(chosen["overlap_dp"]))
+        key += (chosen["recompute_num_layers"],)
         if key not in self._known_leaves:
             tried = self._tried(chosen["pp"], has_copies, chosen["ep"] > 1)
             if chosen["shard_group"] is not None:
@@ -272,8 +275,8 @@ class LayoutSpace:
         """What of legality the pipeline decides, asked of a layout of one rank a stage."""
         alone = {"tp": 1, "cp": 1, "dp": 1, "ep": 1, "micro_batch": 1, "sequence_parallel": False, "attention": "fused"}
         alone |= {"global_batch": num_micro_batches, "precision": "bf16", "shard_group": None}
-        hidden = self.request.hidden(leaf.virtual_stages, leaf.schedule) if leaf.schedule in BIDIRECTIONAL else {}
-        layout = Layout.model_construct(**(chosen | alone | leaf._asdict() | hidden))
+        keys = chosen | alone | leaf._asdict()
+        layout = Layout.model_construct(**keys | (self.request.as_run(keys) if leaf.schedule in BIDIRECTIONAL else {}))
         return bidirectional_objection(layout) is None and is_legal(self.shape, layout, 1)
 
     def _is_only(self, key: str, value: Any) -> bool:

@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...costs.training_step.uncertainty import UTILISATION
-from ...plans.frameworks.defaults import hidden_unasked
 from ...plans.partition import Layout
 from ...plans.rank_order import ORDERS
-from .request import DEFAULTS
-from .results import RankedLayout
+from .results import RankedLayout, unasked
 
 COMPARED_UNCERTAINTY = 0.10
 """Standard deviation of the logarithm of the predicted ratio of two steps, told by how often the faster of two is told right:
@@ -59,7 +57,7 @@ def simplicity(found: RankedLayout) -> tuple[Any, ...]:
     """
     layout = found.layout
     degrees = (layout.tp, layout.cp, layout.pp, layout.ep, layout.sp_d, layout.sp_h, layout.sp_w)
-    usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule)
+    usual = unasked(layout)
     counted = (
         "tp",
         "cp",

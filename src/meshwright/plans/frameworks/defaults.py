@@ -18,9 +18,6 @@ BIDIRECTIONAL = ("dualpipe", "dualpipev")
 HIDING = (EAGER, *BIDIRECTIONAL)
 """Schedules that are there to hide transfers between stages."""
 
-EVEN_STAGES = "the layers of each stage are not told it; megatron is, and the nearest plan leaves stage_layers out"
-"""Why most frameworks refuse `Layout.stage_layers`."""
-
 
 def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     """What a framework does unless it is told otherwise, as keys of a layout.

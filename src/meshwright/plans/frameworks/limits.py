@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ...jobs.transformer import TransformerKeys
 from ..partition import Layout
 from .numbering import Numbering
+
+Switches = Callable[[Mapping[str, Any]], dict[str, Any]]
+"""Some keys of a layout to others."""
 
 
 class LayoutOfModel(NamedTuple):
@@ -48,12 +51,15 @@ class Limit:
         problem: what is wrong with another value, a text or what makes it.
         values: those that the key may have; None: none, where the limit counts.
         when: whether it counts.
+        of_figures: whether the framework starts such a layout all the same and does other than was priced: searches keep to it,
+            exports do not refuse by it.
     """
 
     key: str
     problem: str | Callable[[LayoutOfModel], str]
     values: tuple[Any, ...] | None = None
     when: Callable[[LayoutOfModel], bool] = lambda asked: True
+    of_figures: bool = False
 
     def refusal(self, asked: LayoutOfModel) -> Refusal | None:
         """What is wrong, or None."""
@@ -75,7 +81,9 @@ class Framework:
         numbering: whether it starts the ranks of a layout that are numbered in an order.
         needs_layers: whether it knows transformers alone.
         zero_stages: ZeRO stages where there are copies.
-        where_cut: by a degree, keys of a layout that is cut so which are not searched and have only this value there.
+        as_cut: keys that are not searched as the framework has them, of a layout of which at least the degrees are known.
+        as_run: the same, of a layout of which schedule and ZeRO stage are known too; none makes a step faster or its memory less
+            than the key unasked does.
     """
 
     name: str
@@ -85,14 +93,15 @@ class Framework:
     numbering: Numbering
     needs_layers: bool = False
     zero_stages: tuple[int, ...] = (0, 1, 2, 3)
-    where_cut: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    as_cut: Switches = lambda keys: {}
+    as_run: Switches = lambda keys: {}
 
-    def refusals(self, asked: LayoutOfModel) -> Iterator[Refusal]:
-        """Everything that is wrong, in the order of the limits."""
+    def refusals(self, asked: LayoutOfModel, *, as_priced: bool = True) -> Iterator[Refusal]:
+        """Everything that is wrong, in the order of the limits; unless ``as_priced``, without those of figures alone."""
         for limit in self.limits:
-            if (found := limit.refusal(asked)) is not None:
+            if (as_priced or not limit.of_figures) and (found := limit.refusal(asked)) is not None:
                 yield found
 
-    def refusal(self, asked: LayoutOfModel) -> Refusal | None:
+    def refusal(self, asked: LayoutOfModel, *, as_priced: bool = True) -> Refusal | None:
         """The first thing that is wrong, or None where the framework runs the layout."""
-        return next(self.refusals(asked), None)
+        return next(self.refusals(asked, as_priced=as_priced), None)

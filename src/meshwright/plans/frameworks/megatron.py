@@ -1,0 +1,143 @@
+"""Which layouts Megatron-LM runs.
+
+Sources, read in November 2026 (megatron-core 0.16.1):
+    ``validate_args`` of ``megatron/training/arguments.py``: hidden transfers, length of a sequence, fp16 with experts,
+    ``CUDA_DEVICE_MAX_CONNECTIONS``, arguments that are ignored.
+    ``TransformerConfig.__post_init__`` and ``ModelParallelConfig``: heads, biases of experts, sequence parallelism.
+    ``pipeline_parallel/schedules.py``: micro-batches of an interleaved round.
+    ``TransformerBlock._checkpointed_forward``: a group of layers that are computed again reaches past the end of a chunk where
+    it does not divide it.
+    ``parallel_state.py``: instances of the distributed optimizer divide the replicas of dense layers and of experts.
+    Transformer Engine 2, ``get_attention_backend``: attention that stores its scores cuts no sequence.
+"""
+
+from __future__ import annotations
+
+from ..pipelines.layers import layers_of_chunks
+from .limits import Framework, LayoutOfModel, Limit
+from .numbering import as_megatron
+from .shared_limits import (
+    Values,
+    always,
+    is_interleaved,
+    is_pipelined,
+    key_value_heads,
+    one_grid,
+    priced_as,
+    schedules,
+    without,
+)
+
+_UNWRITTEN: Values = {
+    **{"recompute": ("none", "selective", "full"), "precision": ("bf16", "fp16", "fp32", "fp8"), "compile": (None,)},
+    "loss_chunks": (1,),
+}
+
+
+def _groups_of_layers(asked: LayoutOfModel) -> bool:
+    """Whether some chunk of the model is no whole number of the groups of layers that are computed again together."""
+    layout, size = asked.layout, asked.layout.recompute_num_layers
+    if size == 1 or layout.recompute_method == "block" or asked.shape is None:
+        return False
+    return any(number % size for number in layers_of_chunks(asked.shape.num_layers, layout))
+
+
+def _biased_experts(asked: LayoutOfModel) -> bool:
+    shape = asked.shape
+    return shape is not None and shape.num_experts > 1 and (shape.mlp_bias or shape.output_bias)
+
+
+def _instances(asked: LayoutOfModel) -> bool:
+    """Whether the copies of the optimizer do not divide the replicas of experts."""
+    layout = asked.layout
+    is_told = 1 < layout.num_shards < layout.copies
+    return layout.ep > 1 and is_told and (layout.copies // layout.ep) % (layout.copies // layout.num_shards) > 0
+
+
+def _halves(asked: LayoutOfModel) -> bool:
+    """Each rank of a ring has a piece of both halves of the sequence, so that a causal mask costs all of them alike."""
+    cp, length = asked.layout.cp, asked.sequence_length
+    return cp > 1 and length is not None and length % (2 * cp) > 0
+
+
+def _slices(asked: LayoutOfModel) -> bool:
+    layout, length = asked.layout, asked.sequence_length
+    return layout.sequence_parallel and length is not None and length // layout.cp % layout.tp > 0
+
+
+MEGATRON = Framework(
+    name="megatron",
+    title="Megatron-LM",
+    usual="megatron",
+    numbering=as_megatron,
+    needs_layers=True,
+    zero_stages=(0, 1),
+    limits=(
+        *one_grid("Megatron-LM"),
+        priced_as("Megatron-LM", "megatron"),
+        *without("Megatron's arguments", _UNWRITTEN),
+        schedules("Megatron runs 1f1b, and interleaved with virtual stages", "1f1b", "interleaved"),
+        Limit("zero", "Megatron's distributed optimizer is ZeRO stage 1", (0, 1)),
+        Limit(
+            "overlap_tp",
+            "Megatron hides it with sequence_parallel only",
+            (False,),
+            lambda asked: not asked.layout.sequence_parallel,
+        ),
+        Limit(
+            "sequence_parallel",
+            "Megatron wants it where there is both ep and tp",
+            (True,),
+            lambda asked: asked.layout.ep > 1 and asked.layout.tp > 1,
+        ),
+        Limit(
+            "sequence_parallel",
+            lambda asked: f"Megatron wants tp to divide the {asked.sequence_length} tokens of a sequence over cp",
+            when=_slices,
+        ),
+        *always("Megatron", async_gradients=True),
+        Limit(
+            "overlap_pp",
+            "Megatron hides pipeline transfers in the interleaved schedule only",
+            (False,),
+            lambda asked: is_pipelined(asked) and asked.layout.virtual_stages == 1,
+        ),
+        Limit(
+            "overlap_pp",
+            "Megatron interleaves two stages with hidden transfers only",
+            (True,),
+            lambda asked: is_interleaved(asked) and asked.layout.virtual_stages > 1 and asked.layout.pp == 2,
+        ),
+        Limit(
+            "virtual_stages",
+            lambda asked: (
+                "Megatron interleaves no fewer micro-batches than stages, here "
+                f"{asked.layout.num_micro_batches} of {asked.layout.pp}"
+            ),
+            (1,),
+            lambda asked: asked.layout.num_micro_batches < asked.layout.pp,
+        ),
+        Limit(
+            "recompute_num_layers",
+            "Megatron computes groups of layers again that divide every model chunk",
+            when=_groups_of_layers,
+        ),
+        Limit(
+            "precision",
+            "Megatron cuts experts in bf16 or fp32, not in fp16",
+            ("bf16", "fp32", "fp8"),
+            lambda asked: asked.layout.ep > 1,
+        ),
+        Limit("attention", "attention that stores its scores cuts no sequence", ("fused",), lambda asked: asked.layout.cp > 1),
+        Limit("shard_group", "Megatron wants as many replicas of experts in every shard group", when=_instances),
+        Limit("tp", "Megatron's experts have biases without tensor parallelism only", (1,), _biased_experts),
+        key_value_heads(
+            "Megatron gathers queries, keys and values where tp does not divide the {} key-value heads, which is not priced"
+        ),
+        Limit(
+            "cp",
+            lambda asked: f"Megatron wants 2 cp to divide the sequence of {asked.sequence_length} tokens",
+            when=_halves,
+        ),
+    ),
+)

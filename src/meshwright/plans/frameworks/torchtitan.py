@@ -1,0 +1,167 @@
+"""Which layouts torchtitan runs, and how it runs them.
+
+Sources, read in November 2026 (torchtitan 0.2.2, the last release that is configured by a file, PyTorch 2.13):
+    ``config/job_config.py``: schedules, recomputation, async tensor parallelism, precisions, experts' tensor parallelism.
+    ``distributed/parallel_dims.py``: meshes, and the tokens that a sequence is a multiple of (``seq_len_divisor``).
+    ``distributed/utils.py`` (``maybe_enable_amp``): 16 bits under tensor or pipeline parallelism need FSDP.
+    ``parallelize.py`` of Llama 3 and Llama 4: DDP alone, sequence parallelism, ``apply_moe_ep_tp``.
+    ``distributed/tensor_parallel.py``: async tensor parallelism is the compiler's.
+    ``components/quantization/float8.py``: linear layers, which experts are not.
+    ``distributed/dual_pipe_v.py`` of 0.2.2 and ``distributed/pipeline_parallel.py`` of 0.3.0: DualPipeV.
+    ``torch/distributed/pipelining/schedules.py``: numbers of micro-batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .limits import Framework, LayoutOfModel, Limit
+from .numbering import by_hosts
+from .shared_limits import (
+    LAYERWISE,
+    always,
+    has_experts,
+    is_interleaved,
+    key_value_heads,
+    no_other_zero_1,
+    one_grid,
+    priced_as,
+    schedules,
+    without,
+)
+
+
+def _has_uneven_rounds(asked: LayoutOfModel) -> bool:
+    """Whether the micro-batches of an interleaved schedule are no multiple of its rounds, as PyTorch counts them."""
+    number = asked.layout.num_micro_batches
+    return is_interleaved(asked) and number % max(1, number // asked.layout.pp) > 0
+
+
+def _tears_experts(asked: LayoutOfModel) -> bool:
+    """Whether groups of experts do not divide the ranks that share one copy."""
+    layout = asked.layout
+    return layout.ep > 1 and layout.num_shards % layout.ep > 0
+
+
+def _has_uneven_pieces(asked: LayoutOfModel) -> bool:
+    """Whether a sequence is no multiple of two pieces of each rank that shares it."""
+    length = asked.sequence_length
+    return length is not None and length % (2 * asked.layout.tp * asked.layout.cp) > 0
+
+
+def _is_whole(asked: LayoutOfModel) -> bool:
+    """Whether every rank holds whole parameters of its part of the model, so that FSDP wraps nothing."""
+    layout = asked.layout
+    return layout.num_shards == 1 and layout.cp == 1 and layout.tp * layout.pp > 1
+
+
+def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
+    """FSDP2's parameters and sums, products of PyTorch's own, and the compiler, which the configuration turns on."""
+    return {"framework": "fsdp2", "async_gradients": False, "fused_accumulation": False, "compile": True}
+
+
+TORCHTITAN = Framework(
+    name="torchtitan",
+    title="torchtitan",
+    usual="fsdp",
+    numbering=by_hosts,
+    needs_layers=True,
+    zero_stages=(0, 2, 3),
+    as_cut=as_cut,
+    limits=(
+        *one_grid("torchtitan"),
+        priced_as("torchtitan", "fsdp2"),
+        no_other_zero_1("torchtitan"),
+        Limit(
+            "recompute",
+            "torchtitan keeps attention and every second product (selective-ops), or recomputes all of a layer or nothing",
+            ("none", "selective-ops", "full"),
+        ),
+        Limit(
+            "recompute",
+            "torchtitan hides experts' exchange under DualPipeV only where nothing is recomputed",
+            ("none",),
+            lambda asked: asked.layout.is_bidirectional and asked.layout.ep > 1,
+        ),
+        *without("torchtitan's keys", LAYERWISE),
+        Limit("loss_chunks", "torchtitan computes the loss in one piece", (1,)),
+        schedules("torchtitan runs 1f1b, gpipe, interleaved and dualpipev", "1f1b", "gpipe", "interleaved", "dualpipev"),
+        Limit(
+            "schedule",
+            lambda asked: (
+                f"PyTorch's 1F1B wants no fewer micro-batches than stages, here {asked.layout.num_micro_batches} of "
+                f"{asked.layout.pp}"
+            ),
+            ("gpipe", "interleaved", "dualpipev"),
+            lambda asked: asked.layout.num_micro_batches < asked.layout.pp,
+        ),
+        Limit(
+            "virtual_stages",
+            lambda asked: (
+                "PyTorch interleaves a multiple of "
+                f"{max(1, asked.layout.num_micro_batches // asked.layout.pp)} micro-batches, here "
+                f"{asked.layout.num_micro_batches}"
+            ),
+            when=_has_uneven_rounds,
+        ),
+        Limit("zero", "torchtitan shards by FSDP2, which is ZeRO stage 3, or 2 without resharding after a pass", (0, 2, 3)),
+        Limit(
+            "zero",
+            "torchtitan keeps whole copies (DDP) only where there is no other axis than dp",
+            (2, 3),
+            lambda asked: asked.layout.copies > 1 and asked.layout.tp * asked.layout.cp * asked.layout.pp > 1,
+        ),
+        Limit(
+            "shard_group",
+            "torchtitan keeps whole copies (DDP) only where there is no other axis than dp",
+            when=lambda asked: asked.layout.shard_group == 1 and _is_whole(asked),
+        ),
+        Limit(
+            "sequence_parallel",
+            "torchtitan's tensor parallelism cuts activations by sequence too",
+            (True,),
+            lambda asked: asked.layout.tp > 1,
+        ),
+        Limit(
+            "overlap_tp",
+            "torchtitan hides it by the compiler: compile=true",
+            (False,),
+            lambda asked: asked.layout.tp > 1 and asked.layout.compile is not True,
+        ),
+        Limit(
+            "context_parallel",
+            "torchtitan passes keys and values round or gathers them",
+            ("ring", "all-gather"),
+            lambda asked: asked.layout.cp > 1,
+        ),
+        Limit(
+            "shard_group",
+            lambda asked: f"torchtitan shards over whole groups of cp, here {asked.layout.cp} ranks",
+            when=lambda asked: bool(asked.layout.shard_group and asked.layout.shard_group % asked.layout.cp),
+        ),
+        Limit("ep", "torchtitan wants ep to divide the ranks that share one copy (FSDP)", when=_tears_experts),
+        Limit("precision", "torchtitan computes in bf16, fp32 or, products of layers, in fp8", ("bf16", "fp32", "fp8")),
+        Limit(
+            "precision",
+            "torchtitan computes tensor and pipeline parallel layers in 16 bits only where FSDP shards: dp or cp above 1",
+            ("fp32",),
+            _is_whole,
+        ),
+        Limit("precision", "torchtitan's fp8 is of linear layers, and experts are none", ("bf16", "fp32"), has_experts),
+        Limit(
+            "attention",
+            "torchtitan's attention stores no scores",
+            ("fused",),
+            lambda asked: asked.layout.precision != "fp32",
+            of_figures=True,
+        ),
+        *always("torchtitan", async_gradients=False, fused_accumulation=False, fp32_gradients=True),
+        key_value_heads("torchtitan wants tp to divide the {} key-value heads"),
+        Limit(
+            "cp",
+            lambda asked: f"torchtitan wants 2 tp cp to divide the sequence of {asked.sequence_length} tokens",
+            when=_has_uneven_pieces,
+        ),
+    ),
+)

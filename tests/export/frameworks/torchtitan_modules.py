@@ -1,0 +1,24 @@
+"""torchtitan's own configuration and meshes, loaded without the rest of its package, which wants much else installed.
+
+The tests import it; nothing of what it is asked is stood in for.
+"""
+
+import importlib
+import importlib.util
+import sys
+import types
+
+PACKAGE = importlib.util.find_spec("torchtitan")
+"""Where torchtitan is installed; None: it is not."""
+
+
+def module(name: str) -> types.ModuleType:
+    """A module of torchtitan by its name below the package."""
+    assert PACKAGE is not None
+    folders = PACKAGE.submodule_search_locations or []
+    parents = name.split(".")[:-1]
+    for depth in range(len(parents) + 1):
+        shell = types.ModuleType(".".join(["torchtitan", *parents[:depth]]))
+        shell.__path__ = ["/".join([folder, *parents[:depth]]) for folder in folders]
+        sys.modules.setdefault(shell.__name__, shell)
+    return importlib.import_module(f"torchtitan.{name}")
