@@ -25,6 +25,7 @@ from .device import in_fixed_order, pick_device
 from .hooks.callback import TrainingCallback
 from .hooks.reporter import ReportedMeasure, RunReporter
 from .hooks.tensorboard import TensorBoardWriter
+from .parallel.ppo import DataParallelPPO, workers_of
 from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
 from .rollouts.group import GroupPlayer
@@ -103,7 +104,11 @@ def train(
             if chosen.pretraining is not None and is_before_ppo:
                 rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
                 pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
-            with rollout_workers(share_out, is_overlapped=chosen.overlap_rollouts) as begin:
+            if isinstance(model, DataParallelPPO):
+                collected = workers_of(model, chosen.num_workers)
+            else:
+                collected = rollout_workers(share_out, is_overlapped=chosen.overlap_rollouts)
+            with collected as begin:
                 _learn_by_ppo(model, chosen, played, between, begin)
             between.finish()
     finally:
@@ -116,7 +121,7 @@ def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
     scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
     rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
     unused = {key for key in ("group_envs", "overlap_rollouts") if not getattr(chosen, key)}
-    without = {"name", "num_threads", "device", "log"} | unused
+    without = {"name", "num_threads", "device", "log"} | unused | ({"num_workers"} if chosen.num_workers == 1 else set())
     return files.digest(chosen.model_dump(exclude=without), rewards, scenarios)
 
 
@@ -150,5 +155,5 @@ def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
         total_steps=chosen.total_steps,
         seed=chosen.seed,
         device=pick_device(chosen.device),
-        kind=GroupedPPO if chosen.is_grouped else CandidatePPO,
+        kind=DataParallelPPO if chosen.num_workers > 1 else GroupedPPO if chosen.is_grouped else CandidatePPO,
     )

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...envs.static_features import static_features
 from ...models.masked_policy import CandidatePolicy, log_shares
+from ...models.network import CandidateNetwork
 from ...planners.linear import LinearWeights
 from ..curriculum import TrainingPhase
 from ..settings import TrainSettings
@@ -131,6 +132,11 @@ class GroupPlayer:
             infos=list(infos_),
             state=env.episodes.state(),
         )
+
+    def new_network(self) -> CandidateNetwork:
+        """A network like that of the policy, with any weights."""
+        with torch.random.fork_rng(devices=[]):
+            return CandidateNetwork(self._chosen.network, static_features(self._first.scenarios[0]))
 
     def _env(self, task: GroupTask) -> CentredReward:
         if task.scenario not in self._envs:
