@@ -39,18 +39,24 @@ class SharedVectors:
         descriptor: of the file where another process has made it; None: a new one.
 
     Attributes:
+        descriptor: of the file.
         vectors: ``(size,)`` each.
     """
 
     def __init__(self, num_vectors: int, size: int, descriptor: int | None = None) -> None:
         pages = -(-4 * size // PAGE) * PAGE
         if descriptor is None:
-            file = tempfile.TemporaryFile(dir="/dev/shm" if os.path.isdir("/dev/shm") else None)  # noqa: S108, SIM115 - has no name there
-            file.truncate(num_vectors * pages)
-            self._file, descriptor = file, file.fileno()
+            in_memory = "/dev/shm" if os.path.isdir("/dev/shm") else None  # noqa: S108 - the file has no name there
+            with tempfile.TemporaryFile(dir=in_memory) as file:
+                descriptor = os.dup(file.fileno())
+            os.truncate(descriptor, num_vectors * pages)
         self.descriptor = descriptor
         memory = mmap.mmap(descriptor, num_vectors * pages)
         self.vectors = [torch.frombuffer(memory, dtype=torch.float32, count=size, offset=i * pages) for i in range(num_vectors)]
+
+    def close(self) -> None:
+        """Close the file; the vectors stay."""
+        os.close(self.descriptor)
 
 
 class LostWorkerError(Exception):

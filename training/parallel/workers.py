@@ -53,6 +53,7 @@ class Workers:
 
     def __exit__(self, *error: object) -> None:
         self._end()
+        self._shared.close()
 
     def play(self, player: GroupPlayer, tasks: Sequence[GroupTask]) -> list[GroupRollout]:
         """Play groups, of which each worker has equally many. Their observations stay with the workers."""
