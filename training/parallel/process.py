@@ -82,7 +82,7 @@ class ShareProcess:
             pickle.dump((player, list(tasks)), brought, 5)
             brought.flush()
             descriptors = theirs.fileno(), brought.fileno(), shared.descriptor
-            self._process = subprocess.Popen(
+            self._process = subprocess.Popen(  # noqa: S603 - this interpreter and numbers
                 [sys.executable, "-c", PROGRAM, *map(str, (*descriptors, *vectors, number))],
                 pass_fds=descriptors,
                 stdin=subprocess.DEVNULL,
@@ -166,4 +166,3 @@ def serve(connection: int, brought: int, memory: int, num_vectors: int, size: in
         while True:
             call, argument = other.recv()
             other.send(getattr(share, call)(argument))
-

@@ -67,9 +67,7 @@ class WorkerShare:
             if f"network.{name}" in tasks[0].weights:
                 buffer.copy_(torch.from_numpy(tasks[0].weights[f"network.{name}"]))
         played = [self._player(task) for task in tasks]
-        observations = {
-            key: _rows([rollout.observations[key] for rollout in played]) for key in played[0].observations
-        }
+        observations = {key: _rows([rollout.observations[key] for rollout in played]) for key in played[0].observations}
         self._seen = self._network.laid_out(observations)
         self._taken = _rows([rollout.actions for rollout in played]), _rows([rollout.log_probs for rollout in played])
         return [rollout._replace(observations={}) for rollout in played]

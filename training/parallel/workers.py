@@ -17,7 +17,7 @@ from ..rollouts.group import GroupPlayer, GroupRollout, GroupTask
 from ..rollouts.overlap import num_cpus
 from ..updates.flat import FlatAdam
 from ..updates.gradient import FIGURES, AdvantageScale, Weights
-from .process import LostWorkerError, ShareProcess, SharedVectors
+from .process import LostWorkerError, SharedVectors, ShareProcess
 from .share import ShareRows, ShareUpdate, WorkerShare
 
 

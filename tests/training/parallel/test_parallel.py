@@ -140,7 +140,8 @@ def test_it_is_the_same_with_a_process_which_is_lost(chosen, whole, tmp_path, mo
     monkeypatch.setattr(ppo, "num_processes", lambda number: 1)
     monkeypatch.setattr(Workers, "play", play_when_ready)
     monkeypatch.setattr(Workers, "_answer", lose)
-    with pytest.warns(LostWorkerWarning, match=r"^worker 1 \(process \d+\) has ended before its time; the run goes on without it$"):
+    told = r"^worker 1 \(process \d+\) has ended before its time; the run goes on without it$"
+    with pytest.warns(LostWorkerWarning, match=told):
         assert learned(chosen, tmp_path / "run") == whole
     assert asked.count("play") >= 1
     with pytest.raises(ProcessLookupError):
