@@ -14,6 +14,7 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static_features import static_features
+from ..errors import ConfigError
 from ..jobs.seeds import validation_seeds
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
@@ -68,13 +69,16 @@ def train(
         scenario: already built, to save its set-up.
         progress: called after every update.
         callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`).
-        share_out: who play groups of environments, where the config has any; numbers do not depend on it. None: this process,
-            or where rollouts are overlapped one of its own.
+        share_out: who play groups of environments, where the config has any and a single worker; numbers do not depend on it.
+            None: this process, or where rollouts are overlapped one of its own.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
+    if chosen.num_workers > 1 and share_out is not None:
+        problem = "workers have processes of their own: leave out --jobs and --ray, or set num_workers=1"
+        raise ConfigError(problem, field="num_workers", value=chosen.num_workers)
     run = RunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
     reporter = RunReporter(chosen, folder, REPORTED, chosen.steps_before_ppo + chosen.total_steps, callbacks)
     played = phases(chosen, graphs_dir=graphs_dir, scenario=scenario)

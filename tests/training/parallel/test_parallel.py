@@ -20,6 +20,7 @@ from meshwright.training.parallel.workers import Workers
 from meshwright.training.rollouts.choosing import chooser, quick_chooser, tensors
 from meshwright.training.rollouts.group import GroupPlayer
 from meshwright.training.rollouts.grouped import Groups
+from meshwright.training.rollouts.overlap import alone
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import _model, train
 from meshwright.training.updates.gradient import CollectedDecisions, PPOGradient, Weights
@@ -116,7 +117,7 @@ def test_a_run_goes_on_where_it_was_killed(chosen, whole, tmp_path, steps):
     assert learned(chosen, tmp_path / "run", resume=True) == whole
 
 
-@pytest.mark.parametrize("is_lost_in", ["play", "differentiate"])
+@pytest.mark.parametrize("is_lost_in", [pytest.param("play", marks=pytest.mark.slow), "differentiate"])
 def test_it_is_the_same_with_a_process_which_is_lost(chosen, whole, tmp_path, monkeypatch, is_lost_in):
     """In the second rollout, or in the midst of the second update."""
     started, asked = [], []
@@ -146,6 +147,12 @@ def test_it_is_the_same_with_a_process_which_is_lost(chosen, whole, tmp_path, mo
     assert asked.count("play") >= 1
     with pytest.raises(ProcessLookupError):
         os.kill(started[0], 0)
+
+
+def test_workers_and_other_processes_are_not_both_asked_for(chosen, tmp_path):
+    with pytest.raises(ConfigError, match="leave out --jobs and --ray, or set num_workers=1"):
+        train(chosen, tmp_path / "run", share_out=alone)
+    assert not (tmp_path / "run").exists()
 
 
 def test_both_ways_of_drawing_have_the_same_probabilities(chosen):
