@@ -34,6 +34,9 @@ from .settings import NetworkSettings
 # Score of a candidate that is not offered; finite, so that no gradient becomes NaN.
 NOT_OFFERED = -1e8
 
+SLOTTED = ("cluster_slots", "candidate_slots")
+"""Keys whose members are degrees, which have features of their own."""
+
 
 @dataclass(frozen=True)
 class CandidateValue:
@@ -134,11 +137,7 @@ class CandidateNetwork(nn.Module):
 
     def laid_out(self, observation: dict[str, Tensor]) -> Offered:
         """Observations as `of_offered` reads them: without what the network does without, and with each degree's own features."""
-        seen = Offered.of(ablated(observation, self.settings.without))
-        for known, key in ((seen.states, "cluster_slots"), (seen.rows, "candidate_slots")):
-            slots = known[key]
-            known[key] = torch.cat([slots, self.static.degrees[:, None].expand(-1, slots.shape[1], -1)], dim=2)
-        return seen
+        return Offered.of(ablated(observation, self.settings.without), dict.fromkeys(SLOTTED, self.static.degrees))
 
     def of_offered(self, seen: Offered) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)`` and values ``(b,)``."""

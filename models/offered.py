@@ -7,11 +7,13 @@ A rollout is laid out once, and each minibatch then takes its rows with one copy
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from ..compiled import njit
 
 SETS = ("devices", "cluster_slots", "candidate_slots")
 """Keys whose members come first."""
@@ -37,16 +39,27 @@ class Offered:
     num_candidates: int
 
     @classmethod
-    def of(cls, observation: dict[str, Tensor]) -> Offered:
-        """From observations as the environment makes them, ``(b, ...)`` and ``(b, a, ...)`` each."""
+    def of(cls, observation: dict[str, Tensor], own: Mapping[str, Tensor] | None = None) -> Offered:
+        """From observations as the environment makes them, ``(b, ...)`` and ``(b, a, ...)`` each.
+
+        Args:
+            observation: arrays by their keys.
+            own: of some of `SETS`, features of the members themselves, ``(d, f)``, put after those of each sample.
+        """
         is_offered = observation["action_mask"] > 0
         sample, candidate = is_offered.nonzero(as_tuple=True)
         states, rows = {}, {}
+        each, alone = torch.arange(len(is_offered), device=sample.device), torch.zeros_like(sample[:1])
         for key, value in observation.items():
-            if key.startswith("candidate"):
-                rows[key] = _members_first(key, value[sample, candidate])
-            elif key != "action_mask":
-                states[key] = _members_first(key, value)
+            if key == "action_mask":
+                continue
+            is_row = key.startswith("candidate")
+            if key in SETS:
+                picked = (value, sample, candidate) if is_row else (value.unsqueeze(1), each, alone.expand(len(each)))
+                found = _members_first(*picked, (own or {}).get(key))
+            else:
+                found = value[sample, candidate] if is_row else value
+            (rows if is_row else states)[key] = found
         return cls(states, rows, is_offered.sum(dim=1), sample, candidate, is_offered.shape[1])
 
     def take(self, samples: Tensor) -> Offered:
@@ -73,5 +86,24 @@ class Offered:
         return Offered(states, rows, change(self.count), change(self.sample), change(self.candidate), self.num_candidates)
 
 
-def _members_first(key: str, value: Tensor) -> Tensor:
-    return value.transpose(0, 1).contiguous() if key in SETS else value
+def _members_first(value: Tensor, sample: Tensor, candidate: Tensor, own: Tensor | None) -> Tensor:
+    """Of ``(b, a, d, f)`` the chosen ones, members first, with features of the members themselves after theirs."""
+    num = len(sample)
+    if value.device.type != "cpu" or value.dtype != torch.float32 or value.requires_grad:
+        found = value[sample, candidate].transpose(0, 1)
+        return found.contiguous() if own is None else torch.cat([found, own[:, None].expand(-1, num, -1)], dim=2)
+    of_member = torch.empty((value.shape[2], 0)) if own is None else own
+    out = torch.empty((value.shape[2], num, value.shape[3] + of_member.shape[1]))
+    read = (value.contiguous(), sample, candidate.contiguous(), of_member.contiguous(), out)
+    _lay_out(*(one.numpy() for one in read))
+    return out
+
+
+@njit
+def _lay_out(value, sample, candidate, own, out):  # type: ignore[no-untyped-def]
+    num_members, num, _ = out.shape
+    width = value.shape[3]
+    for m in range(num_members):
+        for v in range(num):
+            out[m, v, :width] = value[sample[v], candidate[v], m]
+            out[m, v, width:] = own[m]

@@ -14,6 +14,7 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static_features import static_features
+from ..errors import ConfigError
 from ..jobs.seeds import validation_seeds
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
@@ -25,6 +26,7 @@ from .device import in_fixed_order, pick_device
 from .hooks.callback import TrainingCallback
 from .hooks.reporter import ReportedMeasure, RunReporter
 from .hooks.tensorboard import TensorBoardWriter
+from .parallel.ppo import DataParallelPPO, workers_of
 from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
 from .rollouts.group import GroupPlayer
@@ -67,13 +69,16 @@ def train(
         scenario: already built, to save its set-up.
         progress: called after every update.
         callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`).
-        share_out: who play groups of environments, where the config has any; numbers do not depend on it. None: this process,
-            or where rollouts are overlapped one of its own.
+        share_out: who play groups of environments, where the config has any and a single worker; numbers do not depend on it.
+            None: this process, or where rollouts are overlapped one of its own.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
+    if chosen.num_workers > 1 and share_out is not None:
+        problem = "workers have processes of their own: leave out --jobs and --ray, or set num_workers=1"
+        raise ConfigError(problem, field="num_workers", value=chosen.num_workers)
     run = RunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
     reporter = RunReporter(chosen, folder, REPORTED, chosen.steps_before_ppo + chosen.total_steps, callbacks)
     played = phases(chosen, graphs_dir=graphs_dir, scenario=scenario)
@@ -103,7 +108,11 @@ def train(
             if chosen.pretraining is not None and is_before_ppo:
                 rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
                 pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
-            with rollout_workers(share_out, is_overlapped=chosen.overlap_rollouts) as begin:
+            if isinstance(model, DataParallelPPO):
+                collected = workers_of(model, chosen.num_workers)
+            else:
+                collected = rollout_workers(share_out, is_overlapped=chosen.overlap_rollouts)
+            with collected as begin:
                 _learn_by_ppo(model, chosen, played, between, begin)
             between.finish()
     finally:
@@ -116,7 +125,7 @@ def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
     scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
     rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
     unused = {key for key in ("group_envs", "overlap_rollouts") if not getattr(chosen, key)}
-    without = {"name", "num_threads", "device", "log"} | unused
+    without = {"name", "num_threads", "device", "log"} | unused | ({"num_workers"} if chosen.num_workers == 1 else set())
     return files.digest(chosen.model_dump(exclude=without), rewards, scenarios)
 
 
@@ -150,5 +159,5 @@ def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
         total_steps=chosen.total_steps,
         seed=chosen.seed,
         device=pick_device(chosen.device),
-        kind=GroupedPPO if chosen.is_grouped else CandidatePPO,
+        kind=DataParallelPPO if chosen.num_workers > 1 else GroupedPPO if chosen.is_grouped else CandidatePPO,
     )

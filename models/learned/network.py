@@ -42,11 +42,16 @@ class NetworkPass:
         self._factors: list[tuple[nn.Parameter, Tensor]] = []
 
     @torch.no_grad()
-    def there(self, seen: Offered) -> tuple[Tensor, Tensor]:
-        """Scores ``(v,)`` of the candidates that are offered, and values ``(b,)``."""
+    def there(self, seen: Offered, embeddings: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Scores ``(v,)`` of the candidates that are offered, and values ``(b,)``.
+
+        Args:
+            seen: observations.
+            embeddings: of each graph, where they are known already; there is then no way back.
+        """
         network, states = self._network, seen.states
         self._graph_ids = states["graph_id"].reshape(-1).long()
-        embedded = self._graphs.there(network.static)[self._graph_ids]
+        embedded = (self._graphs.there(network.static) if embeddings is None else embeddings)[self._graph_ids]
         self._pooled = devices, cluster, candidates = (
             self._devices.there(states["devices"]),
             self._slots.there(states["cluster_slots"]),

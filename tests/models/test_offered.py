@@ -40,3 +40,22 @@ def test_taking_samples_is_laying_out_these_samples_alone():
         found, expected = getattr(taken, name), getattr(wanted, name)
         assert found.keys() == expected.keys()
         assert all(torch.equal(found[key], expected[key]) for key in expected)
+
+
+def test_members_come_first_with_their_own_features_after_those_of_samples():
+    """By compiled code as by PyTorch's own indexing, which is what a tensor that PyTorch differentiates gets."""
+    torch.manual_seed(0)
+    observation = {
+        "action_mask": (torch.rand(9, 5) < 0.4).to(torch.int8),
+        "candidate_slots": torch.rand(9, 5, 2, 4),
+        "cluster_slots": torch.rand(9, 2, 4).transpose(1, 2).contiguous().transpose(1, 2),
+        "devices": torch.rand(9, 3, 2),
+    }
+    own = {"candidate_slots": torch.rand(2, 3), "cluster_slots": torch.rand(2, 1)}
+    found = Offered.of(observation, own)
+    slots = ("candidate_slots", "cluster_slots", "devices")
+    wanted = Offered.of({key: value.clone().requires_grad_(key in slots) for key, value in observation.items()}, own)
+    assert found.rows["candidate_slots"].shape == (2, int(observation["action_mask"].sum()), 7)
+    assert torch.equal(found.rows["candidate_slots"][:, 0, 4:], own["candidate_slots"])
+    for ours, theirs in ((found.states, wanted.states), (found.rows, wanted.rows)):
+        assert all(torch.equal(ours[key], theirs[key]) for key in ours.keys() | theirs.keys())

@@ -10,15 +10,16 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from ...envs.static_features import static_features
-from ...models.masked_policy import CandidatePolicy, log_shares
+from ...models.masked_policy import CandidatePolicy
+from ...models.network import CandidateNetwork
 from ...planners.linear import LinearWeights
 from ..curriculum import TrainingPhase
 from ..settings import TrainSettings
 from ..vec_env import Observations
 from ..vec_env_wrappers import AfterstateFeatures, CentredReward
+from .choosing import chooser, quick_chooser, tensors
 
 
 class GroupTask(NamedTuple):
@@ -95,28 +96,26 @@ class GroupPlayer:
             torch.set_num_threads(self._chosen.num_threads)  # in a process of its own; the sums of some threads differ
         env = self._env(task)
         policy = self._policy_of(env)
-        policy.load_state_dict(_tensors(task.weights))
+        policy.load_state_dict(tensors(task.weights))
         policy.set_training_mode(False)
         features = env.venv
         assert isinstance(features, AfterstateFeatures)
         features.set_value_network(policy.network)
         env.reward_centre, env.reward_scale = np.array([task.centre]), task.scale
         env.episodes.restore(task.state)
-        generator = torch.Generator().manual_seed(int(np.random.SeedSequence(task.seed).generate_state(1, np.uint64)[0] >> 1))
+        seed = int(np.random.SeedSequence(task.seed).generate_state(1, np.uint64)[0] >> 1)
+        choose = (quick_chooser if self._chosen.num_workers > 1 else chooser)(policy.network, seed)
         seen, starts, steps = features.observations(), task.starts, []
         for _ in range(self._chosen.ppo.rollout_steps):
-            scores, values = policy.network(_tensors(seen))
-            log_share = log_shares(scores)
-            actions = torch.multinomial(log_share.exp(), 1, generator=generator)
-            log_probs = log_share.gather(1, actions).squeeze(1)
-            env.step_async(actions.squeeze(1).numpy())
+            actions, values, log_probs = choose(seen)
+            env.step_async(actions)
             following, rewards, is_over, infos = env.step_wait()
             for e in np.flatnonzero(is_over).tolist():
                 end = infos[e].pop("terminal_observation")
                 if infos[e]["TimeLimit.truncated"]:
                     cut = {key: value[None] for key, value in end.items()}
-                    rewards[e] += self._chosen.ppo.discount * policy.predict_values(_tensors(cut)).item()
-            steps.append((seen, actions.squeeze(1).numpy(), rewards, values.numpy(), log_probs.numpy(), starts, infos))
+                    rewards[e] += self._chosen.ppo.discount * policy.predict_values(tensors(cut)).item()
+            steps.append((seen, actions, rewards, values, log_probs, starts, infos))
             seen, starts = following, is_over
         each, actions_, rewards_, values_, log_probs_, starts_, infos_ = zip(*steps, strict=True)
         return GroupRollout(
@@ -126,11 +125,16 @@ class GroupPlayer:
             values=np.stack(values_),
             log_probs=np.stack(log_probs_),
             starts=np.stack(starts_),
-            last_values=policy.predict_values(_tensors(seen)).squeeze(1).numpy(),
+            last_values=policy.predict_values(tensors(seen)).squeeze(1).numpy(),
             last_starts=starts,
             infos=list(infos_),
             state=env.episodes.state(),
         )
+
+    def new_network(self) -> CandidateNetwork:
+        """A network like that of the policy, with any weights."""
+        with torch.random.fork_rng(devices=[]):
+            return CandidateNetwork(self._chosen.network, static_features(self._first.scenarios[0]))
 
     def _env(self, task: GroupTask) -> CentredReward:
         if task.scenario not in self._envs:
@@ -148,7 +152,3 @@ class GroupPlayer:
             with torch.random.fork_rng(devices=[]):  # its weights are replaced, and PPO's generator is not to notice
                 self._policy = CandidatePolicy(env.observation_space, env.action_space, lambda _: 0.0, **made_of)
         return self._policy
-
-
-def _tensors(seen: Observations) -> dict[str, Tensor]:
-    return {key: torch.from_numpy(np.ascontiguousarray(value)) for key, value in seen.items()}

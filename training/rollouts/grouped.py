@@ -133,14 +133,14 @@ class GroupedPPO(CandidatePPO):
 
 
 def _fill(buffer: MaskableDictRolloutBuffer, played: Sequence[GroupRollout]) -> None:
-    """Put whole rollouts into an empty buffer."""
+    """Put whole rollouts into an empty buffer, with their observations where they have brought these."""
 
     def put(to: np.ndarray, parts: list[np.ndarray]) -> None:
         to[:] = (parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)).reshape(to.shape)
 
     observations: dict[str, Any] = buffer.observations
-    for key, to in observations.items():
-        put(to, [rollout.observations[key] for rollout in played])
+    for key in played[0].observations:
+        put(observations[key], [rollout.observations[key] for rollout in played])
     put(buffer.actions, [rollout.actions for rollout in played])
     put(buffer.rewards, [rollout.rewards for rollout in played])
     put(buffer.episode_starts, [rollout.starts for rollout in played])

@@ -49,7 +49,7 @@ def rollout_workers(share_out: ShareOut | None, *, is_overlapped: bool) -> Itera
             and is nobody's worker itself.
         is_overlapped: whether tasks are played after they are begun, or when their results are wanted.
     """
-    if is_overlapped and share_out is None and parent_process() is None and _num_cpus() > 1:
+    if is_overlapped and share_out is None and parent_process() is None and num_cpus() > 1:
         with RolloutProcess() as process:
             yield process.begin
     elif is_overlapped and share_out is not None:
@@ -153,7 +153,7 @@ class RolloutProcess:
         self._pool = self._start = None
 
 
-def _num_cpus() -> int:
+def num_cpus() -> int:
     """CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -16,18 +18,19 @@ class FlatAdam:
 
     Args:
         optimizer: of one group.
+        weights: where the weights are to lie, ``(size,)``; in memory of its own by default.
 
     Attributes:
         size: numbers in all.
         weights: ``(size,)``; its ``grad`` is the gradient.
     """
 
-    def __init__(self, optimizer: torch.optim.Adam) -> None:
+    def __init__(self, optimizer: torch.optim.Adam, weights: Tensor | None = None) -> None:
         (group,) = optimizer.param_groups
         self._optimizer, self._of = optimizer, [weight for weight in group["params"] if weight.requires_grad]
         self.size = sum(weight.numel() for weight in self._of)
         device = self._of[0].device
-        self.weights = nn.Parameter(torch.empty(self.size, device=device))
+        self.weights = nn.Parameter(torch.empty(self.size, device=device) if weights is None else weights)
         self.weights.grad = torch.zeros(self.size, device=device)
         self._moments = {name: torch.zeros(self.size, device=device) for name in MOMENTS}
         options = {key: group[key] for key in ("betas", "eps", "weight_decay", "amsgrad", "fused")}
@@ -39,7 +42,9 @@ class FlatAdam:
         (group,) = self._optimizer.param_groups
         with torch.no_grad():
             for weight, values, gradient, *moments in zip(
-                self._of, *map(self._parts, (self.weights.detach(), self.gradient, *self._moments.values())), strict=True
+                self._of,
+                *(parts_of(flat, self._of) for flat in (self.weights.detach(), self.gradient, *self._moments.values())),
+                strict=True,
             ):
                 if weight.data_ptr() != values.data_ptr():
                     values.copy_(weight)
@@ -73,7 +78,16 @@ class FlatAdam:
         for weight in self._of:
             self._optimizer.state[weight]["step"].copy_(self._adam.state[self.weights]["step"])
 
-    def _parts(self, flat: Tensor) -> list[Tensor]:
-        """A vector as parts of the shapes of the weights; no copies."""
-        split = torch.split(flat, [weight.numel() for weight in self._of])
-        return [part.view_as(weight) for part, weight in zip(split, self._of, strict=True)]
+
+def parts_of(flat: Tensor, weights: Iterable[Tensor]) -> list[Tensor]:
+    """A vector as parts of the shapes of weights; no copies."""
+    of = list(weights)
+    split = torch.split(flat, [weight.numel() for weight in of])
+    return [part.view_as(weight) for part, weight in zip(split, of, strict=True)]
+
+
+def bind(weights: Iterable[nn.Parameter], values: Tensor, gradient: Tensor) -> None:
+    """Let weights and their gradients be parts of two vectors, whatever these hold."""
+    of = list(weights)
+    for weight, its_values, its_gradient in zip(of, parts_of(values, of), parts_of(gradient, of), strict=True):
+        weight.data, weight.grad = its_values, its_gradient

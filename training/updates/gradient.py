@@ -46,6 +46,25 @@ class Weights(NamedTuple):
     value: float
 
 
+class AdvantageScale(NamedTuple):
+    """What the advantages of a minibatch are normalised by, and over how many decisions its loss is the mean.
+
+    Attributes:
+        num: decisions of the minibatch.
+        mean: of their advantages.
+        deviation: of their advantages, and a little more, so that it is never zero.
+    """
+
+    num: int
+    mean: float
+    deviation: float
+
+    @classmethod
+    def of(cls, advantages: Tensor) -> AdvantageScale:
+        """Of a whole minibatch, ``(m,)``, on a CPU."""
+        return cls(len(advantages), *_mean_and_deviation(advantages.numpy()))
+
+
 class PPOGradient:
     """Gradients of minibatches.
 
@@ -62,16 +81,17 @@ class PPOGradient:
         )
         self._pass = NetworkPass(network) if is_plain else None
 
-    def add(self, rollout: CollectedDecisions, rows: Tensor, weights: Weights) -> Tensor:
-        """Add the gradient of a minibatch to the network's.
+    def add(self, rollout: CollectedDecisions, rows: Tensor, weights: Weights, whole: AdvantageScale | None = None) -> Tensor:
+        """Add the gradient of a minibatch, or of a part of one, to the network's.
 
         Args:
             rollout: what it learns from.
-            rows: the minibatch, ``(m,)``.
+            rows: the minibatch or the part, ``(m,)``.
             weights: constants.
+            whole: of the minibatch, where the rows are a part of it; on a CPU alone.
 
         Returns:
-            `FIGURES`, ``(5,)``.
+            `FIGURES`, ``(5,)``; those of all parts of a minibatch add up to those of the whole.
 
         Source:
             Schulman et al., "Proximal policy optimization algorithms", 2017; the terms are those of sb3-contrib's MaskablePPO.
@@ -79,6 +99,7 @@ class PPOGradient:
         seen = rollout.seen.take(rows)
         decisions = [one[rows] for one in (rollout.actions, rollout.log_prob, rollout.advantages, rollout.returns)]
         if self._pass is None:
+            assert whole is None, "PyTorch differentiates whole minibatches alone"
             loss, figures = _loss(*self._network.of_offered(seen), *decisions, weights=weights)
             loss.backward()  # type: ignore[no-untyped-call]
             return figures
@@ -86,7 +107,8 @@ class PPOGradient:
         of_scores, of_values = torch.empty_like(scores), torch.empty_like(values)
         figures = torch.empty(len(FIGURES), dtype=torch.float64)
         read = (one.numpy() for one in (seen.count, seen.candidate, scores, values, *decisions))
-        _differentiate(*read, tuple(weights), of_scores.numpy(), of_values.numpy(), figures.numpy())
+        scale = whole or AdvantageScale.of(decisions[2])
+        _differentiate(*read, tuple(scale), tuple(weights), of_scores.numpy(), of_values.numpy(), figures.numpy())
         self._pass.back(of_scores, of_values)
         return figures
 
@@ -112,18 +134,25 @@ def _loss(
 
 
 @njit
+def _mean_and_deviation(advantages):  # type: ignore[no-untyped-def]
+    """Of some advantages; of a single one zero and one, which leave it as it is."""
+    num = len(advantages)
+    if num < 2:
+        return 0.0, 1.0
+    mean = np.mean(advantages.astype(np.float64))
+    return mean, np.sqrt(np.sum((advantages - mean) ** 2) / (num - 1)) + EPSILON
+
+
+@njit
 def _differentiate(  # type: ignore[no-untyped-def]
-    count, candidate, scores, values, actions, log_probs, advantages, returns, weights, of_scores, of_values, figures
+    count, candidate, scores, values, actions, log_probs, advantages, returns, scale, weights, of_scores, of_values, figures
 ):
     """The gradient of `_loss` by scores ``(v,)`` and values ``(m,)``, in double precision within a sample."""
     clip, entropy, value = weights
-    num, end = len(count), 0
-    mean, deviation = 0.0, 1.0
-    if num > 1:
-        mean = np.mean(advantages.astype(np.float64))
-        deviation = np.sqrt(np.sum((advantages - mean) ** 2) / (num - 1)) + EPSILON
+    num, mean, deviation = scale
+    end = 0
     figures[:] = 0.0
-    for i in range(num):
+    for i in range(len(count)):
         begin = end
         end = begin + count[i]
         most = np.max(scores[begin:end])

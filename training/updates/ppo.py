@@ -6,6 +6,8 @@ after each minibatch. Here a rollout is laid out once (`models.offered`), all we
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -38,17 +40,17 @@ class CandidatePPO(MaskablePPO):
         assert callable(self.clip_range)
         assert self.batch_size is not None
         weights = Weights(self.clip_range(self._current_progress_remaining), self.ent_coef, self.vf_coef)
-        flat, gradient = self._flat_adam(), PPOGradient(network)
-        rollout = self._rollout(network)
+        flat = self._flat_adam()
+        num_decisions, add_gradient = self._gradients(network, weights)
         figures: list[torch.Tensor] = []
         epoch_begins = 0
         goes_on = True
         for _ in range(self.n_epochs):
             epoch_begins = len(figures)
-            order = torch.from_numpy(np.random.permutation(len(rollout.actions))).to(self.device)  # noqa: NPY002 - as in sb3-contrib
+            order = torch.from_numpy(np.random.permutation(num_decisions)).to(self.device)  # noqa: NPY002 - as in sb3-contrib
             for rows in torch.split(order, self.batch_size):
                 flat.gradient.zero_()
-                figures.append(gradient.add(rollout, rows, weights))
+                figures.append(add_gradient(rows))
                 goes_on = self.target_kl is None or float(figures[-1][FIGURES.index("approx_kl")]) <= 1.5 * self.target_kl
                 if not goes_on:
                     break
@@ -58,6 +60,11 @@ class CandidatePPO(MaskablePPO):
                 break
         flat.end()
         self._log(torch.stack(figures).double().cpu(), epoch_begins, weights)
+
+    def _gradients(self, network: CandidateNetwork, weights: Weights) -> tuple[int, Callable[[torch.Tensor], torch.Tensor]]:
+        """The number of decisions, and what adds a minibatch's gradient to that of the weights and returns `FIGURES`."""
+        rollout = self._rollout(network)
+        return len(rollout.actions), partial(PPOGradient(network).add, rollout, weights=weights)
 
     def _flat_adam(self) -> FlatAdam:
         if self._flat is None:

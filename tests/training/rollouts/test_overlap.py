@@ -35,7 +35,7 @@ def in_phases(config, chosen):
 @pytest.fixture(autouse=True)
 def one_cpu(monkeypatch):
     """No process is started, unless a test asks for one."""
-    monkeypatch.setattr(overlap, "_num_cpus", lambda: 1)
+    monkeypatch.setattr(overlap, "num_cpus", lambda: 1)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def whole_in_phases(in_phases, tmp_path_factory):
 
 def _here(chosen, folder):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overlap, "_num_cpus", lambda: 1)
+        patch.setattr(overlap, "num_cpus", lambda: 1)
         return train(chosen, folder).policy.read_bytes()
 
 
@@ -85,7 +85,7 @@ def test_the_policy_is_the_same_with_a_process_of_its_own_which_is_lost(chosen, 
 
         return wait
 
-    monkeypatch.setattr(overlap, "_num_cpus", lambda: 2)
+    monkeypatch.setattr(overlap, "num_cpus", lambda: 2)
     monkeypatch.setattr(RolloutProcess, "begin", begin_after_start)
     assert train(chosen, tmp_path / "run").policy.read_bytes() == whole
     assert len(waited) == 3
