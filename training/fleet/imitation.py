@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...envs.fleet.features import CONTEXT
 from ...errors import PolicyError
 from ...models.fleet.network import FleetActor
 from ...models.fleet.saved import player
@@ -30,6 +31,8 @@ by, mean times between two arrivals or decisions."""
 MOST_TAIL = 40
 """Rounds of that at most, for each unit of `TAIL`."""
 
+
+HOSTS_ARE_PICKED = CONTEXT.index("hosts are being picked")
 
 _Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 
@@ -87,7 +90,8 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
                 group["lr"] = chosen.learning_rate * (1.01 - share)
             rows = order[number * chosen.minibatch : (number + 1) * chosen.minibatch]
             scores, values = network({name: array[rows] for name, array in seen.items()})
-            cross = _cross_entropy(scores, actions[rows], seen["action_mask"][rows], chosen.smoothing)
+            counts = is_learned(seen["context"][rows], chosen)
+            cross = _cross_entropy(scores, actions[rows], seen["action_mask"][rows], chosen.smoothing, counts)
             error = ((values - returns[rows]) ** 2).mean()
             optimizer.zero_grad()
             (cross + error).backward()
@@ -101,12 +105,23 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
     return {"cross_entropy": float(np.mean(losses)), "explained": 1.0 - float(np.mean(errors)) / max(spread, 1e-12)}
 
 
-def _cross_entropy(scores: torch.Tensor, actions: torch.Tensor, mask: torch.Tensor, smoothing: float) -> torch.Tensor:
+def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor:
+    """Which decisions are imitated, 1 or 0: all; of scores that a search has found only where hosts are picked, ``(n,)``.
+
+    The network acts by these scores from the start, so that all it could learn of other decisions is noise.
+    """
+    picks = (context[:, HOSTS_ARE_PICKED] > 0).float()
+    return picks if chosen.rules == (SEARCHED,) and bool(picks.any()) else torch.ones_like(picks)
+
+
+def _cross_entropy(
+    scores: torch.Tensor, actions: torch.Tensor, mask: torch.Tensor, smoothing: float, counts: torch.Tensor
+) -> torch.Tensor:
     shares = torch.log_softmax(scores, dim=1)
     possible = (mask != 0).float()
     target = shares.gather(1, actions.unsqueeze(1)).squeeze(1)
     others = (shares * possible).sum(dim=1) / possible.sum(dim=1)
-    found: torch.Tensor = -((1 - smoothing) * target + smoothing * others).mean()
+    found: torch.Tensor = -(((1 - smoothing) * target + smoothing * others) * counts).sum() / counts.sum()
     return found
 
 

@@ -21,7 +21,7 @@ class ImitationSettings(settings.Settings):
     Attributes:
         rule: by name, see `planners.fleet.rules`. Several share the episodes equally: the network learns how often they take each
             action, and PPO begins with a choice between what sensible rules do. ``searched``: the linear scores that the
-            search has found.
+            search has found; of these alone the network imitates only where hosts are picked.
         decisions: of the rule that are learned from.
         epochs: passes over them.
         minibatch: decisions of one gradient step.

@@ -15,7 +15,7 @@ from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.linear_scores import linear_scorer, play_by_scores
 from meshwright.planners.fleet.rules import fleet_rule
-from meshwright.training.fleet.imitation import TAIL, choose_all, imitate, played
+from meshwright.training.fleet.imitation import TAIL, choose_all, imitate, is_learned, played
 from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, WeightSearchSettings
 from meshwright.training.fleet.train import train_fleet
 from meshwright.training.fleet.vec_env import FleetVecEnv
@@ -250,3 +250,11 @@ def test_scores_are_asked_of_a_network_that_has_them(fleet, tmp_path):
     run = train_fleet(chosen(total_steps=0, imitation=None), tmp_path / "run", fleet)
     with pytest.raises(CheckpointError, match=r"has no linear scores"):
         fleet_player(f"scores:{run.path}", fleet)
+
+
+def test_of_scores_that_were_searched_for_only_the_hosts_are_imitated():
+    context = torch.zeros(3, 15)
+    context[1, 6] = 1.0
+    for rule, wanted in (("searched", [0.0, 1.0, 0.0]), ("sjf", [1.0] * 3), (("searched", "sjf"), [1.0] * 3)):
+        assert is_learned(context, ImitationSettings(rule=rule)).tolist() == wanted
+    assert is_learned(context[:1], ImitationSettings(rule="searched")).tolist() == [1.0]  # no host is ever picked
