@@ -1,4 +1,4 @@
-"""`Workers`: who does the shares of a run, this process or others."""
+"""`LearningWorkers`: who does the shares of a run, this process or others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .process import LostWorkerError, SharedVectors, ShareProcess
 from .share import ShareRows, ShareUpdate, WorkerShare
 
 
-class Workers:
+class LearningWorkers:
     """Does the share of each worker, to the same numbers whoever does it.
 
     The first share is done here, the others in processes, as far as there are any: until they have started, and after they are
