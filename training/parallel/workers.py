@@ -72,7 +72,7 @@ class LearningWorkers:
         """Begin an update by the decisions ``(n,)`` that were played last, environment after environment."""
         self._advantages = advantages
         parts = zip(advantages.chunk(self.number), returns.chunk(self.number), strict=True)
-        self._each("begin", [ShareUpdate(*(part.numpy() for part in both), weights) for both in parts])
+        self._each("begin", [ShareUpdate(first.numpy(), second.numpy(), weights) for first, second in parts])
 
     def differentiate(self, rows: Tensor) -> Tensor:
         """Compute the gradient of a minibatch ``(m,)``, the sum of those of the shares in their order, and return `FIGURES`."""
