@@ -48,7 +48,8 @@ class Offered:
         """
         is_offered = observation["action_mask"] > 0
         sample, candidate = is_offered.nonzero(as_tuple=True)
-        states, rows = {}, {}
+        states: dict[str, Tensor] = {}
+        rows: dict[str, Tensor] = {}
         each, alone = torch.arange(len(is_offered), device=sample.device), torch.zeros_like(sample[:1])
         for key, value in observation.items():
             if key == "action_mask":

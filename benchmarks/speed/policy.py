@@ -36,8 +36,8 @@ from .pacml import profiles, reference_folder
 
 NUM_STEPS = 40_960
 LEARNED_STEPS = 8_192
-SHARED_STEPS = 163_840
-"""So many that the seconds in which a second process starts matter little."""
+SHARED_STEPS = 409_600
+"""As many as the config has, so that the seconds in which a second process starts count as they do for a user."""
 
 SHARED = {
     "one process": "num_workers=1",

@@ -13,7 +13,7 @@ from ..rollouts.grouped import GroupedPPO
 from ..rollouts.overlap import Begin
 from ..updates.flat import FlatAdam
 from ..updates.gradient import Weights
-from .workers import Workers, num_processes
+from .workers import LearningWorkers, num_processes
 
 
 class DataParallelPPO(GroupedPPO):
@@ -23,14 +23,14 @@ class DataParallelPPO(GroupedPPO):
     gradient is added up is another one, and it is always the same.
 
     Attributes:
-        workers: who do that; to be set before `learn`. Their `Workers.play` collects (see `Groups`).
+        workers: who do that; to be set before `learn`. Their `LearningWorkers.play` collects (see `Groups`).
 
     Source:
         Wijmans et al., "DD-PPO: learning near-perfect PointGoal navigators from 2.5 billion frames", 2020: workers that collect
         and learn in step. There, each has minibatches of its own; here, each minibatch is drawn from the decisions of all.
     """
 
-    workers: Workers
+    workers: LearningWorkers
 
     def _gradients(self, network: CandidateNetwork, weights: Weights) -> tuple[int, Callable[[torch.Tensor], torch.Tensor]]:
         """See `CandidatePPO`."""
@@ -50,5 +50,5 @@ def workers_of(model: DataParallelPPO, number: int) -> Iterator[Begin]:
     network = model.policy.get_submodule("network")
     assert isinstance(network, CandidateNetwork)
     assert isinstance(model.policy.optimizer, torch.optim.Adam)
-    with Workers(network, model.policy.optimizer, number, num_processes(number)) as model.workers:
+    with LearningWorkers(network, model.policy.optimizer, number, num_processes(number)) as model.workers:
         yield lambda player, tasks: partial(model.workers.play, player, tasks)

@@ -1,4 +1,4 @@
-"""`Workers`: who does the shares of a run, this process or others."""
+"""`LearningWorkers`: who does the shares of a run, this process or others."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .process import LostWorkerError, SharedVectors, ShareProcess
 from .share import ShareRows, ShareUpdate, WorkerShare
 
 
-class Workers:
+class LearningWorkers:
     """Does the share of each worker, to the same numbers whoever does it.
 
     The first share is done here, the others in processes, as far as there are any: until they have started, and after they are
@@ -72,7 +72,7 @@ class Workers:
         """Begin an update by the decisions ``(n,)`` that were played last, environment after environment."""
         self._advantages = advantages
         parts = zip(advantages.chunk(self.number), returns.chunk(self.number), strict=True)
-        self._each("begin", [ShareUpdate(*(part.numpy() for part in both), weights) for both in parts])
+        self._each("begin", [ShareUpdate(first.numpy(), second.numpy(), weights) for first, second in parts])
 
     def differentiate(self, rows: Tensor) -> Tensor:
         """Compute the gradient of a minibatch ``(m,)``, the sum of those of the shares in their order, and return `FIGURES`."""

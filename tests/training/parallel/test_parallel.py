@@ -16,7 +16,7 @@ from meshwright.training import checkpoint
 from meshwright.training.curriculum import phases
 from meshwright.training.parallel import ppo
 from meshwright.training.parallel.ppo import workers_of
-from meshwright.training.parallel.workers import Workers
+from meshwright.training.parallel.workers import LearningWorkers
 from meshwright.training.rollouts.choosing import chooser, quick_chooser, tensors
 from meshwright.training.rollouts.group import GroupPlayer
 from meshwright.training.rollouts.grouped import Groups
@@ -121,7 +121,7 @@ def test_a_run_goes_on_where_it_was_killed(chosen, whole, tmp_path, steps):
 def test_it_is_the_same_with_a_process_which_is_lost(chosen, whole, tmp_path, monkeypatch, is_lost_in):
     """In the second rollout, or in the midst of the second update."""
     started, asked = [], []
-    play, answer = Workers.play, Workers._answer
+    play, answer = LearningWorkers.play, LearningWorkers._answer
 
     def play_when_ready(self, player, tasks):
         found = play(self, player, tasks)
@@ -139,8 +139,8 @@ def test_it_is_the_same_with_a_process_which_is_lost(chosen, whole, tmp_path, mo
         return answer(self, worker, call, argument)
 
     monkeypatch.setattr(ppo, "num_processes", lambda number: 1)
-    monkeypatch.setattr(Workers, "play", play_when_ready)
-    monkeypatch.setattr(Workers, "_answer", lose)
+    monkeypatch.setattr(LearningWorkers, "play", play_when_ready)
+    monkeypatch.setattr(LearningWorkers, "_answer", lose)
     told = r"^worker 1 \(process \d+\) has ended before its time; the run goes on without it$"
     with pytest.warns(LostWorkerWarning, match=told):
         assert learned(chosen, tmp_path / "run") == whole
