@@ -12,15 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...errors import PlanError
 from ...plans.training import LocalUpdate
 from ..process_groups.group_network import whole_lane
-from ..training_step.step_time import Pricer
-from ..work.graph_work import GraphWork
-from ..work.stage_boundary import between
 from .replicas import Replicas
 
 UPDATE_SHARE = 0.5
@@ -89,7 +83,7 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
         raise PlanError("updates blocks by local targets; set dp=1", field="layout.dp", value=layout.dp)
     if layout.virtual_stages > 1:
         raise PlanError("has one block on each device", field="layout.virtual_stages", value=layout.virtual_stages)
-    forward, backward = _passes_s(replicas)
+    forward, backward = replicas.pricer.passes_s(replicas.work)
     targets, updates = training.target_share * backward, UPDATE_SHARE * backward
     of_blocks = [tuple(one.tolist()) for one in (forward, targets, updates)]
     return LocalBlocks(of_blocks[0], of_blocks[1], of_blocks[2], tuple(_sends_s(replicas)))
@@ -100,19 +94,6 @@ def _sends_s(replicas: Replicas) -> list[float]:
     work, pricer, layout = replicas.work, replicas.pricer, replicas.layout
     lane, found = whole_lane(pricer.wires, layout, pricer.order), []
     for stage in range(layout.pp - 1):
-        sent = work.boundary(stage) if isinstance(work, GraphWork) else between(work, stage)
         groups = {**lane.at(stage + 1), "pp": lane.boundary[stage]}
-        found.append(sum(pricer.message_s(item, layout, groups[item.axis]) for item in sent))
+        found.append(sum(pricer.message_s(item, layout, groups[item.axis]) for item in work.sent(stage)))
     return found
-
-
-def _passes_s(replicas: Replicas) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Seconds of the forward and of the backward pass of each stage, ``(p,)`` each."""
-    work, pricer = replicas.work, replicas.pricer
-    if isinstance(work, GraphWork):
-        found = [(work.forward_s[work.ops_of(s)].sum(), work.backward_s[work.ops_of(s)].sum()) for s in range(work.layout.pp)]
-        seconds = np.array(found, np.float64)
-        return seconds[:, 0], seconds[:, 1]
-    assert isinstance(pricer, Pricer)
-    task_s = pricer.task_s(work, pricer.blocks_of(work, pricer.lanes(work)[0]))[:, 0]
-    return task_s[:, 0], task_s[:, 1:].sum(axis=1)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ...costs.training.compressed import coded_messages
 from ...costs.training.gossip import rounds
-from ...costs.training.replicas import Replicas, scaled, shown
+from ...costs.training.replicas import Replicas, shown
 from ...costs.training.strategy_step import check_strategy, strategy_step
 from ...costs.work.operations import Message
 from ...errors import PlanError
@@ -88,7 +88,7 @@ class Trained:
         """
         replicas = self.replicas
         found = strategy_step(replicas, self.named.training, self.named.compression)
-        local = replicas.pricer.price_work(scaled(shown(replicas.work), 0.0))
+        local = replicas.pricer.price_work(shown(replicas.work).with_gradient_share(0.0))
         return EntryStep(found.step_s, found.extra_bytes, local.breakdown_s, local.step_s)
 
     def traffic(self) -> EntryTraffic:
@@ -104,7 +104,7 @@ class Trained:
             share = _gossip_share(replicas, self.named.training)
         else:
             share = strategy_step(replicas, self.named.training).sent_bytes / max(replicas.gradient_bytes, 1e-300)
-        return EntryTraffic(scaled(replicas.work, share), None)
+        return EntryTraffic(replicas.work.with_gradient_share(share), None)
 
 
 def _gossip_share(replicas: Replicas, training: Gossip) -> float:
