@@ -42,11 +42,6 @@ def cut_bytes(num_samples: int, label_bytes: float, width_bytes: float) -> float
     return label_bytes + num_samples * width_bytes
 
 
-def pipeline_cut_bytes(num_samples: int, width_bytes: float, num_epochs: float) -> float:
-    """Bytes over the cut of a pipeline: activations out and gradients back in every epoch, ``2 N h E``."""
-    return 2 * num_samples * width_bytes * num_epochs
-
-
 class LocalBlocks(NamedTuple):
     """The blocks of a job, as prices and the simulator take them.
 
