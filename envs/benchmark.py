@@ -12,13 +12,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from .. import settings
 from ..errors import ConfigError
 from ..simulation.cluster import scenario
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings
-from .benchmark_files import ELASTIC, FLEET, NAME, PLACEMENT, SCENARIO, find_benchmark, kind_of, preset_names
+from .benchmark_files import ELASTIC, FLEET, NAME, PLACEMENT, SCENARIO, each_once, find_benchmark, kind_of, preset_names
 from .reward import RewardSettings
 
 _TAKERS = {
@@ -45,17 +45,10 @@ class BenchmarkSettings(settings.Settings):
     name: str = Field(pattern=NAME)
     scenario: ScenarioSettings
     reward: RewardSettings = RewardSettings()
-    policies: tuple[str, ...] = ()
+    policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
     num_seeds: int = Field(default=10, ge=2, le=100)
     num_validation_seeds: int = Field(default=5, ge=1, le=100)
     variants: dict[Annotated[str, Field(pattern=NAME)], tuple[str, ...]] = Field(default_factory=dict)
-
-    @field_validator("policies")
-    @classmethod
-    def _each_once(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(policies)) < len(policies):
-            raise ValueError("must name each policy once")
-        return policies
 
     @field_validator("variants")
     @classmethod

@@ -22,6 +22,17 @@ SCENARIO, FLEET, ELASTIC, PLACEMENT = "scenario", "fleet", "elastic", "placement
 _KIND = re.compile(rf"""^["']?({SCENARIO}|{FLEET}|{ELASTIC}|{PLACEMENT})["']?\s*:""", re.MULTILINE)
 
 
+def each_once(policies: tuple[str, ...]) -> tuple[str, ...]:
+    """The policies that a benchmark compares, for pydantic.
+
+    Raises:
+        ValueError: one is named twice.
+    """
+    if len(set(policies)) < len(policies):
+        raise ValueError("must name each policy once")
+    return policies
+
+
 def preset_names(kind: str | None = None) -> list[str]:
     """The built-in benchmarks, or those of one kind."""
     return sorted(name for name, found in _presets().items() if kind in (None, found))

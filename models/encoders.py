@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import SAGEConv, global_max_pool, global_mean_pool
 
 from ..envs.static_features import OP_FEATURES, StaticFeatures
 from .learned.sets import LearnedSet
+from .message_passing import MeanRound, largest_of, mean_of
 
 
 class GraphEncoder(nn.Module):
@@ -33,8 +33,8 @@ class GraphEncoder(nn.Module):
     def __init__(self, hidden: int, embedding: int, rounds: int) -> None:
         super().__init__()
         self.lift = nn.Linear(len(OP_FEATURES), hidden)
-        self.along = nn.ModuleList(SAGEConv(hidden, hidden) for _ in range(rounds))
-        self.against = nn.ModuleList(SAGEConv(hidden, hidden) for _ in range(rounds))
+        self.along = nn.ModuleList(MeanRound(hidden, hidden) for _ in range(rounds))
+        self.against = nn.ModuleList(MeanRound(hidden, hidden) for _ in range(rounds))
         self.read = nn.Linear(2 * hidden, embedding)
 
     def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
@@ -43,9 +43,7 @@ class GraphEncoder(nn.Module):
         back = edges.flip(0)
         for along, against in zip(self.along, self.against, strict=True):
             state = state + torch.relu(along(state, edges) + against(state, back))
-        pooled = torch.cat(
-            [global_mean_pool(state, graph_of_op, num_graphs), global_max_pool(state, graph_of_op, num_graphs)], dim=1
-        )
+        pooled = torch.cat([mean_of(state, graph_of_op, num_graphs), largest_of(state, graph_of_op, num_graphs)], dim=1)
         return torch.tanh(self.read(pooled))
 
 
@@ -62,7 +60,7 @@ class GraphTotals(nn.Module):
 
     def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
         """As `GraphEncoder`; the edges are not read."""
-        return torch.tanh(self.read(global_mean_pool(ops, graph_of_op, num_graphs)))
+        return torch.tanh(self.read(mean_of(ops, graph_of_op, num_graphs)))
 
 
 class NoGraph(nn.Module):

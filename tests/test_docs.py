@@ -105,6 +105,17 @@ def test_every_folder_that_the_architecture_names_is_there_and_none_is_left_out(
     assert packages <= named, packages - named
 
 
+def test_each_place_that_the_architecture_names_for_a_change_is_there():
+    text = (DOCS / "architecture.md").read_text().split("## Where a change goes\n")[1].split("\n## ")[0]
+    rows = [row for row in text.splitlines() if row.startswith("| a")]
+    assert len(rows) == 10
+    for row in rows:
+        paths = re.findall(r"`([\w./]+/[\w./]*)`", row)
+        assert paths, row
+        for path in paths:
+            assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file(), path
+
+
 def test_each_walk_names_files_and_functions_that_are_there():
     text = (DOCS / "architecture.md").read_text().split("## The way of a decision\n")[1].split("\n## ")[0]
     walks = text.split("\n### ")[1:]

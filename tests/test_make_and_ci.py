@@ -356,7 +356,7 @@ def suite(tmp_path):
 
 
 def pytest_run(tree, *options, **variables):
-    return run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options, cwd=tree, **variables)
+    return run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:schemathesis", *options, cwd=tree, **variables)
 
 
 def test_without_the_variable_absent_data_is_a_skip_and_without_a_proof_there_is_no_line_about_schedulers(suite):
@@ -381,7 +381,7 @@ def test_with_the_data_there_reference_tests_pass(suite, options):
     assert "2 passed, 1 xfailed" in result.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")])
+@pytest.mark.parametrize("options", [(), ("-n", "1")])
 def test_with_the_variable_the_whole_suite_must_run_a_reference_test(suite, options):
     (suite / "tests" / "test_all.py").write_text("def test_plain(): pass\n")
     whole = pytest_run(suite, *options, MESHWRIGHT_REFERENCE=str(suite / "data"))

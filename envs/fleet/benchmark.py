@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from ... import settings
-from ..benchmark_files import FLEET, NAME, find_benchmark_of, preset_names
+from ..benchmark_files import FLEET, NAME, each_once, find_benchmark_of, preset_names
 from .fleet import Fleet, build_fleet
 from .settings import FleetSettings
 
@@ -26,16 +27,9 @@ class FleetBenchmark(settings.Settings):
 
     name: str = Field(pattern=NAME)
     fleet: FleetSettings
-    policies: tuple[str, ...] = ()
+    policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
     num_seeds: int = Field(default=20, ge=2, le=100)
     num_validation_seeds: int = Field(default=5, ge=1, le=100)
-
-    @field_validator("policies")
-    @classmethod
-    def _each_once(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(policies)) < len(policies):
-            raise ValueError("must name each policy once")
-        return policies
 
     def build(self, *, cache: Path | None = None, progress: Callable[[str, int, int], None] | None = None) -> Fleet:
         """Build the fleet (see `envs.fleet.fleet.build_fleet`)."""

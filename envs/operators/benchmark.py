@@ -7,7 +7,7 @@ from functools import cache
 from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field
 
 from ... import settings
 from ...jobs.load import load_graph
@@ -15,7 +15,7 @@ from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.instance_files import load_instance
 from ...simulation.operators.placement import OperatorObjective
-from ..benchmark_files import NAME, PLACEMENT, find_benchmark_of
+from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
 
 
 class JobDraw(settings.Settings):
@@ -126,17 +126,10 @@ class PlacementBenchmark(settings.Settings):
 
     name: str = Field(pattern=NAME)
     placement: PlacementSettings
-    policies: tuple[str, ...] = ()
+    policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
     best_known_s: float = Field(default=10.0, gt=0, le=3600)
     num_seeds: int = Field(default=100, ge=2, le=1000)
     num_validation_seeds: int = Field(default=50, ge=2, le=1000)
-
-    @field_validator("policies")
-    @classmethod
-    def _each_once(cls, policies: tuple[str, ...]) -> tuple[str, ...]:
-        if len(set(policies)) < len(policies):
-            raise ValueError("must name each policy once")
-        return policies
 
 
 def load_placement_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> PlacementBenchmark:

@@ -34,6 +34,7 @@ from ...errors import InputFileError
 from ...plans.partition import Layout
 from ..validation.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, PublishedStep, gpt, read_rows
 from ..validation.step_times import _layout
+from .least_squares import fit_constants
 
 FITTED = {
     "product_efficiency": (0.3, 0.8, 1.0),
@@ -128,8 +129,6 @@ def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int]
     Raises:
         InputFileError: one of the two is missing, or the table lacks rows, or its times contradict each other.
     """
-    from scipy.optimize import least_squares
-
     layers = _layer_figures(paths)
     rows = _rows(paths)
     alone = [(row, work) for row, work in rows if work.layout.pp == 1]
@@ -137,13 +136,9 @@ def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int]
     start = kernel_settings("a100")
     _check_tells_parts(alone, parts, pairs, _model(start, {}))
     names = list(FITTED)
-    low, middle, high = (np.array([FITTED[name][side] for name in names]) for side in range(3))
-    count = [0]
+    middle = np.array([FITTED[name][1] for name in names])
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        count[0] += 1
-        if progress is not None:
-            progress("evaluations", count[0], max(200, count[0]))
         model = _model(start, dict(zip(names, values.tolist(), strict=True)))
         times = {(r.fitted, r.measured): math.log(r.fitted / r.measured) for r in _layer_residuals(model, layers)}
         one = np.array(list(times.values()))  # each figure once
@@ -155,16 +150,7 @@ def calibrate(paths: Sequence[str | Path], *, progress: Callable[[str, int, int]
         held = [(dict(zip(names, values, strict=True))[name] - mean) / deviation for name, (mean, deviation) in BELIEFS.items()]
         return np.concatenate([one, many / PART_DEVIATION, once, held])
 
-    fit = least_squares(
-        residuals,
-        middle,
-        bounds=(low, high),
-        x_scale=np.maximum(middle, 1e-2),
-        diff_step=[1e-3] * len(names),
-        max_nfev=60,
-        loss="soft_l1",
-    )
-    constants = dict(zip(names, (float(f"{value:.4g}") for value in fit.x.tolist()), strict=True))
+    constants = fit_constants(residuals, FITTED, middle, progress, 200, max_nfev=60)
     model = _model(start, constants)
     of_parts = _part_residuals(parts, _row_residuals(model, alone))
     of_layers, of_rows = _layer_residuals(model, layers), _row_residuals(model, rows)

@@ -29,6 +29,7 @@ from ...devices import device_type
 from ...errors import ConfigError
 from .fit_a100 import Residual
 from .kernel_table import Item, LossItem, MeasuredKernels, ProductItem, read
+from .least_squares import fit_constants
 
 FITTED = {
     "product_efficiency": (0.1, 1.0),
@@ -104,8 +105,6 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
         InputFileError, ConfigError: the file is missing or wrong, names no known device type, or lacks a family that is
             fitted on.
     """
-    from scipy.optimize import least_squares
-
     measured = read(path)
     device = device_type(measured.device)
     shipped = kernel_settings(measured.device)
@@ -120,30 +119,17 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
     names = list(FITTED)
     low, high = (np.array([FITTED[name][side] for name in names]) for side in range(2))
     middle = np.clip([getattr(start, name) for name in names], low, high)
-    count = [0]
     fitted_on = [_priced(rows) for rows in used.values()]
 
     def model(values: NDArray[np.float64]) -> KernelModel:
         return KernelModel(device, start.model_copy(update=dict(zip(names, values.tolist(), strict=True))))
 
     def residuals(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        count[0] += 1
-        if progress is not None:
-            progress("evaluations", count[0], max(100, count[0]))
         kernels = model(values)
         found = [np.log(1e6 * np.array([kernels.kernel_s(one) for one in priced]) / us) for priced, us in fitted_on]
         return np.concatenate([one / math.sqrt(len(one)) for one in found])
 
-    fit = least_squares(
-        residuals,
-        middle,
-        bounds=(low, high),
-        x_scale=np.maximum(middle, 1e-2),
-        diff_step=[1e-3] * len(names),
-        loss="soft_l1",
-        f_scale=OUTLYING,
-    )
-    constants = {name: float(f"{value:.4g}") for name, value in zip(names, fit.x.tolist(), strict=True)}
+    constants = fit_constants(residuals, FITTED, middle, progress, 100, f_scale=OUTLYING)
     kept_s = shipped.optimizer_bytes_per_parameter / shipped.memory_efficiency
     constants["optimizer_bytes_per_parameter"] = float(f"{kept_s * constants['memory_efficiency']:.4g}")
     settled = start.model_copy(update={**constants, "device": measured.device, "calibrated": True})

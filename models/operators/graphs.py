@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch_geometric.data import HeteroData
 
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, feature_unit_s
 from ...simulation.operators.schedules import mean_times_s, mean_transfer_s
+
+if TYPE_CHECKING:
+    from torch_geometric.data import HeteroData
 
 NUM_OP_FEATURES = 8
 NUM_DEVICE_FEATURES = 6
@@ -174,6 +176,8 @@ def hetero_data(instance: OperatorInstance, objective: OperatorObjective = "late
 
     Edges ``(op, feeds, op)``, ``(device, link, device)`` and ``(op, runs_on, device)``, the last where the op can run.
     """
+    from torch_geometric.data import HeteroData  # takes as long to load as PyTorch itself
+
     told = features(instance, objective)
     data = HeteroData()
     data["op"].x, data["device"].x = torch.from_numpy(told.ops), torch.from_numpy(told.devices)

@@ -82,10 +82,7 @@ def train_elastic(
         write_checkpoint(search, run.checkpoint, key)
         if progress is not None:
             progress(search)
-        if search.curve[-1]["generation"] == search.generation:
-            reporter.validated(search.curve[-1], "search")
-        reporter.updated("search", search.generation)
-        reporter.stop_if_asked()
+        reporter.searched(search.curve, search.generation)
 
     with reporter.running(search.curve, search.generation, is_resumed=resume):
         search.run(after)

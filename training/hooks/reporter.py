@@ -158,6 +158,17 @@ class RunReporter:
         for callback in self._told:
             self.is_stopping |= callback.on_update(record) is False
 
+    def searched(self, curve: Sequence[Mapping[str, Any]], generation: int) -> None:
+        """Tell of a generation of a search, with its row of the learning curve where it was validated; it has been saved.
+
+        Raises:
+            TrainingStopped: a callback has stopped the run.
+        """
+        if curve[-1]["generation"] == generation:
+            self.validated(curve[-1], "search")
+        self.updated("search", generation)
+        self.stop_if_asked()
+
     def stop_if_asked(self) -> None:
         """Leave the run where a callback has stopped it; to be called where the run is saved.
 

@@ -114,10 +114,7 @@ def tune(
         if progress is not None and search.generation:
             latest = search.curve[-1]["validation_blocking_rate"]
             progress(TuneProgress(search.generation, chosen.generations, latest, search.best["validation_blocking_rate"]))
-        if search.curve[-1]["generation"] == search.generation:
-            reporter.validated(search.curve[-1], "search")
-        reporter.updated("search", search.generation)
-        reporter.stop_if_asked()
+        reporter.searched(search.curve, search.generation)
 
     with reporter.running(search.curve, search.generation, is_resumed=resume):
         search.run(after)

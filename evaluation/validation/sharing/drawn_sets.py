@@ -15,7 +15,8 @@ from ....costs.settings import CostSettings
 from ....costs.training_step.graph_step_time import GraphPricer
 from ....costs.training_step.step_pricer import StepPricer
 from ....costs.work.graph_work import describe_graph
-from ....costs.work.work import describe, is_legal
+from ....costs.work.model_chunks import is_legal
+from ....costs.work.work import describe
 from ....jobs import load_graph
 from ....jobs.load import load_shape
 from ....jobs.transformer import TransformerShape

@@ -17,7 +17,7 @@ from ..costs.training.compressed import coded_messages
 from ..costs.training.gossip import round_s, rounds
 from ..costs.training.local_update import local_blocks, makes_own_targets
 from ..costs.training.masked import PhaseStep, core_replicas
-from ..costs.training.replicas import scaled, shown
+from ..costs.training.replicas import shown
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.subnets import subnet_round
 from ..costs.training.synchronisation import drawn_steps, num_carrying, server_round_s, synchronous_s
@@ -245,7 +245,7 @@ def simulated_training_s(
         stride, is_local = training.error_stride(replicas.layout.pp), makes_own_targets(training)
         ends = local_blocks_s(*blocks[:5], stride, STREAMED_STEPS * m, is_local=is_local)
         return (ends[-1] - ends[m - 1]) / (STREAMED_STEPS - 1)
-    local = scaled(shown(work), 0.0)
+    local = shown(work).with_gradient_share(0.0)
     local_s = run(local)
     if n == 1:
         return local_s
@@ -256,7 +256,7 @@ def simulated_training_s(
             parts = [(first, 1), (1 - first, training.every)]
         share = training.quantise_bits / 32 if isinstance(training, DiLoCo) else 1.0
         if not (isinstance(training, DiLoCo) and (training.overlap or training.fragments > 1)):
-            models = maker.simulated(local), maker.simulated(scaled(shown(work), share))
+            models = maker.simulated(local), maker.simulated(shown(work).with_gradient_share(share))
             return sum(part * periodic_step_s(*models, every, maker.cluster, devices, costs) for part, every in parts if part > 0)
     workers_s = replicas.workers_s if replicas.alone else np.full(n, local_s)
     times_s = drawn_steps(workers_s, sigma, SIMULATED_ROUNDS if sigma == 0 else 16 * SIMULATED_ROUNDS)

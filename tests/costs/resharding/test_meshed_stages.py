@@ -11,7 +11,6 @@ from meshwright.costs.resharding.stage_tensors import StageTensor
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import FRAGMENTATION, stage_memory
-from meshwright.costs.work.stage_boundary import between
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.jobs.zoo.catalogue import zoo_shape
@@ -154,7 +153,7 @@ def test_long_skips_cross_a_boundary_between_their_layers():
     # outputs of layers 0, 1, 2 go to layers 7, 6, 5: behind layer 3 all three go on beside its own output
     assert [shape.skips_behind(layers) for layers in range(1, 8)] == [0, 1, 2, 3, 3, 2, 1]
     one = describe(SHAPE, layout("tp=2,dp=2,pp=2"), 512)
-    assert between(replace(one, shape=shape), 0)[0].payload_bytes == 4 * between(one, 0)[0].payload_bytes
+    assert replace(one, shape=shape).sent(0)[0].payload_bytes == 4 * one.sent(0)[0].payload_bytes
 
 
 @pytest.mark.parametrize(

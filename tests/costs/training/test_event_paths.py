@@ -127,7 +127,7 @@ def test_errors_take_their_time_worked_by_hand():
 def test_errors_of_the_presets():
     found = estimate("zoo:vgg16", "preset:dgx-a100-8x8", "pp=4,dp=1,micro_batch=2,global_batch=32")
     replicas = Replicas(found.work, found.maker.pricer)
-    outputs = [found.work.boundary(stage)[0].payload_bytes for stage in range(3)]
+    outputs = [found.work.sent(stage)[0].payload_bytes for stage in range(3)]
     last = found.work.share * float(found.work.graph.activation_bytes[found.work.graph.order[-1]])
     for preset, wanted in {
         "dfa": [last] * 3,  # the error of the output goes to every block

@@ -11,7 +11,8 @@ from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.memory import peak_memory
-from meshwright.costs.work.work import describe, is_legal
+from meshwright.costs.work.model_chunks import is_legal
+from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
 from meshwright.jobs.load import load_shape
 from meshwright.plans.partition import Layout

@@ -154,7 +154,7 @@ def test_a_job_graph_counts_every_replicas_transfers_and_every_stages_gradients(
         assert priced.step_s == steps[tuple(fast)]
         assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s)
     # The sender of each transfer waits for it, over a slow link in one replica at least.
-    sends_s = sum(m.payload_bytes / 0.1e9 for m in work.boundary(0)) * layout.num_micro_batches
+    sends_s = sum(m.payload_bytes / 0.1e9 for m in work.sent(0)) * layout.num_micro_batches
     # A fast way between the stages of one replica helps nobody: the other one crosses slow links all the same.
     assert steps[0, 2] == pytest.approx(steps[1, 3], rel=1e-12)
     assert min(steps.values()) > sends_s

@@ -5,11 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.process_groups.group_network import HostNetwork
+from meshwright.costs.training_step.step_figures import step_flops
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import activation_bytes, layer_activation_bytes, stage_memory
+from meshwright.costs.work.model_chunks import is_legal
 from meshwright.costs.work.operations import Message, input_part, product_flops, weight_part
-from meshwright.costs.work.step_flops import step_flops
-from meshwright.costs.work.work import describe, is_legal
+from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
 from meshwright.errors import GraphError, PlanError
 from meshwright.jobs.transformer import LatentAttention, LayerKind, TransformerShape

@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.costs.work.model_chunks import is_legal
 from meshwright.costs.work.operations import Message, Product, input_part, product_flops, weight_part
-from meshwright.costs.work.work import describe, is_legal
+from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.published_step_times import gpt
 from meshwright.jobs.transformer import TransformerShape

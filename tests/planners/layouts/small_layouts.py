@@ -8,7 +8,8 @@ from pydantic import ValidationError
 from meshwright.costs.process_groups.group_network import HostNetwork, is_regular
 from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.memory import peak_memory
-from meshwright.costs.work.work import describe, is_legal
+from meshwright.costs.work.model_chunks import is_legal
+from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.plans import Layout

@@ -4,7 +4,7 @@ import random
 from functools import cache
 
 from meshwright.clusters.cluster import load_cluster
-from meshwright.costs.work.work import is_legal
+from meshwright.costs.work.model_chunks import is_legal
 from meshwright.errors import ConfigError
 from meshwright.jobs.load import load_shape
 from meshwright.jobs.readers.huggingface import shape_of

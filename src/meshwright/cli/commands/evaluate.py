@@ -65,26 +65,26 @@ def evaluate_policies(
     """
     from ...envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, kind_of
     from ...evaluation.workers.choice import chosen_workers
+    from .evaluate_fleet import EvaluationRequest, evaluate_fleet_policies
 
     policies, changes = policies or [], changes or []
     others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
     workers = chosen_workers(jobs, ray)
     kind = kind_of(benchmark)
+    request = EvaluationRequest(policies, benchmark, seeds, changes, out, json_file, others)
     if kind == FLEET:
-        from .evaluate_fleet import evaluate_fleet_policies
-
-        evaluate_fleet_policies(policies, benchmark, seeds, workers, changes, out, json_file, others)
+        evaluate_fleet_policies(request, workers)
         return
     if kind == ELASTIC:
         from .evaluate_elastic import evaluate_elastic_policies
 
-        evaluate_elastic_policies(policies, benchmark, seeds, workers, changes, out, json_file, others)
+        evaluate_elastic_policies(request, workers)
         return
     if kind == PLACEMENT:
         from .evaluate_operators import evaluate_operator_policies
 
-        others |= {"--ray": ray, "--jobs": None if jobs == 1 else jobs}
-        evaluate_operator_policies(policies, benchmark, seeds, changes, out, json_file, others)
+        request.others.update({"--ray": ray, "--jobs": None if jobs == 1 else jobs})
+        evaluate_operator_policies(request)
         return
     output.check_file("--json", json_file)
     if graphs is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,62 +17,73 @@ if TYPE_CHECKING:
 FLEET_FILES = ("results.json", "results.md", "report.html")
 
 
-def evaluate_fleet_policies(
-    policies: list[str],
-    benchmark: str,
-    seeds: int | None,
-    workers: AbstractContextManager[Workers],
-    changes: list[str],
-    out: Path | None,
-    json_file: str | None,
-    not_for_fleets: dict[str, object],
-) -> None:
+@dataclass(frozen=True)
+class EvaluationRequest:
+    """What a command asks of an evaluation of any kind of benchmark.
+
+    Attributes:
+        policies: compared beside those of the benchmark.
+        benchmark: which one.
+        seeds: how many episodes; None: as many as it says.
+        changes: ``key=value`` texts that change its keys.
+        out: the folder of the results.
+        json_file: as of ``--json``.
+        others: options that another kind of benchmark takes, by name; None where they are not given.
+    """
+
+    policies: list[str]
+    benchmark: str
+    seeds: int | None
+    changes: list[str]
+    out: Path | None
+    json_file: str | None
+    others: dict[str, object]
+
+    def check(self, of: str, written: tuple[str, ...]) -> None:
+        """Refuse options that no benchmark ``of`` this kind takes, and places that may not be written to.
+
+        Raises:
+            MeshwrightError: so it is.
+        """
+        for option, value in self.others.items():
+            if value is not None:
+                raise MeshwrightError(f"does not go with a benchmark of {of}", field=option, value=str(value))
+        output.check_file("--json", self.json_file)
+        output.check_folder("--out", self.out, markers=("results.json", "config.yaml"))
+        output.check_files_in("--out", self.out, written)
+
+
+def evaluate_fleet_policies(request: EvaluationRequest, workers: AbstractContextManager[Workers]) -> None:
     """Evaluate, write what was asked for, and print the table and the verdict.
 
     Raises:
         MeshwrightError: an option is given that does not go with a fleet.
     """
-    check_request("a fleet", not_for_fleets, out, json_file, FLEET_FILES)
+    request.check("a fleet", FLEET_FILES)
     from ...envs.fleet.benchmark import load_fleet_benchmark
     from ...evaluation.fleet.evaluate import evaluate_fleet
     from ...evaluation.fleet.tables import fleet_markdown
 
-    console = output.console(json_file)
-    chosen = load_fleet_benchmark(benchmark, changes=changes)
+    console = output.console(request.json_file)
+    chosen = load_fleet_benchmark(request.benchmark, changes=request.changes)
     with output.progress() as bars:
         with output.set_up(bars) as priced:
             fleet = chosen.build(progress=priced)
         with workers as players:
             evaluation = evaluate_fleet(
-                chosen, policies, num_seeds=seeds, workers=players, fleet=fleet, progress=output.phases(bars)
+                chosen, request.policies, num_seeds=request.seeds, workers=players, fleet=fleet, progress=output.phases(bars)
             )
     found = evaluation.results
-    if out is not None:
+    if request.out is not None:
         from ...evaluation.report.fleet_report import fleet_report  # matplotlib takes a while
 
-        results_file, markdown_file, report_file = (out / name for name in FLEET_FILES)
+        results_file, markdown_file, report_file = (request.out / name for name in FLEET_FILES)
         files.write_json(results_file, found)
         files.write_text(markdown_file, fleet_markdown(found))
         files.write_text(report_file, fleet_report(evaluation))
-    output.write_json(json_file, found)
+    output.write_json(request.json_file, found)
     show_fleet(console, found)
-    output.print_written(console, json_file, out)
-
-
-def check_request(
-    of: str, not_taken: dict[str, object], out: Path | None, json_file: str | None, written: tuple[str, ...]
-) -> None:
-    """Refuse options that no benchmark ``of`` this kind takes, and places that may not be written to.
-
-    Raises:
-        MeshwrightError: so it is.
-    """
-    for option, value in not_taken.items():
-        if value is not None:
-            raise MeshwrightError(f"does not go with a benchmark of {of}", field=option, value=str(value))
-    output.check_file("--json", json_file)
-    output.check_folder("--out", out, markers=("results.json", "config.yaml"))
-    output.check_files_in("--out", out, written)
+    output.print_written(console, request.json_file, request.out)
 
 
 def show_fleet(out: Any, results: dict[str, Any]) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -41,10 +40,6 @@ class ClosSettings(HostSettings):
     num_spines: Count
     oversubscription: float = Field(gt=0)
     spine_latency_us: Latency
-
-    def resolved(self, folder: Path) -> ClosSettings:
-        """Itself: nothing stands in other files."""
-        return self
 
     def build(self) -> ClosTopology:
         """The topology with the units of the code."""

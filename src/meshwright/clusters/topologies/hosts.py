@@ -14,11 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import model_validator
 
-from ...settings import Settings
-from .topology import Count, GBytesPerS, Latency, check_size, frozen, relabelled
+from .topology import Count, GBytesPerS, Latency, TopologySection, check_size, frozen, relabelled
 
 
-class HostSettings(Settings):
+class HostSettings(TopologySection):
     """Keys that every topology of multi-device hosts shares.
 
     ``intra_host_latency_us`` holds from device to device, ``nic_latency_us`` from host to leaf switch, and

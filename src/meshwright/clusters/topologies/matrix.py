@@ -17,12 +17,12 @@ from pydantic import model_validator
 
 from ... import files, quantities, settings
 from ...errors import InputFileError
-from .topology import Count, Links, Topology, check_size, frozen, relabelled
+from .topology import Count, Links, Topology, TopologySection, check_size, frozen, relabelled
 
 Rows = tuple[tuple[float, ...], ...]
 
 
-class MatrixSettings(settings.Settings):
+class MatrixSettings(TopologySection):
     """``topology:`` of a measured cluster in YAML; row ``i``, column ``j`` holds from device ``i`` to device ``j``."""
 
     kind: Literal["matrix"]

@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...settings import Settings
 from .hosts import Hosts
-from .topology import Count, GBytesPerS, Latency, Links, Topology, frozen
+from .topology import Count, GBytesPerS, Latency, Links, Topology, TopologySection, frozen
 
 
-class OpticalSettings(Settings):
+class OpticalSettings(TopologySection):
     """``topology:`` of hosts joined by circuits in YAML.
 
     ``port_bandwidth_gbytes_per_s`` is of each of the ``ports_per_host``, ``circuit_latency_us`` from host to host, and
@@ -37,10 +35,6 @@ class OpticalSettings(Settings):
     port_bandwidth_gbytes_per_s: GBytesPerS
     circuit_latency_us: Latency
     reconfiguration_us: Latency
-
-    def resolved(self, folder: Path) -> OpticalSettings:
-        """Itself: nothing stands in other files."""
-        return self
 
     def build(self) -> OpticalTopology:
         """The topology with the units of the code."""

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...settings import Settings
-from .topology import Count, GBytesPerS, Latency, Links, Topology, check_size, frozen, relabelled
+from .topology import Count, GBytesPerS, Latency, Links, Topology, TopologySection, check_size, frozen, relabelled
 
 
-class RampSettings(Settings):
+class RampSettings(TopologySection):
     """``topology:`` of a RAMP cluster in YAML; one device in each server.
 
     ``propagation_ns`` is the time of flight of one message, ``io_ns`` what each of its two ends adds.
@@ -35,10 +33,6 @@ class RampSettings(Settings):
     node_bandwidth_gbytes_per_s: GBytesPerS
     propagation_ns: Latency
     io_ns: Latency
-
-    def resolved(self, folder: Path) -> RampSettings:
-        """Itself: nothing stands in other files."""
-        return self
 
     def build(self) -> RampTopology:
         """The topology with the units of the code."""

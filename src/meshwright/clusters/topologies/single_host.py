@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ...settings import Settings
-from .topology import Count, GBytesPerS, Latency, Links, Topology, check_size, frozen
+from .topology import Count, GBytesPerS, Latency, Links, Topology, TopologySection, check_size, frozen
 
 
-class SingleHostSettings(Settings):
+class SingleHostSettings(TopologySection):
     """``topology:`` of a single host in YAML.
 
     ``fabric: switch`` gives every device ``bandwidth_gbytes_per_s`` in and as much out; ``bus`` is one link of that
@@ -26,10 +24,6 @@ class SingleHostSettings(Settings):
     fabric: Literal["switch", "bus"]
     bandwidth_gbytes_per_s: GBytesPerS
     latency_us: Latency
-
-    def resolved(self, folder: Path) -> SingleHostSettings:
-        """Itself: nothing stands in other files."""
-        return self
 
     def build(self) -> SingleHostTopology:
         """The topology with the units of the code."""

@@ -10,13 +10,15 @@ import re
 from abc import ABC, abstractmethod
 from collections import Counter
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import AfterValidator, Field
 
 from ...errors import ClusterError
+from ...settings import Settings
 from ..routes import Carried
 
 MAX_DEVICES = 65_536
@@ -40,6 +42,14 @@ GBytesPerS = Annotated[float, Field(gt=0)]
 
 Latency = Annotated[float, Field(ge=0)]
 """A latency in YAML: microseconds or nanoseconds, as the key says."""
+
+
+class TopologySection(Settings):
+    """``topology:`` of a cluster in YAML."""
+
+    def resolved(self, folder: Path) -> Self:
+        """Itself where nothing stands in other files; else with the paths in it taken from ``folder``."""
+        return self
 
 
 @dataclass(frozen=True, eq=False)

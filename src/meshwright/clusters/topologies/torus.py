@@ -10,19 +10,17 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import Field, model_validator
 
-from ...settings import Settings
 from ..routes import Carried, ShortestPaths
-from .topology import Count, GBytesPerS, Latency, Links, Topology, check_size, frozen, relabelled
+from .topology import Count, GBytesPerS, Latency, Links, Topology, TopologySection, check_size, frozen, relabelled
 
 
-class TorusSettings(Settings):
+class TorusSettings(TopologySection):
     """``topology:`` of a torus in YAML; a host holds ``devices_per_host`` neighbours along the last axis."""
 
     kind: Literal["torus"]
@@ -35,10 +33,6 @@ class TorusSettings(Settings):
     def _hosts_fill_the_last_axis(self) -> TorusSettings:
         if self.shape[-1] % self.devices_per_host:
             raise ValueError(f"devices_per_host ({self.devices_per_host}) must divide the last axis ({self.shape[-1]})")
-        return self
-
-    def resolved(self, folder: Path) -> TorusSettings:
-        """Itself: nothing stands in other files."""
         return self
 
     def build(self) -> TorusTopology:

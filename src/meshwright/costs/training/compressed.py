@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ...plans.compression import AnyCompression
-from ..compression import Coded, Matrix, coded, coded_tail_s
+from ..compression import Coded, coded, coded_tail_s
 from ..process_groups.group_network import whole_lane
-from ..training_step.gradient_overlap import stage_spans
-from ..training_step.step_time import Pricer
-from ..work.graph_work import GraphWork
 from ..work.operations import Message
-from ..work.work import LayoutWork
-from .replicas import SUMMED, Replicas
+from .replicas import Replicas
 from .stragglers import slowest_of
 
 
@@ -39,19 +34,19 @@ def tail_s(replicas: Replicas, stage: int, code: AnyCompression | None) -> float
         decode_s += made.decode_s
     if not replicas.layout.overlap_dp:
         return encode_s + messages_s + decode_s
-    return coded_tail_s(_blocks(replicas, stage), messages_s, encode_s, decode_s, replicas.pricer.slowdown)
+    blocks = replicas.pricer.backward_blocks(replicas.work, stage)
+    return coded_tail_s(blocks, messages_s, encode_s, decode_s, replicas.pricer.slowdown)
 
 
 def coding(replicas: Replicas, stage: int, message: Message, code: AnyCompression) -> Coded:
     """What takes the place of a message that sums gradients."""
-    width = replicas.layout.gradient_bytes if isinstance(replicas.work, LayoutWork) else 4
     return coded(
         code,
         message,
         replicas.num_summing,
         replicas.pricer.device,
-        number_bytes=width,
-        matrices=matrices(replicas.work, stage, message),
+        number_bytes=replicas.work.gradient_number_bytes,
+        matrices=replicas.work.matrices(stage, message),
     )
 
 
@@ -61,13 +56,10 @@ def coded_messages(
     """For the event path: the coded messages of a stage, and the seconds of encoding and decoding of each stage."""
     codecs, sent = {}, {}
     for stage in range(replicas.layout.pp):
+        summed = replicas.work.summed(stage)
         made = [coding(replicas, stage, message, code) for message in _summed(replicas, stage)]
         codecs[stage] = sum(one.encode_s for one in made), sum(one.decode_s for one in made)
-        kept = (
-            ()
-            if isinstance(replicas.work, GraphWork)
-            else tuple(m for m in replicas.work.stages[stage].sync if m.axis not in SUMMED)
-        )
+        kept = (message for message in replicas.work.sync(stage) if message not in summed)
         sent[stage] = (*(message for one in made for message in one.messages), *kept)
     return sent.__getitem__, codecs
 
@@ -80,41 +72,5 @@ def compression_bytes(replicas: Replicas, code: AnyCompression) -> float:
     return max(found)
 
 
-def matrices(work: Any, stage: int, message: Message) -> tuple[Matrix, ...]:
-    """The matrices of a rank's weights: of a transformer's layers, cut by ``tp``; of any other op a square one, an assumption."""
-    if isinstance(work, GraphWork):
-        sizes = work.gradient_bytes[work.ops_of(stage)] / 4
-        return tuple(Matrix(float(size) ** 0.5, float(size) ** 0.5) for size in sizes if size >= 1)
-    shape, tp, count = work.shape, work.layout.tp, work.stages[stage].num_layers
-    if message.axis != "dp_cp":
-        return ()
-    hidden, queries = shape.hidden, shape.num_heads * shape.head_dim
-    keys = shape.num_key_value_heads * (shape.head_dim + shape.value_head_dim)
-    found = [Matrix(hidden, queries / tp, count), Matrix(hidden, keys / tp, count), Matrix(queries / tp, hidden, count)]
-    if shape.num_experts <= 1:
-        found += [Matrix(hidden, shape.feed_forward / tp, count * (3 if shape.is_gated else 2))]
-    return tuple(found)
-
-
 def _summed(replicas: Replicas, stage: int) -> tuple[Message, ...]:
-    if replicas.num_summing == 1:
-        return ()
-    work = replicas.work
-    if isinstance(work, GraphWork):
-        return work.sync(stage)
-    return tuple(message for message in work.stages[stage].sync if message.axis in SUMMED)
-
-
-def _blocks(replicas: Replicas, stage: int) -> list[tuple[float, float]]:
-    """Seconds and share of the gradients of each block of the last backward pass, in its order."""
-    work, pricer = replicas.work, replicas.pricer
-    if isinstance(work, GraphWork):
-        ops = work.ops_of(stage)[::-1]
-        total = float(work.gradient_bytes[ops].sum()) or 1.0
-        return list(zip(work.backward_s[ops].tolist(), (work.gradient_bytes[ops] / total).tolist(), strict=True))
-    assert isinstance(pricer, Pricer)
-    lane = whole_lane(pricer.wires, work.layout, pricer.order)
-    kind = 2 if work.layout.parts_gradients else 1
-    seconds = {name: times.task_s()[kind] for name, times in pricer.blocks_of(work, lane)[stage].items()}
-    spans = stage_spans(work, stage, seconds, is_backward=True)
-    return [(span.seconds, span.dense) for span in spans for _ in range(span.num_blocks)]
+    return replicas.work.summed(stage) if replicas.num_summing > 1 else ()

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from ...errors import PlanError
 from ...jobs.masked import Core, core_graph, core_shape, core_shares, masked_s
 from ..work.graph_work import GraphWork, crossing_bytes
 from ..work.layer import BlockWork
 from ..work.operations import Item, Message, Pass, Product, Sweep
+from ..work.step_work import StepWork
 from ..work.work import LayoutWork, describe, with_blocks
 
 ENDS = ("embedding", "head")
@@ -24,7 +24,7 @@ SUM = "gradient sum"
 """End of the names of sweeps that add a gradient to the sum."""
 
 
-def core_work(work: Any, core: Core, launch_s: float) -> Any:
+def core_work(work: StepWork, core: Core, launch_s: float) -> StepWork:
     """The work of the core.
 
     Args:
@@ -45,11 +45,9 @@ def core_work(work: Any, core: Core, launch_s: float) -> Any:
     return describe(core_shape(work.shape, core.width), work.layout, work.sequence_length)
 
 
-def parameter_share(work: Any, core: Any) -> float:
+def parameter_share(work: StepWork, core: StepWork) -> float:
     """Share of the weights that a core has, ``mu``: of all that the ranks of one replica hold."""
-    if isinstance(work, GraphWork):
-        return float(core.gradient_bytes.sum() / work.gradient_bytes.sum())
-    return float(sum(one.parameters for one in core.stages) / sum(one.parameters for one in work.stages))
+    return core.weights / work.weights
 
 
 def _of_graph(work: GraphWork, core: Core, launch_s: float) -> GraphWork:

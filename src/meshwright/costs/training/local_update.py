@@ -12,16 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ...errors import PlanError
 from ...plans.training import LocalUpdate
 from ..process_groups.group_network import whole_lane
-from ..training_step.step_time import Pricer
 from ..work.graph_work import GraphWork
 from ..work.operations import Message
-from ..work.stage_boundary import between
 from .replicas import Replicas
 
 UPDATE_SHARE = 0.5
@@ -47,11 +42,6 @@ def cut_bytes(num_samples: int, label_bytes: float, width_bytes: float) -> float
         width_bytes: of a sample's activations at the cut, ``h``.
     """
     return label_bytes + num_samples * width_bytes
-
-
-def pipeline_cut_bytes(num_samples: int, width_bytes: float, num_epochs: float) -> float:
-    """Bytes over the cut of a pipeline: activations out and gradients back in every epoch, ``2 N h E``."""
-    return 2 * num_samples * width_bytes * num_epochs
 
 
 class LocalBlocks(NamedTuple):
@@ -110,7 +100,7 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
         raise PlanError("updates blocks by local targets; set dp=1", field="layout.dp", value=layout.dp)
     if layout.virtual_stages > 1:
         raise PlanError("has one block on each device", field="layout.virtual_stages", value=layout.virtual_stages)
-    forward, backward = _passes_s(replicas)
+    forward, backward = replicas.pricer.passes_s(replicas.work)
     targets, updates = training.target_share * backward, UPDATE_SHARE * backward
     of_blocks = [tuple(one.tolist()) for one in (forward, targets, updates)]
     outputs = [_output(replicas, stage) for stage in range(layout.pp)]
@@ -126,10 +116,10 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
 def _output(replicas: Replicas, stage: int) -> tuple[Message, ...]:
     """A micro-batch's activations behind a stage; those before the head of a transformer stand for those behind it."""
     work, last = replicas.work, replicas.layout.pp - 1
-    if not isinstance(work, GraphWork):
-        return between(work, min(stage, last - 1)) if last > 0 else ()
     if stage < last:
-        return work.boundary(stage)
+        return work.sent(stage)
+    if not isinstance(work, GraphWork):
+        return work.sent(last - 1) if last > 0 else ()
     return (Message("activations", "send_recv", "pp", float(work.activation_bytes[work.graph.order[-1]])),)
 
 
@@ -139,15 +129,3 @@ def _sent_s(replicas: Replicas, stage: int, messages: tuple[Message, ...]) -> fl
     lane = whole_lane(pricer.wires, layout, pricer.order)
     groups = {**lane.at(stage + 1), "pp": lane.boundary[stage]}
     return sum(pricer.message_s(item, layout, groups[item.axis]) for item in messages if item.payload_bytes > 0)
-
-
-def _passes_s(replicas: Replicas) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Seconds of the forward and of the backward pass of each stage, ``(p,)`` each."""
-    work, pricer = replicas.work, replicas.pricer
-    if isinstance(work, GraphWork):
-        found = [(work.forward_s[work.ops_of(s)].sum(), work.backward_s[work.ops_of(s)].sum()) for s in range(work.layout.pp)]
-        seconds = np.array(found, np.float64)
-        return seconds[:, 0], seconds[:, 1]
-    assert isinstance(pricer, Pricer)
-    task_s = pricer.task_s(work, pricer.blocks_of(work, pricer.lanes(work)[0]))[:, 0]
-    return task_s[:, 0], task_s[:, 1:].sum(axis=1)

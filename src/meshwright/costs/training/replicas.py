@@ -5,10 +5,9 @@ Legend: ``n`` replicas, ``W`` bytes of gradients of a rank, ``C`` seconds of a s
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +19,9 @@ from ..process_groups.group_network import PlacedNetwork, whole_lane
 from ..process_groups.lanes import Stand
 from ..process_groups.regular_groups import Group
 from ..training_step.step_pricer import StepPricer
-from ..work.graph_work import GraphWork
-from ..work.operations import Message
+from ..work.step_work import StepWork
 
-SUMMED = ("dp_cp", "expert_dp")
-"""Axes over which gradients are summed."""
+Work = TypeVar("Work", bound=StepWork)
 
 
 @dataclass(frozen=True)
@@ -38,7 +35,7 @@ class Replicas:
         alone: the work of each replica by itself on its own devices, where these are of several types; else empty.
     """
 
-    work: Any
+    work: StepWork
     pricer: StepPricer
     straggler_sigma: float = 0.0
     alone: tuple[Any, ...] = ()
@@ -46,8 +43,7 @@ class Replicas:
     @property
     def layout(self) -> Layout:
         """How the job is cut."""
-        layout: Layout = self.work.layout
-        return layout
+        return self.work.layout
 
     @property
     def num_replicas(self) -> int:
@@ -74,27 +70,21 @@ class Replicas:
         """Seconds of a step of each replica by itself, ``(n,)``; all ``C`` where devices are alike."""
         if not self.alone:
             return np.full(self.num_replicas, self.local_s)
-        return np.array([self.pricer.step_s(scaled(shown(work), 0.0)) for work in self.alone])
+        return np.array([self.pricer.step_s(shown(work).with_gradient_share(0.0)) for work in self.alone])
 
     def averaged_s(self, share: float) -> float:
         """Seconds of a step behind whose last backward pass ``share`` of the gradients' bytes is summed, and hidden nowhere."""
-        return self.pricer.step_s(scaled(shown(self.work), share))
+        return self.pricer.step_s(shown(self.work).with_gradient_share(share))
 
     @cached_property
     def gradient_bytes(self) -> float:
         """Bytes of the gradients of a rank of the fullest stage, ``W``."""
-        return max(self.stage_bytes(stage) for stage in range(self.layout.pp))
+        return max(self.work.gradient_bytes_on(stage) for stage in range(self.layout.pp))
 
     @property
     def sent_bytes(self) -> float:
         """Bytes of the gradients that a rank sums over the replicas in a step; none of one replica."""
         return self.gradient_bytes if self.num_summing > 1 else 0.0
-
-    def stage_bytes(self, stage: int) -> float:
-        """Bytes of the gradients of a rank of a stage."""
-        if isinstance(self.work, GraphWork):
-            return float(self.work.gradient_bytes[self.work.ops_of(stage)].sum())
-        return float(self.work.stages[stage].parameters * self.layout.gradient_bytes)
 
     def stand(self, stage: int) -> Stand:
         """How the replicas of a stage's ranks stand on hosts."""
@@ -123,24 +113,7 @@ class Replicas:
         return max(wires.group_s(operation, payload_bytes, self.stand(stage)) for stage in range(self.layout.pp))
 
 
-def scaled(work: Any, share: float) -> Any:
-    """The work with so much of the gradients' bytes; none with 0."""
-    if isinstance(work, GraphWork):
-        return replace(work, gradient_bytes=work.gradient_bytes * share)
-    return with_gradients(work, lambda m: (replace(m, payload_bytes=m.payload_bytes * share),) if share else ())
-
-
-def shown(work: Any) -> Any:
+def shown(work: Work) -> Work:
     """The work whose gradients hide behind nothing."""
-    return replace(work, layout=work.layout.model_copy(update={"overlap_dp": False}))
-
-
-def with_gradients(work: Any, change: Callable[[Message], tuple[Message, ...]]) -> Any:
-    """A transformer's work with other messages in place of those that sum gradients over replicas."""
-    stages = []
-    for held in work.stages:
-        sync: list[Message] = []
-        for message in held.sync:
-            sync += change(message) if message.axis in SUMMED else (message,)
-        stages.append(replace(held, sync=tuple(sync)))
-    return replace(work, stages=tuple(stages))
+    made: Work = replace(cast(Any, work), layout=work.layout.model_copy(update={"overlap_dp": False}))
+    return made

@@ -86,6 +86,7 @@ def subnet_round(replicas: Replicas) -> SubnetRound:
     """
     work = replicas.work
     shares = op_shares(work, replicas.num_replicas)
+    assert isinstance(work, GraphWork)
     size = float((work.gradient_bytes * shares).sum())
     passes_s = work.forward_s + work.backward_s
     part = float((passes_s * shares).sum() / passes_s.sum())

@@ -95,6 +95,18 @@ class GraphPricer(StepPricer):
             peak_flops_per_s=sum(self.peaks_flops_per_s[: layout.world]) or layout.world * self.device.peak_flops_per_s,
         )
 
+    def passes_s(self, work: GraphWork) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """See `StepPricer.passes_s`."""
+        found = [(work.forward_s[work.ops_of(s)].sum(), work.backward_s[work.ops_of(s)].sum()) for s in range(work.layout.pp)]
+        seconds = np.array(found, np.float64)
+        return seconds[:, 0], seconds[:, 1]
+
+    def backward_blocks(self, work: GraphWork, stage: int) -> list[tuple[float, float]]:
+        """See `StepPricer.backward_blocks`; a block is an op."""
+        ops = work.ops_of(stage)[::-1]
+        total = float(work.gradient_bytes[ops].sum()) or 1.0
+        return list(zip(work.backward_s[ops].tolist(), (work.gradient_bytes[ops] / total).tolist(), strict=True))
+
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`."""
         return replace(self, order=order, wires=wires or self.wires)
@@ -110,7 +122,7 @@ class GraphPricer(StepPricer):
                 sent = [message for op in ops.tolist() for message in exchange[op].messages]
                 yield from (PlacedMessage("halo exchange", item, 1, groups[item.axis]) for item in sent)
             group = lane.boundary[chunk % work.layout.pp]
-            yield from (PlacedMessage("pipeline transfers", item, 1, group) for item in work.boundary(chunk))
+            yield from (PlacedMessage("pipeline transfers", item, 1, group) for item in work.sent(chunk))
             if work.is_direct and chunk:
                 group = lane.boundary[(chunk - 1) % work.layout.pp]
                 yield from (PlacedMessage("pipeline transfers", item, 1, group) for item in work.returned(chunk))
@@ -171,7 +183,7 @@ class GraphPricer(StepPricer):
         if not work.is_direct:
             return task_s, self._sends_s(work, lane)
         for chunk in range(num_chunks):
-            sends = (work.boundary(chunk), chunk), (work.returned(chunk), chunk - 1)
+            sends = (work.sent(chunk), chunk), (work.returned(chunk), chunk - 1)
             for kind, (messages, way) in enumerate(sends):
                 for message in messages:
                     task_s[chunk, 0, kind] += self.message_s(message, work.layout, lane.ways[-kind][way % work.layout.pp])
@@ -182,7 +194,7 @@ class GraphPricer(StepPricer):
         send_s = np.zeros((len(lane.ways), len(work.chunks)))
         for way, groups in enumerate(lane.ways):
             for chunk in range(len(work.chunks)):
-                for message in work.boundary(chunk):
+                for message in work.sent(chunk):
                     send_s[way, chunk] = self.message_s(message, work.layout, groups[chunk % work.layout.pp])
         return send_s.reshape(-1)
 

@@ -22,7 +22,7 @@ from ..resharding.prices import Algorithm, LoadBalance
 from ..resharding.stage_tensors import StageTensor
 from ..settings import CostSettings
 from ..work.operations import Message
-from ..work.stage_boundary import between, stage_tensor
+from ..work.stage_boundary import stage_tensor
 from ..work.work import LayoutWork
 
 LEAST_BYTES = 1e-6
@@ -87,7 +87,7 @@ def ways_s(
             if other is not None:
                 found[kind, chunk] = other.seconds
                 continue
-            for item in between(work, chunk):
+            for item in work.sent(chunk):
                 group = lane.boundary[source] if item.axis == "pp" else lane.at(target)[item.axis]
                 found[kind, chunk] += message_s(item, layout, group)
     return found.reshape(-1)

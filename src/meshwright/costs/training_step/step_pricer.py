@@ -88,6 +88,14 @@ class StepPricer(ABC):
         """The time of one step of a described layout, and what it consists of."""
 
     @abstractmethod
+    def passes_s(self, work: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Seconds of a micro-batch forward and backward through each stage, of one chunk, ``(p,)`` each."""
+
+    @abstractmethod
+    def backward_blocks(self, work: Any, stage: int) -> list[tuple[float, float]]:
+        """Seconds and share of the stage's gradients of each block of its last backward pass, in its order."""
+
+    @abstractmethod
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """The same for ranks that are numbered otherwise, or whose messages something else prices."""
 

@@ -26,20 +26,19 @@ from ..pipelines.schedules import orders
 from ..pipelines.steady_steps import NO_PARTNERS, Partners, PlayedPipeline, ends_s, step_s
 from ..pipelines.waits import waits
 from ..process_groups.device_kinds import DeviceKinds
-from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of
+from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..work.layer import BlockWork
 from ..work.model_chunks import Parts
 from ..work.operations import BETWEEN_STAGES, Message, Pass
-from ..work.step_flops import step_flops
 from ..work.work import LayoutWork, describe
 from .gradient_overlap import exposed_after, exposed_before, stage_spans
 from .kernels import KernelModel, device_kinds, kernel_model
 from .passes import PassTime, pass_time
 from .placed_steps import placed_step
 from .stage_crossings import Resharding, ways_s
-from .step_figures import StepTime
+from .step_figures import StepTime, step_flops
 from .step_pricer import PlacedMessage, StepPricer
 from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step, uncertainty_terms
 from .uneven_steps import UnevenStep
@@ -158,6 +157,18 @@ class Pricer(StepPricer):
         """How the groups of a layout stand, see `lanes`."""
         found = lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
         return found if self.kinds is None else self.kinds.lanes(found, work.layout, self.order, work.pass_axes)
+
+    def passes_s(self, work: LayoutWork) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """See `StepPricer.passes_s`."""
+        task_s = self.task_s(work, self.blocks_of(work, self.lanes(work)[0]))[:, 0]
+        return task_s[:, 0], task_s[:, 1:].sum(axis=1)
+
+    def backward_blocks(self, work: LayoutWork, stage: int) -> list[tuple[float, float]]:
+        """See `StepPricer.backward_blocks`; a block is a layer, the embedding or the head."""
+        blocks = self.blocks_of(work, whole_lane(self.wires, work.layout, self.order))[stage]
+        seconds = {name: times.task_s()[1 + work.layout.parts_gradients] for name, times in blocks.items()}
+        spans = stage_spans(work, stage, seconds, is_backward=True)
+        return [(span.seconds, span.dense) for span in spans for _ in range(span.num_blocks)]
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""

@@ -11,7 +11,7 @@ for op splits, the update of the weights is not counted.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -26,14 +26,19 @@ from ...plans.partition import ZERO_BUBBLE, Layout
 from ...plans.stage_meshes import meshes_text
 from ...plans.stages import layout_stages
 from .. import compute
+from ..compression import Matrix
 from ..settings import CostSettings
 from ..training_step.graph_tails import gather_parts, messages_of, sync_parts
 from .halos import ERRORS_AND_OUTPUTS, VolumeCut, cut_volumes, parts_of
 from .operations import Message
+from .step_work import StepWork
+
+GRADIENT_NUMBER_BYTES = 4.0
+"""Of a number of the gradients of a job graph, whose numbers are not told."""
 
 
 @dataclass(frozen=True, eq=False)
-class GraphWork:
+class GraphWork(StepWork):
     """What the stages of a job graph do in a step.
 
     Attributes:
@@ -92,7 +97,35 @@ class GraphWork:
         """What a rank keeps of each op for its backward pass of a micro-batch, ``(n,)``."""
         return kept_activation_bytes(self.graph, self.layout)
 
-    def boundary(self, chunk: int) -> tuple[Message, ...]:
+    @property
+    def weights(self) -> float:
+        """Bytes of the gradients of all ops, see `StepWork.weights`."""
+        return float(self.gradient_bytes.sum())
+
+    @property
+    def gradient_number_bytes(self) -> float:
+        """See `StepWork.gradient_number_bytes`."""
+        return GRADIENT_NUMBER_BYTES
+
+    @property
+    def op_cuts(self) -> tuple[int, ...]:
+        """See `StepWork.op_cuts`."""
+        return tuple(len(ops) for ops in self.chunks)
+
+    def gradient_bytes_on(self, stage: int) -> float:
+        """See `StepWork.gradient_bytes_on`."""
+        return float(self.gradient_bytes[self.ops_of(stage)].sum())
+
+    def with_gradient_share(self, share: float) -> GraphWork:
+        """See `StepWork.with_gradient_share`."""
+        return replace(self, gradient_bytes=self.gradient_bytes * share)
+
+    def matrices(self, stage: int, message: Message) -> tuple[Matrix, ...]:
+        """A square one for each op with weights, an assumption."""
+        sizes = self.gradient_bytes[self.ops_of(stage)] / GRADIENT_NUMBER_BYTES
+        return tuple(Matrix(float(size) ** 0.5, float(size) ** 0.5) for size in sizes if size >= 1)
+
+    def sent(self, chunk: int) -> tuple[Message, ...]:
         """What goes from a chunk to the next one, or to later ones; relayed, its gradient goes back."""
         return self._message(float(self.boundary_bytes[chunk]))
 
@@ -105,7 +138,11 @@ class GraphWork:
 
     def sync(self, stage: int) -> tuple[Message, ...]:
         """Gradients of a stage, over the replicas."""
-        return messages_of(sync_parts, self.layout, float(self.gradient_bytes[self.ops_of(stage)].sum()))
+        return messages_of(sync_parts, self.layout, self.gradient_bytes_on(stage))
+
+    def summed(self, stage: int) -> tuple[Message, ...]:
+        """All of `sync`: a stage has no other messages there."""
+        return self.sync(stage)
 
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Parameters of a stage, where the replicas update a part each."""

@@ -1,4 +1,4 @@
-"""The chunks into which a pipeline cuts a model, and which layers of which kind each of them holds."""
+"""The chunks into which a pipeline cuts a model, which layers of which kind each of them holds, and how a model cannot be cut."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
 
-from ...jobs.transformer import LayerKind, layer_kinds
+from ...errors import PlanError
+from ...jobs.transformer import LayerKind, TransformerShape, layer_kinds
 from ...plans.partition import Layout
-from ...plans.pipelines.layers import chunk_sizes
+from ...plans.pipelines.layers import chunk_sizes, layers_of_chunks, least_layers, less_layers
 
 Parts = tuple[tuple[str, int], ...]
 """Names of blocks, and how many of each."""
@@ -116,3 +117,106 @@ def end_stages(layout: Layout) -> tuple[frozenset[int], frozenset[int]]:
 def has_table_copy(layout: Layout) -> bool:
     """Whether the head is on another stage than the embedding, and keeps a copy of a table that both have."""
     return layout.pp > 1 and not layout.is_bidirectional
+
+
+def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None:
+    """Refuse a layout into which the model cannot be cut.
+
+    Raises:
+        PlanError: naming the key of the layout, or a sequence without tokens.
+    """
+    if sequence_length < 1:
+        raise PlanError("a sequence has at least one token", field="sequence_length", value=sequence_length)
+    for bad, field, value, problem in _objections(shape, layout, sequence_length):
+        if bad:
+            raise PlanError(problem, field=f"layout.{field}", value=value)
+
+
+def is_legal(shape: TransformerShape, layout: Layout, sequence_length: int) -> bool:
+    """Whether `check` has nothing to say."""
+    return not any(bad for bad, *_ in _objections(shape, layout, sequence_length))
+
+
+def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tuple[bool, str, object, str]]:
+    tp, cp, pp, ep, v = layout.tp, layout.cp, layout.pp, layout.ep, layout.virtual_stages
+    chunks = pp * v
+    heads = shape.num_heads // tp if shape.num_heads % tp == 0 else 0
+    widths = dict.fromkeys(width for kind in shape.kinds for width in (kind.feed_forward, kind.shared_feed_forward or 0))
+    inner = next((width for width in widths if width % tp), 0)
+    experts = next(
+        (kind.num_experts for kind in shape.kinds if kind.num_experts > 1 and kind.num_experts % ep), shape.num_experts
+    )
+    uneven = layout.schedule == "interleaved" and v > 1
+    counted = shape.num_layers + layout.first_stage_less_layers + layout.last_stage_less_layers
+    name, told = shape.name, sum(layout.stage_layers or ())
+    volume = next((key for key in ("sp_d", "sp_h", "sp_w") if getattr(layout, key) > 1), "sp_d")
+    return [
+        (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
+        (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
+        (inner != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
+        (
+            max(shape.num_key_value_heads, tp) % min(shape.num_key_value_heads, tp) != 0,
+            "tp",
+            tp,
+            f"does not go with the {shape.num_key_value_heads} key-value heads of {name}",
+        ),
+        (length % cp != 0, "cp", cp, f"does not divide the sequence of {length} tokens"),
+        (
+            cp > 1 and layout.context_parallel == "ulysses" and (heads == 0 or heads % cp != 0),
+            "cp",
+            cp,
+            f"ulysses needs cp to divide the {heads} heads of a tensor-parallel rank",
+        ),
+        (
+            layout.sequence_parallel and tp > 1 and (length // cp * layout.micro_batch) % tp != 0,
+            "tp",
+            tp,
+            "sequence parallelism needs tp to divide the tokens of a micro-batch",
+        ),
+        (ep > 1 and experts % ep != 0, "ep", ep, f"does not divide the {experts} expert(s) of {name}"),
+        (chunks > counted, "pp", pp, f"{chunks} model chunks are more than the {counted} layers of {name}"),
+        (
+            uneven and counted % chunks != 0,
+            "virtual_stages",
+            v,
+            f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {counted} layers of {name}",
+        ),
+        (
+            layout.precision == "fp32" and layout.attention == "fused",
+            "attention",
+            "fused",
+            "the fused kernel computes in 16 bits; precision=fp32 wants attention=unfused",
+        ),
+        (
+            layout.recompute == "selective-ops"
+            and (shape.num_experts > 1 or shape.latent is not None or bool(shape.other_layers)),
+            "recompute",
+            "selective-ops",
+            f"counts the products of dense layers, and {name} has others",
+        ),
+        (
+            layout.recompute == "selective-ops" and layout.attention == "unfused",
+            "recompute",
+            "selective-ops",
+            "keeps what fused attention makes; attention=unfused goes with recompute=selective",
+        ),
+        (
+            layout.is_bidirectional and shape.long_skips is not None,
+            "schedule",
+            layout.schedule,
+            f"leaves no way to {name}'s skips",
+        ),
+        (told not in (0, shape.num_layers), "stage_layers", told, f"are {told} layers, {name} has {shape.num_layers}"),
+        (
+            (again := layout.recompute_num_layers) > 1 and again > max(layers_of_chunks(shape.num_layers, layout)),
+            "recompute_num_layers",
+            again,
+            f"is more than any model chunk of {name} has layers",
+        ),
+        (
+            any(less := less_layers(layout)) and least_layers(shape.num_layers, layout) < (v == 1),
+            "first_stage_less_layers" if less[0] else "last_stage_less_layers",
+            less[0] or less[1],
+            f"leaves a stage of {name} no layers, or a chunk less than none",
+        ),
+    ]

@@ -1,18 +1,9 @@
-"""What goes from stage to stage of a transformer: messages where both have one mesh, else the tensor as each holds it."""
+"""What goes between stages of a transformer that have meshes of their own: the tensor as each holds it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from ..resharding.stage_tensors import StageTensor, largest_slice_bytes
-from .operations import Message
 from .work import LayoutWork
-
-
-def between(work: LayoutWork, chunk: int) -> tuple[Message, ...]:
-    """What brings a micro-batch from a chunk to the next one, or its gradient back, where their stages have one mesh."""
-    sent, carried = work.at(work.layout.stage_of(chunk)).boundary, work.carried(chunk)
-    return sent if carried == 1 else tuple(replace(one, payload_bytes=carried * one.payload_bytes) for one in sent)
 
 
 def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: int) -> StageTensor:

@@ -13,18 +13,28 @@ the forward pass of a chunk is embedding, layers, head as far as it has them, th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
-from ...plans.pipelines.layers import layers_of_chunks, least_layers, less_layers
+from ...plans.pipelines.layers import less_layers
+from ..compression import Matrix
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
-from .model_chunks import ChunkWork, block_name, end_stages, has_table_copy, spread, there_and_back
+from .model_chunks import (
+    ChunkWork,
+    block_name,
+    check,
+    end_stages,
+    has_table_copy,
+    spread,
+    there_and_back,
+)
 from .operations import Message
+from .step_work import SUMMED, StepWork
 
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
@@ -64,8 +74,8 @@ class StageWork:
 
 
 @dataclass(frozen=True)
-class LayoutWork:
-    """The step of a layout.
+class LayoutWork(StepWork):
+    """The step of a transformer under a layout.
 
     Attributes:
         shape: the model.
@@ -103,6 +113,67 @@ class LayoutWork:
         if self.shape.long_skips is None:
             return 1
         return 1 + self.shape.skips_behind(sum(one.num_layers for one in self.chunks[: chunk + 1]))
+
+    @property
+    def weights(self) -> float:
+        """Parameters of a rank of each stage, see `StepWork.weights`."""
+        return float(sum(one.parameters for one in self.stages))
+
+    @property
+    def gradient_number_bytes(self) -> float:
+        """See `StepWork.gradient_number_bytes`."""
+        return self.layout.gradient_bytes
+
+    def gradient_bytes_on(self, stage: int) -> float:
+        """See `StepWork.gradient_bytes_on`."""
+        return float(self.stages[stage].parameters * self.layout.gradient_bytes)
+
+    def with_gradient_share(self, share: float) -> LayoutWork:
+        """See `StepWork.with_gradient_share`."""
+        stages = []
+        for held in self.stages:
+            kept = [one for one in held.sync if share or one.axis not in SUMMED]
+            sync = (replace(one, payload_bytes=one.payload_bytes * share) if one.axis in SUMMED else one for one in kept)
+            stages.append(replace(held, sync=tuple(sync)))
+        return replace(self, stages=tuple(stages))
+
+    def matrices(self, stage: int, message: Message) -> tuple[Matrix, ...]:
+        """Those of its layers, cut by ``tp``; of experts none is known."""
+        shape, tp, count = self.shape, self.layout.tp, self.stages[stage].num_layers
+        if message.axis != "dp_cp":
+            return ()
+        hidden, queries = shape.hidden, shape.num_heads * shape.head_dim
+        keys = shape.num_key_value_heads * (shape.head_dim + shape.value_head_dim)
+        found = [Matrix(hidden, queries / tp, count), Matrix(hidden, keys / tp, count), Matrix(queries / tp, hidden, count)]
+        if shape.num_experts <= 1:
+            found += [Matrix(hidden, shape.feed_forward / tp, count * (3 if shape.is_gated else 2))]
+        return tuple(found)
+
+    def pass_messages(self) -> Iterator[tuple[Message, int, int]]:
+        """See `StepWork.pass_messages`."""
+        for chunk in self.chunks:
+            for name, number in chunk.parts:
+                block = self.blocks[name]
+                for item in (*block.forward, *block.recompute, *block.backward):
+                    if isinstance(item, Message):
+                        yield item, chunk.stage, number
+
+    def sent(self, chunk: int) -> tuple[Message, ...]:
+        """See `StepWork.sent`, where the stages of both chunks have one mesh."""
+        sent, carried = self.at(self.layout.stage_of(chunk)).boundary, self.carried(chunk)
+        return sent if carried == 1 else tuple(replace(one, payload_bytes=carried * one.payload_bytes) for one in sent)
+
+    def returned(self, chunk: int) -> tuple[Message, ...]:
+        """See `StepWork.returned`."""
+        return self.sent(chunk - 1)
+
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """See `StepWork.sync`."""
+        return self.stages[stage].sync
+
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """See `StepWork.gather`."""
+        return self.stages[stage].gather
 
     @property
     def has_plain_boundary(self) -> bool:
@@ -181,109 +252,6 @@ def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) 
     """The work with other blocks of the same names; ``key`` tells it from that of the same shape and layout."""
     stages = _stages(work.shape, work.layout, [held.layers for held in work.stages], blocks)
     return replace(work, blocks=blocks, stages=stages, key=(*work.key, key))
-
-
-def check(shape: TransformerShape, layout: Layout, sequence_length: int) -> None:
-    """Refuse a layout into which the model cannot be cut.
-
-    Raises:
-        PlanError: naming the key of the layout, or a sequence without tokens.
-    """
-    if sequence_length < 1:
-        raise PlanError("a sequence has at least one token", field="sequence_length", value=sequence_length)
-    for bad, field, value, problem in _objections(shape, layout, sequence_length):
-        if bad:
-            raise PlanError(problem, field=f"layout.{field}", value=value)
-
-
-def is_legal(shape: TransformerShape, layout: Layout, sequence_length: int) -> bool:
-    """Whether `check` has nothing to say."""
-    return not any(bad for bad, *_ in _objections(shape, layout, sequence_length))
-
-
-def _objections(shape: TransformerShape, layout: Layout, length: int) -> list[tuple[bool, str, object, str]]:
-    tp, cp, pp, ep, v = layout.tp, layout.cp, layout.pp, layout.ep, layout.virtual_stages
-    chunks = pp * v
-    heads = shape.num_heads // tp if shape.num_heads % tp == 0 else 0
-    widths = dict.fromkeys(width for kind in shape.kinds for width in (kind.feed_forward, kind.shared_feed_forward or 0))
-    inner = next((width for width in widths if width % tp), 0)
-    experts = next(
-        (kind.num_experts for kind in shape.kinds if kind.num_experts > 1 and kind.num_experts % ep), shape.num_experts
-    )
-    uneven = layout.schedule == "interleaved" and v > 1
-    counted = shape.num_layers + layout.first_stage_less_layers + layout.last_stage_less_layers
-    name, told = shape.name, sum(layout.stage_layers or ())
-    volume = next((key for key in ("sp_d", "sp_h", "sp_w") if getattr(layout, key) > 1), "sp_d")
-    return [
-        (layout.sp > 1, volume, getattr(layout, volume), f"cuts volumes, and {name} has none"),
-        (heads == 0, "tp", tp, f"does not divide the {shape.num_heads} heads of {name}"),
-        (inner != 0, "tp", tp, f"does not divide the feed-forward width {inner} of {name}"),
-        (
-            max(shape.num_key_value_heads, tp) % min(shape.num_key_value_heads, tp) != 0,
-            "tp",
-            tp,
-            f"does not go with the {shape.num_key_value_heads} key-value heads of {name}",
-        ),
-        (length % cp != 0, "cp", cp, f"does not divide the sequence of {length} tokens"),
-        (
-            cp > 1 and layout.context_parallel == "ulysses" and (heads == 0 or heads % cp != 0),
-            "cp",
-            cp,
-            f"ulysses needs cp to divide the {heads} heads of a tensor-parallel rank",
-        ),
-        (
-            layout.sequence_parallel and tp > 1 and (length // cp * layout.micro_batch) % tp != 0,
-            "tp",
-            tp,
-            "sequence parallelism needs tp to divide the tokens of a micro-batch",
-        ),
-        (ep > 1 and experts % ep != 0, "ep", ep, f"does not divide the {experts} expert(s) of {name}"),
-        (chunks > counted, "pp", pp, f"{chunks} model chunks are more than the {counted} layers of {name}"),
-        (
-            uneven and counted % chunks != 0,
-            "virtual_stages",
-            v,
-            f"an interleaved schedule needs pp x virtual_stages = {chunks} to divide the {counted} layers of {name}",
-        ),
-        (
-            layout.precision == "fp32" and layout.attention == "fused",
-            "attention",
-            "fused",
-            "the fused kernel computes in 16 bits; precision=fp32 wants attention=unfused",
-        ),
-        (
-            layout.recompute == "selective-ops"
-            and (shape.num_experts > 1 or shape.latent is not None or bool(shape.other_layers)),
-            "recompute",
-            "selective-ops",
-            f"counts the products of dense layers, and {name} has others",
-        ),
-        (
-            layout.recompute == "selective-ops" and layout.attention == "unfused",
-            "recompute",
-            "selective-ops",
-            "keeps what fused attention makes; attention=unfused goes with recompute=selective",
-        ),
-        (
-            layout.is_bidirectional and shape.long_skips is not None,
-            "schedule",
-            layout.schedule,
-            f"leaves no way to {name}'s skips",
-        ),
-        (told not in (0, shape.num_layers), "stage_layers", told, f"are {told} layers, {name} has {shape.num_layers}"),
-        (
-            (again := layout.recompute_num_layers) > 1 and again > max(layers_of_chunks(shape.num_layers, layout)),
-            "recompute_num_layers",
-            again,
-            f"is more than any model chunk of {name} has layers",
-        ),
-        (
-            any(less := less_layers(layout)) and least_layers(shape.num_layers, layout) < (v == 1),
-            "first_stage_less_layers" if less[0] else "last_stage_less_layers",
-            less[0] or less[1],
-            f"leaves a stage of {name} no layers, or a chunk less than none",
-        ),
-    ]
 
 
 def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]) -> Mapping[str, BlockWork]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ...costs.process_groups.group_network import FabricNetwork, GroupNetwork, HostNetwork, PlacedNetwork
 from ...costs.process_groups.regular_groups import Group, groups_of, is_regular
-from ...costs.work.work import check, is_legal
+from ...costs.work.model_chunks import check, is_legal
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ...costs.process_groups.rank_groups import stage_width
 from ...costs.training.compressed import coded_messages
 from ...costs.training.gossip import rounds
-from ...costs.training.replicas import Replicas, scaled, shown
+from ...costs.training.replicas import Replicas, shown
 from ...costs.training.strategy_step import check_strategy, strategy_step
 from ...costs.work.operations import Message
 from ...errors import PlanError
@@ -94,7 +94,7 @@ class Trained:
         """
         replicas = self.replicas
         found = strategy_step(replicas, self.named.training, self.named.compression)
-        local = replicas.pricer.price_work(scaled(shown(replicas.work), 0.0))
+        local = replicas.pricer.price_work(shown(replicas.work).with_gradient_share(0.0))
         return EntryStep(found.step_s, found.extra_bytes, local.breakdown_s, local.step_s)
 
     def traffic(self) -> EntryTraffic:
@@ -108,13 +108,13 @@ class Trained:
             return EntryTraffic(replicas.work, coded_messages(replicas, self.named.compression)[0])
         if isinstance(self.named.training, StaleSynchronous | Asynchronous):
             stages = np.arange(self.layout.world) // stage_width(self.layout)
-            served = np.array([replicas.stage_bytes(stage) for stage in range(self.layout.pp)])[stages]
-            return EntryTraffic(scaled(replicas.work, 0.0), None, served)
+            served = np.array([replicas.work.gradient_bytes_on(stage) for stage in range(self.layout.pp)])[stages]
+            return EntryTraffic(replicas.work.with_gradient_share(0.0), None, served)
         if isinstance(self.named.training, Gossip):
             share = _gossip_share(replicas, self.named.training)
         else:
             share = strategy_step(replicas, self.named.training).sent_bytes / max(replicas.gradient_bytes, 1e-300)
-        return EntryTraffic(scaled(replicas.work, share), None)
+        return EntryTraffic(replicas.work.with_gradient_share(share), None)
 
 
 def _gossip_share(replicas: Replicas, training: Gossip) -> float:

@@ -20,11 +20,8 @@ from ...costs.network import RankNetwork
 from ...costs.process_groups.rank_groups import group_size, stage_groups, stage_pairs, stage_width
 from ...costs.routing import Routing
 from ...costs.settings import CostSettings
-from ...costs.training.replicas import SUMMED
-from ...costs.work.graph_work import GraphWork
 from ...costs.work.operations import BETWEEN_STAGES, Message
-from ...costs.work.stage_boundary import between
-from ...costs.work.work import LayoutWork
+from ...costs.work.step_work import SUMMED, StepWork
 from ...errors import PlanError
 from ...plans.rank_order import numbers
 from ...simulation.fleet.menu_table import SERVERS
@@ -79,7 +76,7 @@ class SlotTraffic(NamedTuple):
         )
 
 
-def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...]] | None = None) -> Iterator[Sent]:
+def sent(work: StepWork, coded: Callable[[int], tuple[Message, ...]] | None = None) -> Iterator[Sent]:
     """All messages of a step.
 
     Args:
@@ -97,35 +94,22 @@ def sent(work: LayoutWork | GraphWork, coded: Callable[[int], tuple[Message, ...
         if message.payload_bytes > 0 and group_size(layout, message.axis) > 1:
             times.setdefault(message, np.zeros(pp))[stage] += number
 
-    if isinstance(work, LayoutWork):
-        if work.meshes:
-            raise PlanError("what unequal meshes send is not added up over a fleet", field="layout.stage_meshes")
-        for chunk in work.chunks:
-            for name, number in chunk.parts:
-                block = work.blocks[name]
-                for item in (*block.forward, *block.recompute, *block.backward):
-                    if isinstance(item, Message):
-                        add(item, chunk.stage, m * number)
-        joined = [n for n in range(len(work.chunks) - 1) if pp > 1 and not layout.is_border(n)]
-        ends = [(n, layout.stage_of(n), layout.stage_of(n + 1)) for n in joined]
-        ends = [one for one in ends if one[1] != one[2]]
-        for boundary, source, target in [one for n, a, b in ends for one in ((n, a, b), (n, b, a))]:
-            for item in between(work, boundary):
+    if layout.is_meshed:
+        raise PlanError("what unequal meshes send is not added up over a fleet", field="layout.stage_meshes")
+    for item, stage, number in work.pass_messages():
+        add(item, stage, m * number)
+    for chunk in range(layout.chunks_per_rank * pp - 1 if pp > 1 else 0):
+        source, target = layout.stage_of(chunk), layout.stage_of(chunk + 1)
+        if source == target or layout.is_border(chunk):
+            continue
+        for items, one, other in ((work.sent(chunk), source, target), (work.returned(chunk + 1), target, source)):
+            for item in items:
                 if item.axis == "pp":
-                    yield Sent(item, stage_pairs(layout, source, target), np.full(width, float(m)))
+                    yield Sent(item, stage_pairs(layout, one, other), np.full(width, float(m)))
                 else:
-                    add(item, target, m)
-        syncs = [(held.sync, held.gather) for held in work.stages]
-    else:
-        for number in range(len(work.chunks) - 1 if pp > 1 else 0):
-            source, target = number % pp, (number + 1) % pp
-            for item in work.boundary(number):
-                yield Sent(item, stage_pairs(layout, source, target), np.full(width, float(m)))
-            for item in work.returned(number + 1):
-                yield Sent(item, stage_pairs(layout, target, source), np.full(width, float(m)))
-        syncs = [(work.sync(stage), work.gather(stage)) for stage in range(pp)]
-    for stage, messages in enumerate(syncs):
-        for item in (one for items in messages for one in items if isinstance(one, Message)):
+                    add(item, other, m)
+    for stage in range(pp):
+        for item in (*work.sync(stage), *work.gather(stage)):
             if coded is not None and item.axis in SUMMED:
                 continue
             if item.axis not in BETWEEN_STAGES:
@@ -156,7 +140,7 @@ class Traffic:
 
     def between_slots(
         self,
-        work: LayoutWork | GraphWork,
+        work: StepWork,
         order: str,
         devices: NDArray[np.int64],
         devices_per_host: int,

@@ -20,7 +20,8 @@ from ...costs.training.core_work import core_work, parameter_share
 from ...costs.training.masked import core_memory, cycle_s, masked_step, model_place, resharding_s
 from ...costs.training.replicas import Replicas
 from ...costs.training.synchronisation import synchronous_s
-from ...costs.work.graph_work import GraphWork, describe_graph
+from ...costs.work.graph_work import describe_graph
+from ...costs.work.step_work import StepWork
 from ...errors import GraphError, PlanError
 from ...jobs.masked import Core, core_graph, core_shape
 from ...planners.layouts.request import SearchRequest
@@ -181,10 +182,9 @@ def _price(maker: JobWork, training: Masked, core: PhasePlan, full: PhasePlan, m
     )
 
 
-def _key(found: RankedLayout, work: Any) -> tuple[str, str, tuple[int, ...]]:
+def _key(found: RankedLayout, work: StepWork) -> tuple[str, str, tuple[int, ...]]:
     """What tells candidates apart: the layout, its order, and where a job graph is cut."""
-    cuts = tuple(len(ops) for ops in work.chunks) if isinstance(work, GraphWork) else ()
-    return found.text, found.order, cuts
+    return found.text, found.order, work.op_cuts
 
 
 def _whole(maker: JobWork, cut: Any) -> Any:

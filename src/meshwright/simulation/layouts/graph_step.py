@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from ...costs.pipelines.tasks import FORWARD
 from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.work.graph_work import GraphWork
-from ...costs.work.operations import Message
 from .pass_segments import Segments, Template
 from .step_model import StepModel
 
@@ -18,18 +17,6 @@ class GraphStep(StepModel):
 
     work: GraphWork
     pricer: GraphPricer
-
-    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
-        """What goes to the next chunk, or its gradient to the one before; sent directly, all that a chunk sends."""
-        return self.work.boundary(chunk) if kind == FORWARD else self.work.returned(chunk)
-
-    def sync(self, stage: int) -> tuple[Message, ...]:
-        """Gradients."""
-        return self.work.sync(stage)
-
-    def gather(self, stage: int) -> tuple[Message, ...]:
-        """Parameters."""
-        return self.work.gather(stage)
 
     def optimizer_s(self, stage: int) -> float:
         """None is counted."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,10 @@ from ...costs.resharding.crossings import Crossing
 from ...costs.training_step.gradient_overlap import block_parameters
 from ...costs.training_step.kernels import KernelModel
 from ...costs.training_step.passes import PassTime, pass_time
+from ...costs.training_step.step_pricer import StepPricer
 from ...costs.training_step.step_time import Pricer
 from ...costs.work.operations import Message, Pass, input_part, side_by_side, weight_part
-from ...costs.work.stage_boundary import between
+from ...costs.work.step_work import StepWork
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
 from .pass_segments import Segments, Template
@@ -36,15 +37,14 @@ class StepModel(ABC):
         pricer: prices messages, and kernels where the work has any.
     """
 
-    work: Any
-    pricer: Any
+    work: StepWork
+    pricer: StepPricer
     _templates: dict[tuple[int, int, bool], Template] = field(default_factory=dict, repr=False)
 
     @property
     def layout(self) -> Layout:
         """How the job is cut."""
-        layout: Layout = self.work.layout
-        return layout
+        return self.work.layout
 
     def at(self, step: int) -> StepModel:
         """The work of one of several steps; the same in each, unless a job has phases."""
@@ -73,20 +73,19 @@ class StepModel(ABC):
 
     def message_s(self, message: Message, group: Stand) -> float:
         """Seconds of a message over a group that stands so, as the analytic path prices it."""
-        seconds: float = self.pricer.message_s(message, self.layout, group)
-        return seconds
+        return self.pricer.message_s(message, self.layout, group)
 
-    @abstractmethod
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
         """What goes on when a chunk's forward or backward pass is done; the first goes between stages."""
+        return self.work.sent(chunk) if kind == FORWARD else self.work.returned(chunk)
 
     def crossing(self, chunk: int, kind: int) -> Crossing | None:
         """In place of that, what brings it to a stage whose mesh is another; None where both have one mesh."""
         return None
 
-    @abstractmethod
     def sync(self, stage: int) -> tuple[Message, ...]:
         """What follows the last backward pass."""
+        return self.work.sync(stage)
 
     def sync_at(self, stage: int, step: int) -> tuple[Message, ...]:
         """What follows the last backward pass of one of several steps; the same in each, unless replicas agree now and then."""
@@ -96,9 +95,9 @@ class StepModel(ABC):
         """Seconds in which a stage's gradients are encoded before they are sent, and decoded behind that; none unless coded."""
         return 0.0, 0.0
 
-    @abstractmethod
     def gather(self, stage: int) -> tuple[Message, ...]:
         """What follows the optimizer."""
+        return self.work.gather(stage)
 
     @abstractmethod
     def optimizer_s(self, stage: int) -> float:
@@ -117,21 +116,9 @@ class TransformerStep(StepModel):
     pricer: Pricer
     _times: dict[tuple[str, int, int, int], PassTime] = field(default_factory=dict, repr=False)
 
-    def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
-        """The activations of a micro-batch, or their gradients."""
-        return between(self.work, chunk if kind == FORWARD else chunk - 1)
-
     def crossing(self, chunk: int, kind: int) -> Crossing | None:
         """See `StepModel.crossing`."""
         return self.pricer.resharding.crossing(self.work, chunk, kind, self.pricer.wires) if self.work.meshes else None
-
-    def sync(self, stage: int) -> tuple[Message, ...]:
-        """Gradients, see `work.StageWork`."""
-        return self.work.stages[stage].sync
-
-    def gather(self, stage: int) -> tuple[Message, ...]:
-        """Parameters, see `work.StageWork`."""
-        return self.work.stages[stage].gather
 
     def optimizer_s(self, stage: int) -> float:
         """Seconds of the update of what a rank holds."""

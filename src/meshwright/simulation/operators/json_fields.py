@@ -11,6 +11,10 @@ MOST = 1e18
 """Greater figures are mistakes, and their sums would lose what is added to them."""
 
 
+MOST_ID = 10**9
+"""Identities of nodes are whole numbers of either sign up to this."""
+
+
 class JsonFields:
     """An object of a JSON file and where it is in that file.
 
@@ -39,6 +43,16 @@ class JsonFields:
         if isinstance(found, bool) or not isinstance(found, int | float) or found != int(found) or not least <= found <= most:
             raise self._error(f"must be a whole number of {least} to {most}", key, found)
         return int(found)
+
+    def ends(self, number: dict[int, int]) -> tuple[int, int]:
+        """The nodes that an edge joins, ``sourceId`` and ``destId``, by their numbers of these identities."""
+        found = []
+        for key in ("sourceId", "destId"):
+            node_id = self.whole(key, least=-MOST_ID)
+            if node_id not in number:
+                raise self.error("no node has this id", key, node_id)
+            found.append(number[node_id])
+        return found[0], found[1]
 
     def flag(self, key: str) -> bool:
         """True or false, or 1 or 0."""

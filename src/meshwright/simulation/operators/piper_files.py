@@ -144,13 +144,7 @@ def _is_second(option_id: str) -> tuple[bool, str]:
 def _edges(root: JsonFields, number: dict[int, int]) -> tuple[list[tuple[int, int]], list[float]]:
     edges, sizes = [], []
     for edge in root.objects("edges"):
-        ends = []
-        for key in ("sourceId", "destId"):
-            node_id = edge.whole(key, least=-(10**9))
-            if node_id not in number:
-                raise edge.error("no node has this id", key, node_id)
-            ends.append(number[node_id])
-        edges.append((ends[0], ends[1]))
+        edges.append(edge.ends(number))
         sizes.append(edge.number("communicationCost"))
     return edges, sizes
 

@@ -135,16 +135,11 @@ def _edges(root: JsonFields, number: dict[int, int]) -> tuple[list[tuple[int, in
     output_ms: dict[int, float] = {}
     edges: dict[tuple[int, int], None] = {}
     for edge in root.objects("edges"):
-        ends = []
-        for key in ("sourceId", "destId"):
-            node_id = edge.whole(key, least=-(10**9))
-            if node_id not in number:
-                raise edge.error("no node has this id", key, node_id)
-            ends.append(number[node_id])
+        ends = edge.ends(number)
         cost_ms = edge.number("cost", most=MOST_MS)
         if abs(output_ms.setdefault(ends[0], cost_ms) - cost_ms) > 1e-6:
             raise edge.error("the edges of one node cost alike, as they carry its one output", "cost", cost_ms)
-        edges[ends[0], ends[1]] = None
+        edges[ends] = None
     every = np.zeros(len(number))
     every[list(output_ms)] = list(output_ms.values())
     return list(edges), every

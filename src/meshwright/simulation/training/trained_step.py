@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...costs.resharding.crossings import Crossing
 from ...costs.settings import CostSettings
-from ...costs.training.replicas import scaled
 from ...costs.work.operations import Message
 from ..layouts.pass_segments import Template
 from ..layouts.running import run_layout
@@ -103,7 +102,7 @@ class TrainedStep(StepOver):
 
 def local_period(step: StepModel, every: int) -> TrainedStep:
     """Steps of which only every so many sums over the replicas."""
-    silent = type(step)(scaled(step.work, 0.0), step.pricer)
+    silent = type(step)(step.work.with_gradient_share(0.0), step.pricer)
     return TrainedStep.over(step, lambda stage, number: step.sync(stage) if (number + 1) % every == 0 else silent.sync(stage))
 
 

@@ -1,0 +1,78 @@
+"""What every rank of a layout does in one step, whatever the job: a transformer's work and that of a graph of ops say it alike.
+
+A message names the axis of the layout along which it runs; all ranks of a stage do the same.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Self
+
+from ...plans.partition import Layout
+from ..compression import Matrix
+from .operations import Message
+
+SUMMED = ("dp_cp", "expert_dp")
+"""Axes over which gradients are summed."""
+
+
+class StepWork(ABC):
+    """The step of a layout.
+
+    Attributes:
+        layout: how the job is cut.
+    """
+
+    layout: Layout
+
+    @property
+    @abstractmethod
+    def weights(self) -> float:
+        """What a replica's ranks hold, in parameters or in bytes of their gradients: for shares of the same job."""
+
+    @property
+    @abstractmethod
+    def gradient_number_bytes(self) -> float:
+        """Bytes of a number of the gradients."""
+
+    @property
+    def op_cuts(self) -> tuple[int, ...]:
+        """Ops of each chunk; none of a job that is cut by layers, whose layout says it."""
+        return ()
+
+    @abstractmethod
+    def gradient_bytes_on(self, stage: int) -> float:
+        """Bytes of the gradients of a rank of a stage."""
+
+    @abstractmethod
+    def with_gradient_share(self, share: float) -> Self:
+        """The work with so much of the gradients' bytes; none with 0."""
+
+    @abstractmethod
+    def matrices(self, stage: int, message: Message) -> tuple[Matrix, ...]:
+        """The matrices of a rank of a stage whose gradients a message sums."""
+
+    def pass_messages(self) -> Iterator[tuple[Message, int, int]]:
+        """Messages inside passes, with their stage and how often a micro-batch sends each there; none where none are told."""
+        return iter(())
+
+    @abstractmethod
+    def sent(self, chunk: int) -> tuple[Message, ...]:
+        """What brings a micro-batch's activations from a chunk to the next one, or to all that read them."""
+
+    @abstractmethod
+    def returned(self, chunk: int) -> tuple[Message, ...]:
+        """The gradients that a chunk sends to where it got the activations from."""
+
+    @abstractmethod
+    def sync(self, stage: int) -> tuple[Message, ...]:
+        """Messages after the last backward pass of a stage, one after the other."""
+
+    @abstractmethod
+    def gather(self, stage: int) -> tuple[Message, ...]:
+        """Messages after the optimizer of a stage."""
+
+    def summed(self, stage: int) -> tuple[Message, ...]:
+        """Those of `sync` that may be coded: sums of gradients over replicas."""
+        return tuple(message for message in self.sync(stage) if message.axis in SUMMED)
