@@ -211,6 +211,7 @@ def test_schedulers_that_cannot_be_installed_are_no_failure_and_each_reason_is_k
         "ray": "pip: no matching distribution",
         "megatron": "pip: no matching distribution",
         "deepspeed": "pip: no matching distribution",
+        "torchtitan": "pip: no matching distribution",
         "accelerate": "pip: no matching distribution",
     }
     assert "slurm: not installable: no apt-get to install slurm-wlm munge with\n" in result.stdout
@@ -247,7 +248,7 @@ def test_schedulers_that_are_there_are_not_installed_again(bare_system):
         (programs / name).symlink_to(shutil.which("bash"))
     (tree / ".venv" / "bin" / "python").write_text("#!/bin/sh\nexit 0\n")
     result, reasons = schedulers(bare_system)
-    names = ("slurm", "slurmrestd", "openmpi", "chromium", "ray", "megatron", "deepspeed", "accelerate")
+    names = ("slurm", "slurmrestd", "openmpi", "chromium", "ray", "megatron", "deepspeed", "torchtitan", "accelerate")
     assert (result.stdout, reasons) == ("".join(f"{name}: installed\n" for name in names), {})
 
 

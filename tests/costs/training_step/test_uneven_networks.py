@@ -108,7 +108,8 @@ def test_a_slower_link_never_shortens_a_step_of_a_job_graph_that_is_cut_where_it
     bandwidth, latency = cluster.topology.pair_bandwidth_bytes_per_s / 1e9, cluster.topology.pair_latency_s * 1e6
     slower = bandwidth.copy()
     slower[a, b] /= factor
-    pp, costs = (2, 4, 8)[seed % 3], CostSettings(collectives=("auto", "ring", "nccl")[seed % 5 % 3])
+    # NCCL goes by thresholds, so it may send faster over a slower link (seed 256592, link 0 to 1 twice as slow: 119 and 114 ms).
+    pp, costs = (2, 4, 8)[seed % 3], CostSettings(collectives=("auto", "ring")[seed % 5 % 2])
     schedule = ("1f1b", "gpipe", "interleaved")[seed % 7 % 3]
     keys = {"virtual_stages": 2 if schedule == "interleaved" else 1, "overlap_dp": seed % 2 == 0}
     layout = Layout(pp=pp, dp=8 // pp, micro_batch=4, global_batch=64, zero=seed % 2, schedule=schedule, **keys)
