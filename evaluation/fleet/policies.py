@@ -78,40 +78,23 @@ class FleetPlayer(ABC):
 
 @dataclass(frozen=True)
 class RulePlayer(FleetPlayer):
-    """Plays by a rule.
+    """Plays by a rule or by linear scores.
 
     Attributes:
         rule: which.
     """
 
-    rule: FleetRule
+    rule: FleetRule | FleetScores
 
     def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
         """See `FleetPlayer.play`."""
-        return sum(play_rule(batch.fleet.problem, batch.state, e, self.rule) for e in range(batch.num_episodes))
+        plays = play_by_scores if isinstance(self.rule, FleetScores) else play_rule
+        return sum(plays(batch.fleet.problem, batch.state, e, self.rule) for e in range(batch.num_episodes))
 
     def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
         """See `FleetPlayer.chooser`."""
-        return lambda: int(choose(batch.fleet.problem, batch.state, 0, self.rule))
-
-
-@dataclass(frozen=True)
-class ScoresPlayer(FleetPlayer):
-    """Plays by linear scores.
-
-    Attributes:
-        scorer: which.
-    """
-
-    scorer: FleetScores
-
-    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
-        """See `FleetPlayer.play`."""
-        return sum(play_by_scores(batch.fleet.problem, batch.state, e, self.scorer) for e in range(batch.num_episodes))
-
-    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
-        """See `FleetPlayer.chooser`."""
-        return lambda: int(choose_by_scores(batch.fleet.problem, batch.state, 0, self.scorer))
+        chooses = choose_by_scores if isinstance(self.rule, FleetScores) else choose
+        return lambda: int(chooses(batch.fleet.problem, batch.state, 0, self.rule))
 
 
 class RandomPlayer(FleetPlayer):
@@ -283,7 +266,7 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
 
     if spec.startswith(SCORES):
         weights = SavedFleetNetwork.load(path).linear_scores(path)
-        return ScoresPlayer(linear_scorer(fleet.problem, _rule(PACKS, fleet), weights, fleet.mean_duration_s))
+        return RulePlayer(linear_scorer(fleet.problem, _rule(PACKS, fleet), weights, fleet.mean_duration_s))
     torch.set_num_threads(1)  # more of them wait for each other over networks so small
     return LearnedPlayer(load_fleet_policy(path, fleet))
 
@@ -329,6 +312,8 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
     except PolicyError:
         if spec == ROLLOUT.rstrip(":"):
             raise PolicyError("a rollout planner over a rule is spelled rollout:RULE, as rollout:sjf", value=spec) from None
+        if spec.startswith(SCORES):
+            raise PolicyError("scores: wants a trained policy after it, a run folder or shipped:NAME", value=spec) from None
         if "," in spec:
             raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
         if spec.startswith(OWN) or spec.partition("@")[0] in NAMES:

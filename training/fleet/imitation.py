@@ -78,6 +78,7 @@ def _joined(data: _Data, more: _Data) -> _Data:
 
 def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress: Callable[[float], None]) -> dict[str, float]:
     seen, actions, returns = data
+    learned = is_learned(seen["context"], chosen)
     optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
     count, batches = len(actions), len(actions) // chosen.minibatch
     losses, errors = [0.0], [0.0]
@@ -90,8 +91,7 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
                 group["lr"] = chosen.learning_rate * (1.01 - share)
             rows = order[number * chosen.minibatch : (number + 1) * chosen.minibatch]
             scores, values = network({name: array[rows] for name, array in seen.items()})
-            counts = is_learned(seen["context"][rows], chosen)
-            cross = _cross_entropy(scores, actions[rows], seen["action_mask"][rows], chosen.smoothing, counts)
+            cross = _cross_entropy(scores, actions[rows], seen["action_mask"][rows], chosen.smoothing, learned[rows])
             error = ((values - returns[rows]) ** 2).mean()
             optimizer.zero_grad()
             (cross + error).backward()
@@ -115,13 +115,13 @@ def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor
 
 
 def _cross_entropy(
-    scores: torch.Tensor, actions: torch.Tensor, mask: torch.Tensor, smoothing: float, counts: torch.Tensor
+    scores: torch.Tensor, actions: torch.Tensor, mask: torch.Tensor, smoothing: float, learned: torch.Tensor
 ) -> torch.Tensor:
     shares = torch.log_softmax(scores, dim=1)
     possible = (mask != 0).float()
     target = shares.gather(1, actions.unsqueeze(1)).squeeze(1)
     others = (shares * possible).sum(dim=1) / possible.sum(dim=1)
-    found: torch.Tensor = -(((1 - smoothing) * target + smoothing * others) * counts).sum() / counts.sum()
+    found: torch.Tensor = -(((1 - smoothing) * target + smoothing * others) * learned).sum() / learned.sum().clamp(min=1.0)
     return found
 
 

@@ -39,7 +39,7 @@ from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
 from .timed_buffer import TimedRolloutBuffer
 from .vec_env import FleetVecEnv
-from .weight_search import prices_of, scores_of, search_weights
+from .weight_search import found_elsewhere, prices_of, scores_of, search_weights
 
 Picks = Callable[[FleetBatch], Any]
 
@@ -94,6 +94,8 @@ def train_fleet(
     reporter = RunReporter(chosen, folder, reported, chosen.total_steps, callbacks)
     torch.set_num_threads(chosen.num_threads)
     torch.manual_seed(chosen.seed)
+    if chosen.search is not None and chosen.search.found is not None:
+        found_elsewhere(chosen.search.found)
     _check_something_to_learn(chosen, fleet)
     env = FleetVecEnv(
         fleet,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
-from ...errors import ConfigError
+from ...errors import CheckpointError, ConfigError, InputFileError
 from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...models.fleet.saved import SavedFleetNetwork
 from ...planners.fleet.linear_prices import DIRECT, play_by_prices
@@ -67,6 +67,18 @@ def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
     return WeightsToSearch(FIRST_WEIGHTS if fleet.problem.may_refuse else FIRST_WEIGHTS[: len(START)], play)
 
 
+def found_elsewhere(policy: str) -> NDArray[np.float64]:
+    """The linear scores of another run's policy, ``(x,)``.
+
+    Raises:
+        CheckpointError: it is no policy of a fleet, or has none.
+    """
+    try:
+        return SavedFleetNetwork.load(policy).linear_scores(policy)
+    except (CheckpointError, InputFileError) as error:
+        raise error.at(field="search.found") from None
+
+
 def search_weights(
     fleet: Fleet,
     searched: WeightsToSearch,
@@ -97,7 +109,7 @@ def search_weights(
     best = searched.start
     values = [_mean(fleet, searched, best, validation_seeds)]
     if chosen.found is not None:
-        found = SavedFleetNetwork.load(chosen.found).linear_scores(chosen.found)[: best.size].reshape(shape)
+        found = found_elsewhere(chosen.found)[: best.size].reshape(shape)
         return found, [*values, _mean(fleet, searched, found, validation_seeds)]
     for generation in range(chosen.generations):
         progress(generation / chosen.generations)

@@ -101,8 +101,9 @@ class LearningWorkers:
             self._answer(worker, call, argument) if worker in asked else self._do(worker, call, argument)
             for worker, argument in enumerate(arguments)
         ]
-        for done, argument in zip(self._done, arguments, strict=True):
-            done.append((call, argument))
+        if call != "differentiate":  # what another share goes on from
+            for done, argument in zip(self._done, arguments, strict=True):
+                done.append((call, argument))
         return found
 
     def _ask(self, worker: int, call: str, argument: Any) -> bool:
@@ -132,8 +133,7 @@ class LearningWorkers:
             assert self._player is not None
             self._here[worker] = WorkerShare(self._player, self._network, self.flat.gradient)
             for before, its_argument in self._done[worker]:
-                if before != "differentiate":
-                    getattr(self._here[worker], before)(its_argument)
+                getattr(self._here[worker], before)(its_argument)
         made = getattr(self._here[worker], call)(argument)
         return (made, self.flat.gradient.clone()) if call == "differentiate" else made
 

@@ -51,11 +51,6 @@ SHAPE = TYPES[0].transformer.shape("small")
 
 
 @pytest.fixture(scope="module")
-def clos():
-    return load_cluster("preset:clos-64-4to1")
-
-
-@pytest.fixture(scope="module")
 def menu(clos):
     return build_menu(TYPES, clos, MENU)
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from meshwright.clusters.cluster import load_cluster
 from meshwright.errors import ConfigError, PlanError
 from meshwright.planners.menu.build import build_menu
 from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings
@@ -15,11 +14,6 @@ TYPES = build_settings(
 SOURCE = {"multiplier_source": "a test"}
 LOCAL = {"name": "local", "training": {"kind": "local-sgd", "every": 8, "multiplier": 1.1, **SOURCE}}
 CODED = {"name": "coded", "compression": {"kind": "quantise", "bits": 8, "multiplier": 1.05, **SOURCE}}
-
-
-@pytest.fixture(scope="module")
-def clos():
-    return load_cluster("preset:clos-64-4to1")
 
 
 def menu_of(clos, tmp, **more):

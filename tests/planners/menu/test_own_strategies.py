@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from meshwright.clusters.cluster import load_cluster
 from meshwright.envs.fleet.fleet import build_fleet, synchronous_only
 from meshwright.envs.fleet.settings import FleetSettings
 from meshwright.errors import ConfigError
 from meshwright.planners.menu.build import build_menu
 from meshwright.planners.menu.named_entry import OWN
-from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings
+from meshwright.planners.menu.settings import MenuSettings
 from meshwright.plans.training import TRAININGS
 from meshwright.settings import build_settings
+
+from .job_types import types_of
 
 ALEXNET = {"name": "alexnet", "job": "zoo:alexnet", "global_batch": 1024}
 LOCAL = {"kind": "local-sgd", "every": 8}
@@ -28,20 +29,6 @@ KEYS = {
     "masked": {"core": {"width": 0.5}, "core_steps": 9, "full_steps": 1},
 }
 MENU = {"degrees": [8, 16]}
-
-
-def types_of(*given):
-    return build_settings(JobTypesSettings, {"job_types": list(given)}).job_types
-
-
-@pytest.fixture(scope="module")
-def clos():
-    return load_cluster("preset:clos-64-4to1")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("menus")
 
 
 def menu_of(clos, folder, *given, **more):

@@ -9,31 +9,19 @@ from meshwright.envs.fleet.fleet import build_fleet
 from meshwright.envs.fleet.settings import FleetSettings
 from meshwright.errors import ConfigError
 from meshwright.planners.menu.build import build_menu
-from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings
+from meshwright.planners.menu.settings import MenuSettings
 from meshwright.settings import build_settings
 from meshwright.simulation.fleet.menu_table import SERVERS
 from meshwright.simulation.fleet.network import add_loads, fleet_network
 from meshwright.simulation.fleet.state import Resource
+
+from .job_types import types_of
 
 SOURCE = {"multiplier": 1.0, "multiplier_source": "a test"}
 TYPE = {"name": "alexnet", "job": "zoo:alexnet", "global_batch": 1024}
 STALE = {"name": "stale", "training": {"kind": "ssp", "staleness": 2, "servers": 2, **SOURCE}}
 FREE = {"name": "free", "training": {"kind": "asp", "servers": 4, **SOURCE}}
 KEYS = {"num_jobs": 5, "load": 0.5, "duration": {"median_s": 100, "sigma": 1, "most_s": 1000}, "requested": {8: 1}}
-
-
-def types_of(*given):
-    return build_settings(JobTypesSettings, {"job_types": list(given)}).job_types
-
-
-@pytest.fixture(scope="module")
-def clos():
-    return load_cluster("preset:clos-64-4to1")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("menus")
 
 
 @pytest.fixture(scope="module")

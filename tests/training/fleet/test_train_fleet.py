@@ -8,7 +8,7 @@ import torch
 
 from meshwright import settings
 from meshwright.envs.fleet.batch import FleetBatch
-from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError
+from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError, PolicyError
 from meshwright.evaluation.fleet.policies import fleet_player, off_ground, policy_name
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork, player
@@ -250,6 +250,12 @@ def test_scores_are_asked_of_a_network_that_has_them(fleet, tmp_path):
     run = train_fleet(chosen(total_steps=0, imitation=None), tmp_path / "run", fleet)
     with pytest.raises(CheckpointError, match=r"has no linear scores"):
         fleet_player(f"scores:{run.path}", fleet)
+    with pytest.raises(PolicyError, match=r"wants a trained policy"):
+        fleet_player("scores:fifo", fleet)
+    taken = chosen(search={"found": str(run.path)}, network={"linear": True}, imitation=None)
+    with pytest.raises(CheckpointError, match=r"search\.found: has no linear scores"):
+        train_fleet(taken, tmp_path / "taken", fleet)
+    assert not (tmp_path / "taken").exists()
 
 
 def test_of_scores_that_were_searched_for_only_the_hosts_are_imitated():

@@ -126,19 +126,23 @@ class MixedDevices:
 def least_busy_cuts(busy_s: Sequence[NDArray[np.float64]]) -> list[int]:
     """Units at which stages begin and, last, ``u``, so that the busiest stage takes least; each has a unit at least.
 
+    The later a stage begins, the longer those before it take at best and the less it takes: it is best where the two cross.
+
     Args:
         busy_s: of each stage, seconds of all units before each one if it had them, ``p`` arrays ``(u + 1,)``.
     """
-    num_units = len(busy_s[0]) - 1
-    least = np.full(num_units + 1, np.inf)
-    least[0], before = 0.0, []
-    for of_stage in busy_s:
-        own_s = of_stage[None, :] - of_stage[:, None]  # from unit, to unit
-        own_s[np.tril_indices(num_units + 1)] = np.inf
-        worst_s = np.maximum(least[:, None], own_s)
-        before.append(worst_s.argmin(axis=0))
+    num_units, before = len(busy_s[0]) - 1, []
+    least = np.zeros(1)  # of the first stages up to each unit from their number on
+    for stage, of_stage in enumerate(busy_s):
+        begins, ends = of_stage[stage : stage + len(least)], of_stage[stage + 1 :]
+        last = np.minimum(np.arange(len(ends)), len(least) - 1)
+        after = np.minimum(np.searchsorted(least + begins, ends), last)
+        tried = np.stack([np.maximum(after - 1, 0), after])
+        worst_s = np.maximum(least[tried], ends - begins[tried])
+        chosen = worst_s.argmin(axis=0)
         least = worst_s.min(axis=0)
+        before.append(stage + tried[chosen, np.arange(len(ends))])
     cuts = [num_units]
-    for chosen in reversed(before):
-        cuts.append(int(chosen[cuts[-1]]))
+    for stage in reversed(range(len(busy_s))):
+        cuts.append(int(before[stage][cuts[-1] - stage - 1]))
     return cuts[::-1]

@@ -38,11 +38,12 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
     if state.num_waiting[e] > 0:
         _find_placements(problem, state, e, 0, state.free[e])
         _count_hosts(problem, state.free[e], room)
+    trees, servers = left_of(problem, state, e, -1, Resource.TREES), left_of(problem, state, e, -1, Resource.SERVERS)
     for i in range(min(problem.visible_waiting, state.num_waiting[e])):
         job = state.waiting[e, i]
         state.offered[e, i] = job
         if state.num_running[e] < problem.max_running:
-            _offer_job(problem, state, e, i, job, 0, room)
+            _offer_job(problem, state, e, i, job, 0, room, trees, servers)
         if problem.may_refuse and np.isnan(state.start_s[e, job]):
             state.can_act[e, first_refusal(problem) + i] = True
     coming = state.num_arrived[e]
@@ -66,7 +67,8 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         number = place - problem.visible_waiting
         _find_placements(problem, state, e, 1 + number, free)
         _count_hosts(problem, free, room)
-        _offer_job(problem, state, e, place, job, 1 + number, room)
+        trees, servers = left_of(problem, state, e, job, Resource.TREES), left_of(problem, state, e, job, Resource.SERVERS)
+        _offer_job(problem, state, e, place, job, 1 + number, room, trees, servers)
         state.can_act[e, first_pause(problem) + number] = True
         place += 1
 
@@ -142,16 +144,14 @@ def _count_hosts(problem, free, room):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _offer_job(problem, state, e, place, job, number, room):  # type: ignore[no-untyped-def]
-    """The actions that a job on offer allows."""
+def _offer_job(problem, state, e, place, job, number, room, trees, servers):  # type: ignore[no-untyped-def]
+    """The actions that a job on offer allows, to which so many trees and servers are left."""
     menu, kind = problem.menu, state.job_type[e, job]
     choices = len(problem.rule)
-    left = state.num_steps[e, job] - state.done_steps[e, job]
+    steps_left = state.num_steps[e, job] - state.done_steps[e, job]
     again_s = restart_s(problem, state, e, job)
     begin = menu.first_entry[kind]
     has_run = not np.isnan(state.start_s[e, job])
-    trees = left_of(problem, state, e, job, Resource.TREES)
-    servers = left_of(problem, state, e, job, Resource.SERVERS)
     for entry in range(begin, menu.first_entry[kind + 1]):
         d = problem.entry_degree[entry]
         if problem.entry_holds[entry, Resource.TREES] > trees or problem.entry_holds[entry, Resource.SERVERS] > servers:
@@ -167,7 +167,7 @@ def _offer_job(problem, state, e, place, job, number, room):  # type: ignore[no-
                     continue
             elif problem.rule[choice] == PlacementRule.BLOCKS:
                 step_s = _block_step_s(problem, state, e, job, entry, choice)
-            if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * left + again_s) > state.deadline_s[e, job]):
+            if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * steps_left + again_s) > state.deadline_s[e, job]):
                 continue
             state.can_act[e, start_number(problem, place, entry - begin, choice)] = True
 
