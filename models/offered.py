@@ -102,9 +102,12 @@ def _members_first(value: Tensor, sample: Tensor, candidate: Tensor, own: Tensor
 
 @njit
 def _lay_out(value, sample, candidate, own, out):  # type: ignore[no-untyped-def]
-    num_members, num, _ = out.shape
+    num_members, num, all_features = out.shape
     width = value.shape[3]
     for m in range(num_members):
         for v in range(num):
-            out[m, v, :width] = value[sample[v], candidate[v], m]
-            out[m, v, width:] = own[m]
+            b, a = sample[v], candidate[v]
+            for f in range(width):  # one by one: a copy of a slice costs more than these few numbers
+                out[m, v, f] = value[b, a, m, f]
+            for f in range(width, all_features):
+                out[m, v, f] = own[m, f - width]

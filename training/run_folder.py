@@ -183,7 +183,16 @@ class RunFolder(AnyRunFolder[TrainSettings]):
 def resumed_files(path: Path) -> list[Path]:
     """What a resumed run of any method reads or writes anew in its folder, whether it is there yet or not."""
     names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
-    names += ["placements.pt", "imitated.pt", "log.csv", "wandb.json", "mlflow.json", "mlflow.db"]
+    names += [
+        "placements.pt",
+        "searching.json",
+        "searched.pt",
+        "imitated.pt",
+        "log.csv",
+        "wandb.json",
+        "mlflow.json",
+        "mlflow.db",
+    ]
     names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
     events = sorted(event for event in (path / "tensorboard").rglob("*") if event.is_file())
     return [*(path / name for name in names), *events]

@@ -1,4 +1,4 @@
-"""The run folder of a fleet's policy: that of any run, with the network after the search for prices."""
+"""The run folder of a fleet's policy: that of any run, with the search for weights and the network after it."""
 
 from __future__ import annotations
 
@@ -16,5 +16,10 @@ class FleetRunFolder(AnyRunFolder[FleetTrainSettings]):
 
     @property
     def searched(self) -> Path:
-        """The network after the search for prices."""
+        """The network after the search for weights."""
         return self.path / "searched.pt"
+
+    @property
+    def searching(self) -> Path:
+        """The state of the search after its latest generation."""
+        return self.path / "searching.json"

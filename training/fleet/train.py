@@ -32,6 +32,7 @@ from ...planners.fleet.linear_scores import linear_scorer
 from ...planners.fleet.rules import fleet_rule
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
+from ..linear.tune import restore, write_checkpoint
 from ..ppo import figures_of, make_ppo
 from . import fleet_checkpoint
 from .imitation import choose_all, imitate
@@ -39,9 +40,12 @@ from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
 from .timed_buffer import TimedRolloutBuffer
 from .vec_env import FleetVecEnv
-from .weight_search import found_elsewhere, prices_of, scores_of, search_weights
+from .weight_search import WeightSearch, found_elsewhere, prices_of, scores_of
 
 Picks = Callable[[FleetBatch], Any]
+
+PPO = "PPO"
+"""Stage after those with names of their own."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +53,10 @@ class FleetProgress:
     """What a progress display may show.
 
     Attributes:
-        stage: ``imitation`` or ``PPO``.
+        stage: ``search``, ``imitation`` or ``PPO``.
         done: share of the stage.
-        value: objective in the latest validation; None before the first.
-        best: the best so far.
+        value: objective in the latest validation, of a search of the mean that was validated last; None before the first.
+        best: the best so far, of a search of its own.
     """
 
     stage: str
@@ -132,18 +136,14 @@ def _before_ppo(
     callback.begin(model)
     fleet, network, scorer = env.batch.fleet, _network(model), None
     if chosen.search is not None:
-        searched = scores_of(fleet, chosen.search.hosts) if network.linear is not None else prices_of(fleet)
-        seeds, less = _validation_seeds(chosen), is_better(fleet.settings, 0.0, 1.0)
-        weights, values = search_weights(
-            fleet, searched, chosen.search, chosen.seed, seeds, lambda share: callback.report("search", share)
-        )
+        search = _searched(fleet, network, chosen, callback, run)
         head = network.prices or network.linear
         assert head is not None, "the settings refuse a search of a network without"
-        head.set_direct(weights)
+        head.set_direct(search.best)
         if network.linear is not None:
             picks = fleet_rule(chosen.search.hosts, fleet.problem, fleet.work_device_s)
-            scorer = linear_scorer(fleet.problem, picks, weights, fleet.mean_duration_s)
-        callback.look(model, {"before_search": values[0], "searched": min(values) if less else max(values)}, "search")
+            scorer = linear_scorer(fleet.problem, picks, search.best, fleet.mean_duration_s)
+        callback.look(model, {"before_search": search.values[0], "searched": search.best_value}, "search")
         SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.searched)
     if chosen.imitation is None:
         if chosen.search is None:
@@ -154,6 +154,26 @@ def _before_ppo(
     )
     callback.look(model, found, "imitation")
     SavedFleetNetwork.of(_network(model), callback.about(model)).save(run.imitated)
+
+
+def _searched(
+    fleet: Fleet, network: FleetActor, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
+) -> WeightSearch:
+    """The search, which goes on from where it was killed."""
+    assert chosen.search is not None
+    searched = scores_of(fleet, chosen.search.hosts) if network.linear is not None else prices_of(fleet)
+    search = WeightSearch(fleet, searched, chosen.search, chosen.seed, _validation_seeds(chosen))
+    if run.searching.exists():
+        restore(search, run.searching, callback.key)
+        callback.goes_on(search.before_s)
+
+    def after(value: float | None) -> None:
+        write_checkpoint(search, run.searching, callback.key)
+        assert chosen.search is not None
+        callback.report("search", search.generation / chosen.search.generations, value, search.best_value)
+
+    search.run(after)
+    return search
 
 
 def _network(model: MaskablePPO) -> FleetActor:
@@ -228,7 +248,7 @@ class _Validation(BaseCallback):
         reporter: RunReporter,
     ) -> None:
         super().__init__()
-        self._chosen, self._run, self._fleet, self._key, self._progress = chosen, run, fleet, key, progress
+        self._chosen, self._run, self._fleet, self.key, self._progress = chosen, run, fleet, key, progress
         self._reporter = reporter
         self.curve: list[dict[str, Any]] = []
         self.best: float | None = None
@@ -240,18 +260,34 @@ class _Validation(BaseCallback):
         """Take the model before PPO does."""
         self.model = model
 
+    def goes_on(self, before_s: float) -> None:
+        """Count the seconds before an interruption."""
+        self._before_s = before_s
+
     def restore(self, curve: list[dict[str, Any]]) -> None:
         """Go on with a learning curve."""
         self.curve = curve
-        self._before_s = curve[-1]["elapsed_s"] if curve else 0.0
+        self.goes_on(curve[-1]["elapsed_s"] if curve else 0.0)
         for row in curve:
             if self.best is None or is_better(self._fleet.settings, row["validation"], self.best):
                 self.best = row["validation"]
         self.looked_at = curve[-1]["steps"] if curve else -1
 
-    def report(self, stage: str, share: float) -> None:
-        """Tell how far a stage is."""
-        self._progress(FleetProgress(stage, share, self.curve[-1]["validation"] if self.curve else None, self.best))
+    def report(self, stage: str, share: float, value: float | None = None, best: float | None = None) -> None:
+        """Tell how far a stage is, and what it has found where that was validated; leave the run where a callback stopped it.
+
+        Raises:
+            TrainingStopped: one has, before the first update.
+        """
+        known = self.curve[-1]["validation"] if self.curve else None
+        self._progress(FleetProgress(stage, share, known if value is None else value, self.best if best is None else best))
+        if stage != PPO:
+            self._reporter.staged(stage, share, self.elapsed_s(), value, best)
+            self._reporter.stop_if_asked()
+
+    def elapsed_s(self) -> float:
+        """Since the run began, interruptions left out."""
+        return self._before_s + time.perf_counter() - self._began
 
     def about(self, model: MaskablePPO) -> dict[str, Any]:
         """How a policy was trained."""
@@ -273,7 +309,7 @@ class _Validation(BaseCallback):
         row = {
             "steps": model.num_timesteps,
             "validation": value,
-            "elapsed_s": self._before_s + time.perf_counter() - self._began,
+            "elapsed_s": self.elapsed_s(),
             "cpu_s": time.process_time() - self._cpu_before_s,
             **more,
         }
@@ -287,7 +323,7 @@ class _Validation(BaseCallback):
 
     def _save(self) -> None:
         assert isinstance(self.model, MaskablePPO)
-        fleet_checkpoint.save(self._run.checkpoint, self.model, self.training_env_of(), self.curve, self._key)
+        fleet_checkpoint.save(self._run.checkpoint, self.model, self.training_env_of(), self.curve, self.key)
 
     def _on_rollout_start(self) -> None:
         if self.num_timesteps - self.looked_at >= self._chosen.validate_every_steps:
@@ -298,7 +334,7 @@ class _Validation(BaseCallback):
         if self._reporter.is_stopping:
             self._save()
             self._reporter.stop_if_asked()
-        self.report("PPO", self.num_timesteps / max(1, self._chosen.total_steps))
+        self.report(PPO, self.num_timesteps / max(1, self._chosen.total_steps))
 
     def training_env_of(self) -> FleetVecEnv:
         """The environment that is played."""

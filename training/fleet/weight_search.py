@@ -8,8 +8,10 @@ weights say.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,15 +81,8 @@ def found_elsewhere(policy: str) -> NDArray[np.float64]:
         raise error.at(field="search.found") from None
 
 
-def search_weights(
-    fleet: Fleet,
-    searched: WeightsToSearch,
-    chosen: WeightSearchSettings,
-    seed: int,
-    validation_seeds: range,
-    progress: Callable[[float], None],
-) -> tuple[NDArray[np.float64], list[float]]:
-    """Search for weights, or take those that another run has found.
+class WeightSearch:
+    """A search between two generations; what `found_elsewhere` tells of another run is taken instead where the config says so.
 
     Args:
         fleet: what is played.
@@ -95,35 +90,99 @@ def search_weights(
         chosen: constants.
         seed: of the training run; no episode is a test or a validation episode.
         validation_seeds: of the episodes by which one mean is taken.
-        progress: called with the share that is done.
 
-    Returns:
-        Weights, and the objective on the validation episodes of each mean that was validated, the first at the start.
-
-    Raises:
-        CheckpointError: what has been found elsewhere is no policy with linear scores.
+    Attributes:
+        generation: how many have been played.
+        values: the objective on the validation episodes, of the start and then of each mean that was validated.
+        best: the weights with the best of these, of the shape of ``searched.start``.
+        before_s: seconds of the run before it was killed.
     """
-    shape = searched.start.shape
-    population = CovarianceAdaptation(searched.start.reshape(-1), chosen.spread, chosen.population)
-    sign = 1.0 if is_better(fleet.settings, 0.0, 1.0) else -1.0
-    best = searched.start
-    values = [_mean(fleet, searched, best, validation_seeds)]
-    if chosen.found is not None:
-        found = found_elsewhere(chosen.found)[: best.size].reshape(shape)
-        return found, [*values, _mean(fleet, searched, found, validation_seeds)]
-    for generation in range(chosen.generations):
-        progress(generation / chosen.generations)
-        rng = np.random.default_rng([FIRST_TRAINING_SEED + seed, generation, 1])
-        weights = population.draw(rng)
+
+    def __init__(
+        self, fleet: Fleet, searched: WeightsToSearch, chosen: WeightSearchSettings, seed: int, validation_seeds: range
+    ) -> None:
+        self._fleet, self._searched, self._chosen, self._seed = fleet, searched, chosen, seed
+        self._validation_seeds = validation_seeds
+        self._shape = searched.start.shape
+        self._population = CovarianceAdaptation(searched.start.reshape(-1), chosen.spread, chosen.population)
+        self.generation = 0
+        self.best = searched.start
+        self.values: list[float] = []
+        self.before_s, self._since = 0.0, time.perf_counter()
+
+    @property
+    def best_value(self) -> float:
+        """Of the weights that are taken."""
+        return min(self.values) if is_better(self._fleet.settings, 0.0, 1.0) else max(self.values)
+
+    def run(self, after: Callable[[float | None], None]) -> None:
+        """Play all generations that are left, or take what has been found elsewhere.
+
+        Args:
+            after: called after each generation, with the objective on the validation episodes where they were played.
+
+        Raises:
+            CheckpointError: what has been found elsewhere is no policy with linear scores.
+        """
+        chosen = self._chosen
+        if not self.values:
+            after(self._validate(self.best))
+        if chosen.found is not None:
+            self.best = found_elsewhere(chosen.found)[: self.best.size].reshape(self._shape)
+            self.values.append(_mean(self._fleet, self._searched, self.best, self._validation_seeds))
+            return
+        while self.generation < chosen.generations:
+            self._play_generation()
+            validates = self.generation % chosen.validate_every_generations == 0 or self.generation == chosen.generations
+            after(self._validate(self._population.mean.reshape(self._shape)) if validates else None)
+
+    def state(self) -> dict[str, Any]:
+        """Plain data that `restore` continues from."""
+        best = self.best.reshape(-1).tolist()
+        elapsed_s = self.before_s + time.perf_counter() - self._since
+        return {
+            "generation": self.generation,
+            **self._population.state(),
+            "best": best,
+            "values": self.values,
+            "elapsed_s": elapsed_s,
+        }
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Continue from a state.
+
+        Raises:
+            ArithmeticError, LookupError, TypeError, ValueError: it is none of this search.
+        """
+        best, values, generation = np.array(data["best"], np.float64), [float(x) for x in data["values"]], data["generation"]
+        before_s = float(data["elapsed_s"])
+        if generation not in range(self._chosen.generations + 1) or not values or not before_s >= 0.0:
+            raise ValueError
+        if not np.isfinite([*best, *values, before_s]).all():
+            raise ValueError
+        self._population.restore(data, self._rng_of)
+        self.best, self.values, self.generation = best.reshape(self._shape), values, generation
+        self.before_s = before_s
+
+    def _play_generation(self) -> None:
+        """Draw a population, play all of it on the same new episodes, and move to the best."""
+        chosen, rng = self._chosen, self._rng_of(self.generation)
+        weights = self._population.draw(rng)
         episodes = [int(one) for one in rng.integers(FIRST_TRAINING_SEED, 2**62, chosen.num_episodes)]
-        costs = np.array([sign * _mean(fleet, searched, row.reshape(shape), episodes) for row in weights])
-        population.learn(weights, costs, 1.0 - generation / chosen.generations)
-        if (generation + 1) % chosen.validate_every_generations == 0 or generation + 1 == chosen.generations:
-            value = _mean(fleet, searched, population.mean.reshape(shape), validation_seeds)
-            if all(is_better(fleet.settings, value, other) for other in values):
-                best = population.mean.reshape(shape).copy()
-            values.append(value)
-    return best, values
+        sign = 1.0 if is_better(self._fleet.settings, 0.0, 1.0) else -1.0
+        costs = [sign * _mean(self._fleet, self._searched, row.reshape(self._shape), episodes) for row in weights]
+        self._population.learn(weights, np.array(costs), 1.0 - self.generation / chosen.generations)
+        self.generation += 1
+
+    def _validate(self, weights: NDArray[np.float64]) -> float:
+        value = _mean(self._fleet, self._searched, weights, self._validation_seeds)
+        if all(is_better(self._fleet.settings, value, other) for other in self.values):
+            self.best = weights.copy()
+        self.values.append(value)
+        return value
+
+    def _rng_of(self, generation: int) -> np.random.Generator:
+        return np.random.default_rng([FIRST_TRAINING_SEED + self._seed, generation, 1])
 
 
 def _mean(fleet: Fleet, searched: WeightsToSearch, weights: NDArray[np.float64], seeds: range | list[int]) -> float:

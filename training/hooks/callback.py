@@ -1,8 +1,8 @@
 """What a training run of any method reports to its callbacks: its start, updates, validations and its end.
 
 A callback is any object of a class derived from `TrainingCallback`; it overrides what it wants to know of. One that returns
-False from `on_update` or `on_validation` stops the run at its next checkpoint, which is written at once: resumed, the run goes on
-to the same numbers that it would have reached without the stop.
+False from `on_stage`, `on_update` or `on_validation` stops the run at its next checkpoint, which is written at once: resumed,
+the run goes on to the same numbers that it would have reached without the stop.
 """
 
 from __future__ import annotations
@@ -68,6 +68,27 @@ class UpdateRecord:
 
 
 @dataclass(frozen=True)
+class StageRecord:
+    """How far a stage before the run's own steps is: a search for weights, or imitation.
+
+    Attributes:
+        stage: ``search`` or ``imitation``.
+        share: that is done, from 0 to 1.
+        measure: what the validation measures.
+        value: of the measure, where the stage has just validated what it has found; else None.
+        best: the best value of the stage so far; None before the first.
+        elapsed_s: since the run began, interruptions left out.
+    """
+
+    stage: str
+    share: float
+    measure: str
+    value: float | None
+    best: float | None
+    elapsed_s: float
+
+
+@dataclass(frozen=True)
 class ValidationRecord:
     """A validation: one row of the learning curve.
 
@@ -121,6 +142,9 @@ class TrainingCallback:
 
     def on_start(self, start: RunStart) -> None:
         """The run folder is there, and training begins or goes on."""
+
+    def on_stage(self, record: StageRecord) -> bool | None:
+        """A part of a stage before the first update is done; False stops the run."""
 
     def on_update(self, record: UpdateRecord) -> bool | None:
         """An update has ended; False stops the run."""

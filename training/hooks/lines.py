@@ -1,15 +1,20 @@
-"""A line for each validation, for a run without a terminal."""
+"""A line for each validation and for parts of the stages before, for a run without a terminal."""
 
 from __future__ import annotations
 
 import sys
 from typing import TextIO
 
-from .callback import RunEnd, RunStart, TrainingCallback, ValidationRecord
+from .callback import RunEnd, RunStart, StageRecord, TrainingCallback, ValidationRecord
+
+STEPS = 10
+"""Lines that a stage without validations of its own prints."""
 
 
 class LineWriter(TrainingCallback):
     """Prints a line for each validation, at most 80 columns wide, and one where a run goes on or does not reach its end.
+
+    A stage before the first update has a line for each value that it has validated, and for each tenth of it that is done.
 
     Args:
         out: where; standard output as it is then by default.
@@ -17,11 +22,21 @@ class LineWriter(TrainingCallback):
 
     def __init__(self, out: TextIO | None = None) -> None:
         self._out = out
+        self._stage, self._tenth = "", 0
 
     def on_start(self, start: RunStart) -> None:
         """See `TrainingCallback.on_start`."""
         if start.is_resumed and start.step:
             self._print(f"{start.name} goes on after {start.step:,} of {start.total_steps:,} {start.unit}")
+
+    def on_stage(self, record: StageRecord) -> None:
+        """See `TrainingCallback.on_stage`."""
+        if record.stage != self._stage:
+            self._stage, self._tenth = record.stage, 0
+        tenth = int(STEPS * record.share)
+        if record.value is not None or tenth > self._tenth:
+            self._tenth = tenth
+            self._print(stage_line(record))
 
     def on_validation(self, record: ValidationRecord) -> None:
         """See `TrainingCallback.on_validation`."""
@@ -48,6 +63,16 @@ def line(record: ValidationRecord) -> str:
         f"{share:3.0f} %  {record.step:>{width},} {record.unit}  {measure} {record.value:<9.4g} {best:<15} "
         f"{_clock(record.elapsed_s)}"
     )
+
+
+def stage_line(record: StageRecord) -> str:
+    """A part of a stage in one line: its name, the share that is done, what was found and the time."""
+    found = ""
+    if record.value is not None:
+        is_best = record.best is None or record.best == record.value
+        told = "best so far" if is_best else f"best {record.best:.4g}"
+        found = f"{record.measure.replace('_', ' ')} {record.value:<9.4g} {told:<15} "
+    return f"{100 * record.share:3.0f} %  of the {record.stage}  {found}{_clock(record.elapsed_s)}"
 
 
 def _clock(seconds: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...errors import PolicyError
 from ...settings import Settings
-from .callback import Ending, RunEnd, RunStart, TrainingCallback, TrainingStopped, UpdateRecord, ValidationRecord
+from .callback import Ending, RunEnd, RunStart, StageRecord, TrainingCallback, TrainingStopped, UpdateRecord, ValidationRecord
 from .writers import check_installed, writers
 
 NOT_FIGURES = ("steps", "step", "update", "generation", "elapsed_s")
@@ -150,6 +150,12 @@ class RunReporter:
         self._number += 1
         for callback in self._told:
             self.is_stopping |= callback.on_validation(record) is False
+
+    def staged(self, stage: str, share: float, elapsed_s: float, value: float | None = None, best: float | None = None) -> None:
+        """Tell how far a stage before the first update is, and what it has found where that was validated."""
+        record = StageRecord(stage, share, self._of.measure, value, best, elapsed_s)
+        for callback in self._told:
+            self.is_stopping |= callback.on_stage(record) is False
 
     def updated(self, stage: str, step: int, figures: Mapping[str, float] | None = None) -> None:
         """Tell of an update."""

@@ -19,7 +19,9 @@ from meshwright.training.fleet.imitation import TAIL, choose_all, imitate, is_le
 from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, WeightSearchSettings
 from meshwright.training.fleet.train import train_fleet
 from meshwright.training.fleet.vec_env import FleetVecEnv
-from meshwright.training.fleet.weight_search import prices_of, scores_of, search_weights
+from meshwright.training.fleet.weight_search import WeightSearch, prices_of, scores_of
+from meshwright.training.hooks.callback import TrainingCallback
+from meshwright.training.hooks.lines import LineWriter
 from tests.tiny_fleet import tiny_fleet
 
 CONFIG = {
@@ -192,17 +194,49 @@ def test_a_search_for_prices_is_a_stage_of_its_own(fleet, tmp_path):
     assert torch.equal(first, second)
 
 
+class _StopsIn(TrainingCallback):
+    """Stops in a stage once that share of it is done, and keeps what it was told before."""
+
+    def __init__(self, stage, share):
+        self.stage, self.share, self.seen = stage, share, []
+
+    def on_stage(self, record):
+        self.seen.append(record)
+        return (record.stage, record.share) < (self.stage, self.share) if record.stage == self.stage else None
+
+
+@pytest.mark.parametrize(("stage", "share"), [("search", 0.75), ("imitation", 0.1)])
+def test_a_search_goes_on_where_it_was_stopped(fleet, tmp_path, stage, share, capsys):
+    changes = {"search": SEARCH, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 0}
+    whole = train_fleet(chosen(**changes), tmp_path / "whole", fleet)
+    stops, lines = _StopsIn(stage, share), LineWriter()
+    train_fleet(chosen(**changes), tmp_path / "run", fleet, callbacks=[stops, lines])
+    shares = [record.share for record in stops.seen if record.stage == "search"]
+    assert shares == [0.0, 0.25, 0.5, 0.75, 1.0][: len(shares)]
+    assert "50 %  of the search  mean completion s" in capsys.readouterr().out
+    assert not (tmp_path / "run" / "policy.pt").exists() or stage == "imitation"
+    made = train_fleet(chosen(**changes), tmp_path / "run", fleet, resume=True)
+    weights = [SavedFleetNetwork.load(run.policy).weights for run in (whole, made)]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+    curves = [json.loads(run.learning_curve.read_text()) for run in (whole, made)]
+    assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
+
+
+def test_a_damaged_search_is_not_gone_on_with(fleet, tmp_path):
+    changes = {"search": SEARCH, "imitation": None, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 0}
+    run = train_fleet(chosen(**changes), tmp_path / "run", fleet, callbacks=[_StopsIn("search", 0.5)])
+    state = json.loads(run.searching.read_text())
+    run.searching.write_text(json.dumps(state | {"generation": 1}))
+    with pytest.raises(CheckpointError, match="is damaged"):
+        train_fleet(chosen(**changes), tmp_path / "run", fleet, resume=True)
+
+
 def test_a_search_finds_better_prices_than_none_on_episodes_that_it_has_not_seen(fleet):
-    weights, values = search_weights(
-        fleet,
-        prices_of(fleet),
-        WeightSearchSettings(generations=15, population=10, num_episodes=6, validate_every_generations=15),
-        0,
-        range(100, 140),
-        lambda share: None,
-    )
-    assert values[1] < values[0]
-    assert np.abs(weights).max() > 0
+    constants = WeightSearchSettings(generations=15, population=10, num_episodes=6, validate_every_generations=15)
+    search = WeightSearch(fleet, prices_of(fleet), constants, 0, range(100, 140))
+    search.run(lambda value: None)
+    assert search.values[1] < search.values[0]
+    assert np.abs(search.best).max() > 0
 
 
 def test_a_search_wants_a_network_that_sets_prices_and_placements_that_find_hosts(tmp_path):
@@ -225,10 +259,10 @@ def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_
     assert rows[0]["searched"] <= rows[0]["before_search"]
     direct = [SavedFleetNetwork.load(file).weights["linear.direct"] for file in (run.searched, run.imitated)]
     assert not torch.equal(*direct)
-    weights, values = search_weights(
-        one_by_one, scores_of(one_by_one, "fifo"), WeightSearchSettings(**SEARCH), 0, range(100, 101), lambda share: None
-    )
-    assert min(values) == rows[0]["searched"]
+    search = WeightSearch(one_by_one, scores_of(one_by_one, "fifo"), WeightSearchSettings(**SEARCH), 0, range(100, 101))
+    search.run(lambda value: None)
+    weights = search.best
+    assert search.best_value == rows[0]["searched"]
     np.testing.assert_allclose(10.0 * direct[0].numpy(), weights, rtol=1e-6)
     taken = chosen(search={"found": str(run.searched)}, imitation=None, network=network, total_steps=0)
     after = train_fleet(taken, tmp_path / "taken", one_by_one)
