@@ -36,8 +36,8 @@ from .pacml import profiles, reference_folder
 
 NUM_STEPS = 40_960
 LEARNED_STEPS = 8_192
-SHARED_STEPS = 409_600
-"""As many as the config has, so that the seconds in which a second process starts count as they do for a user."""
+SHARED_STEPS = 204_800
+"""Half of what the config has: the seconds in which a second process starts count, twice as much as they do for a user."""
 
 SHARED = {
     "one process": "num_workers=1",

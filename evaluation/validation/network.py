@@ -28,7 +28,7 @@ from .network_lab.namespaces import namespaces, why_not
 from .network_lab.scenes import GOODPUT, MIB, SHARED, Case, Scene, modelled, predicted_s, scenes
 
 MAX_MEAN_ERROR = 0.10
-"""The mean relative error of jobs alone, and that of jobs that share a link, may be this much, unless told otherwise."""
+"""The mean relative error of jobs alone, and of each way in which jobs meet, may be this much, unless told otherwise."""
 
 ALONE = "one job"
 
@@ -80,15 +80,15 @@ class NetworkValidation:
 
     @property
     def mean_errors(self) -> dict[str, float]:
-        """The mean relative error over all rows of a job alone, and over those of two jobs, where there are any."""
+        """The mean relative error over all rows of a job alone, and over those of each way to meet, where there are any."""
         errors: dict[str, list[float]] = {}
         for row in self.comparison.rows:
-            errors.setdefault(SHARED if row.family == SHARED else ALONE, []).append(row.relative_error)
+            errors.setdefault(row.family if row.family in SHARED else ALONE, []).append(row.relative_error)
         return {kind: math.fsum(found) / len(found) for kind, found in errors.items()}
 
     @property
     def agrees(self) -> bool:
-        """Whether both means are within what is allowed."""
+        """Whether all means are within what is allowed."""
         return all(error <= self.max_mean_error for error in self.mean_errors.values())
 
     def to_data(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def validate(
     Args:
         quick: a selection that takes less than a minute.
         chosen: scenes to measure instead.
-        max_mean_error: what each of the two means may be.
+        max_mean_error: what each of the means may be.
         progress: told the scene, and how many of its cases are done.
 
     Returns:

@@ -35,8 +35,9 @@ less than 0.5 % and are left out."""
 
 MIB = 2**20
 
-SHARED = "two jobs on one link"
-"""The family of the cases in which jobs meet; the others are families by what is sent."""
+TWO_JOBS, THREE_JOBS, CROSSING = "two jobs on one link", "three jobs on one link", "two jobs on crossing paths"
+SHARED = (TWO_JOBS, THREE_JOBS, CROSSING)
+"""The families of the cases in which jobs meet; the others are families by what is sent."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,12 @@ def dumbbell(hosts_per_side: int, mbit_per_s: float) -> Cluster:
     """Two switches with hosts, joined by one link (over a third switch) of the rate of a single host."""
     name = f"dumbbell-{hosts_per_side}+{hosts_per_side}-{mbit_per_s:g}mbit"
     return _clos(name, 2 * hosts_per_side, hosts_per_side, mbit_per_s)
+
+
+def row(num_switches: int, hosts_per_switch: int, mbit_per_s: float) -> Cluster:
+    """Switches with hosts, each joined to a switch in the middle by a link of the rate of a single host."""
+    name = f"row-{num_switches}x{hosts_per_switch}-{mbit_per_s:g}mbit"
+    return _clos(name, num_switches * hosts_per_switch, hosts_per_switch, mbit_per_s)
 
 
 def modelled(cluster: Cluster, latency_s: float) -> Cluster:
@@ -155,7 +162,7 @@ def _execution(cluster: Cluster, devices: Sequence[int], sending: Sending) -> Ex
 
 
 def scenes(*, quick: bool = False) -> tuple[Scene, ...]:
-    """What is measured: stars of two, four and eight hosts, and pairs of jobs that share one link."""
+    """What is measured: stars of two, four and eight hosts, jobs that share one link, and jobs whose paths cross."""
     if quick:
         return (
             _alone(star(2, 1000), ("send/recv", "all-reduce"), (1, 4, 16)),
@@ -182,6 +189,18 @@ def scenes(*, quick: bool = False) -> tuple[Scene, ...]:
         ),
         _shared(4, 100, [(_reduce(8), _reduce(8)), (_gather(16), _reduce(8)), (_reduce(4), _reduce(8, start_s=0.3))]),
         _shared(2, 1000, [(_reduce(16), _reduce(16)), (_reduce(64), _reduce(64)), (_reduce(16), _reduce(64))]),
+        _shared(
+            3,
+            100,
+            [
+                (_reduce(8), _reduce(8), _reduce(8)),
+                (_reduce(2), _reduce(4), _reduce(8)),
+                (_reduce(8), Sending("send/recv", 4 * MIB), _reduce(4, start_s=0.4)),
+            ],
+        ),
+        _shared(3, 1000, [(_reduce(32), _reduce(32), _reduce(32)), (_reduce(16), _reduce(32), _reduce(64))]),
+        _crossing(100, [(_reduce(8), _reduce(8)), (_reduce(4), _reduce(12)), (_reduce(8), _reduce(4, start_s=0.3))]),
+        _crossing(1000, [(_reduce(32), _reduce(32)), (_reduce(16), _reduce(64))]),
     )
 
 
@@ -191,13 +210,18 @@ def _alone(cluster: Cluster, kinds: Sequence[str], sizes_mib: Sequence[int]) -> 
     return Scene(cluster, (tuple(range(cluster.num_hosts)),), cases)
 
 
-def _shared(hosts_per_side: int, mbit_per_s: float, pairs: Sequence[tuple[Sending, Sending]]) -> Scene:
-    """Two jobs, each with half of the hosts of either side."""
-    cluster = dumbbell(hosts_per_side, mbit_per_s)
-    half = hosts_per_side // 2
-    first = [side * hosts_per_side + host for side in (0, 1) for host in range(half)]
-    jobs = tuple(first), tuple(host + half for host in first)
-    return Scene(cluster, jobs, tuple(Case(SHARED, pair) for pair in pairs))
+def _shared(hosts_per_side: int, mbit_per_s: float, cases: Sequence[tuple[Sending, ...]]) -> Scene:
+    """Two or three jobs, each with as many of the hosts of either side."""
+    cluster, num_jobs = dumbbell(hosts_per_side, mbit_per_s), len(cases[0])
+    each = hosts_per_side // num_jobs
+    first = [side * hosts_per_side + host for side in (0, 1) for host in range(each)]
+    jobs = tuple(tuple(host + job * each for host in first) for job in range(num_jobs))
+    return Scene(cluster, jobs, tuple(Case(THREE_JOBS if num_jobs == 3 else TWO_JOBS, sent) for sent in cases))
+
+
+def _crossing(mbit_per_s: float, pairs: Sequence[tuple[Sending, Sending]]) -> Scene:
+    """Two jobs of two hosts; one of each is at the switch in the middle of three, the others at the outer ones."""
+    return Scene(row(3, 2, mbit_per_s), ((0, 2), (3, 4)), tuple(Case(CROSSING, pair) for pair in pairs))
 
 
 def _reduce(size_mib: int, *, times: int = 1, start_s: float = 0.0) -> Sending:

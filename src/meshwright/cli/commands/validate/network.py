@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def validate_network(
     quick: Annotated[bool, typer.Option("--quick", help="A selection that takes less than a minute.")] = False,
     max_mean_error: Annotated[
-        float | None, typer.Option(metavar="X", help="Mean relative error allowed, alone and with two jobs; 0.1 by default.")
+        float | None,
+        typer.Option(metavar="X", help="Mean relative error allowed, alone and of each way to meet; 0.1 by default."),
     ] = None,
     json_file: JsonFile = None,
 ) -> None:
