@@ -105,7 +105,8 @@ def test_every_scene_can_be_sent_and_no_two_rows_have_one_name(quick):
     named = set()
     for scene in scenes(quick=quick):
         used = [host for job in scene.jobs for host in job]
-        assert len(set(used)) == len(used) and set(used) <= set(range(scene.cluster.num_hosts))
+        assert len(set(used)) == len(used)
+        assert set(used) <= set(range(scene.cluster.num_hosts))
         assert len(used) == scene.cluster.num_hosts or scene.cases[0].family == CROSSING
         for case in scene.cases:
             assert len(case.sendings) == len(scene.jobs)
