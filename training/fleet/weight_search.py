@@ -25,9 +25,15 @@ from ...models.fleet.saved import SavedFleetNetwork
 from ...planners.fleet.linear_prices import DIRECT, play_by_prices
 from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer, play_by_scores
 from ...planners.fleet.rules import fleet_rule
-from ...simulation.fleet.state import PlacementRule
+from ...simulation.fleet.state import JobState, PlacementRule
 from ..linear.populations import CovarianceAdaptation
 from .settings import WeightSearchSettings
+
+MOST_DECISIONS_PER_JOB = 12
+"""Of an episode that is played in a search, picked hosts apart; rules and good weights take up to 6."""
+ENDLESS = 1e9
+"""What each job counts that has not ended after them."""
+ON_THE_WAY = (JobState.TO_COME, JobState.WAITING, JobState.RUNNING)
 
 
 @dataclass(frozen=True)
@@ -36,11 +42,11 @@ class WeightsToSearch:
 
     Attributes:
         start: weights at the start, of any shape.
-        play: plays the only episode of a batch, which has begun, by some weights.
+        play: plays the only episode of a batch, which has begun, by some weights, for at most so many decisions.
     """
 
     start: NDArray[np.float64]
-    play: Callable[[FleetBatch, NDArray[np.float64]], None]
+    play: Callable[[FleetBatch, NDArray[np.float64], int], None]
 
 
 def prices_of(fleet: Fleet) -> WeightsToSearch:
@@ -52,8 +58,8 @@ def prices_of(fleet: Fleet) -> WeightsToSearch:
     if PlacementRule.CONSTRUCT in fleet.problem.rule:
         raise ConfigError("prices do not tell which host to pick; leave the search out", field="search", value="fleet.placements")
 
-    def play(batch: FleetBatch, weights: NDArray[np.float64]) -> None:
-        play_by_prices(fleet.problem, batch.state, 0, weights, fleet.mean_duration_s)
+    def play(batch: FleetBatch, weights: NDArray[np.float64], most: int) -> None:
+        play_by_prices(fleet.problem, batch.state, 0, weights, fleet.mean_duration_s, most)
 
     return WeightsToSearch(np.zeros((3, len(DIRECT))), play)
 
@@ -62,9 +68,9 @@ def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
     """Weights of linear scores, ``(x,)``, where nobody may be refused those of starts; hosts are picked by a rule."""
     picks = fleet_rule(rule, fleet.problem, fleet.work_device_s)
 
-    def play(batch: FleetBatch, weights: NDArray[np.float64]) -> None:
+    def play(batch: FleetBatch, weights: NDArray[np.float64], most: int) -> None:
         scorer = linear_scorer(fleet.problem, picks, weights, fleet.mean_duration_s)
-        play_by_scores(fleet.problem, batch.state, 0, scorer)
+        play_by_scores(fleet.problem, batch.state, 0, scorer, most)
 
     return WeightsToSearch(FIRST_WEIGHTS if fleet.problem.may_refuse else FIRST_WEIGHTS[: len(START)], play)
 
@@ -186,10 +192,21 @@ class WeightSearch:
 
 
 def _mean(fleet: Fleet, searched: WeightsToSearch, weights: NDArray[np.float64], seeds: range | list[int]) -> float:
-    """The objective in the mean of the episodes of some seeds."""
-    batch, total = FleetBatch(fleet, 1, observes=False), 0.0
+    """The objective in the mean of the episodes of some seeds; far worse than any where one of them finds no end.
+
+    Jobs that are moved in every round make next to no steps, and such weights are among those that are tried.
+    """
+    batch, total, num_left = FleetBatch(fleet, 1, observes=False), 0.0, 0
+    most = fleet.settings.num_jobs * MOST_DECISIONS_PER_JOB
+    if PlacementRule.CONSTRUCT in fleet.problem.rule:
+        most *= 1 + fleet.problem.max_hosts
     for seed in seeds:
         batch.reset(0, np.random.default_rng(seed))
-        searched.play(batch, weights)
-        total += objective_value(fleet.settings, batch.state, 0)
+        searched.play(batch, weights, most)
+        if batch.state.is_over[0]:
+            total += objective_value(fleet.settings, batch.state, 0)
+        else:
+            num_left += int(np.isin(batch.state.status[0], ON_THE_WAY).sum())
+    if num_left:
+        return ENDLESS * num_left * (1.0 if is_better(fleet.settings, 0.0, 1.0) else -1.0)
     return total / len(seeds)

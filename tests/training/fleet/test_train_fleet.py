@@ -19,7 +19,7 @@ from meshwright.training.fleet.imitation import TAIL, choose_all, imitate, is_le
 from meshwright.training.fleet.settings import FleetTrainSettings, ImitationSettings, WeightSearchSettings
 from meshwright.training.fleet.train import train_fleet
 from meshwright.training.fleet.vec_env import FleetVecEnv
-from meshwright.training.fleet.weight_search import WeightSearch, prices_of, scores_of
+from meshwright.training.fleet.weight_search import WeightSearch, WeightsToSearch, prices_of, scores_of
 from meshwright.training.hooks.callback import TrainingCallback
 from meshwright.training.hooks.lines import LineWriter
 from tests.tiny_fleet import tiny_fleet
@@ -194,6 +194,14 @@ def test_a_search_for_prices_is_a_stage_of_its_own(fleet, tmp_path):
     assert torch.equal(first, second)
 
 
+class _EnoughError(Exception):
+    """Ends a search."""
+
+
+def _raises_enough(value):
+    raise _EnoughError
+
+
 class _StopsIn(TrainingCallback):
     """Stops in a stage once that share of it is done, and keeps what it was told before."""
 
@@ -220,6 +228,25 @@ def test_a_search_goes_on_where_it_was_stopped(fleet, tmp_path, stage, share, ca
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
     curves = [json.loads(run.learning_curve.read_text()) for run in (whole, made)]
     assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
+
+
+def test_weights_that_find_no_end_are_the_worst_and_cut_off(tmp_path):
+    elastic = {"every_s": 20.0, "restart_s": 30.0, "storage_gbytes_per_s": 10.0}
+    fleet = tiny_fleet(tmp_path, num_jobs=20, elastic=elastic)
+    decisions = []
+
+    def play(batch, weights, most):
+        while not batch.state.is_over[0] and len(decisions) < most:
+            pauses = np.flatnonzero(batch.state.can_act[0, fleet.problem.first_pause :])
+            decisions.append(fleet.problem.first_pause + pauses[0] if len(pauses) else batch.state.can_act[0].argmax())
+            batch.step(np.array(decisions[-1:]))
+
+    constants = WeightSearchSettings(generations=1, population=4, num_episodes=1)
+    search = WeightSearch(fleet, WeightsToSearch(np.zeros(2), play), constants, 0, range(100, 101))
+    with pytest.raises(_EnoughError):
+        search.run(_raises_enough)
+    assert search.values[0] >= 1e9
+    assert len(decisions) == 12 * 20
 
 
 def test_a_damaged_search_is_not_gone_on_with(fleet, tmp_path):

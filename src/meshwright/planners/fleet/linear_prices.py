@@ -37,10 +37,12 @@ LEAST, MOST = 1e-3, 1e3
 
 
 @njit
-def play_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no-untyped-def]
-    """Play episode ``e``, which has begun, to its end; weights ``(3, x)``."""
-    while not state.is_over[e]:
+def play_by_prices(problem, state, e, weights, duration_s, most):  # type: ignore[no-untyped-def]
+    """Play episode ``e``, which has begun, to its end or for so many decisions; weights ``(3, x)``."""
+    count = 0
+    while not state.is_over[e] and count < most:
         dynamics.act(problem, state, e, choose_by_prices(problem, state, e, weights, duration_s))
+        count += 1
 
 
 @njit

@@ -47,6 +47,8 @@ REFUSAL = ("always", "work", "slack", "free", "waiting", "running", "work x wait
 """Of a refusal: as above; the limit is the logarithm of the time to the deadline in mean durations."""
 
 BUSY_WAITING, BUSY_RUNNING = 1.0, 2.5
+MOST_DECISIONS = 1 << 62
+"""Of an episode, unless told otherwise."""
 """What is taken from the logarithms of one more than the waiting and the running jobs."""
 
 FIRST_WEIGHTS = np.zeros(len(START) + len(REFUSAL))
@@ -79,10 +81,10 @@ def linear_scorer(problem: FleetProblem, rule: FleetRule, weights: NDArray[np.fl
 
 
 @njit
-def play_by_scores(problem, state, e, scorer):  # type: ignore[no-untyped-def]
-    """Play episode ``e``, which has begun, to its end; the number of decisions."""
+def play_by_scores(problem, state, e, scorer, most=MOST_DECISIONS):  # type: ignore[no-untyped-def]
+    """Play episode ``e``, which has begun, to its end or for so many decisions; the number of them."""
     count = 0
-    while not state.is_over[e]:
+    while not state.is_over[e] and count < most:
         dynamics.act(problem, state, e, choose_by_scores(problem, state, e, scorer))
         count += 1
     return count
