@@ -80,7 +80,8 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
     seen, actions, returns = data
     learned = is_learned(seen["context"], chosen)
     optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
-    count, batches = len(actions), len(actions) // chosen.minibatch
+    count, batches, spread = len(actions), len(actions) // chosen.minibatch, max(float(returns.var()), 1e-12)
+    weight = 1.0 / spread if chosen.value_weight is None else chosen.value_weight
     losses, errors = [0.0], [0.0]
     for epoch in range(chosen.epochs):
         order = torch.randperm(count)
@@ -94,15 +95,14 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
             cross = _cross_entropy(scores, actions[rows], seen["action_mask"][rows], chosen.smoothing, learned[rows])
             error = ((values - returns[rows]) ** 2).mean()
             optimizer.zero_grad()
-            (cross + error).backward()
+            (cross + weight * error).backward()
             torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
             optimizer.step()
             losses.append(float(cross.detach()))
             errors.append(float(error.detach()))
             if number % 16 == 0:
                 progress(share)
-    spread = float(returns.var())
-    return {"cross_entropy": float(np.mean(losses)), "explained": 1.0 - float(np.mean(errors)) / max(spread, 1e-12)}
+    return {"cross_entropy": float(np.mean(losses)), "explained": 1.0 - float(np.mean(errors)) / spread}
 
 
 def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor:

@@ -29,6 +29,8 @@ class ImitationSettings(settings.Settings):
         smoothing: share of each target that all possible actions have together, so that PPO has something to try.
         corrections: rounds after that in which the network plays as many decisions and learns what the rule would have done in
             them, in addition to all that it learned before.
+        value_weight: of the critic's squared error beside the cross-entropy of actions; null: one over the variance of the sums
+            that it foresees, so that neither drowns the other, whatever rewards are multiplied by.
     """
 
     rule: str | tuple[str, ...] = Field(default="sjf:fixed-16", min_length=1)
@@ -38,6 +40,7 @@ class ImitationSettings(settings.Settings):
     learning_rate: float = Field(default=2e-3, gt=0)
     smoothing: float = Field(default=0.3, ge=0, lt=1)
     corrections: int = Field(default=0, ge=0, le=20)
+    value_weight: float | None = Field(default=1.0, ge=0)
 
     @property
     def rules(self) -> tuple[str, ...]:

@@ -153,6 +153,20 @@ def test_no_training_meets_the_jobs_of_a_test_or_validation_episode(fleet):
         assert not known & set(env.batch.state.arrival_s[:, 1].tolist())
 
 
+def test_what_rewards_are_multiplied_by_does_not_drown_the_actions_that_are_imitated(fleet):
+    made = ImitationSettings(rule="sjf", decisions=1000, epochs=5, minibatch=25, smoothing=0.0)
+
+    def learned(scale, weight):
+        torch.manual_seed(0)
+        env = FleetVecEnv(fleet, 4, 0, scale=scale, most=1e9, by_time=False, spreads=False)
+        network = FleetActor(FleetNetworkSettings(width=8, rounds=1), fleet)
+        return imitate(network, env, made.model_copy(update={"value_weight": weight}), 0.98, lambda share: None)["cross_entropy"]
+
+    once, scaled, drowned = learned(1.0, None), learned(100.0, None), learned(100.0, 1.0)
+    assert scaled == pytest.approx(once, rel=0.25)
+    assert drowned > 1.2 * scaled
+
+
 def test_where_all_do_equally_well_there_is_nothing_to_learn(tmp_path):
     loose = tiny_fleet(
         tmp_path,
