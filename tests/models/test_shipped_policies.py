@@ -67,7 +67,7 @@ def test_a_shipped_network_of_a_fleet_knows_its_benchmark_and_reads_by_messages(
     saved = SavedFleetNetwork.load(fleet_policy_file(f"shipped:{name}"))
     benchmark = load_fleet_benchmark(saved.trained["benchmark"])
     assert saved.trained["benchmark"] == f"preset:{name.removesuffix('-prices')}"
-    assert (name != benchmark.name) == saved.settings.prices
+    assert saved.settings.prices == (name != benchmark.name or benchmark.fleet.elastic is not None)
     assert saved.trained["changes"] == []
     assert saved.trained["candidate_features"] == benchmark.fleet.candidate_features
     assert saved.trained["ground"]["cluster_digest"] == load_cluster(benchmark.fleet.cluster).digest
