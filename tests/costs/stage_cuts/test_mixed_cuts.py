@@ -39,8 +39,11 @@ def test_types_that_differ_in_name_alone_are_one():
     assert step_s(("slow", "alike", "slow", "alike"), PIPELINE) == step_s(SLOW, PIPELINE)
 
 
-@pytest.mark.parametrize("text", [PIPELINE, "pp=2,dp=4,micro_batch=2,global_batch=64", DATA])
-@pytest.mark.parametrize("hosts", [MIXED, ("slow", "fast", "fast", "fast"), ("slow", "fast", "slow", "fast")])
+HALVES = "pp=2,dp=4,micro_batch=2,global_batch=64"
+
+
+@pytest.mark.parametrize("text", [PIPELINE, HALVES, DATA, f"{PIPELINE},schedule=gpipe", f"{HALVES},schedule=gpipe"])
+@pytest.mark.parametrize("hosts", [SLOW, MIXED, ("slow", "fast", "fast", "fast"), ("slow", "fast", "slow", "fast")])
 def test_the_event_path_says_the_same(hosts, text):
     found = found_of(hosts, text)
     assert found.simulated_s(COSTS) == pytest.approx(found.step.step_s, rel=0.03)

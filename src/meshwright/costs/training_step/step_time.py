@@ -224,7 +224,7 @@ class Pricer(StepPricer):
         run = self._run(work, lane)
         seconds, last = self._step(work, lane, run)
         sync_s, gather_s, optimizer_s = self._tail(work, last, lane, run.blocks)
-        unsent = run.pipeline.unsent
+        unsent = run.pipeline.unsent.played
         unsent_s = ends_s(unsent, {last: 0.0}, _partners(work))[last]
         waiting_s = waits(seconds - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last)
         return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, optimizer_s)
