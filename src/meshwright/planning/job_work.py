@@ -228,6 +228,14 @@ class TransformerWork(JobWork):
         """See `JobWork.work`."""
         return describe(self.shape, layout, self.sequence_length)
 
+    def replicas(self, work: LayoutWork, order: str | None = None) -> Replicas:
+        """See `JobWork.replicas`; on devices of several kinds each also by itself."""
+        pricer = self.pricer if order is None else self.pricer.in_order(order)
+        made = replace(super().replicas(work, order), pricer=pricer)
+        if pricer.kinds is None or work.layout.is_meshed:
+            return made
+        return replace(made, alone=tuple((work, pricer.of_replica(work.layout, one)) for one in range(work.layout.dp)))
+
     def simulated(self, work: LayoutWork) -> StepModel:
         """See `JobWork.simulated`."""
         return layout_step(work, self.cluster, self.costs)

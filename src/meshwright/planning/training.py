@@ -57,9 +57,6 @@ SIMULATED_ROUNDS = 64
 STREAMED_STEPS = 4
 """Steps of a stream of micro-batches that are simulated; all but the first count, as a stream may end in a burst."""
 
-ON_SEVERAL_TYPES = ("synchronous", "local-sgd", "post-local-sgd", "diloco", "gossip")
-"""Kinds whose steps are as long as the slowest replica's, so that the price of a transformer on mixed devices tells them."""
-
 
 @dataclass(frozen=True)
 class TrainingPrice:
@@ -179,15 +176,8 @@ def check_trained_on(maker: JobWork, asked: Sequence[tuple[AnyTraining, AnyCompr
     if maker.stage_devices is None:
         return
     names = ", ".join(kind.name for kind in maker.cluster.device_types)
-    for training, compression in asked:
-        if compression is not None and maker.has_layers:
-            raise PlanError(
-                f"codes of a transformer's gradients are priced on devices of one type, not {names}", field="compression"
-            )
-        if training.kind == "masked" or (maker.has_layers and training.kind not in ON_SEVERAL_TYPES):
-            of = "of a transformer " if maker.has_layers else ""
-            told = f"kind={training.kind} {of}is priced on devices of one type, not {names}"
-            raise PlanError(told, field="training", choices=[kind for kind in ON_SEVERAL_TYPES if kind != "synchronous"])
+    if any(training.kind == "masked" for training, _ in asked):
+        raise PlanError(f"kind=masked is priced on devices of one type, not {names}", field="training")
 
 
 def price_training(

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
+from ...devices import DeviceType
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..block_times.block_times import BlockTimes
@@ -165,10 +166,18 @@ class Pricer(StepPricer):
 
     def backward_blocks(self, work: LayoutWork, stage: int) -> list[tuple[float, float]]:
         """See `StepPricer.backward_blocks`; a block is a layer, the embedding or the head."""
-        blocks = self.blocks_of(work, whole_lane(self.wires, work.layout, self.order))[stage]
+        blocks = self.blocks_of(work, self._whole(work))[stage]
         seconds = {name: times.task_s()[1 + work.layout.parts_gradients] for name, times in blocks.items()}
         spans = stage_spans(work, stage, seconds, is_backward=True)
         return [(span.seconds, span.dense) for span in spans for _ in range(span.num_blocks)]
+
+    def coding_devices(self, work: LayoutWork, stage: int) -> tuple[DeviceType, ...]:
+        """See `StepPricer.coding_devices`."""
+        return tuple(self.model_of(kind).device for kind in self._whole(work).kinds_at(stage))
+
+    def of_replica(self, layout: Layout, replica: int) -> Self:
+        """What prices a replica by itself, on its own devices, where these are of several kinds."""
+        return self if self.kinds is None else replace(self, kinds=self.kinds.of_replica(layout, self.order, replica))
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""
@@ -203,6 +212,11 @@ class Pricer(StepPricer):
         """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
         parameters, width = work.stages[stage].optimizer_parameters, work.layout.gradient_bytes
         return max(self.model_of(kind).optimizer_s(parameters, width) for kind in kinds)
+
+    def _whole(self, work: LayoutWork) -> Lane:
+        """All lanes as one, each stage on the slowest of its devices."""
+        lane = whole_lane(self.wires, work.layout, self.order)
+        return lane if self.kinds is None else self.kinds.whole(lane, work.layout, self.order)
 
     def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
         """Seconds of a step, and the stage that decides.

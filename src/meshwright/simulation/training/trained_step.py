@@ -61,6 +61,14 @@ class StepOver(StepModel):
         """See `StepModel.gather`."""
         return self.under.gather(stage)
 
+    def rank_seconds(self, chunk: int, kind: int, *, cut: bool) -> NDArray[np.float64] | None:
+        """See `StepModel.rank_seconds`."""
+        return self.under.rank_seconds(chunk, kind, cut=cut)
+
+    def rank_optimizer_s(self, stage: int) -> NDArray[np.float64] | None:
+        """See `StepModel.rank_optimizer_s`."""
+        return self.under.rank_optimizer_s(stage)
+
     def optimizer_s(self, stage: int) -> float:
         """See `StepModel.optimizer_s`."""
         return self.under.optimizer_s(stage)
