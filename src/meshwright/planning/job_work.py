@@ -234,7 +234,9 @@ class TransformerWork(JobWork):
         made = replace(super().replicas(work, order), pricer=pricer)
         if pricer.kinds is None or work.layout.is_meshed:
             return made
-        return replace(made, alone=tuple((work, pricer.of_replica(work.layout, one)) for one in range(work.layout.dp)))
+        of_replica, layout = pricer.kinds.of_replica, work.layout
+        alone = (replace(pricer, kinds=of_replica(layout, pricer.order, one)) for one in range(layout.dp))
+        return replace(made, alone=tuple((work, one) for one in alone))
 
     def simulated(self, work: LayoutWork) -> StepModel:
         """See `JobWork.simulated`."""

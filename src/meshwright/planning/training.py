@@ -14,7 +14,7 @@ import numpy as np
 
 from ..costs.settings import CostSettings
 from ..costs.training.compressed import coded_messages
-from ..costs.training.gossip import round_s, rounds
+from ..costs.training.gossip import round_s, rounds_of
 from ..costs.training.local_update import local_blocks, makes_own_targets
 from ..costs.training.masked import PhaseStep, core_replicas
 from ..costs.training.replicas import shown
@@ -262,7 +262,7 @@ def simulated_training_s(
             times_s, every, sent_s, fragments, overlap=overlap, payload_bytes=share * replicas.gradient_bytes
         )
     if isinstance(training, Gossip):
-        found = rounds(training.topology, n, replicas.regular().per_host)
+        found = rounds_of(replicas, training.topology)
         return gossip_rounds_s(times_s, found, [round_s(replicas, one) for one in found], replicas.gradient_bytes)
     if isinstance(training, StaleSynchronous | Asynchronous):
         staleness = training.staleness if isinstance(training, StaleSynchronous) else None

@@ -100,7 +100,7 @@ class Replicas:
         stands = self.stand(0)
         if isinstance(self.pricer.wires, PlacedNetwork) or not isinstance(stands, Group):
             raise PlanError(
-                "pairs and hosts that average in turn are priced on clusters of equal hosts only", field="training.kind"
+                "the ways to servers and between subnets are priced on clusters of equal hosts only", field="training.kind"
             )
         return stands
 

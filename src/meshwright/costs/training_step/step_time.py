@@ -24,7 +24,7 @@ from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import ChunkTimes, Done, both_ways_s, done_both_ways
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
-from ..pipelines.steady_steps import NO_PARTNERS, Partners, PlayedPipeline, ends_s, step_s
+from ..pipelines.steady_steps import PlayedPipeline, ends_s, step_s
 from ..pipelines.waits import waits
 from ..process_groups.device_kinds import DeviceKinds
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of, whole_lane
@@ -175,10 +175,6 @@ class Pricer(StepPricer):
         """See `StepPricer.coding_devices`."""
         return tuple(self.model_of(kind).device for kind in self._whole(work).kinds_at(stage))
 
-    def of_replica(self, layout: Layout, replica: int) -> Self:
-        """What prices a replica by itself, on its own devices, where these are of several kinds."""
-        return self if self.kinds is None else replace(self, kinds=self.kinds.of_replica(layout, self.order, replica))
-
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""
         kinds = self.kinds
@@ -230,7 +226,7 @@ class Pricer(StepPricer):
         are_alike &= not work.layout.is_bidirectional
         looked_at = sorted({0, min(1, last), last}) if are_alike else range(last + 1)
         tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in looked_at}
-        return step_s(run.pipeline, tails_s, _partners(work))
+        return step_s(run.pipeline, tails_s, work.partners)
 
     def _alike(self, work: LayoutWork) -> UnevenStep:
         """The step of the stage that decides, where hosts are alike."""
@@ -239,7 +235,7 @@ class Pricer(StepPricer):
         seconds, last = self._step(work, lane, run)
         sync_s, gather_s, optimizer_s = self._tail(work, last, lane, run.blocks)
         unsent = run.pipeline.unsent.played
-        unsent_s = ends_s(unsent, {last: 0.0}, _partners(work))[last]
+        unsent_s = ends_s(unsent, {last: 0.0}, work.partners)[last]
         waiting_s = waits(seconds - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last)
         return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, optimizer_s)
 
@@ -399,11 +395,3 @@ class Pricer(StepPricer):
             return layout.world * self.device.peak_flops_per_s
         counts = np.bincount(np.concatenate(self.kinds.of_ranks(layout, self.order)), minlength=len(self.models))
         return sum(int(number) * one.device.peak_flops_per_s for number, one in zip(counts, self.models, strict=True))
-
-
-def _partners(work: LayoutWork) -> Partners:
-    """The ends of a pipeline where they sum the two copies of a table; of DualPipe every two stages of the same layers."""
-    last = work.layout.pp - 1
-    if work.layout.has_mirrored_stages:
-        return {stage: last - stage for stage in range(last + 1)}
-    return {0: last, last: 0} if any(item.axis == "ends" for item in work.stages[0].sync) else NO_PARTNERS
