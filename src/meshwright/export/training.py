@@ -37,8 +37,9 @@ def check_said(plan: PlacementPlan, target: str) -> None:
             _refuse(f"{target} sums gradients in every step", "training", training.kind)
         if isinstance(training, StaleSynchronous | Asynchronous) and target != "ray":
             _refuse(f"{target} has no parameter server", "training", training.kind)
-        if target == "chakra" and not isinstance(training, LocalSgd | Masked):
-            _refuse("traces hold whole periods of local-sgd, and a step of each phase of masked", "training", training.kind)
+        if target == "chakra" and not isinstance(training, LocalSgd | PostLocalSgd | DiLoCo | Gossip | Masked):
+            told = "traces hold the steps from one average to the next, rounds of gossip, and a step of each phase of masked"
+            _refuse(told, "training", training.kind)
     if code is not None:
         if target in ("megatron", "torchtitan", "device-map", "tensorflow"):
             _refuse(f"{target} sends gradients as they are", "compression", code.kind)

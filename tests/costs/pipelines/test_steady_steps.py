@@ -47,9 +47,9 @@ def test_the_largest_mean_worked_by_hand():
 
 
 def test_a_late_stage_of_gpipe_worked_by_hand():
-    # F = 4, 1 and B = 4, 1, three micro-batches, 30 s behind stage 1. From the beginning stage 1 waits for stage 0 (F at 4, 8, 12)
-    # and takes 13 + 3 - 4 = 12 s to its end; in later steps its micro-batches are there: 3 F + 3 B + 30 = 36 s. Stage 0 alone
-    # takes 12 + 1 + 1 + 12 = 26 s.
+    # F = 4, 1 and B = 4, 1, three micro-batches, 30 s behind stage 1. From the beginning stage 1 waits for stage 0 (F at 4, 8,
+    # 12) and takes 13 + 3 - 4 = 12 s to its end; in later steps its micro-batches are there: 3 F + 3 B + 30 = 36 s. Stage 0
+    # alone takes 12 + 1 + 1 + 12 = 26 s.
     layout = Layout(pp=2, schedule="gpipe", micro_batch=1, global_batch=3)
     task_s = np.array([[[4.0, 4.0, 0.0]], [[1.0, 1.0, 0.0]]])
     pipeline = PlayedPipeline.of(layout, task_s, np.zeros(2))

@@ -131,9 +131,7 @@ CODES = "kind=quantise,bits=8|kind=top-k,fraction=0.01|kind=low-rank,rank=4"
 @pytest.mark.parametrize("layout", ["dp=8", "dp=4,tp=2", "dp=4,pp=2"])
 def test_strategies_of_a_transformer_on_mixed_devices_by_both_paths(layout):
     for asked in ({"training": "|".join(TRAININGS)}, {"compression": CODES}):
-        found = estimate(
-            "zoo:gpt2-small", cluster(MIXED), f"{layout},micro_batch=1,global_batch=64", costs=COSTS, **asked
-        )
+        found = estimate("zoo:gpt2-small", cluster(MIXED), f"{layout},micro_batch=1,global_batch=64", costs=COSTS, **asked)
         for price in found.trained:
             event_s = simulated_training_s(found.maker, found.work, price.training, price.compression, costs=COSTS)
             assert event_s == pytest.approx(price.step_s, rel=0.03), price.text

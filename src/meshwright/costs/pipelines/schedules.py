@@ -364,7 +364,7 @@ def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDA
 
 
 def _kept(task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> tuple[NDArray[np.float64], ...]:
-    """How long each stage of a plain schedule is kept by a forward and a backward pass, and the way to the next one, ``(p,)`` each.
+    """How long each stage of a plain schedule is kept by a forward and a backward pass, and the way to the next, ``(p,)`` each.
 
     A path that goes a way goes back on it too, so that the way is the mean of both.
     """

@@ -4,10 +4,10 @@ A stage begins its next step when its tasks of this one, its synchronisation and
 longest path from the first task of each stage to the end of each stage, with what follows there. Then the time in which
 steps follow each other is the largest mean of ``A`` over the cycles of stages, as in every timed event graph.
 
-For GPipe that is the longest time of a stage from its first task to its end, those before it being ahead
-(`plain_schedules`). For 1F1B and zero-bubble schedules a bound is good enough that is worked out in one go: stages follow each other into
-the next step as they followed each other into this one, so that a step takes the longest time of a stage from its first task
-to its end (`schedules.Played`). Each path to a stage passes all stages before it, so that this never grows when a task
+For GPipe that is the longest time of a stage from its first task to its end, those before it being ahead (`plain_schedules`).
+For 1F1B and zero-bubble schedules a bound is good enough that is worked out in one go: stages follow each other into the next
+step as they followed each other into this one, so that a step takes the longest time of a stage from its first task to its end
+(`schedules.Played`). Each path to a stage passes all stages before it, so that this never grows when a task
 shrinks. It may where paths pass stages by: where schedules are interleaved or bidirectional, or where the ends of the pipeline
 wait for each other. There the bound stands only if the first stage is the one that it is about and no other begins with the step.
 

@@ -116,8 +116,10 @@ class LayoutWork(StepWork):
 
     @property
     def partners(self) -> Mapping[int, int]:
-        """Of stages that sum gradients with another one behind their passes, that one: the ends of a pipeline with two copies of a
-        table; of DualPipe every two stages of the same layers."""
+        """Of stages that sum gradients with another one behind their passes, that one.
+
+        These are the ends of a pipeline with two copies of a table, and of DualPipe every two stages of the same layers.
+        """
         last = self.layout.pp - 1
         if self.layout.has_mirrored_stages:
             return {stage: last - stage for stage in range(last + 1)}

@@ -1,9 +1,9 @@
 """The devices of the ranks of one layout, by the exact time of its step: the slowest group of every message counts.
 
-Whole hosts change places, with each other and with hosts that the job leaves free, and so do devices within a host where these are
-not alike: the ranks of a host stay together, and every launcher can start them. The search begins with the hosts in order and with
-what the published surrogate finds; each trial exchanges two hosts or two devices, turns a part of the order round or moves a
-host, and is kept where the step takes no longer. Groups that a trial leaves as they are keep their prices.
+Whole hosts change places, with each other and with hosts that the job leaves free, and so do devices within a host where these
+are not alike: the ranks of a host stay together, and every launcher can start them. The search begins with the hosts in order and
+with what the published surrogate finds; each trial exchanges two hosts or two devices, turns a part of the order round or moves
+a host, and is kept where the step takes no longer. Groups that a trial leaves as they are keep their prices.
 """
 
 from __future__ import annotations

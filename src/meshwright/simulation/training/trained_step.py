@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...costs.resharding.crossings import Crossing
 from ...costs.settings import CostSettings
+from ...costs.training.replicas import shown
 from ...costs.work.operations import Message
 from ..layouts.pass_segments import Template
 from ..layouts.running import run_layout
@@ -108,10 +109,18 @@ class TrainedStep(StepOver):
         return (0.0, 0.0) if self.codecs is None else self.codecs[stage]
 
 
-def local_period(step: StepModel, every: int) -> TrainedStep:
-    """Steps of which only every so many sums over the replicas."""
-    silent = type(step)(step.work.with_gradient_share(0.0), step.pricer)
-    return TrainedStep.over(step, lambda stage, number: step.sync(stage) if (number + 1) % every == 0 else silent.sync(stage))
+def local_period(step: StepModel, every: int, share: float = 1.0) -> TrainedStep:
+    """Steps of which only every so many averages over the replicas, hidden behind nothing.
+
+    Args:
+        step: of the layout.
+        every: steps of a period.
+        share: of the gradients' bytes that is averaged.
+    """
+    silent, averaged = (type(step)(shown(step.work).with_gradient_share(part), step.pricer) for part in (0.0, share))
+    return TrainedStep.over(
+        silent, lambda stage, number: averaged.sync(stage) if (number + 1) % every == 0 else silent.sync(stage)
+    )
 
 
 def periodic_step_s(
