@@ -18,11 +18,12 @@ from ..costs.training.gossip import round_s, rounds_of
 from ..costs.training.local_update import local_blocks, makes_own_targets
 from ..costs.training.masked import PhaseStep, core_replicas
 from ..costs.training.replicas import shown
+from ..costs.training.sharded_codes import coded_shards
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.subnets import subnet_round
 from ..costs.training.synchronisation import drawn_steps, num_carrying, server_round_s, synchronous_s
 from ..errors import PlanError
-from ..plans.compression import AnyCompression, exactness_of, multiplier_source, parse_compression, steps_multiplier
+from ..plans.compression import AnyCompression, Quantise, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
 from ..plans.strategies.masked import Masked
 from ..plans.training import (
@@ -224,6 +225,8 @@ def simulated_training_s(
     if isinstance(training, Synchronous) and sigma == 0:
         if compression is None or replicas.num_summing == 1:
             return run(work)
+        if isinstance(compression, Quantise) and work.layout.zero >= 3:
+            return run(coded_shards(work, compression))
         sent, codecs = coded_messages(replicas, compression)
         step = TrainedStep.over(maker.simulated(work), lambda stage, _: sent(stage), codecs)
         return run_layout(step, maker.cluster, devices, costs).step_s

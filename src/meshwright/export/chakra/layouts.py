@@ -23,6 +23,7 @@ from ...jobs.graph import JobGraph
 from ...jobs.masked import Core
 from ...jobs.transformer import TransformerShape
 from ...jobs.zoo.catalogue import zoo_shape
+from ...plans.compression import Quantise
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
 from ...plans.training import DiLoCo, Gossip, LocalSgd, PostLocalSgd
@@ -75,8 +76,11 @@ def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[S
     from ...costs.training.compressed import coded_messages
     from ...costs.training.core_work import core_work
     from ...costs.training.replicas import Replicas
+    from ...costs.training.sharded_codes import coded_shards
     from ...simulation.training.trained_step import TrainedStep, local_period
 
+    if isinstance(plan.compression, Quantise) and step.layout.zero >= 3:
+        return type(step)(coded_shards(step.work, plan.compression), step.pricer), 1
     if plan.compression is not None:
         sent, codecs = coded_messages(Replicas(step.work, step.pricer), plan.compression)
         return TrainedStep.over(step, lambda stage, _: sent(stage), codecs), 1
