@@ -65,7 +65,7 @@ def test_what_a_snippet_does_not_do_is_told(plan, keys, untold):
         ("megatron", {"training": LOCAL}, "training"),
         ("deepspeed", {"training": LOCAL}, "training"),
         ("torchrun", {"training": Asynchronous()}, "training"),
-        ("chakra", {"training": DiLoCo(every=9)}, "training"),
+        ("chakra", {"training": IndependentSubnets(every=9)}, "training"),
         ("torchrun", {"compression": TopK(fraction=0.1)}, "compression"),
         ("megatron", {"compression": Sign()}, "compression"),
         ("deepspeed", {"compression": TopK(fraction=0.1)}, "compression"),

@@ -37,16 +37,39 @@ def check_said(plan: PlacementPlan, target: str) -> None:
             _refuse(f"{target} sums gradients in every step", "training", training.kind)
         if isinstance(training, StaleSynchronous | Asynchronous) and target != "ray":
             _refuse(f"{target} has no parameter server", "training", training.kind)
-        if target == "chakra" and not isinstance(training, LocalSgd | Masked):
-            _refuse("traces hold whole periods of local-sgd, and a step of each phase of masked", "training", training.kind)
+        if target == "chakra" and not isinstance(training, LocalSgd | PostLocalSgd | DiLoCo | Gossip | Masked):
+            told = "traces hold the steps from one average to the next, rounds of gossip, and a step of each phase of masked"
+            _refuse(told, "training", training.kind)
     if code is not None:
         if target in ("megatron", "torchtitan", "device-map", "tensorflow"):
             _refuse(f"{target} sends gradients as they are", "compression", code.kind)
-        if target == "deepspeed" and not isinstance(code, Sign):
-            _refuse("DeepSpeed has optimizers of one bit (kind=sign), and codes of ZeRO-3", "compression", code.kind)
+        is_sharded = _is_sharded(plan)
+        if target == "deepspeed" and not isinstance(code, Sign) and not (is_sharded and zero_keys(code)):
+            told = "DeepSpeed has optimizers of one bit (kind=sign), and with zero=3 parameters in 8 bits and gradients in 4"
+            _refuse(told, "compression", code.text)
+        if target in LAUNCHERS and is_sharded:
+            _refuse("torch's hooks code gradients of whole replicas", "compression", code.text)
         if target in LAUNCHERS and hook_of(code) is None:
             problem = "torch has hooks for quantise with 16 or 8 bits and for low-rank"
             _refuse(problem, "compression", code.text)
+
+
+def zero_keys(code: AnyCompression) -> dict[str, bool]:
+    """Keys of DeepSpeed's ``zero_optimization`` that code what ZeRO-3 sends; none where it cannot.
+
+    Source:
+        deepspeedai/DeepSpeed, deepspeed/runtime/zero/config.py (``zero_quantized_weights``, ``zero_quantized_gradients``), which
+        sends parameters in 8 bits and gradients in 4 (Wang et al., "ZeRO++", 2023, sections 3.1 and 3.3).
+    """
+    widths = {"parameters": ("zero_quantized_weights", 8), "gradients": ("zero_quantized_gradients", 4)}
+    if not isinstance(code, Quantise) or code.what == "both" or code.bits != widths[code.what][1]:
+        return {}
+    return {widths[code.what][0]: True}
+
+
+def _is_sharded(plan: PlacementPlan) -> bool:
+    layout = plan.layout()
+    return layout is not None and layout.zero >= 3
 
 
 def said(plan: PlacementPlan, target: str) -> Files:

@@ -228,6 +228,16 @@ class TransformerWork(JobWork):
         """See `JobWork.work`."""
         return describe(self.shape, layout, self.sequence_length)
 
+    def replicas(self, work: LayoutWork, order: str | None = None) -> Replicas:
+        """See `JobWork.replicas`; on devices of several kinds each also by itself."""
+        pricer = self.pricer if order is None else self.pricer.in_order(order)
+        made = replace(super().replicas(work, order), pricer=pricer)
+        if pricer.kinds is None or work.layout.is_meshed:
+            return made
+        of_replica, layout = pricer.kinds.of_replica, work.layout
+        alone = (replace(pricer, kinds=of_replica(layout, pricer.order, one)) for one in range(layout.dp))
+        return replace(made, alone=tuple((work, one) for one in alone))
+
     def simulated(self, work: LayoutWork) -> StepModel:
         """See `JobWork.simulated`."""
         return layout_step(work, self.cluster, self.costs)

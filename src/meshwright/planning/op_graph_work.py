@@ -76,8 +76,8 @@ class OpGraphWork(JobWork):
         if self.mixed is None or work.layout.sp > 1:
             return made
         where = DEFAULT_ORDER if order is None else order
-        alone = [self.mixed.of_replica(work, self.costs, replica, where) for replica in range(work.layout.dp)]
-        return replace(made, alone=tuple(alone))
+        alone = (self.mixed.of_replica(work, self.costs, replica, where) for replica in range(work.layout.dp))
+        return replace(made, alone=tuple((one, made.pricer) for one in alone))
 
     def compute_provenance(self, work: GraphWork) -> Provenance:
         """Ops are measured where a profile is run as it was profiled."""

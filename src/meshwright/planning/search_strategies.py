@@ -10,6 +10,7 @@ from ..errors import MeshwrightError, PlanError
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout
 from ..plans import PlacementPlan, check
+from ..plans.compression import Quantise
 from ..plans.document import PlannedPhase
 from ..plans.strategies.masked import Masked
 from ..plans.training import Synchronous
@@ -91,7 +92,9 @@ def price_strategies(
     if not asked:
         return Strategies(exact_s, (), ())
     kept = dict(request.kept)
-    whole = [f"{key}={value}" for key, value in (("zero", "0"), ("distributed_optimizer", "false")) if key not in kept]
+    is_sharded = all(isinstance(code, Quantise) and code.what != "gradients" for _, code in asked)
+    wanted = ("zero", "3" if is_sharded else "0"), ("distributed_optimizer", "false")
+    whole = [f"{key}={value}" for key, value in wanted if key not in kept]
     keep = ",".join(filter(None, [request.keep, *whole]))
     layouts = [best]
     refused: list[str] = []

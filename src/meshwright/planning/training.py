@@ -14,15 +14,16 @@ import numpy as np
 
 from ..costs.settings import CostSettings
 from ..costs.training.compressed import coded_messages
-from ..costs.training.gossip import round_s, rounds
+from ..costs.training.gossip import round_s, rounds_of
 from ..costs.training.local_update import local_blocks, makes_own_targets
 from ..costs.training.masked import PhaseStep, core_replicas
 from ..costs.training.replicas import shown
+from ..costs.training.sharded_codes import coded_shards
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.subnets import subnet_round
 from ..costs.training.synchronisation import drawn_steps, num_carrying, server_round_s, synchronous_s
 from ..errors import PlanError
-from ..plans.compression import AnyCompression, exactness_of, multiplier_source, parse_compression, steps_multiplier
+from ..plans.compression import AnyCompression, Quantise, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
 from ..plans.strategies.masked import Masked
 from ..plans.training import (
@@ -56,9 +57,6 @@ SIMULATED_ROUNDS = 64
 
 STREAMED_STEPS = 4
 """Steps of a stream of micro-batches that are simulated; all but the first count, as a stream may end in a burst."""
-
-ON_SEVERAL_TYPES = ("synchronous", "local-sgd", "post-local-sgd", "diloco", "gossip")
-"""Kinds whose steps are as long as the slowest replica's, so that the price of a transformer on mixed devices tells them."""
 
 
 @dataclass(frozen=True)
@@ -179,15 +177,8 @@ def check_trained_on(maker: JobWork, asked: Sequence[tuple[AnyTraining, AnyCompr
     if maker.stage_devices is None:
         return
     names = ", ".join(kind.name for kind in maker.cluster.device_types)
-    for training, compression in asked:
-        if compression is not None and maker.has_layers:
-            raise PlanError(
-                f"codes of a transformer's gradients are priced on devices of one type, not {names}", field="compression"
-            )
-        if training.kind == "masked" or (maker.has_layers and training.kind not in ON_SEVERAL_TYPES):
-            of = "of a transformer " if maker.has_layers else ""
-            told = f"kind={training.kind} {of}is priced on devices of one type, not {names}"
-            raise PlanError(told, field="training", choices=[kind for kind in ON_SEVERAL_TYPES if kind != "synchronous"])
+    if any(training.kind == "masked" for training, _ in asked):
+        raise PlanError(f"kind=masked is priced on devices of one type, not {names}", field="training")
 
 
 def price_training(
@@ -234,6 +225,8 @@ def simulated_training_s(
     if isinstance(training, Synchronous) and sigma == 0:
         if compression is None or replicas.num_summing == 1:
             return run(work)
+        if isinstance(compression, Quantise) and work.layout.zero >= 3:
+            return run(coded_shards(work, compression))
         sent, codecs = coded_messages(replicas, compression)
         step = TrainedStep.over(maker.simulated(work), lambda stage, _: sent(stage), codecs)
         return run_layout(step, maker.cluster, devices, costs).step_s
@@ -272,7 +265,7 @@ def simulated_training_s(
             times_s, every, sent_s, fragments, overlap=overlap, payload_bytes=share * replicas.gradient_bytes
         )
     if isinstance(training, Gossip):
-        found = rounds(training.topology, n, replicas.regular().per_host)
+        found = rounds_of(replicas, training.topology)
         return gossip_rounds_s(times_s, found, [round_s(replicas, one) for one in found], replicas.gradient_bytes)
     if isinstance(training, StaleSynchronous | Asynchronous):
         staleness = training.staleness if isinstance(training, StaleSynchronous) else None

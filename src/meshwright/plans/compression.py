@@ -40,12 +40,18 @@ class Quantise(Codec):
         group: numbers of 4 bytes that share a scale; None: no scales.
         summable: whether coded numbers can be summed in transit, as half precision can; else they are exchanged, summed and
             gathered.
+        what: is coded; under ZeRO-3 the parameters that are gathered, or both.
     """
 
     kind: Literal["quantise"] = "quantise"
     bits: Literal[32, 16, 8, 4, 2, 1] = Field(description="bits of a number")
     group: Count | None = Field(default=256, description="numbers that share a scale; null for none")
     summable: Switch = Field(default=False, description="whether coded numbers are summed in transit")
+    what: Literal["gradients", "parameters", "both"] = Field(
+        default="gradients",
+        exclude_if=lambda what: what == "gradients",
+        description="what is coded; more than gradients with ZeRO-3",
+    )
 
 
 class Sign(Codec):
@@ -103,12 +109,16 @@ COMPRESSIONS: dict[str, type[AnyCompression]] = {
 """Every kind by its name."""
 
 
-def check_compression(layout: Layout) -> None:
-    """Refuse a layout whose gradients are not summed whole over the replicas.
+def check_compression(layout: Layout, code: AnyCompression) -> None:
+    """Refuse a layout whose gradients are not summed whole over the replicas; ZeRO-3 sends fewer bits where it is told to.
 
     Raises:
         PlanError: with the key that is in the way.
     """
+    if isinstance(code, Quantise) and layout.zero >= 3:
+        return
+    if isinstance(code, Quantise) and code.what != "gradients":
+        raise PlanError("parameters are gathered by ZeRO-3; set zero=3", field="compression.what", value=code.what)
     if layout.shards_optimizer:
         key, value = ("zero", layout.zero) if layout.zero else ("distributed_optimizer", True)
         raise PlanError(f"coded gradients are summed whole; set {key} off", field=f"layout.{key}", value=str(value))

@@ -46,6 +46,29 @@ def test_the_largest_mean_worked_by_hand():
     assert largest_mean(np.array([[3.0, -np.inf], [6.0, 1.0]])) == pytest.approx(3.0)
 
 
+def test_a_late_stage_of_gpipe_worked_by_hand():
+    # F = 4, 1 and B = 4, 1, three micro-batches, 30 s behind stage 1. From the beginning stage 1 waits for stage 0 (F at 4, 8,
+    # 12) and takes 13 + 3 - 4 = 12 s to its end; in later steps its micro-batches are there: 3 F + 3 B + 30 = 36 s. Stage 0
+    # alone takes 12 + 1 + 1 + 12 = 26 s.
+    layout = Layout(pp=2, schedule="gpipe", micro_batch=1, global_batch=3)
+    task_s = np.array([[[4.0, 4.0, 0.0]], [[1.0, 1.0, 0.0]]])
+    pipeline = PlayedPipeline.of(layout, task_s, np.zeros(2))
+    assert pipeline.played.span_s.tolist() == pytest.approx([26.0, 12.0])
+    assert step_s(pipeline, {0: 0.0, 1: 30.0}) == (pytest.approx(36.0), 1)
+
+
+@draws(60)
+@given(st.integers(2, 6), st.integers(1, 14), st.booleans(), st.integers(0, 10**6))
+def test_a_step_of_gpipe_is_the_largest_mean_over_the_cycles_of_its_stages(p, m, overlaps, seed):
+    rng = np.random.default_rng(seed)
+    layout = Layout(pp=p, schedule="gpipe", micro_batch=1, global_batch=m, overlap_pp=overlaps)
+    task_s, send_s = rng.lognormal(0.0, 0.7, (p, 1, 3)), rng.lognormal(0.0, 0.5, p) * rng.choice([0.0, 0.3, 3.0])
+    tails_s = rng.lognormal(0.0, 1.0, p) * m * rng.choice([0.0, 0.3, 3.0])
+    between = schedules.paths_s("gpipe", 1, m, task_s, send_s, range(p), overlaps_sends=overlaps)
+    pipeline = PlayedPipeline.of(layout, task_s, send_s)
+    assert step_s(pipeline, dict(enumerate(tails_s)))[0] == pytest.approx(largest_mean(between + tails_s), rel=1e-9)
+
+
 @draws(75)
 @given(st.data())
 def test_no_step_grows_when_a_task_or_a_transfer_shrinks(data):

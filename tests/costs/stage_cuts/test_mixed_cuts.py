@@ -39,8 +39,11 @@ def test_types_that_differ_in_name_alone_are_one():
     assert step_s(("slow", "alike", "slow", "alike"), PIPELINE) == step_s(SLOW, PIPELINE)
 
 
-@pytest.mark.parametrize("text", [PIPELINE, "pp=2,dp=4,micro_batch=2,global_batch=64", DATA])
-@pytest.mark.parametrize("hosts", [MIXED, ("slow", "fast", "fast", "fast"), ("slow", "fast", "slow", "fast")])
+HALVES = "pp=2,dp=4,micro_batch=2,global_batch=64"
+
+
+@pytest.mark.parametrize("text", [PIPELINE, HALVES, DATA, f"{PIPELINE},schedule=gpipe", f"{HALVES},schedule=gpipe"])
+@pytest.mark.parametrize("hosts", [SLOW, MIXED, ("slow", "fast", "fast", "fast"), ("slow", "fast", "slow", "fast")])
 def test_the_event_path_says_the_same(hosts, text):
     found = found_of(hosts, text)
     assert found.simulated_s(COSTS) == pytest.approx(found.step.step_s, rel=0.03)
@@ -122,6 +125,29 @@ def test_who_waits_for_nobody_makes_as_many_steps_as_all_devices_can():
     assert replicas.local_s == pytest.approx(slow_s)
 
 
+CODES = "kind=quantise,bits=8|kind=top-k,fraction=0.01|kind=low-rank,rank=4"
+
+
+@pytest.mark.parametrize("layout", ["dp=8", "dp=4,tp=2", "dp=4,pp=2"])
+def test_strategies_of_a_transformer_on_mixed_devices_by_both_paths(layout):
+    for asked in ({"training": "|".join(TRAININGS)}, {"compression": CODES}):
+        found = estimate("zoo:gpt2-small", cluster(MIXED), f"{layout},micro_batch=1,global_batch=64", costs=COSTS, **asked)
+        for price in found.trained:
+            event_s = simulated_training_s(found.maker, found.work, price.training, price.compression, costs=COSTS)
+            assert event_s == pytest.approx(price.step_s, rel=0.03), price.text
+
+
+def test_replicas_of_a_transformer_by_themselves_take_what_clusters_of_their_devices_take():
+    layout = "dp=4,pp=2,micro_batch=1,global_batch=64"
+
+    def workers_s(hosts):
+        found = estimate("zoo:gpt2-small", cluster(hosts), layout, costs=COSTS)
+        return found.maker.replicas(found.work).workers_s.tolist()
+
+    # stages of four ranks on two hosts each: replicas 0 and 1 begin on host 0 and go on on host 2
+    assert workers_s(("slow", "fast", "slow", "fast")) == pytest.approx([workers_s(SLOW)[0]] * 2 + [workers_s(FAST)[0]] * 2)
+
+
 def test_averages_of_a_transformer_on_mixed_devices_cost_as_on_slow_ones():
     layout = "dp=8,micro_batch=1,global_batch=64"
     steps = [
@@ -129,6 +155,15 @@ def test_averages_of_a_transformer_on_mixed_devices_cost_as_on_slow_ones():
         for hosts in (MIXED, SLOW)
     ]
     assert steps[0] == pytest.approx(steps[1], rel=0.01)
+
+
+def test_codes_of_a_transformer_take_what_the_slowest_device_takes():
+    layout, code = "dp=8,micro_batch=1,global_batch=64", "kind=sign"
+    steps = [
+        estimate("zoo:gpt2-small", cluster(hosts), layout, costs=COSTS, compression=code).trained[0].step_s
+        for hosts in (MIXED, SLOW)
+    ]
+    assert steps[0] == pytest.approx(steps[1], rel=1e-9)
 
 
 def test_a_masked_job_is_priced_on_devices_of_one_type():

@@ -3,8 +3,43 @@
 import numpy as np
 import pytest
 
+from meshwright.clusters.cluster import Cluster
+from meshwright.costs.settings import CostSettings
 from meshwright.costs.training.gossip import mixing, rounds
 from meshwright.costs.training.gossip_fabrics import FABRICS, fabric_steps
+from meshwright.planning.estimate import estimate
+from meshwright.planning.training import simulated_training_s
+
+
+def uneven(fast=100.0, slow=1.0):
+    """Four hosts of one device, of which 0 and 1, and 2 and 3, are joined by fast links."""
+    rates = np.full((4, 4), slow)
+    for one, other in ((0, 1), (2, 3)):
+        rates[one, other] = rates[other, one] = fast
+    topology = {
+        "kind": "matrix",
+        "devices_per_host": 1,
+        "bandwidth_gbytes_per_s": [[float(rate) if a != b else 0.0 for b, rate in enumerate(row)] for a, row in enumerate(rates)],
+        "latency_us": [[0.0] * 4] * 4,
+    }
+    return Cluster.from_data({"name": "uneven", "device": "a100", "topology": topology})
+
+
+COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)
+
+
+@pytest.mark.parametrize("topology", ["ring", "one-peer-exp", "aer", "complete"])
+def test_on_uneven_networks_both_paths_price_each_pair_where_it_stands(topology):
+    found = estimate(
+        "zoo:vgg16", uneven(), "dp=4,micro_batch=2,global_batch=8", costs=COSTS, training=f"kind=gossip,topology={topology}"
+    )
+    (price,) = found.trained
+    replicas = found.maker.replicas(found.work)
+    local_s, size = replicas.local_s, replicas.gradient_bytes
+    # neighbours in turn: 0-1 and 2-3 over fast links, then 1-2 and 3-0 over slow ones; hosts that differ in bit 0, then in bit 1
+    if topology == "ring":
+        assert price.step_s == pytest.approx((max(local_s, size / 100e9) + max(local_s, size / 1e9)) / 2, rel=1e-9)
+    assert simulated_training_s(found.maker, found.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
 
 
 @pytest.mark.parametrize("topology", ["ring", "one-peer-exp", "aer", "complete"])

@@ -13,6 +13,7 @@ from meshwright.jobs.job import Job
 from meshwright.jobs.load import load_graph, load_shape
 from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import Layout, layout_plan, load_plan, op_split_plan, place, uniform_splits
+from meshwright.plans.training import DiLoCo, Gossip, LocalSgd, PostLocalSgd
 from meshwright.simulation.step.execution import TaskKind
 
 from .plans import CLUSTER
@@ -41,6 +42,7 @@ LAYOUTS = {
     "tensors": ("gpt2-small", {"tp": 2, "pp": 2, "sequence_parallel": True, "overlap_pp": True}),
     "tied ends": ("gpt2-small", {"pp": 2, "tp": 2, "schedule": "zb-h1", "overlap_dp": True, "dp": 2}),
     "ring": ("gpt2-small", {"cp": 4, "recompute": "full"}),
+    "unequal meshes": ("bert-base", {"tp": 2, "pp": 2, "stage_meshes": "2x1/1x1"}),
     "heads": ("gpt2-small", {"cp": 2, "context_parallel": "ulysses", "zero": 3}),
 }
 
@@ -52,7 +54,7 @@ def test_the_laws_hold_of_layouts(name, changed):
     assert len(traces) == plan.num_ranks
     timeline, work = step_of(plan)
     execution, messages = timeline.execution, timeline.execution.messages
-    ends, met = defaultdict(list), Counter()
+    ends, met, signals = defaultdict(list), Counter(), set()
     for rank, trace in enumerate(traces):
         computed = sum(node.attributes["duration_s"] for node in trace.nodes if node.type == NodeType.COMP)
         assert computed == pytest.approx(timeline.compute_busy_s[rank], rel=1e-9)
@@ -62,12 +64,15 @@ def test_the_laws_hold_of_layouts(name, changed):
                 assert rank == values["comm_src" if node.type == NodeType.COMM_SEND else "comm_dst"]
                 key = values["comm_src"], values["comm_dst"], values["comm_tag"]
                 ends[key].append((node.type, values["comm_size"]))
+                signals |= {key} if " signal " in node.name else set()
             elif node.type == NodeType.COMM_COLL:
                 met[rank, values["pg_name"]] += 1
                 assert rank in groups[values["pg_name"]]
-    for pair in ends.values():
+    for key, pair in ends.items():
         assert sorted(kind for kind, _ in pair) == [NodeType.COMM_SEND, NodeType.COMM_RECV]
-        assert pair[0][1] == pair[1][1] > 0
+        assert pair[0][1] == pair[1][1]
+        assert (pair[0][1] > 0) == (key not in signals)
+    assert not signals or "stage_meshes" in changed  # slices that are sent one after the other by ranks that send no such slice
     for pg_name, members in groups.items():
         assert len({met[rank, pg_name] for rank in members}) == 1
     is_collective = execution.kind == TaskKind.COLLECTIVE
@@ -75,8 +80,54 @@ def test_the_laws_hold_of_layouts(name, changed):
     assert bool(rings) == (changed.get("cp", 1) > 1 and "context_parallel" not in changed)
     assert sum(met[members[0], pg_name] for pg_name, members in groups.items()) == is_collective.sum() - len(rings)
     turns = sum(len(messages.ranks(task)) for task in rings)
-    assert len(ends) == turns + (execution.kind == TaskKind.TRANSFER).sum()
+    assert len(ends) - len(signals) == turns + (execution.kind == TaskKind.TRANSFER).sum()
     assert replay([trace.nodes for trace in traces], groups) == [len(trace.nodes) for trace in traces]
+
+
+def trained_traces(training, **changed):
+    plan = layout_plan_of("resnet18", **({"dp": 4} | changed)).model_copy(update={"training": training})
+    return traces_of(plan)
+
+
+def sent_bytes(traces, kinds):
+    return [sum(node.attributes["comm_size"] for node in trace.nodes if node.type in kinds) for trace in traces]
+
+
+def test_traces_hold_the_steps_from_one_average_to_the_next():
+    kinds = (NodeType.COMM_COLL,)
+    whole, _ = traces_of(layout_plan_of("resnet18", dp=4))
+    (every,) = set(sent_bytes(whole, kinds))
+    for training, share in (
+        (LocalSgd(every=3), 1),
+        (PostLocalSgd(every=3, warmup_steps=5, num_steps=9), 1),
+        (DiLoCo(every=3), 1),
+        (DiLoCo(every=3, quantise_bits=8), 1 / 4),
+    ):
+        traces, groups = trained_traces(training)
+        assert sent_bytes(traces, kinds) == [pytest.approx(share * every, rel=1e-6)] * 4
+        computed = ([node for node in one[0].nodes if node.type == NodeType.COMP] for one in (traces, whole))
+        seconds = [sum(node.attributes["duration_s"] for node in nodes) for nodes in computed]
+        assert seconds[0] == pytest.approx(3 * seconds[1], rel=1e-9)
+        assert replay([trace.nodes for trace in traces], groups) == [len(trace.nodes) for trace in traces]
+    for keys in ({"every": 100}, {"every": 8, "overlap": True}, {"every": 8, "fragments": 2}):
+        with pytest.raises(ExportError, match="training"):
+            trained_traces(DiLoCo(**keys))
+
+
+@pytest.mark.parametrize(("topology", "rounds"), [("ring", 2), ("one-peer-exp", 2), ("complete", 1)])
+def test_traces_hold_a_cycle_of_rounds_of_gossip(topology, rounds):
+    traces, groups = trained_traces(Gossip(topology=topology))
+    size = zoo_graph("resnet18", batch_size=8).parameter_bytes.sum()
+    for trace in traces:
+        assert sum(node.type == NodeType.COMP for node in trace.nodes) == rounds
+    kinds = (NodeType.COMM_COLL,) if topology == "complete" else (NodeType.COMM_SEND,)
+    assert sent_bytes(traces, kinds) == [pytest.approx(rounds * size, rel=1e-6)] * 4
+    assert replay([trace.nodes for trace in traces], groups) == [len(trace.nodes) for trace in traces]
+
+
+def test_gossip_of_replicas_of_several_ranks_is_refused():
+    with pytest.raises(ExportError, match=r"layout\.pp: gossip is traced for replicas of one rank"):
+        trained_traces(Gossip(topology="ring"), dp=2, pp=2)
 
 
 CUTS = [

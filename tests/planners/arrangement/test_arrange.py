@@ -94,6 +94,20 @@ def test_hosts_are_put_in_the_order_of_the_least_price():
     assert arrange_ranks(step_s, hosts, [np.array(wanted)], 0).step_s == 1.0
 
 
+def test_devices_change_places_within_hosts_and_with_free_ones():
+    # two hosts of three devices of which the job has the first two; it wants devices 5 and 3 of the second, then 1 and 2
+    hosts, wanted = np.arange(6).reshape(2, 3), [5, 3]
+
+    def step_s(devices):
+        return 1.0 + sum(one != other for one, other in zip(devices.tolist(), wanted, strict=True))
+
+    assert arrange_ranks(step_s, hosts, [], 300, count=1, width=2, within=True).devices.tolist() == wanted
+    assert arrange_ranks(step_s, hosts, [], 300, count=1, width=2).devices.tolist() in ([0, 1], [3, 4])
+    whole = arrange_ranks(lambda devices: float(devices[0]), hosts, [], 300, within=True)
+    assert sorted(whole.devices.tolist()) == list(range(6))
+    assert {frozenset(half) for half in whole.devices.reshape(2, 3).tolist()} == {frozenset({0, 1, 2}), frozenset({3, 4, 5})}
+
+
 def test_links_with_two_directions_worked_by_hand():
     # Two stages of one replica. Device 0 sends to 1 in 1 s + 1/2 s and gets in 3 s + 1/4 s; gradients go the other way.
     latency, rates = np.array([[0.0, 1.0], [3.0, 0.0]]), np.array([[1.0, 2.0], [4.0, 1.0]])

@@ -38,7 +38,36 @@ def test_numbers_of_hosts_do_not_matter_where_hosts_are_arranged():
         hosts = [int(rank.host.removeprefix("host-")) for rank in arranged.plan.ranks]
         assert {frozenset(hosts[:2]), frozenset(hosts[2:])} == {frozenset(order[:2]), frozenset(order[2:])}
         assert arranged.plan.figure("step_s").value == pytest.approx(known, rel=1e-9)
-        assert "in another order" in arranged.sizes[-1]
+        assert "on other devices" in arranged.sizes[-1]
+
+
+def uneven_hosts(fast):
+    """Two hosts of four devices, joined by slow links; within them some pairs are fast."""
+    bandwidth = np.full((8, 8), 0.1)
+    for one, other in fast:
+        bandwidth[one, other] = bandwidth[other, one] = 100.0
+    topology = {
+        "kind": "matrix",
+        "devices_per_host": 4,
+        "bandwidth_gbytes_per_s": bandwidth.tolist(),
+        "latency_us": np.zeros((8, 8)).tolist(),
+    }
+    return Cluster.from_data({"name": "uneven", "device": "v100", "topology": topology})
+
+
+def test_devices_change_places_within_a_host_and_with_free_ones():
+    # On one host the fast pairs are 0-2 and 1-3, in order 0-1 and 2-3 sum gradients over slow links.
+    given = {"batch": 32, "keep": KEEP, "order": "tp-cp-dp-pp", "devices": "4"}
+    known = search_layouts("zoo:bert-large", uneven_hosts([(0, 1), (2, 3)]), **given, arrange="none").best.step_s
+    crossed = uneven_hosts([(0, 2), (1, 3)])
+    assert search_layouts("zoo:bert-large", crossed, **given, arrange="none").best.step_s > 2 * known
+    arranged = search_layouts("zoo:bert-large", crossed, **given, arrange="fast")
+    assert arranged.best.step_s == pytest.approx(known, rel=1e-9)
+    assert {frozenset(rank.device for rank in arranged.plan.ranks[:2])} <= {frozenset({0, 2}), frozenset({1, 3})}
+    # the other host alone has fast pairs, and only the job's first host was asked about in order
+    other = search_layouts("zoo:bert-large", uneven_hosts([(4, 6), (5, 7)]), **given, arrange="fast")
+    assert other.best.step_s == pytest.approx(known, rel=1e-9)
+    assert {rank.host for rank in other.plan.ranks} == {"host-1"}
 
 
 def test_an_unknown_effort_is_told():

@@ -99,14 +99,33 @@ def test_what_a_device_holds_in_addition_counts(space, folder, graph):
     assert (trained.can_run[0] == (degrees(space) == 1)).all()  # who is alone has nothing to average
 
 
+def test_gossip_runs_where_replicas_can_be_paired_and_hides_a_pair_behind_a_step(times, space):
+    many, plain = degrees(space), times()
+    ring, exp = (times(f"kind=gossip,topology={topology}") for topology in ("ring", "one-peer-exp"))
+    assert (ring.can_run[0] == ((many % 2 == 0) | (many == 1))).all()
+    assert (exp.can_run[0] == (many & (many - 1) == 0)).all()
+    local_s = plain.step_s[0, many == 1].min()
+    paired = (many > 1) & ring.can_run[0]
+    assert (ring.step_s[0, paired] <= plain.step_s[0, paired]).all()
+    assert (ring.step_s[0, paired] < local_s).all()  # a replica has a share of the samples
+
+
+def test_a_mask_of_ones_changes_nothing_and_a_narrow_core_helps_a_device_by_itself_too(times, space):
+    cycle = "core_steps=3,full_steps=1"
+    whole, narrow = (times(f"kind=masked,core=width:{width},{cycle}") for width in ("1", "0.5"))
+    np.testing.assert_allclose(whole.step_s, times().step_s, rtol=1e-9)
+    np.testing.assert_allclose(whole.communication_share, times().communication_share, atol=1e-9)
+    assert (narrow.step_s < whole.step_s).all()
+    alone = degrees(space) == 1
+    assert (narrow.communication_share[0, alone] <= 1e-9).all()
+
+
 @pytest.mark.parametrize("kind", [kind for kind in TRAININGS if kind not in KINDS])
 def test_kinds_that_a_scenario_does_not_take_are_told(kind):
     keys = {
-        "gossip": {"topology": "ring"},
         "ssp": {"staleness": 1},
         "ist": {"every": 4},
         "local-update": {"preset": "dfa", "force": True},
-        "masked": {"core": {"width": 0.5}, "core_steps": 9, "full_steps": 1},
     }.get(kind, {})
     with pytest.raises(ConfigError, match=f"kind={kind} is no choice of a scenario.*it takes synchronous, local-sgd"):
         build_settings(ScenarioSettings, {**SCENARIO, "training": {"kind": kind, **keys}})

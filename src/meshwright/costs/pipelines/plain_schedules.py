@@ -13,6 +13,12 @@ it, the longest path to the end of stage ``s``, counted from that stage's first 
 
 Every sum that is left has no negative part, so that no step grows when a pass or a transfer shrinks.
 
+Where steps follow each other, a stage of GPipe that begins late, since much follows its passes, finds the micro-batches of the
+stages before it there. Let ``A(i, j)`` be the longest path from the first task of stage ``i`` to the end of stage ``j``: it
+goes forward on the slowest stage from ``i`` on and back on the slowest from ``j`` on, so that it is a sum of a part of ``i`` and
+one of ``j``. On a cycle of stages these parts can be put together stage by stage: no cycle has a mean above the largest
+``A(i, i)`` with what follows there, and `gpipe_alone_s` is all that a step asks for.
+
 Legend: ``p`` stages, ``m`` micro-batches, ``F`` and ``B`` seconds of a forward and of a backward pass with the transfer that a
 stage is kept by.
 
@@ -69,4 +75,19 @@ def plain_spans_s(is_gpipe, num_micro_batches, forward_s, backward_s, way_s):  #
                 stays = (m - (p - stay)) * (forward_s[stay] + backward_s[stay]) - before[stay + 1]
                 most = max(most, stays + arrived[stay] + gone)
         found[stage] = most
+    return found
+
+
+@njit()
+def gpipe_alone_s(num_micro_batches, forward_s, backward_s, way_s):  # type: ignore[no-untyped-def]
+    """Seconds from the first to the last task of each stage of GPipe whose stages before it are ahead of it, ``(p,)``.
+
+    Args:
+        num_micro_batches, forward_s, backward_s, way_s: as of `plain_spans_s`.
+    """
+    found, through, longest, longest_back = np.zeros(len(forward_s)), 0.0, 0.0, 0.0
+    for stage in range(len(forward_s) - 1, -1, -1):
+        through += forward_s[stage] + backward_s[stage] + 2.0 * way_s[stage]
+        longest, longest_back = max(longest, forward_s[stage]), max(longest_back, backward_s[stage])
+        found[stage] = through + (num_micro_batches - 1) * (longest + longest_back)
     return found

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
 from .bidirectional import both_ways, play_both_ways
-from .plain_schedules import plain_spans_s
+from .plain_schedules import gpipe_alone_s, plain_spans_s
 from .schedule_kernel import play_chunks, play_tasks, ways_s
 from .tasks import BACKWARD, FORWARD, WEIGHT, Tasks
 from .zero_bubble import zero_bubble
@@ -162,6 +162,24 @@ def play_schedule(
         short.busy_s + times * (longer.busy_s - short.busy_s),
         short.first_s,
     )
+
+
+def late_spans_s(
+    schedule: str, played: Played, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], *, overlaps_sends: bool
+) -> NDArray[np.float64]:
+    """From the first to the last task of each stage that begins when those before it are ahead, ``(p,)``; see `plain_schedules`.
+
+    Of other schedules than GPipe as they are played from the beginning, which is no less.
+
+    Args:
+        schedule, task_s, send_s, overlaps_sends: as for `play_schedule`.
+        played: what that says.
+        m: micro-batches.
+    """
+    if schedule != "gpipe" or len(task_s) == 1:
+        return played.span_s
+    found: NDArray[np.float64] = gpipe_alone_s(m, *_kept(task_s[:, 0], ways_s(send_s, len(task_s)), overlaps_sends))
+    return found
 
 
 def steady_round(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int) -> int:
@@ -338,15 +356,24 @@ def _played(
 
 def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> Played:
     """By the closed forms of `plain_schedules`."""
+    forward, backward, way = _kept(task_s, send_s, overlaps_sends)
+    span = plain_spans_s(is_gpipe, m, forward, backward, way)
+    there = np.append(send_s[: len(way) - 1], 0.0) if overlaps_sends else np.zeros(len(way))
+    first = np.append(0.0, np.cumsum(forward + there)[:-1])
+    return Played(float(span.max()), span, m * (forward + backward), first)
+
+
+def _kept(task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> tuple[NDArray[np.float64], ...]:
+    """How long each stage of a plain schedule is kept by a forward and a backward pass, and the way to the next, ``(p,)`` each.
+
+    A path that goes a way goes back on it too, so that the way is the mean of both.
+    """
     p = len(task_s)
     there, back = np.append(send_s[: p - 1], 0.0), np.append(send_s[-p:-1], 0.0)
     forward, backward = np.ascontiguousarray(task_s[:, 0]), np.ascontiguousarray(task_s[:, 1])
-    if not overlaps_sends:
-        forward, backward = forward + there, backward + np.append(0.0, back[:-1])
-        there, back = np.zeros(p), np.zeros(p)
-    span = plain_spans_s(is_gpipe, m, forward, backward, (there + back) / 2)  # a path that goes a way goes back on it too
-    first = np.append(0.0, np.cumsum(forward + there)[:-1])
-    return Played(float(span.max()), span, m * (forward + backward), first)
+    if overlaps_sends:
+        return forward, backward, (there + back) / 2
+    return forward + there, backward + np.append(0.0, back[:-1]), np.zeros(p)
 
 
 def _plain(p: int, m: int, schedule: str) -> Tasks:

@@ -4,9 +4,10 @@ A stage begins its next step when its tasks of this one, its synchronisation and
 longest path from the first task of each stage to the end of each stage, with what follows there. Then the time in which
 steps follow each other is the largest mean of ``A`` over the cycles of stages, as in every timed event graph.
 
-For 1F1B, GPipe and zero-bubble schedules a bound is good enough that is worked out in one go: stages follow each other into
-the next step as they followed each other into this one, so that a step takes the longest time of a stage from its first task
-to its end (`schedules.Played`). Each path to a stage passes all stages before it, so that this never grows when a task
+For GPipe that is the longest time of a stage from its first task to its end, those before it being ahead (`plain_schedules`).
+For 1F1B and zero-bubble schedules a bound is good enough that is worked out in one go: stages follow each other into the next
+step as they followed each other into this one, so that a step takes the longest time of a stage from its first task to its end
+(`schedules.Played`). Each path to a stage passes all stages before it, so that this never grows when a task
 shrinks. It may where paths pass stages by: where schedules are interleaved or bidirectional, or where the ends of the pipeline
 wait for each other. There the bound stands only if the first stage is the one that it is about and no other begins with the step.
 
@@ -32,7 +33,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...plans.partition import Layout
-from .schedules import Played, alone_s, chunk_ends_s, paths_s, play_schedule
+from .schedules import Played, alone_s, chunk_ends_s, late_spans_s, paths_s, play_schedule
 
 ROUNDING = 1e-12
 """Relative. Bounds that meet differ by no more."""
@@ -66,9 +67,15 @@ class PlayedPipeline(NamedTuple):
         return cls(layout, task_s, send_s, play_schedule(layout.schedule, v, m, task_s, send_s, overlaps_sends=layout.overlap_pp))
 
     @property
-    def unsent(self) -> Played:
+    def unsent(self) -> PlayedPipeline:
         """How it would go if transfers took no time."""
-        return self.of(self.layout, self.task_s, np.zeros_like(self.send_s)).played
+        return self.of(self.layout, self.task_s, np.zeros_like(self.send_s))
+
+    @property
+    def late_spans_s(self) -> NDArray[np.float64]:
+        """From the first to the last task of each stage that begins when those before it are ahead, ``(p,)``."""
+        schedule, m, overlaps_sends = self.layout.schedule, self.layout.num_micro_batches, self.layout.overlap_pp
+        return late_spans_s(schedule, self.played, m, self.task_s, self.send_s, overlaps_sends=overlaps_sends)
 
 
 def ends_s(played: Played, tails_s: Mapping[int, float], partners: Partners) -> dict[int, float]:
@@ -95,7 +102,11 @@ def step_s(pipeline: PlayedPipeline, tails_s: Mapping[int, float], partners: Par
         partners: see `ends_s`.
     """
     layout, _, _, played = pipeline
-    ends = ends_s(played, tails_s, partners)
+    if not partners and layout.schedule == "gpipe":
+        spans_s = pipeline.late_spans_s
+        ends = {stage: float(spans_s[stage]) + tail_s for stage, tail_s in tails_s.items()}
+    else:
+        ends = ends_s(played, tails_s, partners)
     stage = max(ends, key=lambda one: ends[one])
     if (stage == 0 and not layout.has_mirrored_stages) or not (layout.chunks_per_rank > 1 or partners):
         return ends[stage], stage

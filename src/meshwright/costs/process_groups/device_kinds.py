@@ -46,6 +46,17 @@ class DeviceKinds:
         """Kinds of the ranks from one to another, in the default order."""
         return tuple(sorted(set(self.of_device[slice(first, end) if self.devices is None else self.devices[first:end]].tolist())))
 
+    def of_replica(self, layout: Layout, order: str, replica: int) -> DeviceKinds:
+        """As if every replica had devices of the kinds of one of them, each stage its own."""
+        of_stages = (np.split(kinds, layout.dp)[replica] for kinds in self.of_ranks(layout, order))
+        return DeviceKinds(np.concatenate([np.tile(own, layout.dp) for own in of_stages]), None, are_in_rank_order=False)
+
+    def whole(self, lane: Lane, layout: Layout, order: str) -> Lane:
+        """A lane that stands for all, each of its stages on the kinds of all ranks of the stage."""
+        stages = lane.stages * layout.pp if lane.are_stages_alike else lane.stages
+        kinds = tuple(tuple(sorted(set(own.tolist()))) for own in self.of_ranks(layout, order))
+        return replace(lane, stages=stages, kinds=kinds)
+
     def lanes(self, lanes: Sequence[Lane], layout: Layout, order: str, pass_axes: frozenset[str]) -> tuple[Lane, ...]:
         """Lanes with the kinds of their stages; a single one where all are equal, and where stages have meshes of their own.
 
@@ -61,8 +72,7 @@ class DeviceKinds:
         kinds = self.of_ranks(layout, order)
         if layout.is_meshed:  # replicas of one stage meet in every micro-batch of the next one
             (lane,) = lanes
-            whole = tuple(tuple(sorted(set(of_stage.tolist()))) for of_stage in kinds)
-            self._known[key] = (replace(lane, kinds=whole),)
+            self._known[key] = (self.whole(lane, layout, order),)
             return self._known[key]
         per = lane_width(layout, pass_axes)
         firsts = range(0, stage_width(layout), per)

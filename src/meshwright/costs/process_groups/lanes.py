@@ -176,6 +176,26 @@ class PlacedLayout:
             self._pairs[source, target] = self._placed(stage_pairs(self.layout, source, target))
         return self._pairs[source, target]
 
+    def of_replicas(self, replicas: NDArray[np.int64], *, are_pairs: bool) -> PlacedGroups:
+        """Groups of ranks that hold the same weights in some replicas, on all stages.
+
+        Args:
+            replicas: numbers of the replicas of each group, ``(groups, size)``.
+            are_pairs: whether each group is one that sends and one that gets.
+        """
+        width = stage_width(self.layout)
+        own = np.arange(width // self.layout.dp)
+        firsts = (width * np.arange(self.layout.pp)[:, None] + own).reshape(-1, 1, 1)
+        rows = (firsts + len(own) * replicas).reshape(-1, replicas.shape[1])
+        return _several(replicas.shape[1], self._placed(rows))._replace(are_pairs=are_pairs)
+
+    @property
+    def hosts_of_replicas(self) -> list[int]:
+        """The host on which each replica begins."""
+        per = stage_width(self.layout) // self.layout.dp
+        found: list[int] = self.cluster.device_host[self.devices[: per * self.layout.dp : per]].tolist()
+        return found
+
     def stand(self, axis: str, stage: int) -> Stand:
         """All groups of a stage along an axis; ``pp`` are transfers to the next stage, ``ends`` those between both ends."""
         key = axis, stage

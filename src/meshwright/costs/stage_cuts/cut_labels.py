@@ -6,7 +6,9 @@ one whose label is nowhere less is no longer needed. Labels with which no step b
 
 A label holds, for the paths of `plain_schedules` as far as they go through the stages that are cut: the longest forward pass;
 the longest path on which ``t``, but not ``b`` and ``e``, is chosen; ``t`` and ``b``; ``t`` and ``e``; all of them; and for
-each number of stages behind ``e`` the longest path from some stage ``s``, with what follows its last task, on.
+each number of stages behind ``e`` the longest path from some stage ``s``, with what follows its last task, on. For GPipe, whose
+paths begin on that stage too: the longest one through the stages that are cut; with the slowest forward pass from ``s`` on; with
+the slowest backward pass; with both.
 
 Legend: ``p`` stages, ``u`` units, ``m`` micro-batches, ``n`` labels.
 
@@ -172,13 +174,15 @@ def _grow(pipe, label, stage, first, last, grown):  # type: ignore[no-untyped-de
     behind = p - stage - 1
     forward, backward, adds = _passes_s(pipe, stage, first, last)
     begun = max(label[ENDS], pipe.tails_s[first, last])
-    grown[LONGEST] = max(label[LONGEST], forward)
     if pipe.is_gpipe:
         grown[ENDS] = begun + adds
         grown[ENDS + 1] = max(label[ENDS + 1], begun + (m - 1) * backward) + adds
-        grown[STAYS] = grown[GONE] = grown[LEFT] = NEVER
-        grown[WHOLE] = (m - 1) * grown[LONGEST] + grown[ENDS + 1]
+        grown[GONE] = max(label[GONE], begun + (m - 1) * forward) + adds
+        stays = max(begun + (m - 1) * (forward + backward), label[GONE] + (m - 1) * backward)
+        grown[WHOLE] = max(label[WHOLE], stays, label[ENDS + 1] + (m - 1) * forward) + adds
+        grown[LONGEST] = grown[STAYS] = grown[LEFT] = NEVER
         return
+    grown[LONGEST] = max(label[LONGEST], forward)
     for k in range(min(behind, m - 1) + 1):
         grown[ENDS + k] = max(label[ENDS + k], begun + k * backward) + adds
     stays = label[STAYS] + adds

@@ -39,15 +39,13 @@ def tail_s(replicas: Replicas, stage: int, code: AnyCompression | None) -> float
 
 
 def coding(replicas: Replicas, stage: int, message: Message, code: AnyCompression) -> Coded:
-    """What takes the place of a message that sums gradients."""
-    return coded(
-        code,
-        message,
-        replicas.num_summing,
-        replicas.pricer.device,
-        number_bytes=replicas.work.gradient_number_bytes,
-        matrices=replicas.work.matrices(stage, message),
+    """What takes the place of a message that sums gradients; all wait for the slowest device that codes."""
+    number_bytes, matrices = replicas.work.gradient_number_bytes, replicas.work.matrices(stage, message)
+    made = (
+        coded(code, message, replicas.num_summing, device, number_bytes=number_bytes, matrices=matrices)
+        for device in replicas.pricer.coding_devices(replicas.work, stage)
     )
+    return max(made, key=lambda one: one.encode_s + one.decode_s)
 
 
 def coded_messages(

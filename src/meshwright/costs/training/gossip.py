@@ -11,6 +11,7 @@ Source:
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from ...errors import PlanError
 from ...plans.training import Gossip
+from ..process_groups.group_network import PlacedNetwork
 from ..process_groups.regular_groups import Group
 from .replicas import Replicas
 from .stragglers import slowest_of
@@ -97,12 +99,44 @@ def mixing(one: Round, num_replicas: int) -> NDArray[np.float64]:
     return weights
 
 
+def rounds_of(replicas: Replicas, topology: str) -> list[Round]:
+    """The rounds of a topology among replicas where they stand.
+
+    Raises:
+        PlanError: a number of replicas or hosts that the topology cannot pair, or, for ``aer``, hosts that are not equally full.
+    """
+    if not isinstance(replicas.pricer.wires, PlacedNetwork):
+        return rounds(topology, replicas.num_replicas, replicas.regular().per_host)
+    hosts = replicas.pricer.wires.layout(replicas.layout, replicas.pricer.order).hosts_of_replicas
+    counts = [len(list(of_host)) for _, of_host in groupby(hosts)]
+    are_even = len(set(counts)) == 1 and len(counts) == len(set(hosts))
+    if topology == "aer" and not are_even:
+        problem = "topology=aer pairs whole hosts: as many replicas on each are wanted, one host behind the other"
+        raise PlanError(problem, field="layout.dp", value=replicas.num_replicas)
+    return rounds(topology, replicas.num_replicas, counts[0] if are_even else 1)
+
+
+def can_pair(replicas: Replicas, topology: str) -> bool:
+    """Whether a topology can pair the replicas where they stand."""
+    try:
+        rounds_of(replicas, topology)
+    except PlanError:
+        return False
+    return True
+
+
 def round_s(replicas: Replicas, one: Round) -> float:
     """Seconds of the averaging of one round, the links its own.
 
     A group of two hosts moves ``2 (g - 1) / g S`` with ``g = 2 L``, an exchange of all replicas of a host ``L S`` over its card.
+    Where hosts are not alike each group is priced on its own devices, and the slowest counts.
     """
-    whole, size = replicas.regular(), replicas.gradient_bytes
+    size, wires = replicas.gradient_bytes, replicas.pricer.wires
+    if isinstance(wires, PlacedNetwork):
+        layout = wires.layout(replicas.layout, replicas.pricer.order)
+        groups = layout.of_replicas(one.groups, are_pairs=one.is_exchange)
+        return replicas.group_s("send_recv" if one.is_exchange else "all_reduce", size, groups)
+    whole = replicas.regular()
     if not one.is_exchange:
         count = one.groups.shape[1]
         own = min(count, whole.per_host) if one.crossing == 0 else max(1, min(whole.per_host, count))
@@ -116,11 +150,11 @@ def gossip_s(replicas: Replicas, training: Gossip) -> float:
     """Mean seconds of a step: ``mean over the rounds of max(C, c)``, ``C`` that of the slowest of a group with a step of slack.
 
     Raises:
-        PlanError: replicas or hosts that the topology cannot pair, or hosts that are not alike.
+        PlanError: replicas or hosts that the topology cannot pair.
     """
     if replicas.num_replicas == 1:
         return replicas.local_s
-    found = rounds(training.topology, replicas.num_replicas, replicas.regular().per_host)
+    found = rounds_of(replicas, training.topology)
     steps = []
     for one in found:
         late = slowest_of(one.groups.shape[1], replicas.straggler_sigma, SLACK_STEPS)

@@ -32,13 +32,14 @@ class Replicas:
         work: what every rank does.
         pricer: prices it.
         straggler_sigma: standard deviation of the logarithm of a replica's time of a step; 0: all are as fast as each other.
-        alone: the work of each replica by itself on its own devices, where these are of several types; else empty.
+        alone: the work of each replica by itself on its own devices and what prices it, where these are of several types; else
+            empty.
     """
 
     work: StepWork
     pricer: StepPricer
     straggler_sigma: float = 0.0
-    alone: tuple[Any, ...] = ()
+    alone: tuple[tuple[StepWork, StepPricer], ...] = ()
 
     @property
     def layout(self) -> Layout:
@@ -70,7 +71,7 @@ class Replicas:
         """Seconds of a step of each replica by itself, ``(n,)``; all ``C`` where devices are alike."""
         if not self.alone:
             return np.full(self.num_replicas, self.local_s)
-        return np.array([self.pricer.step_s(shown(work).with_gradient_share(0.0)) for work in self.alone])
+        return np.array([pricer.step_s(shown(work).with_gradient_share(0.0)) for work, pricer in self.alone])
 
     def averaged_s(self, share: float) -> float:
         """Seconds of a step behind whose last backward pass ``share`` of the gradients' bytes is summed, and hidden nowhere."""
@@ -99,7 +100,7 @@ class Replicas:
         stands = self.stand(0)
         if isinstance(self.pricer.wires, PlacedNetwork) or not isinstance(stands, Group):
             raise PlanError(
-                "pairs and hosts that average in turn are priced on clusters of equal hosts only", field="training.kind"
+                "the ways to servers and between subnets are priced on clusters of equal hosts only", field="training.kind"
             )
         return stands
 

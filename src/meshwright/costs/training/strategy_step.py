@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from ...errors import PlanError
-from ...plans.compression import AnyCompression, check_compression
+from ...plans.compression import AnyCompression, Quantise, check_compression
 from ...plans.partition import Layout
 from ...plans.strategies.masked import Masked
 from ...plans.training import (
@@ -27,6 +28,7 @@ from .gossip import gossip_s
 from .local_update import local_blocks, local_update_s
 from .masked import PhaseStep, core_replicas, cycle_s, masked_step
 from .replicas import Replicas
+from .sharded_codes import coded_shards, sent_share, shard_bytes
 from .subnets import subnets_s
 from .synchronisation import bytes_of_period, periodic_s, server_s, synchronous_s
 
@@ -67,7 +69,11 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
     match training:
         case Synchronous():
             step_s = synchronous_s(replicas)
-            if compression is not None and replicas.num_summing > 1:
+            if isinstance(compression, Quantise) and replicas.layout.zero >= 3:
+                coded = coded_shards(replicas.work, compression)
+                step_s = synchronous_s(replace(replicas, work=coded))
+                extra, sent = extra + shard_bytes(coded, compression), sent * sent_share(coded, compression)
+            elif compression is not None and replicas.num_summing > 1:
                 step_s = compressed_s(replicas, compression)
                 extra += compression_bytes(replicas, compression)
                 sent = sum(message.payload_bytes for message in coded_messages(replicas, compression)[0](0))
@@ -115,7 +121,7 @@ def check_strategy(job: str, layout: Layout, training: AnyTraining, compression:
         problem = "of its own for a stage goes with synchronous training, whose gradients go as they are"
         raise PlanError(problem, field="layout.stage_meshes", value=training.kind)
     if compression is not None:
-        check_compression(layout)
+        check_compression(layout, compression)
         if training.kind != "synchronous":
             raise PlanError("goes with kind=synchronous, whose gradients it codes", field="compression", value=training.kind)
     if isinstance(training, LocalUpdate) and not training.force:

@@ -141,7 +141,7 @@ class GraphPricer(StepPricer):
             tails = [self._tail_s(work, stage) for stage in range(work.layout.pp)]
             seconds, last = step_s(pipeline, {stage: sum(tail) for stage, tail in enumerate(tails)})
             sync_s, gather_s = tails[last]
-        waiting_s = waits(seconds - sync_s - gather_s, float(unsent.span_s[last]), unsent.busy_s, last)
+        waiting_s = waits(seconds - sync_s - gather_s, float(unsent.late_spans_s[last]), unsent.played.busy_s, last)
         return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, 0.0)
 
     def _placed(self, work: GraphWork, wires: PlacedNetwork) -> UnevenStep:

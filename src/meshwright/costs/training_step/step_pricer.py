@@ -95,6 +95,10 @@ class StepPricer(ABC):
     def backward_blocks(self, work: Any, stage: int) -> list[tuple[float, float]]:
         """Seconds and share of the stage's gradients of each block of its last backward pass, in its order."""
 
+    def coding_devices(self, work: Any, stage: int) -> tuple[DeviceType, ...]:
+        """Types of the devices on which a stage's gradients are coded; the slowest counts."""
+        return (self.device,)
+
     @abstractmethod
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """The same for ranks that are numbered otherwise, or whose messages something else prices."""

@@ -17,13 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
+from ...devices import DeviceType
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import ChunkTimes, Done, both_ways_s, done_both_ways
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
-from ..pipelines.steady_steps import NO_PARTNERS, Partners, PlayedPipeline, ends_s, step_s
+from ..pipelines.steady_steps import PlayedPipeline, ends_s, step_s
 from ..pipelines.waits import waits
 from ..process_groups.device_kinds import DeviceKinds
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of, whole_lane
@@ -165,10 +166,14 @@ class Pricer(StepPricer):
 
     def backward_blocks(self, work: LayoutWork, stage: int) -> list[tuple[float, float]]:
         """See `StepPricer.backward_blocks`; a block is a layer, the embedding or the head."""
-        blocks = self.blocks_of(work, whole_lane(self.wires, work.layout, self.order))[stage]
+        blocks = self.blocks_of(work, self._whole(work))[stage]
         seconds = {name: times.task_s()[1 + work.layout.parts_gradients] for name, times in blocks.items()}
         spans = stage_spans(work, stage, seconds, is_backward=True)
         return [(span.seconds, span.dense) for span in spans for _ in range(span.num_blocks)]
+
+    def coding_devices(self, work: LayoutWork, stage: int) -> tuple[DeviceType, ...]:
+        """See `StepPricer.coding_devices`."""
+        return tuple(self.model_of(kind).device for kind in self._whole(work).kinds_at(stage))
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""
@@ -204,6 +209,11 @@ class Pricer(StepPricer):
         parameters, width = work.stages[stage].optimizer_parameters, work.layout.gradient_bytes
         return max(self.model_of(kind).optimizer_s(parameters, width) for kind in kinds)
 
+    def _whole(self, work: LayoutWork) -> Lane:
+        """All lanes as one, each stage on the slowest of its devices."""
+        lane = whole_lane(self.wires, work.layout, self.order)
+        return lane if self.kinds is None else self.kinds.whole(lane, work.layout, self.order)
+
     def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
         """Seconds of a step, and the stage that decides.
 
@@ -216,7 +226,7 @@ class Pricer(StepPricer):
         are_alike &= not work.layout.is_bidirectional
         looked_at = sorted({0, min(1, last), last}) if are_alike else range(last + 1)
         tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in looked_at}
-        return step_s(run.pipeline, tails_s, _partners(work))
+        return step_s(run.pipeline, tails_s, work.partners)
 
     def _alike(self, work: LayoutWork) -> UnevenStep:
         """The step of the stage that decides, where hosts are alike."""
@@ -224,8 +234,8 @@ class Pricer(StepPricer):
         run = self._run(work, lane)
         seconds, last = self._step(work, lane, run)
         sync_s, gather_s, optimizer_s = self._tail(work, last, lane, run.blocks)
-        unsent = run.pipeline.unsent
-        unsent_s = ends_s(unsent, {last: 0.0}, _partners(work))[last]
+        unsent = run.pipeline.unsent.played
+        unsent_s = ends_s(unsent, {last: 0.0}, work.partners)[last]
         waiting_s = waits(seconds - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last)
         return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, optimizer_s)
 
@@ -385,11 +395,3 @@ class Pricer(StepPricer):
             return layout.world * self.device.peak_flops_per_s
         counts = np.bincount(np.concatenate(self.kinds.of_ranks(layout, self.order)), minlength=len(self.models))
         return sum(int(number) * one.device.peak_flops_per_s for number, one in zip(counts, self.models, strict=True))
-
-
-def _partners(work: LayoutWork) -> Partners:
-    """The ends of a pipeline where they sum the two copies of a table; of DualPipe every two stages of the same layers."""
-    last = work.layout.pp - 1
-    if work.layout.has_mirrored_stages:
-        return {stage: last - stage for stage in range(last + 1)}
-    return {0: last, last: 0} if any(item.axis == "ends" for item in work.stages[0].sync) else NO_PARTNERS

@@ -197,9 +197,9 @@ def uneven_step(layout: Layout, placed: PlacedLayout | RegularLayout, passes: Se
     left_s = step_s - float(busy_s[lane, stage]) - gather_s - optimizer_s
     sync_s = min(last_s - optimizer_s - float(passed[stage, rank]), left_s)
     computed = passes[lane].computed_s
-    unsent = PlayedPipeline.of(layout, computed, np.zeros(computed.shape[0] * computed.shape[1])).played
+    unsent = PlayedPipeline.of(layout, computed, np.zeros(computed.shape[0] * computed.shape[1]))
     span_s = step_s - sync_s - gather_s - optimizer_s
-    waiting_s = waits(span_s, float(unsent.span_s[stage]), unsent.busy_s, stage)
+    waiting_s = waits(span_s, float(unsent.late_spans_s[stage]), unsent.played.busy_s, stage)
     return UnevenStep(step_s, stage, lane, waiting_s, sync_s, gather_s, optimizer_s)
 
 

@@ -115,6 +115,17 @@ class LayoutWork(StepWork):
         return 1 + self.shape.skips_behind(sum(one.num_layers for one in self.chunks[: chunk + 1]))
 
     @property
+    def partners(self) -> Mapping[int, int]:
+        """Of stages that sum gradients with another one behind their passes, that one.
+
+        These are the ends of a pipeline with two copies of a table, and of DualPipe every two stages of the same layers.
+        """
+        last = self.layout.pp - 1
+        if self.layout.has_mirrored_stages:
+            return {stage: last - stage for stage in range(last + 1)}
+        return {0: last, last: 0} if any(item.axis == "ends" for item in self.stages[0].sync) else {}
+
+    @property
     def weights(self) -> float:
         """Parameters of a rank of each stage, see `StepWork.weights`."""
         return float(sum(one.parameters for one in self.stages))

@@ -23,9 +23,10 @@ from ...jobs.graph import JobGraph
 from ...jobs.masked import Core
 from ...jobs.transformer import TransformerShape
 from ...jobs.zoo.catalogue import zoo_shape
+from ...plans.compression import Quantise
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
-from ...plans.training import LocalSgd
+from ...plans.training import DiLoCo, Gossip, LocalSgd, PostLocalSgd
 from ...plans.transformer import gives
 
 if TYPE_CHECKING:
@@ -49,19 +50,25 @@ def layout_step_of(
         GraphError, PlanError, ConfigError: the job cannot be cut or timed so.
     """
     from ...simulation.layouts.running import run_layout
+    from .gossip import gossip_steps
     from .nodes import TaskWork
 
     place = {_number(plan, layout, rank): rank for rank in range(plan.num_ranks)}
     rank_of = tuple(place[number] for number in range(plan.num_ranks))
     devices = plan.placement().devices[list(rank_of)]
-    step, num_steps = _trained(plan, _step(plan, layout, graph, cluster, devices), core)
+    whole = _step(plan, layout, graph, cluster, devices)
+    if isinstance(plan.training, Gossip):
+        return gossip_steps(plan.training, whole.on(devices), graph, rank_of)
+    step, num_steps = _trained(plan, whole, core)
     ran = run_layout(step, cluster, devices, CostSettings(), num_steps=num_steps)
     lowered = ran.lowered
     return ran.timeline, TaskWork(lowered.op_names, lowered.operations, lowered.flops, lowered.moved_bytes, rank_of)
 
 
 def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[StepModel, int]:
-    """The step with coded gradients, or the steps of a period of local SGD, and how many steps that is.
+    """The step with coded gradients, or the steps from one average to the next, and how many steps that is.
+
+    Of post-local SGD those are the steps behind its warm-up.
 
     Raises:
         ExportError: a period of more steps than a trace should hold.
@@ -69,16 +76,23 @@ def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[S
     from ...costs.training.compressed import coded_messages
     from ...costs.training.core_work import core_work
     from ...costs.training.replicas import Replicas
+    from ...costs.training.sharded_codes import coded_shards
     from ...simulation.training.trained_step import TrainedStep, local_period
 
+    if isinstance(plan.compression, Quantise) and step.layout.zero >= 3:
+        return type(step)(coded_shards(step.work, plan.compression), step.pricer), 1
     if plan.compression is not None:
         sent, codecs = coded_messages(Replicas(step.work, step.pricer), plan.compression)
         return TrainedStep.over(step, lambda stage, _: sent(stage), codecs), 1
-    if isinstance(plan.training, LocalSgd):
+    if isinstance(plan.training, LocalSgd | PostLocalSgd | DiLoCo):
+        if isinstance(plan.training, DiLoCo) and (plan.training.overlap or plan.training.fragments > 1):
+            key, value = ("overlap", True) if plan.training.overlap else ("fragments", plan.training.fragments)
+            raise ExportError("a trace holds steps and then one average", field=f"training.{key}", value=value)
         if plan.training.every > MOST_STEPS:
             problem = f"a trace holds a whole period, of {MOST_STEPS} steps at most"
             raise ExportError(problem, field="training.every", value=plan.training.every)
-        return local_period(step, plan.training.every), plan.training.every
+        share = plan.training.quantise_bits / 32 if isinstance(plan.training, DiLoCo) else 1.0
+        return local_period(step, plan.training.every, share), plan.training.every
     if core is not None:
         work = core_work(step.work, core, step.pricer.device.kernel_launch_s)
         return type(step)(work, step.pricer), 1

@@ -23,6 +23,7 @@ from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of, refuse_unrunnable
 from ..target import ExportOptions, Files, Target, header
+from ..training import zero_keys
 from .model_arguments import huggingface_keys
 
 HOSTFILE = "hostfile"
@@ -100,7 +101,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     return {
         **({} if model is None else {MODEL: files.json_text(huggingface_keys(model)) + "\n"}),
         HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
-        CONFIG: files.json_text(_config(batch) | _coded(plan)) + "\n",
+        CONFIG: files.json_text(_coded(plan, _config(batch))) + "\n",
         remote_shell.FILE_NAME: _launcher(head, include, plan.host_order[0], options),
     }
 
@@ -183,13 +184,18 @@ def _config(batch: Batch) -> dict[str, object]:
     }
 
 
-def _coded(plan: PlacementPlan) -> dict[str, object]:
-    """The optimizer of one bit, where the plan codes gradients by their signs; others are refused before."""
+def _coded(plan: PlacementPlan, config: dict[str, object]) -> dict[str, object]:
+    """With the optimizer of one bit, where gradients are coded by their signs, or coded ZeRO-3; others are refused before."""
     if plan.compression is None:
-        return {}
+        return config
+    if keys := zero_keys(plan.compression):
+        zero = config["zero_optimization"]
+        assert isinstance(zero, dict)
+        told = [*_NOT_GUARANTEED, "Codes: the numbers that share a scale, and what was lost, are DeepSpeed's own choices."]
+        return config | {"zero_optimization": {**zero, **keys}, "_not_guaranteed": told}
     parameters = {"lr": 1e-4, "freeze_step": 1000, "cuda_aware": False, "comm_backend_name": "nccl"}
     told = [*_NOT_GUARANTEED, "Optimizer: the learning rate and the steps before signs are sent are examples."]
-    return {"optimizer": {"type": "OneBitAdam", "params": parameters}, "_not_guaranteed": told}
+    return config | {"optimizer": {"type": "OneBitAdam", "params": parameters}, "_not_guaranteed": told}
 
 
 def _launcher(head: str, include: str, master: str, options: ExportOptions) -> str:

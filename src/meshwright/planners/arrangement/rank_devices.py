@@ -1,13 +1,14 @@
-"""The hosts of the ranks of one layout, by the exact time of its step: the slowest group of every message counts.
+"""The devices of the ranks of one layout, by the exact time of its step: the slowest group of every message counts.
 
-Whole hosts change places, so that the ranks of a host stay together and every launcher can start them. The search begins with the
-hosts in order and with what the published surrogate finds; each trial exchanges two hosts, turns a part of the order round or
-moves a host, and is kept where the step takes no longer. Groups that a trial leaves as they are keep their prices.
+Whole hosts change places, with each other and with hosts that the job leaves free, and so do devices within a host where these
+are not alike: the ranks of a host stay together, and every launcher can start them. The search begins with the hosts in order and
+with what the published surrogate finds; each trial exchanges two hosts or two devices, turns a part of the order round or moves
+a host, and is kept where the step takes no longer. Groups that a trial leaves as they are keep their prices.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,9 @@ from numpy.typing import NDArray
 
 StepOf = Callable[[NDArray[np.int64]], float]
 """Seconds of a step on devices in rank order, ``(world,)``."""
+
+WITHIN = 0.4
+"""Share of the trials that exchange devices within a host, where that matters and there are several hosts."""
 
 
 class ArrangedRanks(NamedTuple):
@@ -31,42 +35,93 @@ class ArrangedRanks(NamedTuple):
     num_priced: int
 
 
+class _Arrangement(NamedTuple):
+    """Hosts in an order, and the devices of each in an order.
+
+    Attributes:
+        order: numbers of the hosts; the job has the first ones.
+        devices: of each host by its number; the job has the first ones.
+    """
+
+    order: NDArray[np.int64]
+    devices: tuple[NDArray[np.int64], ...]
+
+    def of_ranks(self, count: int, width: int) -> NDArray[np.int64]:
+        """The devices of the ranks, on so many hosts and so many on each."""
+        return np.concatenate([self.devices[host][:width] for host in self.order[:count].tolist()])
+
+
 def arrange_ranks(
-    step_s: StepOf, hosts: NDArray[np.int64], starts: Iterable[NDArray[np.int64]], num_trials: int, seed: int = 0
+    step_s: StepOf,
+    hosts: Sequence[NDArray[np.int64]] | NDArray[np.int64],
+    starts: Iterable[NDArray[np.int64]],
+    num_trials: int,
+    seed: int = 0,
+    *,
+    count: int | None = None,
+    width: int | None = None,
+    within: bool = False,
 ) -> ArrangedRanks:
-    """The best order of hosts that is found for a layout.
+    """The best arrangement that is found for a layout.
 
     Args:
         step_s: prices a layout on devices.
-        hosts: devices of each host, ``(h, d)``.
-        starts: orders of hosts to begin with, ``(h,)`` each; the hosts in order are always among them.
-        num_trials: orders to price after these.
+        hosts: devices of each host, those of the job first.
+        starts: orders of the job's hosts to begin with; the hosts in order are always among them.
+        num_trials: arrangements to price after these.
         seed: of what is drawn.
+        count: hosts that the job has; by default all.
+        width: devices that it has on each; by default all.
+        within: whether the devices of a host are not alike, so that they change places too.
     """
-    count = len(hosts)
+    every = tuple(np.asarray(one, np.int64) for one in hosts)
+    count = len(every) if count is None else count
+    width = len(every[0]) if width is None else width
     known: dict[bytes, float] = {}
 
-    def priced(order: NDArray[np.int64]) -> float:
-        key = order.tobytes()
+    def priced(one: _Arrangement) -> float:
+        devices = one.of_ranks(count, width)
+        key = devices.tobytes()
         if key not in known:
-            known[key] = step_s(hosts[order].reshape(-1))
+            known[key] = step_s(devices)
         return known[key]
 
+    left = np.arange(count, len(every))
     first = [np.arange(count), *(np.asarray(one, np.int64) for one in starts)]
-    best = min(first, key=priced)
+    best = min((_Arrangement(np.concatenate([one, left]), every) for one in first), key=priced)
     best_s = priced(best)
     random = np.random.default_rng(seed)
-    for _ in range(num_trials if count > 1 else 0):
-        trial = best.copy()
-        one, other = sorted(random.choice(count, 2, replace=False).tolist())
-        kind = random.random()
-        if kind < 0.8:
-            trial[[one, other]] = trial[[other, one]]
-        elif kind < 0.9:
-            trial[one : other + 1] = trial[one : other + 1][::-1]
+    for _ in range(num_trials if len(every) > 1 or within else 0):
+        if within and (len(every) == 1 or random.random() < WITHIN):
+            trial = _devices_exchanged(best, count, width, random)
         else:
-            trial = np.insert(np.delete(trial, one), other, trial[one])
+            trial = best._replace(order=_hosts_moved(best.order, random))
         found_s = priced(trial)
         if found_s <= best_s:
             best, best_s = trial, found_s
-    return ArrangedRanks(hosts[best].reshape(-1), best_s, len(known))
+    return ArrangedRanks(best.of_ranks(count, width), best_s, len(known))
+
+
+def _hosts_moved(order: NDArray[np.int64], random: np.random.Generator) -> NDArray[np.int64]:
+    """Two hosts exchanged, a part of the order turned round, or a host moved."""
+    trial = order.copy()
+    one, other = sorted(random.choice(len(order), 2, replace=False).tolist())
+    kind = random.random()
+    if kind < 0.8:
+        trial[[one, other]] = trial[[other, one]]
+    elif kind < 0.9:
+        trial[one : other + 1] = trial[one : other + 1][::-1]
+    else:
+        trial = np.insert(np.delete(trial, one), other, trial[one])
+    return trial
+
+
+def _devices_exchanged(best: _Arrangement, count: int, width: int, random: np.random.Generator) -> _Arrangement:
+    """Two devices of a host of the job exchanged, one of them the job's."""
+    host = int(best.order[random.integers(count)])
+    own = best.devices[host].copy()
+    if len(own) > 1:
+        one, step = random.integers(width), random.integers(1, len(own))
+        other = (one + step) % len(own)
+        own[[one, other]] = own[[other, one]]
+    return best._replace(devices=(*best.devices[:host], own, *best.devices[host + 1 :]))

@@ -1,5 +1,5 @@
-"""A search on an uneven network that also chooses places: the hosts of the best layouts change places, then layouts are searched
-again on the best order of hosts that was found.
+"""A search on an uneven network that also chooses places: the hosts of the best layouts change places, with free ones too, and
+devices do within hosts where each pair of devices has a link of its own; then layouts are searched again on the best places.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from ...clusters.cluster import Cluster
+from ...clusters.topologies.matrix import MatrixTopology
 from ...costs.collectives.groups import placed
 from ...costs.process_groups.group_network import PlacedNetwork
 from ...costs.training_step.step_pricer import StepPricer
@@ -56,8 +58,9 @@ def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
     if len(found.device_counts) > 1:
         left = "hosts are left in order, since several numbers of devices are ranked; --devices names one"
         return replace(found, sizes=(*found.sizes, left))
+    may_choose = found.maker.allocation is None and found.maker.stage_devices is None
     for _ in range(num_searches):
-        tried = [_arranged_ranks(found, one, num_trials) for one in _unlike(found, num_layouts)]
+        tried = [_arranged_ranks(found, one, num_trials, may_choose) for one in _unlike(found, num_layouts)]
         count += sum(one.num_priced for one in tried)
         best = min(tried, key=lambda one: one.step_s)
         if best.step_s > (1 - MIN_GAIN) * found.best.step_s:
@@ -65,9 +68,9 @@ def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
         maker = found.maker.on(best.devices)
         again = RankedLayouts.of(maker, found.request, [found.best.devices])
         found = replace(again, sizes=found.sizes)
-    told = f"hosts in another order: {found.best.step_s:.4g} s, in order {first_s:.4g} s"
+    told = f"ranks on other devices: {found.best.step_s:.4g} s, in order {first_s:.4g} s"
     if found.best.step_s >= first_s:
-        told = f"no order of hosts is shorter by {MIN_GAIN:.0%}"
+        told = f"no other devices make the step shorter by {MIN_GAIN:.0%}"
     return replace(found, sizes=(*found.sizes, f"{told}; {count} arrangements priced"))
 
 
@@ -81,18 +84,34 @@ def _unlike(found: RankedLayouts, most: int) -> list[RankedLayout]:
     return list(known.values())[:most]
 
 
-def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int) -> ArrangedRanks:
-    """The hosts of one layout in the order of the shortest step."""
+def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int, may_choose: bool) -> ArrangedRanks:
+    """The devices of one layout of the shortest step; of all devices of the cluster where they may be chosen."""
     maker, work = found.maker, found.search.work(one.layout, one.order)
     pricer: StepPricer = found.search.pricer(one.order)
     wires = maker.wires
     assert isinstance(wires, PlacedNetwork), "hosts are not alike"
     hosts = maker.devices(one.devices).reshape(-1, min(one.devices, maker.devices_per_host))
+    every = _with_free(hosts, maker.cluster) if may_choose else list(hosts)
+    within = isinstance(maker.cluster.topology, MatrixTopology) and max(map(len, every)) > 1
 
     def step_s(devices: NDArray[np.int64]) -> float:
         return pricer.in_order(one.order, wires.on(devices)).step_s(work)
 
-    return arrange_ranks(step_s, hosts, _starts(one, wires, hosts), num_trials)
+    starts, (count, width) = _starts(one, wires, hosts), hosts.shape
+    return arrange_ranks(step_s, every, starts, num_trials, count=count, width=width, within=within)
+
+
+def _with_free(hosts: NDArray[np.int64], cluster: Cluster) -> list[NDArray[np.int64]]:
+    """The devices of the job's hosts, the job's own first, and of hosts on which it might be."""
+    is_free = np.ones(cluster.num_devices, np.bool_)
+    is_free[hosts] = False
+    found = []
+    for row in hosts:
+        left = np.flatnonzero(is_free & (cluster.device_host == cluster.device_host[row[0]]))
+        is_free[left] = False
+        found.append(np.concatenate([row, left]))
+    others = (np.flatnonzero(is_free & (cluster.device_host == host)) for host in range(cluster.num_hosts))
+    return [*found, *(one for one in others if len(one) >= hosts.shape[1])]
 
 
 def _starts(one: RankedLayout, wires: PlacedNetwork, hosts: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:

@@ -134,8 +134,10 @@ def _simulate(
     timeline = simulate(graph, space.cluster, splits, devices[: splits.degree], costs)
     change = step_change(graph, space.cluster, devices[: splits.degree], costs, given)
     step_s, share = timeline.step_s, timeline.communication_share
+    if change is None:  # nobody trains so on these devices
+        return step_s, share, 0.0, 0.0, 0.0
     if change.times != 1:
-        step_s, share = step_s * change.times, max(0.0, 1 - (1 - share) * given.multiplier / change.times)
+        step_s, share = step_s * change.times, max(0.0, 1 - (1 - share) * change.computed / change.times)
     needed = op_split_memory_bytes(graph, splits) + change.extra_bytes
     capacity = space.cluster.memory_bytes[devices[: splits.degree]]
     tightest = int(np.argmax(needed - capacity))

@@ -1,7 +1,8 @@
 """Jobs of a scenario that are trained otherwise than synchronously: what changes against a synchronous step.
 
 Under the split rule ``uniform`` each device holds a whole replica. The closed forms of `costs.training` say how many times as
-long a step takes as a synchronous one, and the simulated synchronous step is taken so many times; nobody is late.
+long a step takes as a synchronous one, and the simulated synchronous step is taken so many times; nobody is late. Blocks whose
+devices gossip cannot pair are not on offer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ...clusters.cluster import Cluster
 from ...costs.collectives.groups import Fabric
 from ...costs.process_groups.group_network import PlacedNetwork
 from ...costs.settings import CostSettings
+from ...costs.training.gossip import can_pair
+from ...costs.training.masked import core_replicas, cycle_s
 from ...costs.training.replicas import Replicas
 from ...costs.training.strategy_step import check_strategy, strategy_step
 from ...costs.training_step.graph_step_time import GraphPricer
@@ -23,10 +26,11 @@ from ...costs.work.graph_work import describe_graph
 from ...jobs.graph import JobGraph
 from ...plans.compression import AnyCompression, steps_multiplier
 from ...plans.partition import Layout
-from ...plans.training import AnyTraining, Synchronous
+from ...plans.strategies.masked import Masked
+from ...plans.training import AnyTraining, Gossip, Synchronous
 
-KINDS = ("synchronous", "local-sgd", "post-local-sgd", "diloco")
-"""Those that leave each device the job's own computation and ask for no hosts beside the block."""
+KINDS = ("synchronous", "local-sgd", "post-local-sgd", "diloco", "gossip", "masked")
+"""Those by which devices with whole replicas train the whole job, and ask for no hosts beside the block."""
 
 
 class GivenTraining(NamedTuple):
@@ -61,17 +65,20 @@ class StepChange(NamedTuple):
 
     Attributes:
         times: as long, with the multiplier.
+        computed: times the computation of a device, with the multiplier.
         extra_bytes: that a device holds in addition.
     """
 
     times: float
+    computed: float
     extra_bytes: float
 
 
 def step_change(
     graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings, given: GivenTraining
-) -> StepChange:
-    """What a training changes of a job with a replica on each of some devices, by the device type that takes longest.
+) -> StepChange | None:
+    """What a training changes of a job with a replica on each of some devices, by the device type that takes longest; None where
+    gossip cannot pair so many.
 
     Args:
         graph: the job.
@@ -83,18 +90,25 @@ def step_change(
         PlanError: the job cannot be trained so.
         GraphError: it cannot be timed on a device.
     """
-    if given.is_plain or len(devices) == 1:
-        return StepChange(given.multiplier, 0.0)
+    if given.is_plain or (len(devices) == 1 and given.training.kind != "masked"):
+        return StepChange(given.multiplier, given.multiplier, 0.0)
     n = len(devices)
     layout = Layout(dp=n, micro_batch=1, global_batch=n, overlap_dp=True)
-    check_strategy(graph.name, layout, given.training, given.compression)
     wires = PlacedNetwork(Fabric.of(cluster, costs), devices)
     found = []
     for kind in np.unique(cluster.device_type[devices]).tolist():
         device = cluster.device_types[kind]
         work = describe_graph(replace(graph, samples_per_step=n), layout, device, costs)
         replicas = Replicas(work, GraphPricer(device=device, wires=wires, slowdown=costs.overlap_slowdown))
+        if isinstance(given.training, Gossip) and not can_pair(replicas, given.training.topology):
+            return None
+        check_strategy(graph.name, layout, given.training, given.compression)
         step = strategy_step(replicas, given.training, given.compression)
-        change = StepChange(given.multiplier * step.step_s / replicas.synchronous_s, step.extra_bytes)
+        computed = 1.0
+        if isinstance(given.training, Masked):
+            core_s = core_replicas(replicas, given.training).local_s
+            computed = cycle_s(core_s, replicas.local_s, given.training) / given.training.num_steps / replicas.local_s
+        times = given.multiplier * step.step_s / replicas.synchronous_s
+        change = StepChange(times, given.multiplier * computed, step.extra_bytes)
         found.append((replicas.synchronous_s, change))
     return max(found)[1]

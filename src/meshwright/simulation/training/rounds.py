@@ -15,6 +15,7 @@ from ...costs.training.gossip import Round
 from ...costs.training.local_update import error_sender
 from ..step import kernel
 from ..step.execution import ExecutionGraph, TaskKind
+from ..step.messages import Messages
 
 
 class WorkerRounds:
@@ -31,15 +32,22 @@ class WorkerRounds:
         self._rank: list[int] = []
         self._streams: list[list[int]] = []
         self._payload: list[float] = []
+        self._members: list[Sequence[int]] = []
+        self._op: list[int] = []
         self._edges: list[tuple[int, int]] = []
 
     def step(self, worker: int, seconds: float, after: Iterable[int]) -> int:
         """Put down a step of a worker; gives its task."""
         return self._put(TaskKind.COMPUTE, seconds, [worker], [worker], 0.0, after)
 
-    def message(self, members: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int]) -> int:
+    def message(self, members: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
         """Put down a message of some workers, each of which does one at a time; gives its task."""
-        return self._put(TaskKind.COLLECTIVE, seconds, members, [self.num_workers + one for one in members], payload_bytes, after)
+        streams = [self.num_workers + one for one in members]
+        return self._put(TaskKind.COLLECTIVE, seconds, members, streams, payload_bytes, after, op)
+
+    def sent(self, pair: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
+        """Put down a message from one worker to another, which gets it whatever it sends; gives its task."""
+        return self._put(TaskKind.TRANSFER, seconds, pair, [self.num_workers + pair[0]], payload_bytes, after, op)
 
     def way(self, worker: int, seconds: float, payload_bytes: float, after: Iterable[int]) -> int:
         """Put down a way of a worker to the server and back; gives its task."""
@@ -58,10 +66,11 @@ class WorkerRounds:
             stream_start=start,
             streams=np.array([stream for one in self._streams for stream in one], np.int64),
             edges=np.array(self._edges, np.int64).reshape(-1, 2),
-            op=np.zeros(count, np.int64),
+            op=np.array(self._op, np.int64),
             rank=np.array(self._rank, np.int64),
             is_backward=np.zeros(count, np.bool_),
             payload_bytes=np.array(self._payload, np.float64),
+            describe_messages=self._messages,
         )
 
     def finish_s(self) -> NDArray[np.float64]:
@@ -69,8 +78,20 @@ class WorkerRounds:
         finish: NDArray[np.float64] = kernel.schedule(self.execution())[1]
         return finish
 
+    def _messages(self) -> Messages:
+        """Who takes part in each message; it takes its duration."""
+        members = [list(one) if kind != TaskKind.COMPUTE else [] for one, kind in zip(self._members, self._kind, strict=True)]
+        return Messages.of(members, [()] * len(members))
+
     def _put(
-        self, kind: TaskKind, seconds: float, ranks: Sequence[int], streams: list[int], payload: float, after: Iterable[int]
+        self,
+        kind: TaskKind,
+        seconds: float,
+        ranks: Sequence[int],
+        streams: list[int],
+        payload: float,
+        after: Iterable[int],
+        op: int = 0,
     ) -> int:
         task = len(self._seconds)
         self._kind.append(int(kind))
@@ -78,15 +99,28 @@ class WorkerRounds:
         self._rank.append(int(ranks[0]))
         self._streams.append(streams)
         self._payload.append(payload)
+        self._members.append(ranks)
+        self._op.append(op)
         self._edges += [(before, task) for before in set(after)]
         return task
 
 
 def gossip_rounds_s(times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0) -> float:
-    """Mean seconds of a step of gossip, whose averaging of one step is hidden behind the next.
+    """Mean seconds of a step of gossip; the second half of the steps counts.
+
+    Args:
+        times_s, found, rounds_s, payload_bytes: as of `gossip_rounds`.
+    """
+    return _mean_step_s(*gossip_rounds(times_s, found, rounds_s, payload_bytes), len(found))
+
+
+def gossip_rounds(
+    times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0
+) -> tuple[WorkerRounds, list[list[int]]]:
+    """Steps of gossip, whose averaging of one step is hidden behind the next, and the last tasks of each step.
 
     A group begins to average when all of its members begin a step, and a member begins its next one when its step and the
-    averaging are done. The second half of the steps counts.
+    averaging are done. A message of a round has the round's number as its op, counted from 1.
 
     Args:
         times_s: seconds of each step of each worker, ``(steps, n)``.
@@ -106,14 +140,14 @@ def gossip_rounds_s(times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequen
         is_directed = one.is_exchange and len(one.groups) == n
         for members in one.groups.tolist():
             ready = [task for member in members for task in waits[member]]
-            held = members[:1] if is_directed else members  # whoever sends to one peer gets from another at the same time
-            task = put.message(held, rounds_s[place], payload_bytes, ready)
+            put_down = put.sent if is_directed else put.message
+            task = put_down(members, rounds_s[place], payload_bytes, ready, place + 1)
             for member in members:
                 later[member].append(task)
         ends = [put.step(worker, float(times[step, worker]), waits[worker]) for worker in range(n)]
         waits = [[*later[worker], ends[worker]] for worker in range(n)]
         lasts.append([task for tasks in waits for task in tasks])
-    return _mean_step_s(put, lasts, len(found))
+    return put, lasts
 
 
 def periodic_rounds_s(

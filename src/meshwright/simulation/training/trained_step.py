@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...costs.resharding.crossings import Crossing
 from ...costs.settings import CostSettings
+from ...costs.training.replicas import shown
 from ...costs.work.operations import Message
 from ..layouts.pass_segments import Template
 from ..layouts.running import run_layout
@@ -61,6 +62,14 @@ class StepOver(StepModel):
         """See `StepModel.gather`."""
         return self.under.gather(stage)
 
+    def rank_seconds(self, chunk: int, kind: int, *, cut: bool) -> NDArray[np.float64] | None:
+        """See `StepModel.rank_seconds`."""
+        return self.under.rank_seconds(chunk, kind, cut=cut)
+
+    def rank_optimizer_s(self, stage: int) -> NDArray[np.float64] | None:
+        """See `StepModel.rank_optimizer_s`."""
+        return self.under.rank_optimizer_s(stage)
+
     def optimizer_s(self, stage: int) -> float:
         """See `StepModel.optimizer_s`."""
         return self.under.optimizer_s(stage)
@@ -100,10 +109,18 @@ class TrainedStep(StepOver):
         return (0.0, 0.0) if self.codecs is None else self.codecs[stage]
 
 
-def local_period(step: StepModel, every: int) -> TrainedStep:
-    """Steps of which only every so many sums over the replicas."""
-    silent = type(step)(step.work.with_gradient_share(0.0), step.pricer)
-    return TrainedStep.over(step, lambda stage, number: step.sync(stage) if (number + 1) % every == 0 else silent.sync(stage))
+def local_period(step: StepModel, every: int, share: float = 1.0) -> TrainedStep:
+    """Steps of which only every so many averages over the replicas, hidden behind nothing.
+
+    Args:
+        step: of the layout.
+        every: steps of a period.
+        share: of the gradients' bytes that is averaged.
+    """
+    silent, averaged = (type(step)(shown(step.work).with_gradient_share(part), step.pricer) for part in (0.0, share))
+    return TrainedStep.over(
+        silent, lambda stage, number: averaged.sync(stage) if (number + 1) % every == 0 else silent.sync(stage)
+    )
 
 
 def periodic_step_s(
