@@ -13,7 +13,6 @@ from meshwright.evaluation.plots.layout_search import layouts_svg
 from meshwright.planning.search import device_counts, search_layouts
 from meshwright.planning.usual import frameworks_text
 from meshwright.plans import check
-from meshwright.plans.frameworks.limits import LayoutOfModel
 from meshwright.plans.frameworks.table import FRAMEWORKS
 
 MIXTURE = {
@@ -151,6 +150,6 @@ def test_without_a_batch_a_config_is_refused(mixture):
 def test_a_line_says_which_frameworks_run_the_best_layout(job, options, line):
     found = search_layouts(job, "preset:host-8", batch=16, devices="4", **options)
     assert line in frameworks_text(found)
-    asked = LayoutOfModel(found.best.layout, getattr(found.maker, "shape", None), found.maker.sizes.get("sequence_length"))
+    asked = found.maker.of_model(found.best.layout)
     for name in frameworks_text(found).partition(";")[0].removeprefix("runs on ").split(", "):
         assert name not in FRAMEWORKS or FRAMEWORKS[name].refusal(asked, as_priced=False) is None

@@ -31,6 +31,7 @@ from ..costs.work.work import LayoutWork, describe
 from ..errors import PlanError
 from ..jobs.job import Job
 from ..jobs.load import load_graph
+from ..jobs.masked import Core, core_shape
 from ..jobs.transformer import TransformerShape
 from ..planners.free_devices import Allocation
 from ..planners.layouts.graph_search import GraphSearch
@@ -40,6 +41,7 @@ from ..planners.layouts.space import LayoutSpace
 from ..planners.layouts.stage_devices import StageDevices
 from ..plans import PlacementPlan, layout_plan, place
 from ..plans.document import Figure
+from ..plans.frameworks.limits import LayoutOfModel
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
 from ..simulation.layouts.running import layout_step
@@ -158,6 +160,22 @@ class JobWork(ABC):
             MeshwrightError: the job cannot be cut or timed so.
         """
 
+    @abstractmethod
+    def work_as(self, cut: Any) -> Any:
+        """What every rank does under the layout and the cuts of another job's work: of its core, say."""
+
+    def of_model(self, layout: Layout) -> LayoutOfModel:
+        """A layout with what is known of the model, to be held against frameworks."""
+        return LayoutOfModel(layout)
+
+    @abstractmethod
+    def as_core(self, core: Core, request: SearchRequest) -> tuple[JobWork, SearchRequest]:
+        """The core of a masked job as a job of its own, and what its search keeps.
+
+        Raises:
+            GraphError: the job has no such core.
+        """
+
     def compute_provenance(self, work: Any) -> Provenance:
         """Where the times of kernels or ops are from."""
         return "estimated"
@@ -237,6 +255,21 @@ class TransformerWork(JobWork):
         of_replica, layout = pricer.kinds.of_replica, work.layout
         alone = (replace(pricer, kinds=of_replica(layout, pricer.order, one)) for one in range(layout.dp))
         return replace(made, alone=tuple((work, one) for one in alone))
+
+    def work_as(self, cut: LayoutWork) -> LayoutWork:
+        """The work under its layout, which says the cuts, see `JobWork.work_as`."""
+        return self.work(cut.layout)
+
+    def of_model(self, layout: Layout) -> LayoutOfModel:
+        """See `JobWork.of_model`."""
+        return LayoutOfModel(layout, self.shape, self.sequence_length)
+
+    def as_core(self, core: Core, request: SearchRequest) -> tuple[JobWork, SearchRequest]:
+        """A narrow transformer; with thin matrices the same one, whose weights stay where they are, see `JobWork.as_core`."""
+        if core.width is not None:
+            return replace(self, shape=core_shape(self.shape, core.width)), request
+        keep = ",".join(filter(None, [request.keep, "zero=0|1" if "zero" not in request.kept else ""]))
+        return self, replace(request, keep=keep)
 
     def simulated(self, work: LayoutWork) -> StepModel:
         """See `JobWork.simulated`."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Self
 
+import numpy as np
+
 from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.process_groups.group_network import GroupNetwork, group_network
@@ -21,6 +23,7 @@ from ..errors import GraphError, PlanError
 from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource, load_graph
+from ..jobs.masked import Core, core_graph
 from ..planners.layouts.graph_search import GraphSearch
 from ..planners.layouts.request import SearchRequest
 from ..plans import PlacementPlan, check, layout_plan, place
@@ -69,6 +72,16 @@ class OpGraphWork(JobWork):
         if self.mixed is not None:
             return self.mixed.work(self.graph, layout, self.wires, self.costs)
         return cut(self.graph, self.cluster, layout, self.costs, self.wires)
+
+    def work_as(self, cut: GraphWork) -> GraphWork:
+        """See `JobWork.work_as`."""
+        ends = np.cumsum([0, *cut.op_cuts]).tolist()
+        return describe_graph(self.graph, cut.layout, self.cluster.device_types[0], self.costs, cuts=ends)
+
+    def as_core(self, core: Core, request: SearchRequest) -> tuple[JobWork, SearchRequest]:
+        """Each op with its share of the time, see `JobWork.as_core`."""
+        launch_s = self.cluster.device_types[0].kernel_launch_s
+        return replace(self, graph=core_graph(self.graph, core, launch_s)), request
 
     def replicas(self, work: GraphWork, order: str | None = None) -> Replicas:
         """See `JobWork.replicas`; on devices of several types each also by itself."""

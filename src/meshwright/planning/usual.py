@@ -18,9 +18,7 @@ from ..errors import PlanError
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout
 from ..planners.layouts.space import SEARCHED, divisors
-from ..plans.frameworks.limits import LayoutOfModel
 from ..plans.frameworks.table import FRAMEWORKS
-from .job_work import TransformerWork
 from .search_table import RankedLayouts
 
 _ALONE = {"tp": 1, "cp": 1, "pp": 1, "ep": 1}
@@ -53,8 +51,7 @@ def frameworks_text(found: RankedLayouts) -> str:
     """One line: which frameworks run the layout of the plan, and which key keeps the others from it; a script may run any."""
     winner = found.strategies.winner
     best, maker = found.best if winner is None else winner.found, found.maker
-    shape = maker.shape if isinstance(maker, TransformerWork) else None
-    asked = LayoutOfModel(best.layout, shape, maker.sizes.get("sequence_length"))
+    asked = maker.of_model(best.layout)
     run, left = [], []
     for name, one in FRAMEWORKS.items():
         refusal = one.refusal(asked, as_priced=False)

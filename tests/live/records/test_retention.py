@@ -62,6 +62,14 @@ def contents(store):
     }
 
 
+@pytest.fixture(scope="module")
+def said(written_by_2, tmp_path_factory):
+    """All that the old ledger says once it is brought forward, and the state after each of its changes."""
+    with Ledger(Path(shutil.copy(written_by_2, tmp_path_factory.mktemp("said") / "s.db"))) as ledger:
+        before = contents(ledger)
+        return before, {seq: ledger.state_at(seq) for seq in range(before["last"][0] + 1)}
+
+
 def rows(path, table):
     with sqlite3.connect(path) as database:
         return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
@@ -86,10 +94,9 @@ def test_a_ledger_of_version_2_says_the_same_once_it_is_brought_forward(old):
 
 
 @pytest.mark.parametrize("keep_days", [0.5, 3, 7.9, 30])
-def test_what_is_kept_means_what_it_meant(old, keep_days):
+def test_what_is_kept_means_what_it_meant(old, said, keep_days):
+    before, states = said
     with Ledger(old) as ledger:
-        before = contents(ledger)
-        states = {seq: ledger.state_at(seq) for seq in range(before["last"][0] + 1)}
         found = give_up(ledger, keep_days, LAST)
         after, floor = contents(ledger), ledger.floor()
         assert found.num_changes == floor.seq == sum(one.at < found.before for one in before["changes"])
@@ -175,10 +182,9 @@ def test_texts_that_no_decision_names_go_and_come_back_with_the_next_that_does(t
     twin.close()
 
 
-def test_killed_anywhere_a_ledger_is_whole_and_the_next_time_goes_on(old, tmp_path):
+def test_killed_anywhere_a_ledger_is_whole_and_the_next_time_goes_on(old, said, tmp_path):
     Ledger(old).close()
-    with Ledger(old) as ledger:
-        before = contents(ledger)
+    before, _ = said
     done = Path(shutil.copy(old, tmp_path / "done.db"))
     now = LAST.isoformat()
     with Ledger(done, now=lambda: now) as ledger:

@@ -49,13 +49,22 @@ def config(updates: int = 4, **more: object) -> OperatorTrainSettings:
     return OperatorTrainSettings.model_validate(given)
 
 
-@pytest.mark.parametrize("stop_at", [1, 3, 4, 6])
-@pytest.mark.parametrize("kind", ["steps", "one-shot"])
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: str, stop_at: int) -> None:
-    """Stopped in the first round of imitation, before the second, within it, and before PPO."""
+@pytest.fixture(scope="module", params=["steps", "one-shot"])
+def never_stopped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[OperatorTrainSettings, Path]:
+    """Two rounds of imitation and PPO for a kind of policy, and the folder of a run of them."""
     imitation = {"rounds": 2, "draws": 3, "moves_per_op": 5, "steps": 3, "minibatch": 4, "validate_every_steps": 1}
-    chosen = config(updates=2, network={"kind": kind, "hidden": 8, "rounds": 1}, imitation=imitation)
-    train_operators(chosen, tmp_path / "whole")
+    chosen = config(updates=2, network={"kind": request.param, "hidden": 8, "rounds": 1}, imitation=imitation)
+    folder = tmp_path_factory.mktemp("whole")
+    train_operators(chosen, folder / "whole")
+    return chosen, folder / "whole"
+
+
+@pytest.mark.parametrize("stop_at", [1, 3, 4, 6])
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(
+    never_stopped: tuple[OperatorTrainSettings, Path], tmp_path: Path, stop_at: int
+) -> None:
+    """Stopped in the first round of imitation, before the second, within it, and before PPO."""
+    chosen, *folders = *never_stopped, tmp_path / "parts"
 
     class StoppedError(Exception):
         pass
@@ -67,14 +76,14 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, kind: s
     with pytest.raises(StoppedError):
         train_operators(chosen, tmp_path / "parts", progress=stop)
     train_operators(chosen, tmp_path / "parts", resume=True)
-    whole, parts = (torch.load(tmp_path / name / "checkpoint.pt") for name in ("whole", "parts"))
+    whole, parts = (torch.load(folder / "checkpoint.pt") for folder in folders)
     for name, tensor in whole["policy"].items():
         assert torch.equal(tensor, parts["policy"][name]), name
-    curves = [json.loads((tmp_path / name / "learning_curve.json").read_text()) for name in ("whole", "parts")]
+    curves = [json.loads((folder / "learning_curve.json").read_text()) for folder in folders]
     assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
     assert [row["stage"] for row in curves[0]] == ["imitation"] * 6 + ["ppo"] * 2
-    assert SavedOperatorPolicy.load(tmp_path / "parts").settings.kind == kind
-    kept = [SavedOperatorPolicy.load(tmp_path / name / "imitated.pt") for name in ("whole", "parts")]
+    assert SavedOperatorPolicy.load(tmp_path / "parts").settings.kind == chosen.network.kind
+    kept = [SavedOperatorPolicy.load(folder / "imitated.pt") for folder in folders]
     assert kept[1].trained == kept[0].trained
     for name, tensor in kept[0].weights.items():
         assert torch.equal(tensor, kept[1].weights[name]), name

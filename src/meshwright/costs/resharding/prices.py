@@ -15,7 +15,6 @@ from math import ceil, floor, sqrt
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import linprog
 
 from ...errors import PlanError
 from .sender_order import chosen_senders, makespan_s
@@ -146,6 +145,8 @@ def least_s(tasks: Sequence[UnitTask], lasts_s: Sequence[float]) -> float:
         whole[number, column] = 1.0
     loads[:, -1] = -1.0
     goal = np.append(np.zeros(len(pairs)), 1.0)
+    from scipy.optimize import linprog  # loads slowly; few layouts ask for this bound
+
     found = linprog(goal, A_ub=loads, b_ub=np.zeros(len(hosts)), A_eq=whole, b_eq=np.ones(len(tasks)), method="highs")
     assert found.success, found.message
     return max(float(received), float(found.fun or 0.0))

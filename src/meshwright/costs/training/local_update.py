@@ -15,7 +15,6 @@ from typing import NamedTuple
 from ...errors import PlanError
 from ...plans.training import LocalUpdate
 from ..process_groups.group_network import whole_lane
-from ..work.graph_work import GraphWork
 from ..work.operations import Message
 from .replicas import Replicas
 
@@ -114,13 +113,9 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
 
 
 def _output(replicas: Replicas, stage: int) -> tuple[Message, ...]:
-    """A micro-batch's activations behind a stage; those before the head of a transformer stand for those behind it."""
-    work, last = replicas.work, replicas.layout.pp - 1
-    if stage < last:
-        return work.sent(stage)
-    if not isinstance(work, GraphWork):
-        return work.sent(last - 1) if last > 0 else ()
-    return (Message("activations", "send_recv", "pp", float(work.activation_bytes[work.graph.order[-1]])),)
+    """A micro-batch's activations behind a stage."""
+    work = replicas.work
+    return work.sent(stage) if stage < replicas.layout.pp - 1 else work.last_output
 
 
 def _sent_s(replicas: Replicas, stage: int, messages: tuple[Message, ...]) -> float:

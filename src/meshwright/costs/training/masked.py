@@ -10,8 +10,7 @@ Source:
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +21,11 @@ from ..process_groups.group_network import GroupNetwork
 from ..process_groups.regular_groups import Group
 from ..resharding.model_state import ModelPlace, moved_s, state_tasks
 from ..training_step.stage_crossings import LEAST_BYTES
-from ..work.graph_work import GraphWork
 from ..work.memory import StageMemory
-from ..work.work import describe
+from ..work.step_work import StepWork
 from .core_work import core_work
 from .replicas import Replicas
 from .synchronisation import synchronous_s
-
-GRAPH_WEIGHT_BYTES = 2.0
-"""Of a parameter of a job graph, see `plans.memory.STATE_BYTES_PER_WEIGHT_BYTE`."""
 
 
 def cycle_s(core_s: float, full_s: float, training: Masked, resharding_s: float = 0.0) -> float:
@@ -116,7 +111,7 @@ def core_memory(whole: StageMemory, core: StageMemory) -> StageMemory:
     return StageMemory(whole.parameters, core.gradients, whole.optimizer, core.activations, core.buffers, core.runtime)
 
 
-def model_place(work: Any, order: str, hosts: NDArray[np.int64]) -> ModelPlace:
+def model_place(work: StepWork, order: str, hosts: NDArray[np.int64]) -> ModelPlace:
     """Where the parts of a job are.
 
     Args:
@@ -124,29 +119,8 @@ def model_place(work: Any, order: str, hosts: NDArray[np.int64]) -> ModelPlace:
         order: how ranks are numbered.
         hosts: of each rank's device, in that order, ``(world,)``.
     """
-    layout, places = work.layout, coordinates(work.layout, order)
-    if isinstance(work, GraphWork):
-        units = (work.graph.parameter_bytes[work.graph.order] / GRAPH_WEIGHT_BYTES).tolist()
-        ends = [0, *accumulate(len(ops) for ops in work.chunks)]
-        return ModelPlace(layout, tuple(units), tuple(pairwise(ends)), places, tuple(hosts.tolist()), GRAPH_WEIGHT_BYTES)
-    whole = describe(work.shape, layout.model_copy(update=_UNCUT), work.sequence_length, checks=False)
-    (chunk,) = whole.chunks
-    layers = [whole.blocks[name].dense_parameters for name, number in chunk.runs for _ in range(number)]
-    tied = whole.embedding.largest_weight if work.shape.is_head_tied else 0.0
-    units = [whole.embedding.dense_parameters, *layers, whole.head.dense_parameters - tied]
-    once = work.chunks[: layout.pp * layout.virtual_stages]
-    ends = [0, *(1 + end for end in accumulate(one.num_layers for one in once))]
-    ends[-1] += 1
-    chunk_units = tuple(pairwise(ends)) * (2 if layout.has_mirrored_stages else 1)
-    return ModelPlace(layout, tuple(units), chunk_units, places, tuple(hosts.tolist()), float(layout.number_bytes))
-
-
-_UNCUT = {
-    **dict.fromkeys(("tp", "cp", "pp", "ep", "dp", "virtual_stages"), 1),
-    **dict.fromkeys(("zero", "first_stage_less_layers", "last_stage_less_layers"), 0),
-    **dict.fromkeys(("sequence_parallel", "distributed_optimizer"), False),
-    "schedule": "1f1b",
-}
+    layout, parts = work.layout, work.weight_parts
+    return ModelPlace(layout, parts.sizes, parts.chunks, coordinates(layout, order), tuple(hosts.tolist()), parts.number_bytes)
 
 
 def resharding_s(source: ModelPlace, target: ModelPlace, wires: GroupNetwork) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,10 +31,13 @@ from ..settings import CostSettings
 from ..training_step.graph_tails import gather_parts, messages_of, sync_parts
 from .halos import ERRORS_AND_OUTPUTS, VolumeCut, cut_volumes, parts_of
 from .operations import Message
-from .step_work import StepWork
+from .step_work import ModelParts, StepWork
 
 GRADIENT_NUMBER_BYTES = 4.0
 """Of a number of the gradients of a job graph, whose numbers are not told."""
+
+WEIGHT_NUMBER_BYTES = 2.0
+"""Of a parameter of a job graph, see `plans.memory.STATE_BYTES_PER_WEIGHT_BYTE`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +115,13 @@ class GraphWork(StepWork):
         """See `StepWork.op_cuts`."""
         return tuple(len(ops) for ops in self.chunks)
 
+    @property
+    def weight_parts(self) -> ModelParts:
+        """A part for each op, see `StepWork.weight_parts`."""
+        sizes = (self.graph.parameter_bytes[self.graph.order] / WEIGHT_NUMBER_BYTES).tolist()
+        ends = [0, *accumulate(len(ops) for ops in self.chunks)]
+        return ModelParts(tuple(sizes), tuple(pairwise(ends)), WEIGHT_NUMBER_BYTES)
+
     def gradient_bytes_on(self, stage: int) -> float:
         """See `StepWork.gradient_bytes_on`."""
         return float(self.gradient_bytes[self.ops_of(stage)].sum())
@@ -132,6 +142,11 @@ class GraphWork(StepWork):
     def returned(self, chunk: int) -> tuple[Message, ...]:
         """The gradients that a chunk sends to where it got the activations from."""
         return self._message(self.given(chunk))
+
+    @property
+    def last_output(self) -> tuple[Message, ...]:
+        """What the last op makes, see `StepWork.last_output`."""
+        return (Message("activations", "send_recv", "pp", float(self.activation_bytes[self.graph.order[-1]])),)
 
     def _message(self, size: float) -> tuple[Message, ...]:
         return (Message("activations", "send_recv", "pp", size),) if self.layout.pp > 1 and size > 0 else ()

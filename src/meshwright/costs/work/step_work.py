@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Self
+from typing import NamedTuple, Self
 
 from ...plans.partition import Layout
 from ..compression import Matrix
@@ -15,6 +15,20 @@ from .operations import Message
 
 SUMMED = ("dp_cp", "expert_dp")
 """Axes over which gradients are summed."""
+
+
+class ModelParts(NamedTuple):
+    """The weights of a whole job, part by part in model order.
+
+    Attributes:
+        sizes: parameters of each part.
+        chunks: of each model chunk the first part and the one behind its last, ``(pp v,)``.
+        number_bytes: of a parameter in the working precision.
+    """
+
+    sizes: tuple[float, ...]
+    chunks: tuple[tuple[int, int], ...]
+    number_bytes: float
 
 
 class StepWork(ABC):
@@ -41,6 +55,11 @@ class StepWork(ABC):
         """Ops of each chunk; none of a job that is cut by layers, whose layout says it."""
         return ()
 
+    @property
+    @abstractmethod
+    def weight_parts(self) -> ModelParts:
+        """The weights of the job and which chunk has which."""
+
     @abstractmethod
     def gradient_bytes_on(self, stage: int) -> float:
         """Bytes of the gradients of a rank of a stage."""
@@ -60,6 +79,11 @@ class StepWork(ABC):
     @abstractmethod
     def sent(self, chunk: int) -> tuple[Message, ...]:
         """What brings a micro-batch's activations from a chunk to the next one, or to all that read them."""
+
+    @property
+    @abstractmethod
+    def last_output(self) -> tuple[Message, ...]:
+        """A micro-batch's activations behind the last chunk, as a message from there would bring them."""
 
     @abstractmethod
     def returned(self, chunk: int) -> tuple[Message, ...]:

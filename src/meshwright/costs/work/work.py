@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
@@ -34,12 +35,19 @@ from .model_chunks import (
     there_and_back,
 )
 from .operations import Message
-from .step_work import SUMMED, StepWork
+from .step_work import SUMMED, ModelParts, StepWork
 
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
 
 _BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
+
+_UNCUT = {
+    **dict.fromkeys(("tp", "cp", "pp", "ep", "dp", "virtual_stages"), 1),
+    **dict.fromkeys(("zero", "first_stage_less_layers", "last_stage_less_layers"), 0),
+    **dict.fromkeys(("sequence_parallel", "distributed_optimizer"), False),
+    "schedule": "1f1b",
+}
 
 
 @dataclass(frozen=True)
@@ -135,6 +143,23 @@ class LayoutWork(StepWork):
         """See `StepWork.gradient_number_bytes`."""
         return self.layout.gradient_bytes
 
+    @property
+    def weight_parts(self) -> ModelParts:
+        """Embedding, each layer and head, see `StepWork.weight_parts`; a tied table counts with the embedding."""
+        layout = self.layout
+        whole = describe(self.shape, layout.model_copy(update=_UNCUT), self.sequence_length, checks=False)
+        (chunk,) = whole.chunks
+        layers = [whole.blocks[name].dense_parameters for name, number in chunk.runs for _ in range(number)]
+        tied = whole.embedding.largest_weight if self.shape.is_head_tied else 0.0
+        once = self.chunks[: layout.pp * layout.virtual_stages]
+        ends = [0, *(1 + end for end in accumulate(one.num_layers for one in once))]
+        ends[-1] += 1
+        return ModelParts(
+            (whole.embedding.dense_parameters, *layers, whole.head.dense_parameters - tied),
+            tuple(pairwise(ends)) * (2 if layout.has_mirrored_stages else 1),
+            float(layout.number_bytes),
+        )
+
     def gradient_bytes_on(self, stage: int) -> float:
         """See `StepWork.gradient_bytes_on`."""
         return float(self.stages[stage].parameters * self.layout.gradient_bytes)
@@ -173,6 +198,12 @@ class LayoutWork(StepWork):
         """See `StepWork.sent`, where the stages of both chunks have one mesh."""
         sent, carried = self.at(self.layout.stage_of(chunk)).boundary, self.carried(chunk)
         return sent if carried == 1 else tuple(replace(one, payload_bytes=carried * one.payload_bytes) for one in sent)
+
+    @property
+    def last_output(self) -> tuple[Message, ...]:
+        """Those before the head stand for those behind it, see `StepWork.last_output`."""
+        last = self.layout.pp * self.layout.virtual_stages - 1
+        return self.sent(last - 1) if last > 0 else ()
 
     def returned(self, chunk: int) -> tuple[Message, ...]:
         """See `StepWork.returned`."""

@@ -20,15 +20,13 @@ from ...costs.training.core_work import core_work, parameter_share
 from ...costs.training.masked import core_memory, cycle_s, masked_step, model_place, resharding_s
 from ...costs.training.replicas import Replicas
 from ...costs.training.synchronisation import synchronous_s
-from ...costs.work.graph_work import describe_graph
 from ...costs.work.step_work import StepWork
 from ...errors import GraphError, PlanError
-from ...jobs.masked import Core, core_graph, core_shape
+from ...jobs.masked import Core
 from ...planners.layouts.request import SearchRequest
 from ...planners.layouts.results import RankedLayout
 from ...plans.strategies.masked import Masked
-from ..job_work import JobWork, TransformerWork
-from ..op_graph_work import OpGraphWork
+from ..job_work import JobWork
 from ..training import TrainingPrice
 
 NUM_LAYOUTS = 24
@@ -104,22 +102,10 @@ class JointSearch:
         """
         if core not in self._known:
             found = {_key(one, work): _phase_plan(self.maker, core, one, work) for one, work in self.whole}
-            for one, cut in self._of_core(core):
-                found.setdefault(_key(one, cut), _phase_plan(self.maker, core, one, _whole(self.maker, cut)))
+            for one, cut in self._ranked(*self.maker.as_core(core, self.request)):
+                found.setdefault(_key(one, cut), _phase_plan(self.maker, core, one, self.maker.work_as(cut)))
             self._known[core] = tuple(found.values())
         return self._known[core]
-
-    def _of_core(self, core: Core) -> Iterator[tuple[RankedLayout, Any]]:
-        """The fastest layouts of the core as a job of its own, and what every rank does."""
-        maker = self.maker
-        if isinstance(maker, OpGraphWork):
-            launch_s = maker.cluster.device_types[0].kernel_launch_s
-            return self._ranked(replace(maker, graph=core_graph(maker.graph, core, launch_s)), self.request)
-        assert isinstance(maker, TransformerWork)
-        if core.width is not None:
-            return self._ranked(replace(maker, shape=core_shape(maker.shape, core.width)), self.request)
-        keep = ",".join(filter(None, [self.request.keep, "zero=0|1" if "zero" not in self.request.kept else ""]))
-        return self._ranked(maker, replace(self.request, keep=keep))  # thin matrices stay where they are
 
     def _ranked(self, maker: JobWork, request: SearchRequest) -> Iterator[tuple[RankedLayout, Any]]:
         search = maker.search(replace(request, top=NUM_LAYOUTS, on_best=SearchRequest.on_best))
@@ -185,14 +171,6 @@ def _price(maker: JobWork, training: Masked, core: PhasePlan, full: PhasePlan, m
 def _key(found: RankedLayout, work: StepWork) -> tuple[str, str, tuple[int, ...]]:
     """What tells candidates apart: the layout, its order, and where a job graph is cut."""
     return found.text, found.order, work.op_cuts
-
-
-def _whole(maker: JobWork, cut: Any) -> Any:
-    """The work of the whole job under the layout and the cuts of a core's."""
-    if not isinstance(maker, OpGraphWork):
-        return maker.work(cut.layout)
-    ends = np.cumsum([0, *(len(ops) for ops in cut.chunks)]).tolist()
-    return describe_graph(maker.graph, cut.layout, maker.cluster.device_types[0], maker.costs, cuts=ends)
 
 
 def _phase_plan(maker: JobWork, core: Core, found: RankedLayout, work: Any) -> PhasePlan:
