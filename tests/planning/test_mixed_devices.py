@@ -234,9 +234,8 @@ def test_layers_of_stages_that_do_not_fit_are_refused(text, problem):
 def test_what_devices_of_several_types_are_not_priced_for_is_refused_by_name():
     mixed = cluster(("slow", "fast"))
     layout = "dp=4,micro_batch=1,global_batch=16"
-    for training, compression in (("kind=asp", None), (None, "kind=sign"), ("kind=local-update,preset=dfa,force=true", None)):
-        with pytest.raises(PlanError, match="on devices of one type"):
-            estimate("zoo:gpt2-small", mixed, layout, training=training, compression=compression)
+    with pytest.raises(PlanError, match="kind=masked is priced on devices of one type"):
+        estimate("zoo:gpt2-small", mixed, layout, training="kind=masked,core=width:0.5,core_steps=9,full_steps=1")
     with pytest.raises(PlanError, match=r"stage_layers: is found by the search"):
         search_layouts("zoo:gpt2-small", mixed, batch=16, keep="stage_layers=7/5")
 

@@ -30,6 +30,7 @@ Source:
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...compiled import njit
 
@@ -91,3 +92,16 @@ def gpipe_alone_s(num_micro_batches, forward_s, backward_s, way_s):  # type: ign
         longest, longest_back = max(longest, forward_s[stage]), max(longest_back, backward_s[stage])
         found[stage] = through + (num_micro_batches - 1) * (longest + longest_back)
     return found
+
+
+def kept_s(task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> tuple[NDArray[np.float64], ...]:
+    """How long each stage of a plain schedule is kept by a forward and a backward pass, and the way to the next, ``(p,)`` each.
+
+    A path that goes a way goes back on it too, so that the way is the mean of both.
+    """
+    p = len(task_s)
+    there, back = np.append(send_s[: p - 1], 0.0), np.append(send_s[-p:-1], 0.0)
+    forward, backward = np.ascontiguousarray(task_s[:, 0]), np.ascontiguousarray(task_s[:, 1])
+    if overlaps_sends:
+        return forward, backward, (there + back) / 2
+    return forward + there, backward + np.append(0.0, back[:-1]), np.zeros(p)

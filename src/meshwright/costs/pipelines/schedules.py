@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ...plans.frameworks.defaults import BIDIRECTIONAL, EAGER
 from .bidirectional import both_ways, play_both_ways
-from .plain_schedules import gpipe_alone_s, plain_spans_s
+from .plain_schedules import gpipe_alone_s, kept_s, plain_spans_s
 from .schedule_kernel import play_chunks, play_tasks, ways_s
 from .tasks import BACKWARD, FORWARD, WEIGHT, Tasks
 from .zero_bubble import zero_bubble
@@ -178,7 +178,7 @@ def late_spans_s(
     """
     if schedule != "gpipe" or len(task_s) == 1:
         return played.span_s
-    found: NDArray[np.float64] = gpipe_alone_s(m, *_kept(task_s[:, 0], ways_s(send_s, len(task_s)), overlaps_sends))
+    found: NDArray[np.float64] = gpipe_alone_s(m, *kept_s(task_s[:, 0], ways_s(send_s, len(task_s)), overlaps_sends))
     return found
 
 
@@ -356,24 +356,11 @@ def _played(
 
 def _plain_play(is_gpipe: bool, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> Played:
     """By the closed forms of `plain_schedules`."""
-    forward, backward, way = _kept(task_s, send_s, overlaps_sends)
+    forward, backward, way = kept_s(task_s, send_s, overlaps_sends)
     span = plain_spans_s(is_gpipe, m, forward, backward, way)
     there = np.append(send_s[: len(way) - 1], 0.0) if overlaps_sends else np.zeros(len(way))
     first = np.append(0.0, np.cumsum(forward + there)[:-1])
     return Played(float(span.max()), span, m * (forward + backward), first)
-
-
-def _kept(task_s: NDArray[np.float64], send_s: NDArray[np.float64], overlaps_sends: bool) -> tuple[NDArray[np.float64], ...]:
-    """How long each stage of a plain schedule is kept by a forward and a backward pass, and the way to the next, ``(p,)`` each.
-
-    A path that goes a way goes back on it too, so that the way is the mean of both.
-    """
-    p = len(task_s)
-    there, back = np.append(send_s[: p - 1], 0.0), np.append(send_s[-p:-1], 0.0)
-    forward, backward = np.ascontiguousarray(task_s[:, 0]), np.ascontiguousarray(task_s[:, 1])
-    if overlaps_sends:
-        return forward, backward, (there + back) / 2
-    return forward + there, backward + np.append(0.0, back[:-1]), np.zeros(p)
 
 
 def _plain(p: int, m: int, schedule: str) -> Tasks:

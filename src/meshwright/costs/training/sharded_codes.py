@@ -15,6 +15,7 @@ from dataclasses import replace
 from ...errors import PlanError
 from ...plans.compression import Quantise
 from ...plans.partition import Layout
+from ..collectives.prices import Operation
 from ..compression import PASSES, coded_share
 from ..work.layer import BlockWork
 from ..work.operations import Item, Message, Pass, Sweep
@@ -77,7 +78,7 @@ def _coded_items(item: Item, layout: Layout, code: Quantise) -> tuple[Item, ...]
     shards = max(1, layout.num_shards // (layout.ep if item.axis == "expert_dp" else 1))
     encoded = item.payload_bytes / shards if is_gather else item.payload_bytes
     moved = each * (encoded + item.payload_bytes)
-    operation = item.operation if is_gather or code.summable else "all_to_all"
+    operation: Operation = item.operation if is_gather or code.summable else "all_to_all"
     width = layout.gradient_bytes if not is_gather and layout.is_fsdp2 else layout.number_bytes
     sent = replace(item, operation=operation, payload_bytes=coded_share(code, width) * item.payload_bytes)
     return (Sweep(f"code of {item.name}", moved, 2, is_weight=item.is_weight), sent) if moved else (sent,)
