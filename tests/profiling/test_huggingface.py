@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import sys
 
 import pytest
@@ -62,6 +63,24 @@ T5 = {
     "decoder_start_token_id": 0,
 }
 
+LLAVA = {
+    "model_type": "llava",
+    "architectures": ["LlavaForConditionalGeneration"],
+    "image_token_index": 500,
+    "text_config": LLAMA,
+    "vision_config": {
+        "model_type": "clip_vision_model",
+        "hidden_size": 32,
+        "image_size": 32,
+        "intermediate_size": 64,
+        "num_attention_heads": 2,
+        "num_hidden_layers": 2,
+        "patch_size": 8,
+        "projection_dim": 32,
+    },
+}
+"""One layer of the tower is run by nobody: the features are those of the last but one. 16 pieces of an image, of 64 numbers."""
+
 
 def library(test):
     """A test that runs where the transformers package is installed."""
@@ -114,6 +133,24 @@ def test_what_the_reader_refuses_is_traced_into_a_job(config, data, tmp_path):
     assert 1.5 < found.graph.backward_flops.sum() / found.graph.forward_flops.sum() <= 2
     found.graph.save(tmp_path / "job.json")
     assert load_graph(str(tmp_path / "job.json")).to_data() == found.graph.to_data()
+
+
+@library
+def test_a_decoder_with_images_is_traced_with_both_and_the_checks_of_the_package_come_back(config, monkeypatch):
+    monkeypatch.setenv("TRANSFORMERS_DISABLE_TORCH_CHECK", "0")
+    found = profile(str(config(LLAVA)), A100, batch_size=2, sequence_length=32)
+    alone = profile(str(config(LLAMA)), A100, batch_size=2, sequence_length=32)
+    text = alone.traced.parameter_bytes
+    # The pieces' product, 3 x 8 x 8 to 32, and the two to the width of the text, 32 to 64 to 64, with biases.
+    piece, projector = 2 * 32 * 192, 2 * (32 * 64 + 64 * 64 + 2 * 64)
+    assert found.traced.parameter_bytes > text + piece + projector
+    tokens, pieces, width, inner = 2 * 17, 2 * 16, 32, 64
+    attention = 2 * 2 * 2 * 17 * 17 * width
+    tower = 2 * (tokens * (4 * width * width + 2 * width * inner) * 2 + attention)
+    seen = 2 * pieces * 192 * width + 2 * pieces * (32 * 64 + 64 * 64)
+    more = found.graph.forward_flops.sum() - alone.graph.forward_flops.sum()
+    assert more == pytest.approx(tower + seen, rel=0.02)
+    assert os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] == "0"
 
 
 @library

@@ -174,7 +174,11 @@ def test_a_trace_that_does_not_hold_the_model_is_refused(gpt2, models, tmp_path)
         profile(str(path), A100)
     with pytest.raises(TraceError, match=r"--times: goes without --measure"):
         profiled(times=path, measures=True)
-    for event in ({"ph": "X", "cat": "cpu_op"}, {"ph": "X", "cat": "cpu_op", "name": "a", "ts": "x"}, 3):
+    ages = (
+        {"ph": "X", "cat": "kernel", "args": {"External id": 1}, "dur": 5e17},
+        {"ph": "X", "cat": "cpu_op", "name": "a", "ts": 1, "dur": 5e17},
+    )
+    for event in ({"ph": "X", "cat": "cpu_op"}, {"ph": "X", "cat": "cpu_op", "name": "a", "ts": "x"}, 3, *ages):
         path.write_text(json.dumps({"traceEvents": [event]}))
         with pytest.raises(InputFileError, match="traceEvents: an event has no name, times or numbers"):
             profiled(times=path)

@@ -99,12 +99,12 @@ def _events(data: dict[str, Any], path: str | Path) -> tuple[list[_Event], dict[
                 continue
             kind, args = event.get("cat"), event.get("args") or {}
             if kind in ON_DEVICE and "External id" in args:
-                launched[_whole(args["External id"])] += quantities.amount(str(event["dur"]))
+                launched[_whole(args["External id"])] += quantities.amount(str(event["dur"]), "dur_us")
             elif kind == "cpu_op":
                 start = float(quantities.number(str(event["ts"])))
                 numbers = {key: _whole(args[key]) for key in ("External id", "Sequence number") if key in args}
                 told = dict(args) | numbers
-                made = _Event(str(event["name"]), start, start + quantities.amount(str(event.get("dur", 0))), told)
+                made = _Event(str(event["name"]), start, start + quantities.amount(str(event.get("dur", 0)), "dur_us"), told)
                 by_thread[str(event.get("pid")), str(event.get("tid"))].append(made)
         except (KeyError, TypeError, ValueError, AttributeError):
             raise InputFileError("an event has no name, times or numbers", file=path, field="traceEvents") from None

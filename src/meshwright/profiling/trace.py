@@ -7,6 +7,7 @@ machine; both feed one recorder, so that the graph does not depend on the way.
 from __future__ import annotations
 
 import logging
+import os
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
@@ -21,6 +22,8 @@ from ..errors import MeshwrightError, TraceError
 from ..jobs.graph import JobGraph
 from .op_costs import num_bytes
 from .recorder import RecordedOp, Recorder, Watch
+
+_NO_CHECKS = "TRANSFORMERS_DISABLE_TORCH_CHECK"
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,7 @@ def trace(model: Model) -> TracedModel:
     recorder = Recorder(model.module)
     recorder.given((model.args, model.kwargs))
     remarks = list(model.remarks)
-    with quiet():
+    with quiet(), _unchecked():
         try:
             exported = torch.export.export(model.module, model.args, dict(model.kwargs), strict=False)
             runner = _ExportedRun(exported.module(), recorder)
@@ -118,6 +121,23 @@ def quiet() -> Iterator[None]:
             yield
         finally:
             logging.disable(disabled)
+
+
+@contextmanager
+def _unchecked() -> Iterator[None]:
+    """Without the checks by which transformers compares numbers in tensors (one token of a text for each piece of an image).
+
+    Traced tensors hold no numbers. The package reads the switch at each of its checks.
+    """
+    held = os.environ.get(_NO_CHECKS)
+    os.environ[_NO_CHECKS] = "1"
+    try:
+        yield
+    finally:
+        if held is None:
+            del os.environ[_NO_CHECKS]
+        else:
+            os.environ[_NO_CHECKS] = held
 
 
 def _watched(model: Model, recorder: Recorder) -> None:

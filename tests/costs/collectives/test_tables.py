@@ -76,17 +76,19 @@ def test_what_no_table_tells_is_what_the_tuner_expects(dgx):
 @pytest.mark.parametrize(
     ("device", "four", "six"),
     [
-        # 1.5 passes at 20 GB/s as of two, and twice their latency; five thirds of a pass at 5 GB/s as of eight, 3/4 of theirs
-        ("NVIDIA L40S", 40e-6 + 1.5 / 20, 60e-6 + 5 / 3 / 5),
-        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 40e-6 + 1.5 / 20, 60e-6 + 5 / 3 / 5),
+        # latencies by n; of two doublings from 20 to 5 GB/s one halves it to 10, and log2(3) of them leave 20 / 3
+        ("NVIDIA L40S", 40e-6 + 1.5 / 10, 60e-6 + 5 / 3 / (20 / 3)),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 40e-6 + 1.5 / 10, 60e-6 + 5 / 3 / (20 / 3)),
         # latencies by n: a third and two thirds of the way; seconds of a byte by 1 / n, a third and a ninth of those of two
         ("NVIDIA A100-SXM4-80GB", 40e-6 + 1.5 * (1 / 3 / 20 + 2 / 3 / 5), 60e-6 + 5 / 3 * (1 / 9 / 20 + 8 / 9 / 5)),
     ],
 )
-def test_a_group_below_one_root_complex_tells_nothing_of_one_that_crosses(tmp_path, device, four, six):
+def test_each_doubling_of_a_group_of_pcie_cards_costs_a_factor_and_of_one_on_a_switch_a_share(tmp_path, device, four, six):
     system = tables.load(written(tmp_path, curve(2, 20, 20), curve(8, 80, 5), device=device))
     told = [system.way("all_reduce", ranks).seconds(1e9) for ranks in (4, 6)]
     assert told == pytest.approx([four, six])
+    doubt = system.way("all_reduce", 4).price(1e9).uncertainty
+    assert doubt == UNCERTAINTY["between groups" if "A100" in device else "between groups on PCIe"]
 
 
 def test_every_shipped_system_can_be_read():

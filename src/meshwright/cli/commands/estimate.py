@@ -151,7 +151,7 @@ def _show(out: Console, found: Estimate) -> None:
     ]
     output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
     output.print_remarks(out, _idle_text(found))
-    columns = ["stage", "total\nGB", "param-\neters", "gradi-\nents", "opti-\nmizer", "activa-\ntions", "buffers", "runtime"]
+    columns = ["stage", "total\nGB", "weights", "grads", "optim.", "activations", "buffers", "runtime"]
     rows = []
     for stage, one in enumerate(found.memory):
         parts = (one.total, one.parameters, one.gradients, one.optimizer, one.activations, one.buffers, one.runtime)

@@ -1,11 +1,13 @@
 """A system's measured collectives: curves and fitted lines by operation, group size and data type, as data.
 
 Between group sizes the parameters are interpolated and not the times: the latency grows with the steps, so linearly in
-``n``, and the seconds of a byte on the busiest link, which tell how well the library uses it, linearly in ``1 / n``.
+``n``, and the seconds of a byte on the busiest link, which tell how well the library uses it, linearly in ``1 / n``; among PCIe
+cards of a host, where larger groups cross more of its bridges and processors, by a constant factor for each doubling.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +17,7 @@ from ... import nccl
 from ..prices import Operation, Price, wire_factor
 from .curves import Curve, Reading
 
-UNCERTAINTY = {"measured": 0.03, "interpolated": 0.05, "between groups": 0.10, "estimated": 0.25}
+UNCERTAINTY = {"measured": 0.03, "interpolated": 0.05, "between groups": 0.10, "between groups on PCIe": 0.20, "estimated": 0.25}
 """Relative standard deviations that are told: repeated runs differ by some 3 %, and the rest is what `meshwright validate
 collectives` finds on sizes and groups left out."""
 
@@ -113,22 +115,11 @@ class System:
         best = tuner(operation, num_ranks, num_hosts, self.device, self.inside_bytes_per_s)
         if num_ranks in known:
             return GroupCurves(operation, num_ranks, (num_ranks,), (known[num_ranks],), best)
-        sizes = self._joined_alike(sorted(known), num_ranks, num_hosts)
+        sizes = sorted(known)
         below, above = [n for n in sizes if n < num_ranks], [n for n in sizes if n > num_ranks]
         near = (below[-1], above[0]) if below and above else tuple(sizes[:2]) if above else tuple(sizes[-2:])
-        return GroupCurves(operation, num_ranks, near, tuple(known[n] for n in near), best)
-
-    def _joined_alike(self, sizes: list[int], num_ranks: int, num_hosts: int) -> list[int]:
-        """Of the known group sizes those whose bytes take the same way as a group's.
-
-        A host of PCIe cards has two root complexes, as servers of two processors have: a group of at most half of its devices,
-        the largest group that was measured, stays below one of them, a larger one crosses from one to the other and is slower.
-        Neither tells how fast the other is.
-        """
-        if num_hosts > 1 or not nccl.is_pcie(self.device):
-            return sizes
-        crosses = 2 * num_ranks > sizes[-1]
-        return [n for n in sizes if (2 * n > sizes[-1]) == crosses] or sizes
+        is_tree = num_hosts == 1 and nccl.is_pcie(self.device)
+        return GroupCurves(operation, num_ranks, near, tuple(known[n] for n in near), best, is_tree)
 
 
 class GroupCurves(NamedTuple):
@@ -140,6 +131,8 @@ class GroupCurves(NamedTuple):
         near: the group itself, or one or two others.
         curves: theirs.
         best: the tuner's line at a size; None for what it does not know.
+        is_tree: whether the group is joined by switches below bridges below processors, as PCIe cards of a host are, so that each
+            doubling of a group climbs a level and makes a byte slower by a factor.
     """
 
     operation: Operation
@@ -147,6 +140,7 @@ class GroupCurves(NamedTuple):
     near: tuple[int, ...]
     curves: tuple[Curve | FittedLine, ...]
     best: Callable[[float], nccl.Line]
+    is_tree: bool = False
 
     def price(self, payload_bytes: float) -> Price:
         """The time of a size, and where it comes from."""
@@ -155,7 +149,8 @@ class GroupCurves(NamedTuple):
             seconds, provenance = self.curves[0].at(payload_bytes)
             return Price(seconds, provenance, UNCERTAINTY[provenance], line.algorithm, line.protocol)
         seconds, is_inside = self._between(payload_bytes)
-        uncertainty = UNCERTAINTY["between groups" if is_inside else "estimated"]
+        between = "between groups on PCIe" if self.is_tree else "between groups"
+        uncertainty = UNCERTAINTY[between if is_inside else "estimated"]
         return Price(seconds, "interpolated" if is_inside else "estimated", uncertainty, line.algorithm, line.protocol)
 
     def seconds(self, payload_bytes: float) -> float:
@@ -179,6 +174,8 @@ class GroupCurves(NamedTuple):
         by_share = (1 / self.num_ranks - 1 / low) / (1 / high - 1 / low)
         latency_s = latencies[0] + by_steps * (latencies[1] - latencies[0])
         byte_s = bytes_s[0] + by_share * (bytes_s[1] - bytes_s[0])
+        if self.is_tree and min(bytes_s) > 0:
+            byte_s = bytes_s[0] * (bytes_s[1] / bytes_s[0]) ** (math.log(self.num_ranks / low) / math.log(high / low))
         is_inside = low < self.num_ranks < high and all(reading.provenance != "estimated" for reading in readings)
         return self._total_s(payload_bytes, max(latency_s, min(latencies)), max(byte_s, 0.0)), is_inside
 
