@@ -118,17 +118,21 @@ def _markdown_cells(results: Data, group: Sequence[Data]) -> list[str]:
         f"**{escaped(joined(group))}**" if is_learned else escaped(joined(group, lambda name: name + chosen_for(results, name))),
         with_ends(row["blocking_rate"], 100.0, 1),
         told,
-        _mean(row["mean_completion_s"], 1 / 3600, 2),
-        _mean(row["p95_completion_s"], 1 / 3600, 2),
-        _mean(row["mean_slack"], 100.0, 1),
-        _mean(row["utilisation"], 100.0, 1),
-        _mean(row["fragmentation"], 100.0, 1),
-        _mean(row["mean_degree"], 1.0, 2),
+        *mean_figures(row),
         "-" if latency is None else f"{1e3 * latency['p99']:.2f}",
     ]
 
 
-def _mean(value: Data | None, scale: float, digits: int) -> str:
+def mean_figures(row: Data) -> tuple[str, ...]:
+    """What tables and pages show of a policy beside its blocking rate: hours, hours, then percents, and devices of a job."""
+    hours, percent = (1 / 3600, 2), (100.0, 1)
+    shown = {"mean_completion_s": hours, "p95_completion_s": hours, "mean_slack": percent, "utilisation": percent}
+    shown |= {"fragmentation": percent, "mean_degree": (1.0, 2)}
+    return tuple(mean_text(row[key], *form) for key, form in shown.items())
+
+
+def mean_text(value: Data | None, scale: float, digits: int) -> str:
+    """The mean of a figure in other units, rounded; a dash where there is none."""
     return "-" if value is None else f"{scale * value['mean']:.{digits}f}"
 
 

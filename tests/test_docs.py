@@ -114,6 +114,8 @@ def test_each_place_that_the_architecture_names_for_a_change_is_there():
         assert paths, row
         for path in paths:
             assert (ROOT / path).is_dir() if path.endswith("/") else (ROOT / path).is_file(), path
+        for path, registries in re.findall(r"`([\w./]+\.py)` \(((?:`\w+`(?:, )?)+)\)", row):
+            assert set(re.findall(r"`(\w+)`", registries)) <= defined_in(ROOT / path), path
 
 
 def test_each_walk_names_files_and_functions_that_are_there():

@@ -17,7 +17,7 @@ from ..plots.scatter_charts import PolicyFigure, policies_chart
 from ..plots.scatter_plot import scatter_svg
 from ..plots.style import RUNNING
 from ..statistics import excludes_zero, least
-from ..tables import beside, best_baselines, chosen_for, remarks
+from ..tables import beside, best_baselines, chosen_for, mean_figures, mean_text, remarks
 from .pages import Cell, Drawn, PageTable, Row, cells, page
 
 Data = Mapping[str, Any]
@@ -156,14 +156,9 @@ def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
         against,
         *cells(
             (
-                _mean(row["acceptance_rate"], 100.0, 1),
-                _mean(row["mean_completion_s"], 1 / 3600, 2),
-                _mean(row["p95_completion_s"], 1 / 3600, 2),
-                _mean(row["mean_slack"], 100.0, 1),
-                _mean(row["utilisation"], 100.0, 1),
-                _mean(row["fragmentation"], 100.0, 1),
-                _mean(row["mean_degree"], 1.0, 2),
-                *(_mean(row[key], 1 / 3600, 2) for key in further),
+                mean_text(row["acceptance_rate"], 100.0, 1),
+                *mean_figures(row),
+                *(mean_text(row[key], 1 / 3600, 2) for key in further),
             )
         ),
     ]
@@ -171,7 +166,7 @@ def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
 
 
 def _with_interval(value: Data | None, scale: float, digits: int) -> Cell:
-    return Cell("-") if value is None else Cell(_mean(value, scale, digits), _ends(value, scale, f".{digits}f"))
+    return Cell("-") if value is None else Cell(mean_text(value, scale, digits), _ends(value, scale, f".{digits}f"))
 
 
 def _ends(value: Data, scale: float, form: str) -> str:
@@ -179,10 +174,6 @@ def _ends(value: Data, scale: float, form: str) -> str:
     if value["low"] is None:
         return "one episode"
     return f"[{scale * value['low']:{form}}, {scale * value['high']:{form}}]"
-
-
-def _mean(value: Data | None, scale: float, digits: int) -> str:
-    return "-" if value is None else f"{scale * value['mean']:.{digits}f}"
 
 
 def _figures(

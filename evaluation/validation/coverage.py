@@ -57,7 +57,7 @@ constants is from the first; the second is what the first one is held against.""
 
 
 class Prediction(NamedTuple):
-    """What was told of a row, and what became of it.
+    """What was predicted of a row, and what was measured.
 
     Attributes:
         predicted: the figure.
@@ -122,7 +122,7 @@ def software_of(row: PublishedStep) -> str | None:
 
 
 def between_runs(families: Iterable[OfFamily]) -> float:
-    """The standard deviation to tell of a run of any framework, beside its other doubts.
+    """The standard deviation to state of a run of any framework, beside its other uncertainties.
 
     It is the one with which the errors of families are as large as told: the sum over them of
     ``error^2 / (doubt^2 + s^2)`` is their number. Zero where the other doubts explain the errors alone.
@@ -146,7 +146,7 @@ def between_runs(families: Iterable[OfFamily]) -> float:
 
 
 def spread(num_rows: int, rms_error: float) -> float:
-    """The standard deviation to tell of a further row, by the errors of some: a prediction is meant to have none.
+    """The standard deviation to state of a further row, by the errors of some: a prediction is meant to have none.
 
     Few rows say little of how wide errors spread, so that an interval of 95 % wants Student's quantile in place of the normal
     distribution's.
@@ -169,7 +169,7 @@ def binomial_bounds(share: float, num_rows: int) -> tuple[float, float]:
 
 
 def independent_rows(rows: Sequence[Prediction]) -> int:
-    """As how many independent ones rows of one family count, that share what is told of software and cluster.
+    """How many independent rows those of one family count as, since they share software and cluster.
 
     Source:
         Kish, "Survey sampling", 1965: ``n / (1 + (n - 1) r)``, with the shared part of the variance as the correlation ``r``.
@@ -179,7 +179,7 @@ def independent_rows(rows: Sequence[Prediction]) -> int:
 
 
 def left_out(family: str, told: Prediction) -> Prediction:
-    """A row as the other families would have told it; one of a family that nothing is taken from is left out anyway."""
+    """A row as the other families would have predicted it; one of a family that nothing is taken from is left out anyway."""
     if KNOWN_SOFTWARE in told.uncertainty_terms and family == "korthikanti-2022":
         return told.with_term(KNOWN_SOFTWARE, spread(*STEP_ERRORS["megatron-lm-2021"]))
     others = [one for name, one in FAMILIES.items() if name != family]

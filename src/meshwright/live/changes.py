@@ -60,7 +60,7 @@ class HostChanged(settings.Settings):
 
 
 class Listed(settings.Settings):
-    """A scheduler told of all its hosts and jobs: what is other than before, see `listed`.
+    """A scheduler listed all its hosts and jobs: what differs from before, see `listed`.
 
     Attributes:
         source: the scheduler.
@@ -127,7 +127,7 @@ def changed(state: ClusterState, change: Change) -> ClusterState:
 
 
 def listed(state: ClusterState, listing: ClusterState, ended: Collection[str] = ()) -> Listed:
-    """What a listing changes: the scheduler is right, and all that it lists replaces what it, or another listing, told before.
+    """What a listing changes: the scheduler is right, and all that it lists replaces what it, or another listing, said before.
 
     Jobs that were planned and added are kept until a listed job has their id, names them as its ``decision``, or holds one of
     their devices. A listing without changes is an empty change.
@@ -160,7 +160,7 @@ def listed(state: ClusterState, listing: ClusterState, ended: Collection[str] = 
 
 
 def drift(before: ClusterState, listing: ClusterState) -> list[str]:
-    """Where a listing contradicts what was known, a sentence each, both sides told: the listing is right.
+    """Where a listing contradicts what was known, a sentence each with both values: the listing is right.
 
     Jobs that came and went since the last listing are no contradiction.
     """

@@ -195,7 +195,7 @@ class JobDecision(settings.Settings):
         return self.request.job_name
 
     def status(self, mentions: Sequence[Mention]) -> tuple[Status, str]:
-        """Where it stands, and a detail.
+        """Its current status, and a detail.
 
         Args:
             mentions: the changes about it, the first one first.

@@ -40,7 +40,7 @@ class HeldJob(settings.Settings):
         name: for people.
         devices: indices of the devices that it holds on each host; of ``whole_hosts`` all of them.
         whole_hosts: whether it holds its hosts to the exclusion of others, whatever devices it uses.
-        source: who told of it; ``plan`` for one that was planned and that no scheduler has told of yet.
+        source: who told of it; ``plan`` for one that was planned and that no scheduler has reported yet.
         ends_at: instant at which it ends at the latest, as the scheduler's limit says; it stays as it is while time passes.
         decision: id of the plan that it came from, where the scheduler's record of it names one.
         confirmed_as: of a planned job, the scheduler's id for it; None while nobody has said that it was handed over.
@@ -106,7 +106,7 @@ class ClusterState(settings.Settings):
     jobs: tuple[HeldJob, ...] = ()
 
     def planned(self, name: str) -> HeldJob | None:
-        """The planned job of an id that no scheduler has told of yet."""
+        """The planned job of an id that no scheduler has reported yet."""
         return next((job for job in self.jobs if job.id == name and job.source == "plan"), None)
 
     def is_closed(self, host: str) -> bool:

@@ -110,7 +110,7 @@ class Turn(Protocol):
         """Take out so many changes that were given up, with what they said of decisions that are not kept; how many were."""
 
     def give_up(self, before: str, after: int, limit: int) -> tuple[int, int | None]:
-        """Give up decisions of which nothing was heard for long; those that hold devices or are being prepared stay.
+        """Give up decisions that nothing was reported of for long; those that hold devices or are being prepared stay.
 
         Their keys stay as `OldKey`.
 

@@ -34,7 +34,7 @@ def kept_bytes(work: GraphWork, chunk: int) -> float:
 
 
 def most_kept_bytes(work: GraphWork, stage: int) -> float:
-    """What a stage keeps at its worst moment; of several chunks, which differ in size, the schedule's own order tells it."""
+    """What a stage keeps at its worst moment; of several chunks, which differ in size, by the schedule's own order."""
     layout = work.layout
     kept = np.array([kept_bytes(work, chunk) for chunk in work.chunks_of(stage)])
     if layout.pp == 1 or layout.virtual_stages == 1:

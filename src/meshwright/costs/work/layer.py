@@ -124,7 +124,7 @@ def embedding(shape: TransformerShape, layout: Layout, sequence_length: int) -> 
 
 
 def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_table: bool) -> BlockWork:
-    """Final norm, product with the vocabulary and loss. A tied table stands here too, where the head is on its own stage.
+    """Final norm, product with the vocabulary and loss. A tied table is held here too, where the head is on its own stage.
 
     Args:
         shape: the model.

@@ -73,7 +73,7 @@ class StepWork(ABC):
         """The matrices of a rank of a stage whose gradients a message sums."""
 
     def pass_messages(self) -> Iterator[tuple[Message, int, int]]:
-        """Messages inside passes, with their stage and how often a micro-batch sends each there; none where none are told."""
+        """Messages inside passes, with their stage and how often a micro-batch sends each there; none where the job says none."""
         return iter(())
 
     @abstractmethod

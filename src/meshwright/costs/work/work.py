@@ -201,7 +201,7 @@ class LayoutWork(StepWork):
 
     @property
     def last_output(self) -> tuple[Message, ...]:
-        """Those before the head stand for those behind it, see `StepWork.last_output`."""
+        """What the head is given, taken for what it makes, see `StepWork.last_output`."""
         last = self.layout.pp * self.layout.virtual_stages - 1
         return self.sent(last - 1) if last > 0 else ()
 
@@ -291,7 +291,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
 
 
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
-    """The work with other blocks of the same names; ``key`` tells it from that of the same shape and layout."""
+    """The work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
     stages = _stages(work.shape, work.layout, [held.layers for held in work.stages], blocks)
     return replace(work, blocks=blocks, stages=stages, key=(*work.key, key))
 

@@ -19,7 +19,7 @@ from .space import SEARCHED
 
 
 class RankedLayout(NamedTuple):
-    """A layout as priced in its best rank order; in a list the best stands first.
+    """A layout as priced in its best rank order; a list has the best first.
 
     Attributes:
         step_s: time of one step.

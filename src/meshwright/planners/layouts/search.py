@@ -181,7 +181,7 @@ class LayoutSearch:
         return self._optimists[world]
 
     def pricer(self, order: str) -> BoundedPricer:
-        """What prices layouts in a rank order; blocks are shared by all orders, since their groups tell them apart."""
+        """What prices layouts in a rank order; blocks are shared by all orders, since their groups identify them."""
         if order not in self._pricers:
             kinds = None if self.stage_devices is None else self.stage_devices.kinds
             models = () if kinds is None else self._models

@@ -170,7 +170,7 @@ class LayoutSpace:
         return Layout.model_construct(**keys | self.request.as_run(keys))
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
-        """The orders of a layout's ranks that its price tells apart and whose groups are regular, the default first."""
+        """The rank orders of a layout whose prices differ and whose groups are regular, the default first."""
         return self.orders.of(layout, wires)
 
     def kept_in_vain(self, worlds: Sequence[int]) -> Iterator[tuple[str, Any, str]]:
