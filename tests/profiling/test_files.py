@@ -98,6 +98,11 @@ def test_products_and_convolutions_of_onnx_by_hand(tmp_path):
     assert found.activation_bytes.tolist() == [4 * 2 * 4 * 64, 4 * 2 * 10]
     assert found.edges.tolist() == [[0, 1]]
 
+    spoilt = (tmp_path / "net.onnx").read_bytes().replace(b"conv", b"c\xffnv")
+    (tmp_path / "net.onnx").write_bytes(spoilt)
+    with pytest.raises(TraceError, match=r"net\.onnx: a node has a name that is no text$"):
+        profile(str(tmp_path / "net.onnx"), A100)
+
 
 @pytest.mark.library
 @with_onnx

@@ -151,6 +151,8 @@ def read_onnx(path: Path, *, inputs: Sequence[str] = (), batch_size: int | None 
     reader = _Reader(tensors, dict(parameters))
     reader.wants.update(parameters)
     for node in graph.node:
+        if any(isinstance(text, bytes) for text in (node.name, node.op_type, *node.input, *node.output)):
+            raise TraceError("a node has a name that is no text", file=path)  # protobuf hands on what is no UTF-8 as bytes
         unknown = [name for name in node.output if name and name not in tensors]
         reached = any(reader.same.get(name, name) in reader.wants for name in node.input)
         if unknown and reached and node.op_type not in VIEWS:
