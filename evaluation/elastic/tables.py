@@ -9,7 +9,7 @@ from .evaluate import OBJECTIVE
 
 MINUTE = 1 / 60
 COLUMNS = (
-    ("p95_completion_s", "95 %, min", MINUTE, 0),
+    ("p95_completion_s", "95th percentile, min", MINUTE, 0),
     ("makespan_s", "makespan, h", 1 / 3600, 1),
     ("devices_held", "held, %", 100.0, 0),
     ("restarts_per_job", "restarts a job", 1.0, 1),

@@ -101,7 +101,7 @@ def policies_chart(
         series.append(made | {"low": [y.of(row, "low") for row in of], "high": [y.of(row, "high") for row in of]})
     if not x.is_more_better and not y.is_more_better and len(front) > 1:
         points = [(x.of(known[number]), y.of(known[number])) for number in front]
-        series.insert(0, _series("beaten in both by none", INK, points, front, is_front=True, is_small=True))
+        series.insert(0, _series("Pareto front", INK, points, front, is_front=True, is_small=True))
     return {
         "kind": "scatter",
         "label": label,

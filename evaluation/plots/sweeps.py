@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from .style import BLUE, GREY, INK, ORANGE, PALE, VERMILION
 from .svg import PANEL, WIDTH, canvas, printable, shortened
 
 MOST_LETTERS = 24
+_CLOSEST = 0.06  # of an axis, between two labels
 _COLOURS = {"complete": BLUE, "pruned": ORANGE, "failed": GREY}
 _MARKERS = {"complete": "o", "pruned": "x", "failed": "s"}
 
@@ -30,6 +32,7 @@ def history_svg(trials: Sequence[tuple[int, str, float]], best: Sequence[tuple[i
         axes = sheet.axes(80, 36, WIDTH - 120, 230)
         axes.grid()
         axes.set(xlabel="trial", ylabel=printable(measure))
+        axes.locator_params(axis="x", integer=True, min_n_ticks=1)
         for state, colour in _COLOURS.items():
             of = [(number, value) for number, kind, value in trials if kind == state]
             if of:
@@ -100,4 +103,8 @@ def _heights(values: Sequence[Any], log: bool) -> tuple[NDArray[np.float64], lis
     span = high - low or 1.0
     ends = [(0.0, low)] if high == low else [(0.0, low), (0.5, (low + high) / 2), (1.0, high)]
     labels = [(at, f"{math.exp(x) if log else x:.3g}") for at, x in ends]
-    return (np.array(numbers) - low) / span, labels
+    places = (np.array(numbers) - low) / span
+    tried = sorted({(float(at), str(value)) for at, value in zip(places, values, strict=True)})
+    if all(isinstance(value, int) for value in values) and all(b - a >= _CLOSEST for (a, _), (b, _) in pairwise(tried)):
+        labels = tried  # whole numbers by themselves: the middle of 8 and 32 was not tried
+    return places, labels

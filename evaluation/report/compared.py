@@ -36,8 +36,8 @@ class Compared(NamedTuple):
     drawn: list[Drawn]
 
 
-def elastic_report(results: Data) -> str:
-    """The page of an evaluation on published elastic workloads."""
+def elastic_report(results: Data, *, command: str = "") -> str:
+    """The page of an evaluation on published elastic workloads, and the command that made it."""
     elastic, counts = results["elastic"], results["elastic"]["num_jobs"]
     shown = compared_elastic(results)
     return page(
@@ -49,10 +49,11 @@ def elastic_report(results: Data) -> str:
         verdict=results["verdict"],
         remarks=results["remarks"],
         policies=shown.table,
-        legend="Means over the workloads, 95 % bootstrap intervals in brackets, differences paired. A name that begins with "
-        "published: is of times that were published with the workloads. Learned policies are shaded.",
+        legend="Means over the workloads, 95 % bootstrap intervals in brackets, differences paired. A name "
+        "after published: stands for the completion times that were published with the workloads. Learned policies are shaded.",
         tables=[],
         drawn=shown.drawn,
+        command=command,
     )
 
 
@@ -82,8 +83,8 @@ def compared_elastic(results: Data, mark: str = "") -> Compared:
     )
 
 
-def operator_report(results: dict[str, Any]) -> str:
-    """The page of an evaluation of operator placement."""
+def operator_report(results: dict[str, Any], *, command: str = "") -> str:
+    """The page of an evaluation of operator placement, and the command that made it."""
     shown, groups = compared_operators(results), ranked(results)
     sizes = list(dict.fromkeys(size for group in groups for size in group[0]["by_size"]))
     by_size = PageTable(
@@ -104,6 +105,7 @@ def operator_report(results: dict[str, Any]) -> str:
         "search nor prove, instance by instance. Policies that place alike share a row. Learned policies are shaded.",
         tables=[("Over the best known, by size", by_size)] if len(sizes) > 1 else [],
         drawn=shown.drawn,
+        command=command,
     )
 
 
@@ -167,7 +169,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[
 def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]:
     if chart is None:
         return []
-    told = f"{caption} Down and to the left is better; a line joins those that no other one beats in both."
+    told = f"{caption} Down and to the left is better; the line is the Pareto front: no other policy is better in both."
     return [Drawn([scatter_svg(chart, f"trade-off{mark}")], told, chart)]
 
 

@@ -48,9 +48,9 @@ _TOLD = (
 _COLUMNS = tuple(column for column in (*COLUMNS, *MORE_COLUMNS) if column[0] in _TOLD)
 _LATE = ("late_rate", "late, %", 100.0, 1)
 _RULE = (
-    "A step of a job that meets others on links takes longer than alone. What it loses is divided among them by the model of "
-    "shared links itself: to each other job is due what it adds on the link that holds the job up most, and what it adds "
-    "elsewhere. To a job that shares no link with it nothing is due, and the parts sum to what it lost."
+    "A job that shares links with others takes longer for a step than alone. The model of shared links itself divides this loss "
+    "among the others: each is charged what it adds on the link that slows the job most, and on its other links. A job that "
+    "shares no link with it is charged nothing, and the charges sum to the loss."
 )
 
 
@@ -69,24 +69,31 @@ def shown_policies(found: FleetEvaluation) -> list[str]:
     return list(once.values())[:MOST_SHOWN]
 
 
-def fleet_report(found: FleetEvaluation) -> str:
-    """The page, with the first test episode of the policies that are shown, which are played again for it."""
+def fleet_report(found: FleetEvaluation, *, command: str = "") -> str:
+    """The page, with the first test episode of the policies that are shown, which are played again for it.
+
+    Args:
+        found: what `evaluation.fleet.evaluate` found.
+        command: that made it.
+    """
     fleet, seed = found.fleet, found.results["seeds"][0]
     shown = shown_policies(found)
-    return fleet_report_html(found, [watch_episode(name, fleet_player(found.played[name], fleet), fleet, seed) for name in shown])
+    episodes = [watch_episode(name, fleet_player(found.played[name], fleet), fleet, seed) for name in shown]
+    return fleet_report_html(found, episodes, command=command)
 
 
-def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> str:
+def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode], *, command: str = "") -> str:
     """The page.
 
     Args:
         found: what `evaluation.fleet.evaluate` found.
         episodes: the same episode of each policy that is shown, at least one.
+        command: that made it.
     """
     results, fleet = found.results, found.fleet
     about, seeds = results["fleet"], results["seeds"]
     facts = (
-        f"Cluster {about['cluster']}, {about['num_devices']} devices; {len(seeds)} episode{'s' * (len(seeds) > 1)} of "
+        f"Cluster {about['cluster']}, {about['num_devices']} devices; {_episodes(found)} of "
         f"{about['num_jobs']} jobs: {', '.join(about['job_types'])}."
     )
     failures = FAILURE_COLUMNS if fleet.settings.has_failures else ()
@@ -109,8 +116,15 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
         rule=_RULE,
         shares_links=fleet.settings.sharing != "none",
         slowed=[losses(episode, fleet) for episode in episodes] if fleet.settings.sharing != "none" else [],
+        command=command,
         digest=about["digest"],
     )
+
+
+def _episodes(found: FleetEvaluation) -> str:
+    """How many test episodes were played, in words."""
+    count = len(found.results["seeds"])
+    return f"{count} episode{'s' * (count > 1)}"
 
 
 def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:
@@ -125,7 +139,7 @@ def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list
         Drawn(
             _hosts(fleet, episodes),
             "Who held which devices of which host. A bar is a job, in the colour of its type and with its number where there is "
-            "room; white is free. Dark: a job that was stopped starts again, and makes no steps while it does."
+            "room; devices without a bar are free. Dark: a job that was stopped is restarting and makes no steps."
             + " Light grey: the host has failed and is out of order."
             * fleet.settings.has_failures,
             fleet_chart(fleet, episodes),
@@ -144,9 +158,9 @@ def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list
     drawn.append(
         Drawn(
             _times(found),
-            f"Times of the counted jobs of all {len(found.results['seeds'])} episodes: how many of them had ended, and how many "
-            f"had started, so long after they came (less than {_SHORTEST_MIN:g} minutes as that much). A curve that ends below "
-            "100 % leaves out jobs that were turned away." + also,
+            f"Times of the counted jobs of {_episodes(found)}: how many of them had ended, and how many had started, by how long "
+            f"after their arrival (times below {_SHORTEST_MIN:g} minutes are drawn there). A curve that ends below 100 % leaves "
+            "out jobs that were turned away." + also,
         )
     )
     chart, caption = _trade_off(found)
@@ -163,9 +177,9 @@ def _trade_off(found: FleetEvaluation) -> tuple[Chart | None, str]:
     if len({row["blocking_rate"]["mean"] for row in rows}) < 2:
         y, told = PolicyFigure("mean_devices", "devices of a job, mean", 1.0), "Devices that a job holds in the mean"
     caption = (
-        f"{told} against the mean completion time of all {len(found.results['seeds'])} episodes, with 95 % intervals. Down and "
+        f"{told} against the mean completion time of {_episodes(found)}, with 95 % intervals. Down and to the left is better; "
+        "the line is the Pareto front: no other policy is better in both."
     )
-    caption += "to the left is better; a line joins the policies that no other one beats in both."
     return policies_chart("Policies by two of their figures", rows, x, y), caption
 
 
@@ -234,10 +248,11 @@ def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> list[str]:
 def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
     """Hosts and trunks by name and the first of their two links, which follow each other; other links one by one."""
     num_hosts, network = fleet.cluster.num_hosts, fleet.network
+    hosts = [f"host {name}" if name.isdigit() else name for name in fleet.cluster.host_names]
     if network.arrays.num_trunks > 0:
-        return [*fleet.cluster.host_names, *network.trunk_names], np.arange(0, len(network.link_names), 2)
+        return [*hosts, *network.trunk_names], np.arange(0, len(network.link_names), 2)
     others = range(2 * num_hosts, len(network.link_names))
-    names = [*fleet.cluster.host_names, *(network.link_names[link] for link in others)]
+    names = [*hosts, *(network.link_names[link] for link in others)]
     return names, np.concatenate([np.arange(0, 2 * num_hosts, 2), np.array(others, np.int64)])
 
 

@@ -38,6 +38,7 @@ def test_hosts_that_fail_are_told_in_the_tables_and_drawn(meshwright, fleet_file
     assert 0 < row["devices_out"]["mean"] < 1
     assert "failures a job" in (work / "out" / "results.md").read_text()
     report = (work / "out" / "report.html").read_text()
+    assert "Times of the counted jobs of 1 episode:" in report or "Times of the counted jobs of 2 episodes:" in report
     assert "out of order, %" in report
     assert "Light grey: the host has failed" in report
     assert report.count(">out of order<") == 1

@@ -49,7 +49,7 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     first, *others = episodes[0].timeline.stays
     stays = replace(first, is_restart=True), *others
     episodes[0] = replace(episodes[0], timeline=replace(episodes[0].timeline, load=load, stays=stays))
-    html = fleet_report_html(told, episodes)
+    html = fleet_report_html(told, episodes, command=f"meshwright evaluate '{HOSTILE}'")
     page = Page(html)
     assert [value for tag, name, value in page.attributes if tag == "script"] == [
         "application/json"
@@ -63,6 +63,7 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     tuned = found.results["best_fixed_entry"]["best-fixed-entry"]["chosen"]
     assert all(name in table for name in ("fifo", f"best-fixed-entry ({tuned}", "<script>alert(1)</script>", "bound", "restarts"))
     figures = page.texts[drawn:]
+    assert page.texts[page.texts.index("To repeat it") + 1].startswith("meshwright evaluate '<script>")
     assert {"Jobs waiting", "Jobs running", "l0-h0", "group0", "50.0 %", "Time from arrival to end"} <= set(figures)
     assert figures.count("restart") == 1
     assert page.tags.count("figure") == 5

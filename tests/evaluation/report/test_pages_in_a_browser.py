@@ -3,15 +3,36 @@
 import pytest
 
 from meshwright.evaluation.plots.gantt_charts import episode_chart
+from meshwright.evaluation.report.compared import elastic_report
 from meshwright.evaluation.report.report import report_html
+from meshwright.evaluation.report.sweep_page import to_html
+from meshwright.training.sweeps.settings import SweepSettings
+from meshwright.training.sweeps.study import TrialSummary
 
 from ...chromium import chromium
 from ..plots.test_gantt import episode, scenario  # noqa: F401 - a fixture
 from .test_report import SVG, results, row
+from .test_summary_of_all import ELASTIC, elastic_row
 
 pytestmark = pytest.mark.scheduler("chromium")
 
 RUNS = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
+
+
+def elastic_page(_):
+    rows = [elastic_row(RUNS, "learned", 60.0), *ELASTIC["rows"]]
+    results = ELASTIC | {"rows": rows, "benchmark": RUNS, "verdict": RUNS, "remarks": [RUNS]}
+    return elastic_report(results, command=f"meshwright evaluate '{RUNS}'")
+
+
+def sweep_page(folder):
+    chosen = SweepSettings(name="names", config="toy.yaml", parameters={RUNS: {"choices": [RUNS, 1]}})
+    trials = [TrialSummary(number, "complete", {RUNS: value}, value / 4, {}, 1.0, None) for number, value in enumerate([1, 2, 3])]
+    (folder / "best.yaml").write_text(RUNS * 9)
+    return to_html(chosen, trials, {RUNS: 1.0}, folder, measure="blocking_rate", is_less_better=True)
+
+
+OTHERS = {"elastic": elastic_page, "sweep": sweep_page}
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +76,19 @@ def test_the_page_is_never_scrolled_sideways_and_no_name_runs(browser, page, wid
     assert RUNS in browser.find_element("css selector", "h1").text
     for canvas in browser.find_elements("css selector", "canvas"):
         assert 300 < canvas.rect["width"] <= width
+    assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("width", [420, 1280])
+@pytest.mark.parametrize("kind", ["elastic", "sweep"])
+def test_pages_of_other_kinds_fit_as_well(browser, tmp_path, kind, width):
+    browser.get_log("browser")
+    (tmp_path / f"{kind}.html").write_text(OTHERS[kind](tmp_path))
+    show(browser, tmp_path / f"{kind}.html", width)
+    browser.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
+    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    assert browser.execute_script("return window.ran") is None
+    assert RUNS in browser.find_element("css selector", "body").text
     assert browser.get_log("browser") == []
 
 

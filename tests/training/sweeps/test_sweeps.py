@@ -8,11 +8,14 @@ import pytest
 
 from meshwright import settings
 from meshwright.errors import CheckpointError, ConfigError
+from meshwright.evaluation.plots.sweeps import history_svg, parallel_svg
 from meshwright.evaluation.report import sweep_page
 from meshwright.training.linear.settings import load_linear_settings
 from meshwright.training.sweeps import study
 from meshwright.training.sweeps.settings import load_sweep
 from meshwright.training.sweeps.study import TrialSummary, best_of, importances, sweep
+
+from ...evaluation.plots.texts import texts
 
 needs_optuna = pytest.mark.skipif(importlib.util.find_spec("optuna") is None, reason="optuna is not installed (an extra)")
 
@@ -141,6 +144,19 @@ def test_the_page_escapes_what_it_is_given_and_tells_what_is_missing(path, tmp_p
     assert "<i>" not in page
     assert "<u>" not in page
     assert "No trial was trained to its end" in page
+
+
+def test_axes_of_whole_numbers_name_what_was_tried_and_none_is_a_part_of_a_trial():
+    rows = [({"width": width}, 0.1 * width) for width in (8, 16, 32)]
+    named = texts(parallel_svg(["width"], rows, [False], "blocking_rate"))
+    assert {"8", "16", "32"} <= set(named)
+    assert "20" not in named  # half way, and tried by none
+    close = texts(parallel_svg(["width"], [({"width": width}, 0.0) for width in (1, 2, 1000)], [False], "blocking_rate"))
+    assert "2" not in close  # would stand on the 1
+    drawn = texts(history_svg([(0, "complete", 0.25), (1, "pruned", 0.75)], [(0, 0.25)], "blocking_rate"))
+    assert {"0", "1"} <= set(drawn)
+    assert "0.0" not in drawn[: drawn.index("trial")]
+    assert "0.5" not in drawn[: drawn.index("trial")]
 
 
 def test_the_best_trial_is_one_that_was_trained_to_its_end_and_the_first_of_equals():

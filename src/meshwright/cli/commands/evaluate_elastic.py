@@ -37,7 +37,7 @@ def evaluate_elastic_policies(request: EvaluationRequest, workers: AbstractConte
 
         files.write_json(request.out / ELASTIC_FILES[0], found)
         files.write_text(request.out / ELASTIC_FILES[1], elastic_markdown(found))
-        files.write_text(request.out / ELASTIC_FILES[2], elastic_report(found))
+        files.write_text(request.out / ELASTIC_FILES[2], elastic_report(found, command=request.command))
     output.write_json(request.json_file, found)
     show_rows(console, elastic_title(found), elastic_cells(found), found)
     output.print_written(console, request.json_file, request.out)

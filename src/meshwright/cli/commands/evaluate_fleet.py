@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +40,11 @@ class EvaluationRequest:
     out: Path | None
     json_file: str | None
     others: dict[str, object]
+
+    @property
+    def command(self) -> str:
+        """What was typed, to be typed again."""
+        return shlex.join(["meshwright", *sys.argv[1:]])
 
     def check(self, of: str, written: tuple[str, ...]) -> None:
         """Refuse options that no benchmark ``of`` this kind takes, and places that may not be written to.
@@ -80,7 +87,7 @@ def evaluate_fleet_policies(request: EvaluationRequest, workers: AbstractContext
         results_file, markdown_file, report_file = (request.out / name for name in FLEET_FILES)
         files.write_json(results_file, found)
         files.write_text(markdown_file, fleet_markdown(found))
-        files.write_text(report_file, fleet_report(evaluation))
+        files.write_text(report_file, fleet_report(evaluation, command=request.command))
     output.write_json(request.json_file, found)
     show_fleet(console, found)
     output.print_written(console, request.json_file, request.out)

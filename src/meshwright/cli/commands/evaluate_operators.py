@@ -29,7 +29,7 @@ def evaluate_operator_policies(request: EvaluationRequest) -> None:
 
         files.write_json(request.out / OPERATOR_FILES[0], found)
         files.write_text(request.out / OPERATOR_FILES[1], operator_markdown(found))
-        files.write_text(request.out / OPERATOR_FILES[2], operator_report(found))
+        files.write_text(request.out / OPERATOR_FILES[2], operator_report(found, command=request.command))
     output.write_json(request.json_file, found)
     show_rows(console, operator_title(found), operator_cells(found), found)
     output.print_written(console, request.json_file, request.out)
