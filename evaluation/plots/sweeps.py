@@ -28,8 +28,8 @@ def history_svg(trials: Sequence[tuple[int, str, float]], best: Sequence[tuple[i
         best: the best so far after each trial that was trained to its end.
         measure: what the values are.
     """
-    with canvas(WIDTH, 320) as sheet:
-        axes = sheet.axes(80, 36, WIDTH - 120, 230)
+    with canvas(PANEL, 280) as sheet:
+        axes = sheet.axes(60, 36, PANEL - 72, 190)
         axes.grid()
         axes.set(xlabel="trial", ylabel=printable(measure))
         axes.locator_params(axis="x", integer=True, min_n_ticks=1)
@@ -79,8 +79,8 @@ def parallel_svg(keys: Sequence[str], rows: Sequence[tuple[Mapping[str, Any], fl
 def importance_svg(shares: Mapping[str, float]) -> str:
     """How much each key mattered, the most important first."""
     names = sorted(shares, key=lambda key: -shares[key])
-    with canvas(PANEL * 1.5, 64 + 26 * len(names)) as sheet:
-        axes = sheet.axes(180, 10, PANEL * 1.5 - 240, 26 * len(names))
+    with canvas(PANEL, 64 + 26 * len(names)) as sheet:
+        axes = sheet.axes(160, 10, PANEL - 200, 26 * len(names))
         at = np.arange(len(names))
         axes.barh(at, [100 * shares[name] for name in names], color=BLUE, height=0.6)
         axes.set_yticks(at, [shortened(printable(name), MOST_LETTERS) for name in names])

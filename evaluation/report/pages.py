@@ -71,11 +71,13 @@ class Drawn:
         svgs: a drawing, or several side by side.
         caption: what it shows.
         chart: the same or more as a chart that answers to a pointer, in place of the drawing where scripts run.
+        is_panel: whether a single drawing is drawn for a narrow column, as those side by side are.
     """
 
     svgs: Sequence[str]
     caption: str
     chart: Mapping[str, Any] | None = None
+    is_panel: bool = False
 
 
 def cells(texts: Iterable[str]) -> list[Cell]:

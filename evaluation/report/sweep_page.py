@@ -86,7 +86,7 @@ def _drawn(
             "Importance of each key among the trials that were trained to their end (PED-ANOVA): how much of the difference "
             "between the best trials and all others it accounts for by itself. Few trials make it rough."
         )
-        found.append(Drawn([importance_svg(importances)], caption))
+        found.append(Drawn([importance_svg(importances)], caption, is_panel=True))
     order, keys = 1.0 if is_less_better else -1.0, list(chosen.parameters)
     whole = sorted((t for t in trials if t.state == "complete" and t.value is not None), key=lambda t: order * (t.value or 0.0))
     if len(whole) > 1:
@@ -99,7 +99,7 @@ def _drawn(
         caption = (
             "Best validation of each trial; a cross is a trial that was stopped for being worse than the median of the others."
         )
-        found.append(Drawn([svg], caption))
+        found.append(Drawn([svg], caption, is_panel=True))
     return found
 
 

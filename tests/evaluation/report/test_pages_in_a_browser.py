@@ -89,6 +89,8 @@ def test_pages_of_other_kinds_fit_as_well(browser, tmp_path, kind, width):
     assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
     assert browser.execute_script("return window.ran") is None
     assert RUNS in browser.find_element("css selector", "body").text
+    for panel in browser.find_elements("css selector", ".panels > svg"):
+        assert 300 < panel.rect["width"] < min(width, 600)
     assert browser.get_log("browser") == []
 
 
