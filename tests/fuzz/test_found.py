@@ -136,6 +136,10 @@ def test_numbers_of_devices_are_whole_numbers(devices):
         ("class Mine:\n    pass\n", r"Mine\(\) is called with 1 argument: scenario"),
         ("def Mine(scenario, more):\n    pass\n", r"Mine\(scenario, more\) is called with 1 argument: scenario"),
         (
+            "class Mine:\n    def __init__(self, scenario): pass\n    def reset(self, seed): pass",
+            r"Mine has no method choose\(decision, observation\)",
+        ),
+        (
             "class Mine:\n    def __init__(self, scenario): pass\n    def reset(self): pass\n    def choose(self, d, o): pass",
             r"Mine\.reset\(\) is called with 1 argument: seed",
         ),

@@ -366,7 +366,7 @@ def _own_policy(spec: str, scenario: Scenario) -> Policy:
     start = "reset" if hasattr(made, "reset") or not hasattr(made, "begin") else "begin"  # its name in versions before
     for method, given in ((start, ("seed",)), ("choose", ("decision", "observation"))):
         if not callable(getattr(made, method, None)):
-            raise PolicyError(f"makes something without a method {method!r} (see planners/policy.py)", value=spec)
+            raise PolicyError(f"{name} has no method {method}({', '.join(given)})", value=spec)
         _check_takes(getattr(made, method), given, f"{name}.{method}", spec)
     if start == "begin":
         made.reset = made.begin
