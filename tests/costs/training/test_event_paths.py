@@ -182,6 +182,15 @@ def test_the_event_path_of_subnets_is_the_closed_form_where_nothing_is_shared(se
         assert simulated_s < analytic_s
 
 
+def test_the_bias_of_subnets_and_how_seldom_hidden_weights_are_trained_is_told(dense_job):
+    found = estimate(dense_job, "preset:dgx-a100-8x8", "dp=4,micro_batch=32,global_batch=128", costs=COSTS)
+    remarks = price_training(found.maker, found.work, *parse_training("kind=ist,every=10")).remarks
+    assert remarks == (
+        "biased: may not reach the data-parallel optimum",
+        "a weight between hidden layers is trained in one of 4 rounds in the mean",
+    )
+
+
 def test_jobs_that_cannot_be_dealt_are_refused_on_both_paths():
     found = estimate("zoo:gpt2-small", "preset:dgx-a100-8x8", "dp=4,micro_batch=1,global_batch=16")
     with pytest.raises(PlanError, match="a transformer is none"):

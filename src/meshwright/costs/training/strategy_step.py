@@ -90,6 +90,8 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
         case IndependentSubnets():
             step_s, sent = subnets_s(replicas, training)
             remarks.append("biased: may not reach the data-parallel optimum")
+            if n > 1:
+                remarks.append(f"a weight between hidden layers is trained in one of {n} rounds in the mean")
         case LocalUpdate():
             step_s = local_update_s(replicas, training)
             sent, extra = 0.0, extra - kept_less_bytes(replicas.work)
