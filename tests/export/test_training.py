@@ -1,7 +1,9 @@
 """Training strategies in exports: what each target says, what it refuses, and the snippets run by two processes."""
 
+import importlib
 import importlib.util
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -114,6 +116,19 @@ assert torch.isfinite(mine).all()
 """
 
 
+def run_twice(folder):
+    """Run the folder's ``run.py`` in two processes, which find each other at a free port."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = str(found.getsockname()[1])
+    runs = [
+        subprocess.Popen([sys.executable, "run.py", str(rank), port], cwd=folder, stderr=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    told = [run.communicate(timeout=120)[1] for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], told
+
+
 @pytest.mark.parametrize(
     ("keys", "bare", "prepare", "after"),
     [
@@ -134,15 +149,17 @@ def test_a_snippet_runs_in_two_processes(keys, bare, prepare, after, tmp_path):
             pytest.skip("torch's quantisation hooks move scales to a CUDA device")
     (tmp_path / "strategy.py").write_text(snippet(*keys))
     (tmp_path / "run.py").write_text(RUN.format(module="strategy", bare=bare, prepare=prepare, after=after or "pass"))
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = str(found.getsockname()[1])
-    runs = [
-        subprocess.Popen([sys.executable, "run.py", str(rank), port], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-        for rank in range(2)
-    ]
-    told = [run.communicate(timeout=120)[1] for run in runs]
-    assert [run.returncode for run in runs] == [0, 0], told
+    run_twice(tmp_path)
+
+
+@pytest.mark.parametrize("topology", ["aer", "one-peer-exp", "ring", "complete"])
+def test_a_snippet_names_topologies_as_decent_dp_does(topology):
+    # the names that version 0.2.3 registers, and those of the version that is installed
+    names = {"complete", "ring", "one-peer-exp", "alternating-exp-ring"}
+    if importlib.util.find_spec("decent_dp") is not None:
+        names &= set(importlib.import_module("decent_dp.topo").TopologyReg.registry)
+    (named,) = re.findall(r'topology="([^"]+)"', snippet(Gossip(topology=topology), None))
+    assert named in names
 
 
 @pytest.mark.parametrize(("package", "training"), [("torchft", DiLoCo(every=2)), ("decent_dp", Gossip(topology="aer"))])
@@ -150,3 +167,31 @@ def test_a_snippet_of_another_package_imports(package, training):
     if importlib.util.find_spec(package) is None:
         pytest.skip(f"{package} is not installed")
     exec(compile(snippet(training, None), SNIPPET, "exec"), {})
+
+
+GOSSIP_RUN = """
+import os, sys
+import torch
+import torch.distributed as dist
+from strategy import decentralised
+
+torch.set_num_threads(1)
+rank, port = int(sys.argv[1]), sys.argv[2]
+os.environ["LOCAL_WORLD_SIZE"] = "1"
+dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+torch.manual_seed(0)
+model = decentralised(torch.nn.Linear(4, 2), lambda named: torch.optim.SGD([one for _, one in named], lr=0.1))
+for _ in range(4):
+    model(torch.randn(3, 4) + rank).pow(2).mean().backward()
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("topology", ["one-peer-exp", "ring", "complete"])
+@pytest.mark.slow
+def test_gossip_runs_in_two_processes(topology, tmp_path):
+    if importlib.util.find_spec("decent_dp") is None:
+        pytest.skip("decent_dp is not installed")
+    (tmp_path / "strategy.py").write_text(snippet(Gossip(topology=topology), None))
+    (tmp_path / "run.py").write_text(GOSSIP_RUN)
+    run_twice(tmp_path)

@@ -33,7 +33,7 @@ def show_strategies(out: Console, title: str, priced: Sequence[tuple[TrainingPri
         effective = NOT_RANKED if price.effective_s is None else f"{1e3 * price.effective_s:.3f}"
         rho = "" if price.is_exact else f"{price.break_even(exact_s):.4g}"
         times = "" if price.multiplier is None else f"{price.multiplier:g}"
-        extra = f"{price.extra_bytes / 1e9:.2f}"
+        extra = f"{round(price.extra_bytes / 1e9, 2) + 0.0:.2f}"
         row = [price.text, layout, f"{1e3 * price.step_s:.3f}", times, effective, rho, extra]
         rows.append(row if any(text for _, text in priced) else [row[0], *row[2:]])
     columns = ["strategy", "layout", "step ms", "times the steps", "effective ms", "break-even", "more GB"]

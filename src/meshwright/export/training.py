@@ -238,7 +238,7 @@ def decentralised(model, optim_fn, lr_scheduler_fn=None):
     return DecentralizedDataParallel(model, optim_fn=optim_fn, lr_scheduler_fn=lr_scheduler_fn, topology="{topology}")
 '''
 
-_TOPOLOGY_NAMES = {"aer": "alternating-exp-ring", "one-peer-exp": "exp", "ring": "ring", "complete": "complete"}
+_TOPOLOGY_NAMES = {"aer": "alternating-exp-ring", "one-peer-exp": "one-peer-exp", "ring": "ring", "complete": "complete"}
 
 
 def _diloco(training: AnyTraining) -> str:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training.local_update import LocalBlocks, local_blocks, one_batch_s, streaming_s
 from meshwright.costs.training.replicas import Replicas
+from meshwright.costs.work.memory import FRAGMENTATION
 from meshwright.errors import PlanError
 from meshwright.jobs.graph import JobGraph
 from meshwright.planning.estimate import estimate
@@ -21,14 +22,12 @@ COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)
 SECONDS = st.floats(0.1, 10)
 
 
-@pytest.fixture(scope="module")
-def dense_job(tmp_path_factory):
-    """Three dense layers of 4096 x 4096 numbers of 4 bytes."""
-    n, path = 3, tmp_path_factory.mktemp("dense") / "dense.json"
+def dense(path, n=3):
+    """Dense layers of 4096 x 4096 numbers of 4 bytes, in a file."""
     zeros = np.zeros(n)
     JobGraph(
         name="dense",
-        op_names=("fc0", "fc1", "fc2"),
+        op_names=tuple(f"fc{i}" for i in range(n)),
         op_kinds=("Linear",) * n,
         forward_s=np.full(n, 1e-3),
         backward_s=np.full(n, 2e-3),
@@ -37,10 +36,15 @@ def dense_job(tmp_path_factory):
         activation_bytes=np.full(n, 128 * 4096 * 4.0),
         parameter_bytes=np.full(n, 4096 * 4096 * 4.0),
         workspace_bytes=zeros,
-        edges=np.array([[0, 1], [1, 2]]),
+        edges=np.array([[i, i + 1] for i in range(n - 1)]),
         samples_per_step=128,
     ).save(path)
     return str(path)
+
+
+@pytest.fixture(scope="module")
+def dense_job(tmp_path_factory):
+    return dense(tmp_path_factory.mktemp("dense") / "dense.json")
 
 
 def both_s(job, layout, training, cluster="preset:dgx-a100-8x8"):
@@ -148,6 +152,26 @@ def test_the_event_path_of_local_updates_is_the_closed_form(job, preset):
     assert simulated_s == pytest.approx(analytic_s, rel=0.03)
 
 
+def test_blocks_keep_one_micro_batch_however_many_they_are(tmp_path):
+    # A layer keeps 2 MiB of 128 samples. Stage 0 of the pipeline keeps p of them, of p micro-batches, and each block one.
+    (training,) = parse_training("kind=local-update,preset=dfa,force=true")
+    (with_feedback,) = parse_training("kind=local-update,preset=dfa,extra_parameters=1000,force=true")
+    kept = {}
+    for p in (2, 4, 8):
+        layout = f"pp={p},dp=1,micro_batch=128,global_batch=2048"
+        found = estimate(dense(tmp_path / f"{p}.json", p), "preset:dgx-a100-8x8", layout)
+        pipeline = [found.maker.stage_memory(found.work, stage) for stage in range(p)]
+        price = price_training(found.maker, found.work, training)
+        each = pipeline[0].activations / p
+        assert each == 128 * 4096 * 4
+        kept[p] = max(one.total for one in pipeline) + price.extra_bytes
+        assert price_training(found.maker, found.work, with_feedback).extra_bytes == pytest.approx(price.extra_bytes + 4000)
+        if p > 2:  # of two stages none is in the middle, where buffers are fullest
+            middle = max(one.total - one.activations * (1 + FRAGMENTATION) for one in pipeline) + each * (1 + FRAGMENTATION)
+            assert kept[p] == pytest.approx(middle)
+    assert kept[8] == pytest.approx(kept[4])
+
+
 @pytest.mark.parametrize("server", ["sharded", "central"])
 def test_the_event_path_of_subnets_is_the_closed_form_where_nothing_is_shared(server, dense_job):
     layout = "dp=4,micro_batch=32,global_batch=128"
@@ -156,6 +180,15 @@ def test_the_event_path_of_subnets_is_the_closed_form_where_nothing_is_shared(se
         assert simulated_s == pytest.approx(analytic_s, rel=1e-9)
     else:
         assert simulated_s < analytic_s
+
+
+def test_the_bias_of_subnets_and_how_seldom_hidden_weights_are_trained_is_told(dense_job):
+    found = estimate(dense_job, "preset:dgx-a100-8x8", "dp=4,micro_batch=32,global_batch=128", costs=COSTS)
+    remarks = price_training(found.maker, found.work, *parse_training("kind=ist,every=10")).remarks
+    assert remarks == (
+        "biased: may not reach the data-parallel optimum",
+        "a weight between hidden layers is trained in one of 4 rounds in the mean",
+    )
 
 
 def test_jobs_that_cannot_be_dealt_are_refused_on_both_paths():

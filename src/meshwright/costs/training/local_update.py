@@ -10,12 +10,18 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, cast
 
 from ...errors import PlanError
 from ...plans.training import LocalUpdate
 from ..process_groups.group_network import whole_lane
+from ..work.graph_memory import graph_peak_memory
+from ..work.graph_work import GraphWork
+from ..work.memory import peak_memory
 from ..work.operations import Message
+from ..work.step_work import StepWork
+from ..work.work import LayoutWork
 from .replicas import Replicas
 
 UPDATE_SHARE = 0.5
@@ -110,6 +116,20 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
     errors_s = tuple(_sent_s(replicas, block, error) for block, error in enumerate(errors))
     error_bytes = tuple(sum(one.payload_bytes for one in error) for error in errors)
     return LocalBlocks(of_blocks[0], of_blocks[1], of_blocks[2], sends_s, errors_s, error_bytes)
+
+
+def kept_less_bytes(work: StepWork) -> float:
+    """Bytes that the fullest rank of the pipeline holds and that of the blocks does not.
+
+    A block is updated before the next micro-batch comes, so that it keeps the activations of one, however many blocks there are.
+    """
+    at_once = work.layout.model_copy(update={"global_batch": work.layout.micro_batch, "schedule": "1f1b"})
+    return _peak_bytes(work) - _peak_bytes(replace(work, layout=at_once))  # type: ignore[type-var]
+
+
+def _peak_bytes(work: StepWork) -> float:
+    held = graph_peak_memory(work) if isinstance(work, GraphWork) else peak_memory(cast(LayoutWork, work))
+    return held[1].total
 
 
 def _output(replicas: Replicas, stage: int) -> tuple[Message, ...]:

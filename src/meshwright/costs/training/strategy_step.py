@@ -25,7 +25,7 @@ from ...plans.training import (
 from .compressed import coded_messages, compressed_s, compression_bytes
 from .core_work import parameter_share
 from .gossip import gossip_s
-from .local_update import local_blocks, local_update_s
+from .local_update import kept_less_bytes, local_blocks, local_update_s
 from .masked import PhaseStep, core_replicas, cycle_s, masked_step
 from .replicas import Replicas
 from .sharded_codes import coded_shards, sent_share, shard_bytes
@@ -38,7 +38,7 @@ class StrategyStep(NamedTuple):
 
     Attributes:
         step_s: mean seconds of a step.
-        extra_bytes: held by the fullest rank in addition.
+        extra_bytes: held by the fullest rank in addition; below 0 where it holds less than in a synchronous step.
         sent_bytes: of gradients or parameters for each step and rank, as buffers; the network carries about twice as much.
         remarks: what the strategy cannot promise, for people.
         phases: steps of each phase, where a job has several.
@@ -90,9 +90,11 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
         case IndependentSubnets():
             step_s, sent = subnets_s(replicas, training)
             remarks.append("biased: may not reach the data-parallel optimum")
+            if n > 1:
+                remarks.append(f"a weight between hidden layers is trained in one of {n} rounds in the mean")
         case LocalUpdate():
             step_s = local_update_s(replicas, training)
-            sent = 0.0
+            sent, extra = 0.0, extra - kept_less_bytes(replicas.work)
             error_bytes = sum(local_blocks(replicas, training).error_bytes) * replicas.layout.num_micro_batches
             if error_bytes:
                 remarks.append(f"error signals of {error_bytes / 1e6:,.4g} MB go back in a step, and no gradients of activations")
