@@ -24,7 +24,7 @@ CLASSES, PIXELS = 47, 28 * 28
 WIDTH, BATCH, TESTED_EVERY = 256, 128, 10
 
 
-class Run(NamedTuple):
+class TestedAccuracies(NamedTuple):
     """Accuracies on test samples.
 
     Attributes:
@@ -43,7 +43,7 @@ def half(sizes: tuple[int, ...]) -> nn.Sequential:
     return nn.Sequential(*(layer for inputs, outputs in pairwise(sizes) for layer in (nn.Linear(inputs, outputs), nn.ReLU())))
 
 
-def train(steps: int, noise: float, seed: int, is_local: bool) -> Run:
+def train(steps: int, noise: float, seed: int, is_local: bool) -> TestedAccuracies:
     """Train six dense layers on images of `CLASSES` classes, drawn anew for each batch, with ``noise`` in each pixel."""
     draw = torch.Generator().manual_seed(seed)
     means = torch.randn(CLASSES, PIXELS, generator=draw)
@@ -73,7 +73,7 @@ def train(steps: int, noise: float, seed: int, is_local: bool) -> Run:
         if (step + 1) % TESTED_EVERY == 0:
             with torch.no_grad():
                 accuracies.append(float((right(left(tested)).argmax(1) == wanted).float().mean()))
-    return Run(tuple(accuracies))
+    return TestedAccuracies(tuple(accuracies))
 
 
 def told(steps: int, noise: float, seed: int) -> str:

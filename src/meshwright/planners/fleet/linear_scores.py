@@ -46,9 +46,10 @@ deadline over the least that the job takes; the share of free devices; logarithm
 REFUSAL = ("always", "work", "slack", "free", "waiting", "running", "work x waiting", "work x free", "limit")
 """Of a refusal: as above; the limit is the logarithm of the time to the deadline in mean durations."""
 
-BUSY_WAITING, BUSY_RUNNING = 1.0, 2.5
 MOST_DECISIONS = 1 << 62
 """Of an episode, unless told otherwise."""
+
+BUSY_WAITING, BUSY_RUNNING = 1.0, 2.5
 """What is taken from the logarithms of one more than the waiting and the running jobs."""
 
 FIRST_WEIGHTS = np.zeros(len(START) + len(REFUSAL))
