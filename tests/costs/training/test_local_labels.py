@@ -24,5 +24,5 @@ def test_a_goal_that_is_not_reached_gives_no_multiplier():
 
 
 def test_steps_to_an_accuracy_worked_by_hand():
-    run = EXAMPLE["Run"]((0.2, 0.5, 0.4, 0.9))
+    run = EXAMPLE["TestedAccuracies"]((0.2, 0.5, 0.4, 0.9))
     assert [run.steps_to(one) for one in (0.1, 0.5, 0.6, 0.95)] == [10, 20, 40, None]
