@@ -34,7 +34,10 @@ def objective_value(settings: FleetSettings, state: FleetState, e: int) -> float
     if objective == "device_hours":
         return float(state.held_device_s[e, counted].sum() / 3600.0)
     completion_s = (finish_s - arrival_s)[is_done]
-    return float(np.percentile(completion_s, 95) if objective == "p95_completion_s" else completion_s.mean())
+    if objective == "p95_completion_s":
+        return float(np.percentile(completion_s, 95))
+    assert objective == "mean_completion_s"
+    return float(completion_s.mean())
 
 
 def is_better(settings: FleetSettings, value: float, than: float) -> bool:

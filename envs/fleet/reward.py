@@ -43,6 +43,7 @@ def reward_weights(fleet: Fleet) -> NDArray[np.float64]:
     elif objective == "device_hours":
         weights[Total.HELD_DEVICE_S] = -scale / fleet.cluster.num_devices
     else:
+        assert objective in ("blocking_rate", "deadline_met_rate")
         weights[Total.BLOCKED], weights[Total.LATE], weights[Total.MET] = -1.0, -1.0, 1.0
         weights[-1] = 1.0
     return weights

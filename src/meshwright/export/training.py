@@ -35,6 +35,7 @@ def check_said(plan: PlacementPlan, target: str) -> None:
     if training is not None and training.kind != "synchronous":
         if target in ("megatron", "torchtitan", "deepspeed", "device-map", "tensorflow"):
             _refuse(f"{target} sums gradients in every step", "training", training.kind)
+        assert target in (*LAUNCHERS, "chakra"), target
         if isinstance(training, StaleSynchronous | Asynchronous) and target != "ray":
             _refuse(f"{target} has no parameter server", "training", training.kind)
         if target == "chakra" and not isinstance(training, LocalSgd | PostLocalSgd | DiLoCo | Gossip | Masked):

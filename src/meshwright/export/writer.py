@@ -39,6 +39,7 @@ targets: dict[str, Target] = {
         tensorflow.TARGET,
     )
 }
+"""Every target, by the name that ``--format`` takes."""
 
 OTHER_NAMES = {
     "k8s": "kubernetes",
@@ -59,7 +60,6 @@ OTHER_NAMES = {
     "tf": "tensorflow",
 }
 """Names by which people ask for a target."""
-"""Every target, by the name that ``--format`` takes."""
 
 MANIFEST = "export.json"
 INDEX = "index.json"
