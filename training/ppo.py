@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from ..models.masked_policy import ScorePolicy
 from .settings import PPOSettings
+from .updates.adam import EagerAdam
 
 # Stable-Baselines3's choice for PPO; torch's own is 1e-8.
 ADAM_EPSILON = 1e-5
@@ -68,7 +69,7 @@ def make_ppo(
         target_kl=ppo.target_kl,
         rollout_buffer_class=None if buffer is None else buffer[0],
         rollout_buffer_kwargs=None if buffer is None else buffer[1],
-        policy_kwargs=made_of | {"optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True}},
+        policy_kwargs=made_of | {"optimizer_class": EagerAdam, "optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True}},
         seed=seed,
         device=device,
     )

@@ -21,6 +21,7 @@ from ...models.fleet.saved import player
 from ...planners.fleet.linear_scores import FleetScores, choose_by_scores
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
+from ..updates.adam import EagerAdam
 from .settings import SEARCHED, ImitationSettings
 from .vec_env import FleetVecEnv
 
@@ -79,7 +80,7 @@ def _joined(data: _Data, more: _Data) -> _Data:
 def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress: Callable[[float], None]) -> dict[str, float]:
     seen, actions, returns = data
     learned = is_learned(seen["context"], chosen)
-    optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
+    optimizer = EagerAdam(network.parameters(), lr=chosen.learning_rate)
     count, batches, spread = len(actions), len(actions) // chosen.minibatch, max(float(returns.var()), 1e-12)
     weight = 1.0 / spread if chosen.value_weight is None else chosen.value_weight
     losses, errors = [0.0], [0.0]

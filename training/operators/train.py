@@ -34,6 +34,7 @@ from ..checkpoint import DIGEST, digest_of
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..run_folder import AnyRunFolder
+from ..updates.adam import EagerAdam
 from .imitation import imitation_loss, searched
 from .minibatches import part_of
 from .settings import OperatorTrainSettings
@@ -160,7 +161,7 @@ class _Trainer:
         torch.manual_seed(chosen.seed)
         self.policy: OperatorPolicy = new_policy(chosen.network)
         self.average = copy.deepcopy(self.policy)
-        self.optimizer = torch.optim.Adam(self.policy.parameters(), lr=ppo.learning_rate)
+        self.optimizer = EagerAdam(self.policy.parameters(), lr=ppo.learning_rate)
         self.generator = torch.Generator().manual_seed(chosen.seed)
         self.rng = np.random.default_rng([chosen.seed, 1])
         self.searched: tuple[int, list[NDArray[np.int64]]] = (-1, [])

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from ...models.afterstate_kernel import write_afterstate_values
 from ...models.network import CandidateNetwork
+from ..updates.adam import EagerAdam
 from ..vec_env_wrappers import CentredReward
 from .settings import ValuePretraining
 
@@ -71,7 +72,7 @@ class ValueLearning:
 
     def _have_copies(self) -> None:
         self._learner, self._player = copy.deepcopy(self._network), copy.deepcopy(self._network)
-        self._optimizer = torch.optim.Adam(_weights(self._learner), lr=self._chosen.learning_rate)
+        self._optimizer = EagerAdam(_weights(self._learner), lr=self._chosen.learning_rate)
 
     def _update(self) -> None:
         """Play a rollout, and learn from it and from those in memory."""

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
+from .adam import EagerAdam
+
 MOMENTS = ("exp_avg", "exp_avg_sq")
 """What Adam keeps of each weight."""
 
@@ -34,7 +36,7 @@ class FlatAdam:
         self.weights.grad = torch.zeros(self.size, device=device)
         self._moments = {name: torch.zeros(self.size, device=device) for name in MOMENTS}
         options = {key: group[key] for key in ("betas", "eps", "weight_decay", "amsgrad", "fused")}
-        self._adam = torch.optim.Adam([self.weights], lr=group["lr"], **options)
+        self._adam = EagerAdam([self.weights], lr=group["lr"], **options)
 
     def bind(self) -> None:
         """Take over weights and moments as they are now, wherever they are."""
