@@ -5,6 +5,7 @@ import importlib.util
 import io
 import json
 import shutil
+import time
 
 import pytest
 
@@ -132,14 +133,25 @@ def test_wandb_holds_each_validation_once_under_one_id(tuned, scenario, tmp_path
 
 
 def history(path):
-    """Rows of a run's history: messages of Weights & Biases itself, framed as in a log of LevelDB with seven bytes before it."""
-    from wandb.proto import wandb_internal_pb2
-
-    for data in framed(path.read_bytes()):
-        record = wandb_internal_pb2.Record()
-        record.ParseFromString(data)
+    """Rows of a run's history, from its file."""
+    for record in closed(path):
         if record.WhichOneof("record_type") == "history":
             yield {item.key or "/".join(item.nested_key): json.loads(item.value_json) for item in record.history.item}
+
+
+def closed(path):
+    """Messages of Weights & Biases itself, framed as in a log of LevelDB with seven bytes before it.
+
+    Its service writes the last ones a moment after ``finish`` has returned (seen with 0.31).
+    """
+    from wandb.proto import wandb_internal_pb2
+
+    for _ in range(100):
+        records = [wandb_internal_pb2.Record.FromString(data) for data in framed(path.read_bytes())]
+        if records and records[-1].WhichOneof("record_type") == "exit":
+            return records
+        time.sleep(0.1)
+    raise AssertionError(f"{path} has no end")
 
 
 def framed(data, block=32_768):
