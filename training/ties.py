@@ -75,13 +75,15 @@ def check_something_to_learn(scenarios: Mapping[str, Scenario], seeds: Sequence[
 def _tied_rates(scenario: Scenario, seeds: Sequence[int]) -> list[float] | None:
     """Blocking rate of each episode, the same for all policies; None where one of them differs."""
     found: dict[int, float] = {}
-    for chooser in _choosers(scenario):
-        if isinstance(chooser, Picky) and not any(found.values()):
-            break
+    *rules, picky = _choosers(scenario)
+    for choosers in (rules, [picky]):
         for seed in seeds:
-            rate = play_episode(chooser, scenario, seed).blocking_rate(scenario.settings.counted)
-            if found.setdefault(seed, rate) != rate:
-                return None
+            for chooser in choosers:
+                rate = play_episode(chooser, scenario, seed).blocking_rate(scenario.settings.counted)
+                if found.setdefault(seed, rate) != rate:
+                    return None
+        if not any(found.values()):
+            break
     return list(found.values())
 
 
