@@ -205,8 +205,7 @@ def is_by_menu(policy: str) -> bool:
     """Whether a policy picks from a menu of layouts.
 
     Raises:
-        CheckpointError: its file is damaged.
-        PolicyError: no shipped policy of that name, of either kind.
+        CheckpointError, PolicyError: its file is damaged; no shipped policy of that name, of either kind.
     """
     if policy.startswith(MENU_RULE):
         return True
