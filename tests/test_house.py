@@ -247,6 +247,7 @@ MODULES = {
     for path in (ROOT / folder).glob("*.py")
 }
 DOCUMENTED = {
+    "meshwright.models.fleet.hetero": "fleet.md",
     "meshwright.simulation.contention.interleaving": "predictions.md",
     "meshwright.training.libraries.rllib": "environments.md",
     "meshwright.training.libraries.scorer": "environments.md",

@@ -1,7 +1,8 @@
 """A fleet by brute force: jobs, hosts and a queue as objects, loops over everything, Python's own numbers.
 
 Written from what `simulation.fleet` documents. Sizes of parts of hosts and groups are kept as they are (1, 2, 4, ...), where the
-compiled simulator keeps their logarithms. `step_times` of the sharing model is taken as it is.
+compiled simulator keeps their logarithms. Nothing of it is compiled: links are shared by `sharing_reference`, hosts fail by
+`plain_player.exponential_s`.
 """
 
 import math
@@ -9,9 +10,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from meshwright.simulation.fleet.sharing import step_times
 from meshwright.simulation.fleet.state import JobState, PlacementRule, SharingMode, Total
 
+from . import sharing_reference
 from .plain_fleet_parts import Host, Job, read_menu, rounded_down
 from .plain_player import FAILURE, exponential_s
 
@@ -363,21 +364,11 @@ class PlainFleet:
         if self.problem.sharing != SharingMode.NONE:
             sending = [job for job in self.running if job.since_s <= self.now_s]
             loads = [self.loads(job) for job in sending]
-            first = np.cumsum([0, *map(len, loads)])
-            rows = [(link, *load) for of_job in loads for link, load in of_job.items()]
-            step_s = np.empty(len(sending))
-            step_times(
-                len(sending),
-                np.array([job.alone_s for job in sending], float),
-                np.array([job.hidden_s for job in sending], float),
-                first,
-                *(np.array([row[i] for row in rows], kind) for i, kind in enumerate((np.int64, float, float))),
-                self.problem.sharing_constants,
-                self.problem.sharing,
-                step_s,
-            )
+            alone_s, hidden_s = [job.alone_s for job in sending], [job.hidden_s for job in sending]
+            constants = self.problem.sharing_constants.tolist()
+            step_s = sharing_reference.step_times(alone_s, hidden_s, loads, constants, self.problem.sharing)
             self.load = [0.0] * len(self.capacity)
-            for job, of_job, new_s in zip(sending, loads, step_s.tolist(), strict=True):
+            for job, of_job, new_s in zip(sending, loads, step_s, strict=True):
                 if new_s != job.step_s:
                     job.step_s, job.finish_s = new_s, None
                 for link, (busy_s, _) in of_job.items():

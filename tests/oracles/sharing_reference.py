@@ -21,10 +21,10 @@ def step_times(alone_s, hidden_s, loads, constants, mode, rounds=ROUNDS):
 
     def cost(j, k, link):
         (own_s, own_streams), (other_s, other_streams) = loads[j][link], loads[k][link]
-        own, other = own_s / max(busiest_s[j], exposed_s[j]), other_s / busiest_s[k]
+        own, other = own_s / busiest_s[j] * busiest_s[j] / max(busiest_s[j], exposed_s[j]), other_s / busiest_s[k]
         fair = own_streams / (own_streams + other_streams)
-        full_rate = own * other * other_streams / own_streams
-        return (1 - some_rate) * full_rate + some_rate * max(0.0, own / max(fair, 1 - other) - 1)
+        full_rate = (1 - some_rate) * own * other * other_streams / own_streams
+        return full_rate + some_rate * max(0.0, own / max(fair, 1 - other) - 1)
 
     costs = {(j, k, link): cost(j, k, link) for link, there in users.items() for j in there for k in there if j != k}
     worst = {(j, k): max((c for (a, b, _), c in costs.items() if (a, b) == (j, k)), default=0.0) for j in jobs for k in jobs}
@@ -44,15 +44,15 @@ def step_times(alone_s, hidden_s, loads, constants, mode, rounds=ROUNDS):
             for link, there in users.items():
                 if j not in there or len(there) < 2:
                     continue
-                here = sum(costs[j, k, link] * meets[k] for k in there if k != j)
-                if mode == INTERLEAVED and all(same(there[0], k) for k in there):
-                    wanted = {k: sends[k] * loads[k][link][0] / busiest_s[k] for k in there}
-                    others = sum(wanted[k] for k in there if k != j)
-                    here *= left(wanted[j] + others - 1, wanted[j] * others)
+                here = sum(costs[j, k, link] * meets[k] for k in reversed(there) if k != j)
+                if mode == INTERLEAVED and all(same(there[-1], k) for k in there):
+                    wanted = {k: sends[k] * (loads[k][link][0] / busiest_s[k]) for k in reversed(there)}
+                    every = sum(wanted.values())
+                    here *= left(every - 1, wanted[j] * (every - wanted[j]))
                 held_up.append(here)
             for k in jobs:
                 kept = left(sends[j] + sends[k] - 1, sends[j] * sends[k]) if mode == INTERLEAVED and same(j, k) else 1.0
                 disturbed += worst[j, k] * meets[k] * kept
-            slowdown[j] = 1 + worst_link * max(held_up) + every_job * disturbed
+            slowdown[j] = 1 + every_job * disturbed + worst_link * max(held_up)
         step_s = [alone_s[j] + exposed_s[j] * (slowdown[j] - 1) for j in jobs]
     return step_s

@@ -1,5 +1,6 @@
 """Plans by policies of a fleet: what a network of any weights picks, what replaces it, what it was not trained for."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -8,11 +9,12 @@ import torch
 
 from meshwright.cli import run_command_line
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
-from meshwright.errors import CheckpointError, InputFileError, PlanError
+from meshwright.errors import CheckpointError, InputFileError, MeshwrightError, PlanError, PolicyError
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planning.menu_plan import plan_from_menu
+from meshwright.planning.policies import is_by_menu
 from meshwright.plans import load_plan
 
 from ..fleet_samples import FAILURES, write_small_fleet
@@ -102,6 +104,30 @@ def test_what_cannot_be_is_told(small, tmp_path):
     assert (
         run_command_line(["plan", "--job", "zoo:alexnet", "--cluster", cluster, "--policy", str(path), "--max-degree", "4"]) == 2
     )
+
+
+def test_a_misspelled_policy_or_job_is_told_with_its_nearest_name(small):
+    _, cluster, policy = small
+    for spec, told in (
+        ("shipped:mixd-256", "(got 'mixd-256'); did you mean 'mixed-256'?"),
+        ("shipped:quikstart", "'quickstart'?"),
+    ):
+        with pytest.raises(PolicyError, match=re.escape(told)):
+            is_by_menu(spec)
+    with pytest.raises(MeshwrightError, match=r"zoo.*\(got 'alexnt'\); did you mean 'alexnet'\?"):
+        plan_from_menu("zoo:alexnt", cluster, policy(), num_steps=10)
+
+
+def test_a_job_is_planned_where_another_type_of_the_benchmark_fits_no_device(small):
+    _, _, policy = small
+    huge = "{name: huge, job: zoo:gpt2-xl, global_batch: 4, sequence_length: 128}"
+    path = policy(3, more=[f"fleet.job_types=[{{name: small, job: zoo:alexnet, global_batch: 64}}, {huge}]"])
+    found = plan_from_menu("zoo:alexnet", "preset:toy", path, num_steps=10)
+    assert found.plan.num_ranks <= 4
+    assert found.plan.job.name == "alexnet"
+    assert "another cluster (small, here toy)" in found.remarks[0]
+    with pytest.raises(PlanError, match="gpt2-xl on toy: no layout of gpt2-xl fits"):
+        plan_from_menu("zoo:gpt2-xl", "preset:toy", path, num_steps=10, sequence_length=128)
 
 
 def test_beside_others_a_plan_takes_free_devices_alone_whatever_the_network_wants(small):

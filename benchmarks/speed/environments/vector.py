@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 
 from meshwright.envs.benchmark import load_benchmark
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 
 from ..measure import REPEATS, BenchmarkFigure
 
@@ -23,6 +24,7 @@ def vector_figures() -> Iterator[BenchmarkFigure]:
     scenario = benchmark.build()
     cases: list[tuple[str, str, dict[str, Any]]] = [
         ("JobPartitioning-v0", "quickstart", {"benchmark": benchmark, "scenario": scenario}),
+        ("JobPartitioning-v1", "llm-256", {"fleet": load_fleet_benchmark("preset:llm-256").build()}),
         ("OperatorPlacement-v0", "latency-tight, 1,000 instances", {"num_instances": 1000}),
         ("OperatorPlacement-v0", "latency-tight, always new instances", {}),
     ]

@@ -47,11 +47,11 @@ def job_of_fleet(
     if trained is not None:
         told = trained.fleet.job_types
         types = load_job_types(told) if isinstance(told, str) else told
+    JobSource(job).shape()  # one that is missing is told by its own name, before anything else of it is asked for
     wanted = batch or next((one.global_batch for one in types if one.job == job), None)
     if wanted is None:
         knows = "" if trained is None else f"; the policy's benchmark {trained.name} has no such job"
         raise PlanError(f"say how many samples a step has{knows}", field="--batch")
-    JobSource(job).shape()  # one that is missing is told by its own name
     name = job.removeprefix("zoo:") if job.startswith("zoo:") else Path(job).parent.name or Path(job).stem
     data = {"name": name, "job": job, "global_batch": wanted, "sequence_length": sequence_length}
     return settings.build_settings(JobTypeSettings, data), types

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +184,14 @@ class MenuPlanner:
         trained = None if saved is None else trained_on(saved)
         given, types = job_of_fleet(trained, job, batch, sequence_length)
         chosen, kind = fleet_of_job(None if trained is None else trained.fleet, given, types, where, devices, max_devices)
-        fleet = build_fleet(chosen, cluster=where, cache=cache, is_strict=False, progress=progress)
+        build = partial(build_fleet, cluster=where, cache=cache, is_strict=False, progress=progress)
+        try:
+            fleet = build(chosen)
+        except PlanError:
+            if len(chosen.job_types) < 2:
+                raise
+            # Another type of the policy's benchmark may fit no device here; the job may.
+            fleet, kind = build(chosen.model_copy(update={"job_types": (given,)})), 0
         if saved is None or file is None:
             name = spec.removeprefix(MENU_RULE)
             return cls(spec, fleet, kind, given, _by_rule(fleet, name, devices), (), files.digest(name))

@@ -205,12 +205,15 @@ def is_by_menu(policy: str) -> bool:
     """Whether a policy picks from a menu of layouts.
 
     Raises:
-        CheckpointError: its file is damaged.
+        CheckpointError, PolicyError: its file is damaged; no shipped policy of that name, of either kind.
     """
     if policy.startswith(MENU_RULE):
         return True
     if policy.startswith(SHIPPED):
-        return policy.removeprefix(SHIPPED) in shipped_fleet_names()
+        name, of_menus, others = policy.removeprefix(SHIPPED), shipped_fleet_names(), shipped_names()
+        if name not in (*of_menus, *others):
+            raise PolicyError("no such shipped policy", value=name, choices=[*of_menus, *others])
+        return name in of_menus
     if not Path(policy).is_dir() and Path(policy).suffix != ".pt":
         return False
     from ..models.fleet.saved import is_of_fleet

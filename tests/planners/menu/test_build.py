@@ -253,5 +253,9 @@ def test_the_eight_types_of_the_benchmark_are_as_large_as_published():
     loaded = load_job_types("preset:llm-256")
     billions = [build.job_type(one).state_bytes / 14e9 for one in loaded]
     assert billions == pytest.approx([0.124, 0.355, 1.56, 2.65, 6.92, 6.74, 13.0, 32.5], rel=0.01)
+    unseen = load_job_types("preset:llm-unseen")
+    sizes = [build.job_type(one).state_bytes / 14e9 for one in unseen]
+    assert sizes == pytest.approx([0.494, 1.316, 7.24, 8.03, 14.77, 34.4, 46.7], rel=0.01)
+    assert not {build.job_type(one).digest for one in unseen} & {build.job_type(one).digest for one in loaded}
     with pytest.raises(MeshwrightError, match="llm-256"):
         load_job_types("preset:llm-265")
