@@ -22,7 +22,7 @@ from meshwright.simulation.tasklets.instance import TaskletInstance
 
 NUM_DEVICES, NUM_STAGES = 64, 8
 GRADIENT_BYTES, ACTIVATION_BYTES = 0.4e9, 0.05e9
-SHORT, LONG = 30_000, 400_000
+SHORT, LONG = 40_000, 400_000
 """Moves of the annealing that is judged, and of that from which the best known comes."""
 GENETIC = 5_000
 """Groupings that the genetic search values."""
