@@ -218,7 +218,8 @@ wait = datetime.timedelta(seconds=60)
 where = {"store_addr": "127.0.0.1", "store_port": store.port, "lighthouse_addr": f"http://127.0.0.1:{port}"}
 manager = Manager(
     pg=ProcessGroupGloo(), load_state_dict=None, state_dict=None, min_replica_size=2, use_async_quorum=False, init_sync=False,
-    rank=0, world_size=1, replica_id=f"replica_{rank}", timeout=wait, quorum_timeout=wait, connect_timeout=wait, hostname="127.0.0.1", **where,
+    rank=0, world_size=1, replica_id=f"replica_{rank}", hostname="127.0.0.1",
+    timeout=wait, quorum_timeout=wait, connect_timeout=wait, **where,
 )
 drawn = torch.Generator().manual_seed(1 + rank)
 with diloco(manager, model, inner, outer):
