@@ -147,7 +147,7 @@ class ScenarioSettings(settings.Settings):
         kind = self.training.kind
         if kind not in KINDS:
             raise ValueError(
-                f"training: kind={kind} is no choice of a scenario, whose devices hold whole replicas and which has no others; "
+                f"training: kind={kind} is no choice of a scenario, whose devices hold whole replicas and no stages; "
                 f"it takes {', '.join(KINDS)}; a type of jobs of a fleet takes kind={kind} too"
             )
         if self.compression is not None and kind != "synchronous":
