@@ -228,10 +228,8 @@ def check_training(training: AnyTraining, layout: Layout) -> None:
             )
     n = layout.dp
     if isinstance(training, LocalUpdate) and training.cuts is not None and training.cuts[-1] >= layout.pp:
-        problem = (
-            f"has stages in front of its last cut, but none behind it; pp={layout.pp} may be cut behind {max(1, layout.pp - 1)}"
-        )
-        raise PlanError(problem, field="training.cuts", value=training.cuts[-1])
+        told = f"pp={layout.pp} may be cut behind {layout.pp - 1} at most" if layout.pp > 1 else "pp=1 has nothing to cut"
+        raise PlanError(f"leaves no stage behind its last cut; {told}", field="training.cuts", value=training.cuts[-1])
     if isinstance(training, Gossip) and training.topology == "one-peer-exp" and n & (n - 1):
         raise PlanError("topology=one-peer-exp wants a power of two of replicas", field="layout.dp", value=n)
 

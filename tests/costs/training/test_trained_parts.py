@@ -180,7 +180,8 @@ def test_what_does_not_go_together_is_refused(text, told):
 
 def test_layouts_that_have_no_such_parts_are_refused():
     for layout, more, told in (
-        ("pp=2,dp=1,micro_batch=2,global_batch=32", ",cuts=2", "stages in front of its last cut"),
+        ("pp=2,dp=1,micro_batch=2,global_batch=32", ",cuts=2", "leaves no stage behind its last cut; pp=2 may be cut behind 1"),
+        ("pp=1,dp=1,micro_batch=2,global_batch=32", ",cuts=1", "pp=1 has nothing to cut"),
         ("pp=2,dp=2,micro_batch=2,global_batch=32", "", "set dp=1"),
         ("pp=2,dp=1,micro_batch=2,global_batch=32,schedule=zb-h1", "", "trains its parts by 1f1b"),
     ):
