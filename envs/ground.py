@@ -20,8 +20,8 @@ from ..simulation.pacml.switches import PRESETS
 KEY = "ground"
 """Of what a policy's file holds about its training."""
 # Keys of a scenario that are rules of the game, and what to call their defaults, which stand in no ground.
-RULES = {"semantics": "general", "queue_capacity": "0"} | dict.fromkeys(
-    ("failures", "preemption", "splitting", "costs"), "by default"
+RULES = {"semantics": "general", "queue_capacity": "0", "queue_order": "fifo"} | dict.fromkeys(
+    ("failures", "preemption", "splitting", "costs", "training", "compression"), "by default"
 )
 # Ranges are the same where their ends differ by no more, relative to them.
 ROUNDING = 0.01

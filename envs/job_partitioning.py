@@ -43,7 +43,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
 
     **Queue.** With ``queue_capacity: 0`` a rejected job is gone, and every step is an arrival. With a queue, a rejected
     job waits while there is room and its deadline can be met; whenever devices become free, the waiting jobs that fit
-    are put up again one by one, first come first served, and number 0 keeps one waiting. The job is then observed with
+    are put up again one by one, in the order ``queue_order``, and number 0 keeps one waiting. The job is then observed with
     the time that its deadline still allows. It leaves as blocked once no block could meet its deadline.
 
     **Interruptions.** With ``failures`` or ``preemption`` in the scenario, jobs may end later than predicted. The

@@ -56,14 +56,16 @@ class ElasticSettings(settings.Settings):
     """Running jobs are decided again in rounds.
 
     Attributes:
-        every_s: seconds between rounds.
+        every_s: seconds between rounds; may be left out with ``at_events``.
+        at_events: whether each arrival and each end of a job is a round too.
         restart_s: fixed seconds of a restart.
         storage_gbytes_per_s: at which each job writes and reads its parameters and optimizer state.
         min_degree, max_degree: of what a job that has run may get.
         visible_jobs: running jobs that are offered in a round, oldest start first.
     """
 
-    every_s: float = Field(gt=0)
+    every_s: float | None = Field(default=None, gt=0)
+    at_events: settings.Switch = Field(default=False, exclude_if=lambda chosen: not chosen)
     restart_s: float = Field(ge=0)
     storage_gbytes_per_s: float = Field(gt=0)
     min_degree: int = Field(default=1, ge=1)
@@ -74,6 +76,8 @@ class ElasticSettings(settings.Settings):
     def _is_a_range(self) -> Self:
         if self.min_degree > self.max_degree:
             raise ValueError(f"min_degree {self.min_degree} is above max_degree {self.max_degree}")
+        if self.every_s is None and not self.at_events:
+            raise ValueError("every_s: the key is missing; give the seconds between rounds, or at_events: true")
         return self
 
 
@@ -210,7 +214,7 @@ class FleetSettings(settings.Settings):
             if "blocks" in self.placements:
                 raise ValueError("placements: blocks are for jobs of the key splits")
             return self
-        for key in ("job_types", "weights", "menu", "load", "duration", "deadline", "elastic"):
+        for key in ("job_types", "weights", "menu", "load", "duration", "deadline"):
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ValueError(f"{key}: does not go with splits; leave it out")
         if self.placements != ("blocks",) or self.sharing != "none":

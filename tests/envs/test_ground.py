@@ -47,6 +47,8 @@ def other(**changes):
         ({"deadline": None}, "jobs without deadlines"),
         ({"max_degree": 8}, "jobs of up to 8 ranks (known: 16)"),
         ({"rules": {"queue_capacity": 10}}, "queue_capacity 10 (known: 0)"),
+        ({"rules": {"queue_order": "deadline"}}, "queue_order deadline (known: fifo)"),
+        ({"rules": {"training": {"kind": "asp"}}}, "training of its own (known: by default)"),
         ({"rules": {"semantics": "pacml-physical"}}, "semantics pacml-physical (known: general)"),
         ({"rules": {"failures": {"repair_s": 1.0}}}, "failures of its own (known: by default)"),
     ],
@@ -87,6 +89,8 @@ def test_rules_are_told_apart_by_what_differs_from_their_preset():
     assert rules(semantics={"kind": "pacml", "preset": "pacml-physical"}) == {"semantics": "pacml-physical"}
     switched = {"kind": "pacml", "preset": "pacml-physical", "defects": {"strict_deadline": True}}
     assert rules(semantics=switched) == {"semantics": "pacml-physical but for strict_deadline"}
+    assert rules(queue_capacity=10, queue_order="deadline") == {"queue_capacity": 10, "queue_order": "deadline"}
+    assert set(rules(training={"kind": "asp"})) == {"training"}
     assert rules(queue_capacity=10, splitting={"rule": "sip-ml"}) == {"queue_capacity": 10, "splitting": {"rule": "sip-ml"}}
 
 

@@ -195,3 +195,69 @@ def test_gossip_runs_in_two_processes(topology, tmp_path):
     (tmp_path / "strategy.py").write_text(snippet(Gossip(topology=topology), None))
     (tmp_path / "run.py").write_text(GOSSIP_RUN)
     run_twice(tmp_path)
+
+
+DILOCO_RUN = """
+import datetime, os, sys, time
+import torch
+import torch.distributed as dist
+from strategy import diloco
+from torchft import Manager, ProcessGroupGloo
+from torchft.coordination import LighthouseServer
+
+torch.set_num_threads(1)
+rank, port = int(sys.argv[1]), sys.argv[2]
+if rank == 0:
+    lighthouse = LighthouseServer(bind=f"127.0.0.1:{port}", min_replicas=2, join_timeout_ms=10_000)
+store = dist.TCPStore("127.0.0.1", 0, is_master=True)
+torch.manual_seed(0)
+model = torch.nn.Linear(4, 2)
+inner = torch.optim.SGD(model.parameters(), lr=0.1)
+outer = torch.optim.SGD(model.parameters(), lr=1.0)  # takes the mean of both
+wait = datetime.timedelta(seconds=60)
+where = {"store_addr": "127.0.0.1", "store_port": store.port, "lighthouse_addr": f"http://127.0.0.1:{port}"}
+manager = Manager(
+    pg=ProcessGroupGloo(), load_state_dict=None, state_dict=None, min_replica_size=2, use_async_quorum=False, init_sync=False,
+    rank=0, world_size=1, replica_id=f"replica_{rank}", hostname="127.0.0.1",
+    timeout=wait, quorum_timeout=wait, connect_timeout=wait, **where,
+)
+drawn = torch.Generator().manual_seed(1 + rank)
+with diloco(manager, model, inner, outer):
+    for _ in range(4):
+        inner.zero_grad()
+        model(torch.randn(3, 4, generator=drawn)).pow(2).mean().backward()
+        inner.step()
+torch.save(model.state_dict(), f"{rank}.pt")
+while rank == 0 and not os.path.exists("1.pt"):  # the lighthouse is in this process
+    time.sleep(0.1)
+manager.shutdown(wait=False)
+os._exit(0)
+"""
+
+
+@pytest.mark.slow
+def test_diloco_runs_in_two_processes_and_averages_after_each_period(tmp_path):
+    if importlib.util.find_spec("torchft") is None:
+        pytest.skip("torchft is not installed")
+    torch = pytest.importorskip("torch")
+    (tmp_path / "strategy.py").write_text(snippet(DiLoCo(every=2), None))
+    (tmp_path / "run.py").write_text(DILOCO_RUN)
+    run_twice(tmp_path)
+    torch.manual_seed(0)
+    held = torch.nn.Linear(4, 2).state_dict()
+    drawn = [torch.Generator().manual_seed(1 + rank) for rank in range(2)]
+    for _ in range(2):  # two steps of each by itself, then the mean
+        both = []
+        for numbers in drawn:
+            model = torch.nn.Linear(4, 2)
+            model.load_state_dict(held)
+            inner = torch.optim.SGD(model.parameters(), lr=0.1)
+            for _ in range(2):
+                inner.zero_grad()
+                model(torch.randn(3, 4, generator=numbers)).pow(2).mean().backward()
+                inner.step()
+            both.append({name: value.detach().clone() for name, value in model.state_dict().items()})
+        held = {name: (both[0][name] + both[1][name]) / 2 for name in held}
+    for rank in range(2):
+        for name, value in torch.load(tmp_path / f"{rank}.pt").items():
+            assert torch.allclose(value, held[name], atol=1e-6)

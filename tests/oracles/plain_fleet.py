@@ -42,11 +42,9 @@ class PlainFleet:
         self.waiting: list[Job] = []
         self.running: list[Job] = []
         self.now_s = 0.0
-        self.next_round_s = problem.every_s
-        self.in_round = False
+        self.next_round_s, self.in_round = problem.every_s, False
         self.decided: set[Job] = set()
-        self.load = [0.0] * len(self.capacity)
-        self.num_trunks = network.num_trunks
+        self.load, self.num_trunks = [0.0] * len(self.capacity), network.num_trunks
         self.totals = dict.fromkeys(Total, 0.0)
         first, numbers = problem.blocks.first_host.tolist(), problem.blocks.hosts.tolist()
         self.blocks = [[self.hosts[number] for number in numbers[a:b]] for a, b in pairwise(first)]
@@ -74,6 +72,7 @@ class PlainFleet:
         self.pass_time(min([arrival_s, end_s, round_s, turn_s, *(job.since_s for job in restarting)]))
         if end_s == self.now_s:
             self.end(next(job for job in self.running if job.finish_s == self.now_s))
+            self.open_round(is_event=True)
         elif turn_s == self.now_s:
             self.turn(next(host for host in self.hosts if host.turns_at_s == turn_s))
         elif arrival_s == self.now_s:
@@ -82,12 +81,16 @@ class PlainFleet:
             self.waiting.append(job)
             if was_empty:
                 self.next_round_s = self.now_s + self.problem.every_s
+            self.open_round(is_event=True)
         elif round_s == self.now_s:
             self.next_round_s += self.problem.every_s
-            self.in_round = True
-            self.decided = set()
+            self.open_round(is_event=False)
         if any(job.since_s == self.now_s for job in restarting):
             self.share()
+
+    def open_round(self, is_event):
+        if not is_event or self.problem.at_events:
+            self.in_round, self.decided = True, set()
 
     def pass_time(self, until_s):
         passed = until_s - self.now_s
@@ -118,17 +121,15 @@ class PlainFleet:
 
     def turn(self, host):
         if host.is_out:
-            host.is_out = False
-            host.turns_at_s = self.now_s + self.time_up(host)
+            host.is_out, host.turns_at_s = False, self.now_s + self.time_up(host)
             return
         for job in [job for job in self.running if job in host.owners]:
             held, done = job.part * len(job.hosts), job.done
             self.send_back(job)
             job.failures += 1
             job.lost_device_s += max(0.0, done - job.done) * job.step_s * held
-        host.is_out = True
         host.failures += 1
-        host.turns_at_s = self.now_s + self.problem.repair_s
+        host.is_out, host.turns_at_s = True, self.now_s + self.problem.repair_s
         self.share()
 
     def awaits_repair(self):
@@ -196,14 +197,12 @@ class PlainFleet:
                 if rule == PlacementRule.CONSTRUCT:
                     step_s = self.step_of_construction(job, entry, free)
                     does = self.construct, job, entry
-                elif rule == PlacementRule.BLOCKS:
-                    part, hosts = self.find_block(job, entry, kind, free)
-                    step_s = entry.step_s[kind, part, self.spread(hosts)] if hosts else math.inf
-                    does = self.place, job, entry, part, hosts
                 else:
-                    key = entry.degree, choice
-                    found[key] = found.get(key) or self.find(entry.degree, rule, kind, free)
-                    part, hosts = found[key]
+                    if rule == PlacementRule.BLOCKS:
+                        part, hosts = self.find_block(job, entry, kind, free)
+                    else:
+                        key = entry.degree, choice
+                        part, hosts = found[key] = found.get(key) or self.find(entry.degree, rule, kind, free)
                     step_s = entry.step_s[kind, part, self.spread(hosts)] if hosts else math.inf
                     does = self.place, job, entry, part, hosts
                 end_s = self.now_s + (step_s * (job.steps - job.done) + self.restart_s(job))
@@ -295,12 +294,13 @@ class PlainFleet:
         return part, chosen
 
     def find_block(self, job, entry, kind, free):
-        """Devices a host and hosts of the first block; none for a running job."""
+        """Devices a host and hosts of the first block."""
         size = self.problem.network.devices_per_host
-        for hosts in self.blocks if job in self.waiting else ():
+        limit_s = math.inf if job in self.running else job.deadline_s
+        for hosts in self.blocks:
             if len(hosts) * size == entry.degree and all(free[host] == size and host.kind == kind for host in hosts):
                 step_s = entry.step_s[kind, size, self.spread(hosts)]
-                if step_s < math.inf and self.now_s + (step_s * (job.steps - job.done) + self.restart_s(job)) <= job.deadline_s:
+                if step_s < math.inf and self.now_s + (step_s * (job.steps - job.done) + self.restart_s(job)) <= limit_s:
                     return size, hosts
         return size, []
 

@@ -154,7 +154,7 @@ class PlainPlayer:
             if candidate:
                 self.take(k, *found[candidate])
             elif len(self.queue) < self.scenario.settings.queue_capacity and reason != Outcome.DEADLINE:
-                self.queue.append(k)
+                self.queue = sorted([*self.queue, k], key=self.place_in_queue)  # stable: those alike stay as they came
                 self.outcome[k] = Outcome.WAITING
             else:
                 self.outcome[k] = reason
@@ -178,6 +178,15 @@ class PlainPlayer:
                             self.queue.remove(k)
                             self.take(k, *found[candidate])
         self.now = until
+
+    def place_in_queue(self, k):
+        order = self.scenario.settings.queue_order
+        if order == "deadline":
+            steps, graph = int(self.arrivals.num_steps[k]), int(self.arrivals.graph_id[k])
+            sequential_s = steps * self.scenario.workload.graphs[graph].step_s
+            return float(self.arrivals.arrival_s[k]) + float(self.arrivals.deadline_fraction[k]) * sequential_s
+        times = [time for time, can in (self.time(k, b) for b in range(len(self.blocks))) if can]
+        return min(times, default=math.inf) if order == "shortest-remaining" else 0.0
 
     def expire(self):
         for k in list(self.queue):

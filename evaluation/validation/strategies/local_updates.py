@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....costs.training.local_update import cut_bytes, one_batch_s, streaming_s
+from ....costs.training.local_update import one_batch_s, streaming_s
 from ....costs.training.subnets import round_bytes, round_s, subnet_parameters
+from ....costs.training.trained_parts import cut_bytes, epochs_s
+from ....plans.strategies.local_update import LocalUpdate
 from ..published_figures import PublishedFigure
 
 WIDTHS = (4096, 4096, 35)
@@ -14,7 +16,7 @@ rounds have a hidden-hidden part that falls by the number of workers."""
 
 WORKERS = (2, 4, 8)
 
-NUM_FIGURES = len(WORKERS) + 4
+NUM_FIGURES = len(WORKERS) + 8
 
 CARD_BYTES_PER_S = 0.125e9
 EVERY = 10
@@ -40,9 +42,27 @@ def figures() -> Iterator[PublishedFigure]:
         yield PublishedFigure(
             "", "subnets, 8 workers, 1 Gb/s", name, times, f"{told:g}", 0.0, is_floor=is_floor, is_limit=not is_floor
         )
-    sent = cut_bytes(60_000, 10 * 1024 * 4, 1024 * 4)
-    yield PublishedFigure("", "synthetic labels", "bytes over the cut", sent, str(10 * 4096 + 60_000 * 4096), 1e-9)
+    yield from _labels()
     p = 4
     alone_s = p * one_batch_s([1.0], [0.0], [1.0], 1)
     together = alone_s / streaming_s([1.0] * p, [0.0] * p, [1.0] * p)
     yield PublishedFigure("", "direct feedback, 4 equal stages", "throughput over one device", together, "4", 1e-9)
+
+
+def _labels() -> Iterator[PublishedFigure]:
+    """Synthetic labels of 10 classes at a cut of 1024 numbers, 60,000 samples, 20 epochs in front of it and 30 behind."""
+    n, classes, h, left, right = 60_000, 10, 4096, 20, 30
+    sizes = {"left_epochs": left, "right_epochs": right, "num_samples": n, "num_classes": classes}
+    f, b = (2e-6, 3e-6), (4e-6, 5e-6)
+    epochs = [n * (one + other) for one, other in zip(f, b, strict=True)]
+    for schedule, sent, told_s in (
+        ("sequential", classes * h + n * h, left * n * 6e-6 + right * n * 8e-6 + n * 2e-6),
+        ("parallel", classes * h, max(left * n * 6e-6, right * n * 8e-6)),
+    ):
+        training = LocalUpdate.model_validate({"preset": "sil", "schedule": schedule, **sizes})
+        name = f"synthetic labels, {schedule}"
+        yield PublishedFigure("", name, "bytes over the cut", cut_bytes(training, h), str(sent), 1e-9)
+        yield PublishedFigure("", name, "seconds", epochs_s(training, epochs, [n * f[0]]), f"{told_s:.12g}", 1e-9)
+    recovered = LocalUpdate.model_validate({"preset": "sil", "schedule": "parallel", "recovery_epochs": 50, **sizes})
+    crossed = cut_bytes(recovered, h) - classes * h
+    yield PublishedFigure("", "50 epochs of a pipeline", "bytes over the cut", crossed, str(2 * n * h * 50), 1e-9)

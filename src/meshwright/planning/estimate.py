@@ -33,6 +33,7 @@ from ..planners.free_devices import Allocation, find_allocation
 from ..plans.compression import AnyCompression
 from ..plans.document import Figure
 from ..plans.frameworks.defaults import framework_defaults
+from ..plans.frameworks.layout_words import strategies_beside
 from ..plans.partition import Layout
 from ..plans.training import AnyTraining
 from ..simulation.layouts.running import STEPS, num_tasks, run_layout
@@ -229,8 +230,8 @@ def estimate(
         job: as `load_graph` reads it. A transformer (``zoo:NAME`` or the path of a ``config.json``) is cut by all keys of a
             layout, any other job graph by ``dp`` and ``pp``.
         cluster: ``preset:NAME``, a path, or a cluster.
-        layout: the keys of `Layout` as text, where what is left out hides as `plans.frameworks.defaults.hidden_unasked`
-            says, or a layout.
+        layout: the keys of `Layout` as text or in a YAML file, see `Layout.parse`, where what is left out hides as
+            `plans.frameworks.defaults.hidden_unasked` says, or a layout.
         is_free: which devices the job may have, ``(n,)``; it is priced on those that are closest together. By default all are,
             and it is priced on the first ones.
         sequence_length: tokens of a transformer's sequence; by default the model's own, 2,048 at most.
@@ -241,7 +242,8 @@ def estimate(
         keep_input_ops: whether the ``Input`` ops of a profile, which time the data loader, count.
         profile_batch: samples for which the figures of a profile hold; by default the global batch.
         training: strategies by which it is trained too, as `plans.training.parse_training` reads them.
-        compression: codes of the gradients of synchronous training, as `plans.compression.parse_compression` reads them.
+        compression: codes of the gradients of synchronous training, as `plans.compression.parse_compression` reads them; both by
+            default as the file of the layout says under these keys.
         framework: what runs the job, as the key ``framework`` of a layout in words (`plans.frameworks.defaults.FrameworkName`):
             what that leaves open is as the framework does it.
 
@@ -256,6 +258,8 @@ def estimate(
         if not isinstance(layout, str):
             raise PlanError("goes with a layout in words; a Layout says its own", field="framework", value=framework)
         layout = f"{layout},framework={framework}"
+    if isinstance(layout, str):
+        training, compression = strategies_beside(layout, training, compression)
     cut, asked = read_layout(layout, maker.samples)
     check_place(where, cut)
     if is_free is not None and not is_free.all():

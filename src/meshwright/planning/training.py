@@ -22,9 +22,11 @@ from ..costs.training.sharded_codes import coded_shards
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.subnets import subnet_round
 from ..costs.training.synchronisation import drawn_steps, num_carrying, server_round_s, synchronous_s
+from ..costs.training.trained_parts import trained_parts
 from ..errors import PlanError
 from ..plans.compression import AnyCompression, Quantise, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
+from ..plans.strategies.local_update import LocalUpdate
 from ..plans.strategies.masked import Masked
 from ..plans.training import (
     AnyTraining,
@@ -33,13 +35,13 @@ from ..plans.training import (
     Gossip,
     IndependentSubnets,
     LocalSgd,
-    LocalUpdate,
     PostLocalSgd,
     StaleSynchronous,
     Synchronous,
     parse_training,
 )
 from ..simulation.layouts.running import run_layout
+from ..simulation.training.parts import simulated_parts_s
 from ..simulation.training.phases import masked_step_s
 from ..simulation.training.rounds import (
     gossip_rounds_s,
@@ -129,7 +131,7 @@ class TrainingPrice:
 
     def figures(self) -> tuple[Figure, ...]:
         """``steps_multiplier`` and ``effective_step_s``, where a multiplier is declared, with what is held in addition."""
-        found = [("extra_memory_bytes", self.extra_bytes, "bytes")] if self.extra_bytes else []
+        found = [("extra_memory_bytes", self.extra_bytes, "bytes")] if self.extra_bytes > 0 else []
         if self.multiplier is not None and not self.is_exact:
             assert self.effective_s is not None
             found += [("steps_multiplier", self.multiplier, "1"), ("effective_step_s", self.effective_s, "s")]
@@ -233,6 +235,8 @@ def simulated_training_s(
     if isinstance(training, Masked) and sigma == 0:
         narrow = core_replicas(replicas, training).work
         return masked_step_s(maker.simulated(work), maker.simulated(narrow), training, maker.cluster, devices, costs)
+    if isinstance(training, LocalUpdate) and training.has_epochs:
+        return simulated_parts_s(training, trained_parts(replicas, training), work.layout, run(work))
     if isinstance(training, LocalUpdate):
         blocks, m = local_blocks(replicas, training), replicas.layout.num_micro_batches
         stride, is_local = training.error_stride(replicas.layout.pp), makes_own_targets(training)

@@ -5,7 +5,6 @@ Legend of shapes: ``world`` ranks of a layout.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from typing import Any, Literal
 
@@ -14,15 +13,13 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from .. import settings
-from ..errors import ConfigError, PlanError
+from ..errors import PlanError
 from ..settings import Count, Index, Switch
 from . import stage_meshes as meshes
 from .frameworks.defaults import BIDIRECTIONAL, EAGER, HIDING, FrameworkName, framework_defaults, hidden_unasked
+from .frameworks.layout_words import layout_keys
 from .frameworks.names import build_of_plan
 from .pipelines.bidirectional import bidirectional_objection
-
-_GLUED = re.compile(r"([a-z_]+)[: ]?([0-9]+)")
-"""A key and its value without the sign between them."""
 
 Axis = Literal["tp", "cp", "dp", "pp", "ep", "dp_cp", "sp", "sp_d", "sp_h", "sp_w"]
 
@@ -199,30 +196,15 @@ class Layout(ParallelDegrees):
         """The layout that a text such as ``tp=8,pp=8,dp=2,micro_batch=1,global_batch=64`` spells.
 
         Args:
-            text: ``key=value`` pairs with commas between; a key that is absent takes its default.
+            text: ``key=value`` pairs with commas between, or the path of a YAML file with the keys under ``layout:``, and behind
+                it what is otherwise; a key that is absent takes its default.
             samples_per_step: the job's own batch, taken where ``global_batch`` is absent.
             hides_unasked: whether absent keys of what is hidden are as `hidden_unasked` says, or as the framework does.
 
         Raises:
             PlanError: a key that is unknown, absent or twice, or values that do not go together.
         """
-        data: dict[str, Any] = {}
-        for part in filter(None, (part.strip() for part in text.split(","))):
-            key = part.partition("=")[0].strip()
-            if key in data:
-                raise PlanError("the key stands twice", field=f"layout.{key}", value=part)
-            if "=" not in part or "." in key or not key:
-                glued = _GLUED.fullmatch(part)
-                if glued and glued[1] in cls.model_fields:
-                    meant = f"must read key=value (got {part!r}); did you mean '{glued[1]}={glued[2]}'?"
-                    raise PlanError(meant, field="layout")
-                raise PlanError("must read key=value, as tp=2,pp=4,micro_batch=1", field="layout", value=part)
-            if len(part.split("=")) > 2:
-                raise PlanError("a comma is wanted between two keys", field="layout", value=part)
-            try:
-                data = settings.override(data, part)
-            except ConfigError as error:
-                raise PlanError(error.problem, field="layout", value=part) from None
+        data = layout_keys(text, cls.model_fields)
         if samples_per_step is not None:
             data.setdefault("global_batch", samples_per_step)
         chunks, schedule = data.get("virtual_stages", 1), data.get("schedule", "")

@@ -18,6 +18,7 @@ from ..settings import Count, Index, Switch
 from .frameworks.names import build_of_plan
 from .partition import Layout
 from .strategies.declared_steps import DeclaredSteps, Exactness
+from .strategies.local_update import LocalUpdate
 from .strategies.masked import Masked
 from .strategies.strategy_text import split_strategies
 
@@ -174,37 +175,6 @@ class IndependentSubnets(DeclaredSteps):
         return gradient_bytes / num_replicas if self.server == "sharded" and num_replicas > 1 else 0.0
 
 
-class LocalUpdate(DeclaredSteps):
-    """Blocks of a model on devices of their own are updated by local targets, so that no gradient of activations goes back.
-
-    Source:
-        Synthetic intermediate labels: 2024, arXiv 2403.11204; recursive local representation alignment: Ororbia et al.,
-        "Large-scale gradient-free deep learning with recursive local representation alignment", 2020, arXiv 2002.03911.
-    """
-
-    kind: Literal["local-update"] = "local-update"
-    preset: Literal["sil", "rec-lra", "dfa", "greedy"] = Field(description="where the local targets come from")
-    feedback_depth: Count | None = Field(default=None, description="blocks that an error goes through, by default the preset's")
-    stride: Count = Field(default=2, description="blocks that a recursive error skips at once (rec-lra)")
-    target_share: float = Field(default=0.1, ge=0, le=1, description="time of a target over that of a backward pass")
-    extra_parameters: Index = Field(default=0, description="feedback weights of a block")
-    force: Switch = Field(default=False, description="price it for jobs for which it was never shown")
-
-    def depth(self, num_blocks: int) -> int:
-        """Blocks that an error goes through, ``D``: all of a chain, one in ``stride`` of them, or one."""
-        if self.feedback_depth is not None:
-            return self.feedback_depth
-        return {"sil": 1, "dfa": 1, "greedy": 1, "rec-lra": -(-num_blocks // self.stride)}[self.preset]
-
-    def error_stride(self, num_blocks: int) -> int:
-        """How many blocks behind a block the one is whose error it gets, see `depth`."""
-        return -(-num_blocks // self.depth(num_blocks))
-
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Feedback weights in 4 bytes each."""
-        return 4.0 * self.extra_parameters
-
-
 AnyTraining = (
     Synchronous
     | LocalSgd
@@ -257,6 +227,9 @@ def check_training(training: AnyTraining, layout: Layout) -> None:
                 f"{told}, whose gradients are not summed over {key}", field=f"layout.{key}", value=getattr(layout, key)
             )
     n = layout.dp
+    if isinstance(training, LocalUpdate) and training.cuts is not None and training.cuts[-1] >= layout.pp:
+        told = f"pp={layout.pp} may be cut behind {layout.pp - 1} at most" if layout.pp > 1 else "pp=1 has nothing to cut"
+        raise PlanError(f"leaves no stage behind its last cut; {told}", field="training.cuts", value=training.cuts[-1])
     if isinstance(training, Gossip) and training.topology == "one-peer-exp" and n & (n - 1):
         raise PlanError("topology=one-peer-exp wants a power of two of replicas", field="layout.dp", value=n)
 

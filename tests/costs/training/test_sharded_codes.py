@@ -33,10 +33,23 @@ def seconds(code, layout=LAYOUT):
     return price, event_s
 
 
-def test_a_code_that_changes_nothing_changes_nothing(plain):
-    price, event_s = seconds("kind=quantise,bits=16,group=1000000000,codec_passes=0,summable=true,error_feedback=false,what=both")
-    assert price.step_s == pytest.approx(plain.step.step_s, rel=1e-6)
-    assert event_s == pytest.approx(plain.simulated_s(COSTS), rel=1e-6)
+NEUTRAL = [
+    *((what, more, 16) for what in ("gradients", "parameters", "both") for more in ("", ",overlap_dp=true")),
+    ("both", ",precision=fp32,attention=unfused", 32),
+    ("parameters", ",framework=fsdp2", 16),
+    ("gradients", ",framework=fsdp2", 32),
+]
+"""What is coded, keys of the layout, and the bits of its numbers; FSDP2 gathers parameters in 2 bytes and reduces in 4."""
+
+
+@pytest.mark.parametrize(("what", "more", "bits"), NEUTRAL)
+def test_a_code_that_changes_nothing_changes_nothing(what, more, bits):
+    price, event_s = seconds(
+        f"kind=quantise,bits={bits},group=null,codec_passes=0,summable=true,error_feedback=false,what={what}", LAYOUT + more
+    )
+    uncoded = found(LAYOUT + more, None)
+    assert price.step_s == pytest.approx(uncoded.step.step_s, rel=1e-9)
+    assert event_s == pytest.approx(uncoded.simulated_s(COSTS), rel=1e-9)
     assert price.extra_bytes == 0
 
 

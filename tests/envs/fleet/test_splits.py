@@ -12,6 +12,7 @@ from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.env import FleetEnv
+from meshwright.envs.fleet.settings import ElasticSettings
 from meshwright.envs.playing import play_episode
 from meshwright.errors import ConfigError
 from meshwright.evaluation.fleet.episodes import watch_episode
@@ -19,6 +20,7 @@ from meshwright.evaluation.fleet.policies import fleet_player
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.rules import rule_of_thumb
+from meshwright.settings import build_settings
 from meshwright.simulation.fleet.state import JobState
 
 QUICKSTART = """name: quickstart-fleet
@@ -178,3 +180,33 @@ def test_a_network_reads_it(file):
     scores, value = actor(seen)
     assert torch.isfinite(value).all()
     assert torch.isfinite(scores[seen["action_mask"] > 0]).all()
+
+
+ELASTIC = "fleet.elastic={at_events: true, restart_s: 30.0, storage_gbytes_per_s: 5.0}"
+
+
+def test_jobs_of_the_first_world_may_be_given_other_blocks_at_arrivals_and_ends(file, both):
+    fleet = load_fleet_benchmark(str(file), changes=[ELASTIC, "fleet.queue_capacity=400", "fleet.visible_jobs=8"]).build()
+    env = FleetEnv(fleet=fleet)
+    observation, _ = env.reset(seed=3)
+    rng, over, moves = np.random.default_rng(1), False, 0
+    first_running = 1 + fleet.problem.visible_waiting * fleet.problem.entries_per_job
+    for _ in range(400):
+        actions = np.flatnonzero(observation["action_mask"])
+        moved = actions[(actions >= first_running) & (actions < fleet.problem.first_pause)]
+        moves += len(moved) > 0
+        action = rng.choice(moved if len(moved) and rng.random() < 0.2 else actions[actions < first_running])
+        observation, _, over, _, _ = env.step(int(action))
+        if over:
+            break
+    record = env.record()
+    assert moves > 50
+    assert record.num_restarts.sum() > 20
+    assert both[1].settings.elastic is None
+
+
+def test_rounds_come_every_so_often_or_with_events():
+    with pytest.raises(ConfigError, match="every_s: the key is missing"):
+        build_settings(ElasticSettings, {"restart_s": 1.0, "storage_gbytes_per_s": 1.0})
+    every = build_settings(ElasticSettings, {"every_s": 60.0, "restart_s": 1.0, "storage_gbytes_per_s": 1.0})
+    assert "at_events" not in every.model_dump()

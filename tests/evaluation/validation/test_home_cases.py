@@ -98,3 +98,24 @@ def test_a_switch_gains_in_a_home_case_of_its_own(case, figures):
 def test_orders_of_messages_and_flows_never_lose_where_nothing_meets(name, told):
     # one pipeline of single messages: no order can change anything
     assert told[A100, STAGES][name].change == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("apart", [0.0, 0.125, 0.25, 0.375, 0.5])
+def test_two_jobs_that_send_half_of_the_time_worked_by_hand(apart):
+    # One begins to send as much after the other. Alone it sends for that long; then each has half of the link until the first
+    # has sent the rest of its 0.5 s, twice 0.5 - apart; the second has as much left as the first sent alone. So both send for
+    # 1 - apart, begin as far apart again, and steps take 1.5 - apart: 1.25 s in the mean over all that chance may make it.
+    link = {"kind": "single-host", "num_devices": 4, "fabric": "bus", **five_layers._LINK}
+    cluster, steps = five_layers._cluster(link), five_layers.STEPS
+    jobs = [
+        five_layers.PlacedJob(five_layers._half_sending(), np.array(devices), at)
+        for devices, at in (([0, 1], 0.0), ([2, 3], apart))
+    ]
+    (_, first_s), _ = five_layers.schedule(jobs, cluster)
+    assert first_s.max() == pytest.approx(steps * (1.5 - apart), rel=1e-9)
+
+
+def test_a_fleet_is_within_a_fifth_of_a_percent_of_the_mean_of_chance(figures):
+    found = figures["bursts meet, in a fleet, of the speed alone"].ours
+    assert found == pytest.approx(1 / 1.25, rel=2e-3)
+    assert found > 0.80  # the fitted constants sum to 1.01, and 1.25 s would want (1 + 0.4 h) / 1.2 = 1.017

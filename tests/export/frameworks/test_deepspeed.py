@@ -145,6 +145,14 @@ def test_layouts_that_deepspeed_does_not_have_are_refused(changed, told):
     render(plan_of(["a"] * 4, range(4), EXAMPLE.model_copy(update={"pp": 1, **changed})), ExportOptions())  # no pipeline
 
 
+def test_a_schedule_that_it_lacks_is_told_before_ranks_in_another_order():
+    eager = EXAMPLE.model_copy(update={"schedule": "eager-1f1b", "overlap_pp": True})
+    with pytest.raises(
+        ExportError, match=r"partition.layout.schedule: .* runs 1f1b; schedule=1f1b with overlap_pp=false is the nearest"
+    ):
+        render(plan_of(["a"] * 8, range(8), eager, [0, 4, 1, 5, 2, 6, 3, 7]), ExportOptions())
+
+
 def test_more_hosts_than_one_argument_holds_are_refused():
     hosts = [f"host-{number:055d}" for number in range(1_600)]  # 62 bytes each, and an @ between
     with pytest.raises(ExportError, match="ranks: 1600 hosts are too many for one --include"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.strategies.placed_groups import NETWORKS, WORLD, network
-from meshwright.planners.arrangement.arrange import ArrangementRequest, arrange
+from meshwright.planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
 from meshwright.planners.arrangement.rank_devices import arrange_ranks
 from meshwright.planners.arrangement.regions import alike_devices
 from meshwright.planners.arrangement.small import best_of_all
@@ -62,6 +62,25 @@ def test_an_arrangement_has_the_value_that_it_says_and_a_seed_says_all(shape, mo
     assert one.device_of.tolist() == other.device_of.tolist()
     assert one.value_s == pytest.approx(tasklet_value_s(instance, one.device_of), rel=1e-12)
     assert one.value_s <= tasklet_value_s(instance, np.arange(instance.num_devices).reshape(shape)) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_each_solver_has_the_value_that_it_says(solver):
+    instance = drawn(3, 4, 4)
+    found = arrange(instance, ArrangementRequest(budget_s=0.05, solver=solver))
+    assert sorted(found.device_of.ravel().tolist()) == list(range(16))
+    assert found.value_s == pytest.approx(tasklet_value_s(instance, found.device_of), rel=1e-12)
+
+
+def test_an_unknown_solver_is_told_with_the_nearest():
+    with pytest.raises(PlanError, match="did you mean 'genetic'"):
+        arrange(drawn(1, 2, 7), ArrangementRequest(solver="genetics"))
+
+
+def test_a_genetic_search_breeds_until_its_budget_ends():
+    instance = network("four US regions")
+    counts = [arrange(instance, ArrangementRequest(budget_s, solver="genetic")).num_valued for budget_s in (0.01, 1.0)]
+    assert 100 <= counts[0] < counts[1]
 
 
 def test_devices_with_equal_links_are_alike():

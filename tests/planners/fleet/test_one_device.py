@@ -15,11 +15,11 @@ ENTRY = 8, constant(1.0), constant(0.0), lambda _, hosts: []
 """All of the one host, in steps of a second."""
 
 
-def _mean_completion_s(rule, arrivals, lengths, every_s=1.0):
-    """By a rule that may preempt every second, free of charge."""
+def _mean_completion_s(rule, arrivals, lengths, every_s=1.0, *, at_events=False):
+    """By a rule that may preempt every second, free of charge, or at arrivals and ends."""
     network = network_of("one host")
     keys = {"queue_capacity": 64, "visible_waiting": 16, "visible_running": 1, "storage_bytes_per_s": np.inf}
-    problem = problem_of(network, menu_of(network, [[ENTRY]]), every_s=every_s, restart_s=0.0, **keys)
+    problem = problem_of(network, menu_of(network, [[ENTRY]]), every_s=every_s, at_events=at_events, restart_s=0.0, **keys)
     never = np.full(len(lengths), np.inf)
     arrival_s = np.sort(np.array(arrivals, float))
     workload = Workload(arrival_s, np.zeros(len(lengths), np.int64), np.array(lengths, float), never)
@@ -43,3 +43,19 @@ def test_shortest_remaining_with_free_preemption_is_never_above_first_come(drawn
     best_s = _mean_completion_s("srtf", arrivals, lengths)
     for rule in ("fifo", "sjf", "las"):
         assert best_s <= _mean_completion_s(rule, arrivals, lengths) * (1 + 1e-12)
+
+
+def test_whoever_is_decided_again_at_arrivals_alone_loses_nothing_worked_by_hand():
+    # A second of work comes at 2, when two of ten are done: it runs from 2 to 3, and the other one from 3 to 11.
+    assert _mean_completion_s("srtf", [0, 2], [10, 1], np.inf, at_events=True) == pytest.approx((11 + 1) / 2)
+    # Without rounds nobody is preempted.
+    assert _mean_completion_s("srtf", [0, 2], [10, 1], 1e9) == pytest.approx((10 + 9) / 2)
+
+
+@given(drawn=JOBS)
+def test_shortest_remaining_decided_at_arrivals_and_ends_is_never_above_any_other(drawn):
+    arrivals, lengths = zip(*sorted(drawn), strict=True)
+    best_s = _mean_completion_s("srtf", arrivals, lengths, np.inf, at_events=True)
+    assert best_s == pytest.approx(_mean_completion_s("srtf", arrivals, lengths))  # whole seconds: as decided every second
+    for rule in ("fifo", "sjf", "las"):
+        assert best_s <= _mean_completion_s(rule, arrivals, lengths, np.inf, at_events=True) * (1 + 1e-12)

@@ -36,6 +36,8 @@ VARIANTS = {
     "failures": {"failures": BROKEN["failures"]},
     "preemption": {"preemption": BROKEN["preemption"]},
     "all": {"queue_capacity": 3, **BROKEN},
+    "the shortest first": {"queue_capacity": 6, "queue_order": "shortest-remaining"},
+    "the earliest deadline first": {"queue_capacity": 6, "queue_order": "deadline", **BROKEN},
 }
 
 
@@ -170,6 +172,18 @@ def test_the_queue_never_holds_more_than_its_capacity_and_keeps_the_order_of_arr
     play(patient, arrivals_of(patient, seed), watched)
 
 
+@pytest.mark.parametrize("order", ["fifo", "least-attained-service"])
+def test_nobody_who_waits_has_been_served(patient, order):
+    ordered = small_scenario(queue_capacity=5, queue_order=order)
+    for seed in range(5):
+        first, second = (
+            record(scenario, play(scenario, arrivals_of(scenario, seed), at_random(seed, 0.5), seed), 0)
+            for scenario in (patient, ordered)
+        )
+        assert_same(first, second)
+    assert (ordered.digest == patient.digest) == (order == "fifo")
+
+
 @pytest.mark.parametrize("capacity", [0, 3])
 def test_failures_that_never_come_change_nothing(capacity):
     # once in 10^15 h
@@ -242,6 +256,8 @@ def test_the_expected_completion_is_dalys(ranks, repair_s):
     ("changes", "words"),
     [
         ({"queue_capacity": -1}, "queue_capacity"),
+        ({"queue_order": "deadline"}, "set queue_capacity too"),
+        ({"queue_capacity": 2, "queue_order": "deadlin"}, "did you mean 'deadline'"),
         ({"queue_capacity": 10_001}, "queue_capacity"),
         ({"failures": {"repair_s": -1.0}}, "failures.repair_s"),
         ({"failures": {"checkpoint_every_s": 0}}, "failures.checkpoint_every_s"),

@@ -210,3 +210,19 @@ def test_a_job_that_still_waits_at_the_end_counts_neither_way():
     assert found.is_waiting.tolist() == [False, False, True]
     assert found.blocking_rate() == 0.0
     assert found.counts()["waiting"] == 1
+
+
+@pytest.mark.parametrize(("order", "put_up"), [("fifo", [2, 3, 4]), ("shortest-remaining", [3, 4, 2]), ("deadline", [4, 2, 3])])
+def test_who_is_put_up_first_worked_by_hand(order, put_up):
+    # Jobs 0 and 1 hold all devices until 1000 s. Then 2, 3 and 4 have waited, which take 300, 100 and 100 s on four ranks and
+    # must be done by 5100, 9000 and 2000 s.
+    scenario = round_numbers(queue_capacity=3, queue_order=order, num_jobs=5)
+    jobs = deadline(scenario, [0, 0, 100, 200, 300, 9000], [1000, 1000, 300, 100, 100, 10], [1e9, 1e9, 5000, 8800, 1700, 1e9])
+    episodes = begun(scenario, jobs)
+    for candidate in (FOUR, FOUR, 0, 0, 0):
+        dynamics.decide(scenario.problem, episodes, 0, candidate)
+    seen = []
+    while episodes.now_s[0] == 1000.0:
+        seen.append(int(episodes.job[0]))
+        dynamics.decide(scenario.problem, episodes, 0, 0)
+    assert seen == put_up

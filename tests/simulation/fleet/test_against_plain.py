@@ -76,6 +76,15 @@ def test_both_stop_the_same_jobs_when_hosts_fail(fleet):
     play_both(*fleet)
 
 
+RUNNING = {"visible_running": 3, "every_s": np.inf, "at_events": True, "min_degree": 1, "max_degree": 64}
+
+
+@draws(8)
+@given(samples.fleets(clusters=("two leaves", "four leaves"), rules=[samples.BLOCKS], **RUNNING))
+def test_both_decide_running_jobs_at_arrivals_and_ends_on_blocks(fleet):
+    play_both(*fleet)
+
+
 SHARED = {"sharing": int(SharingMode.FAIR), "max_hosts": 8, "max_running": 64, "min_degree": 1, "max_degree": 64}
 WIDE = [samples.CONSTRUCT, samples.SPREAD, samples.NEAREST]
 

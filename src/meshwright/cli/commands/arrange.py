@@ -38,13 +38,16 @@ def arrange_devices(
     ] = None,
     budget_s: Annotated[float, typer.Option("--budget-s", metavar="N", help="The search takes so long.")] = 10.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Of what is drawn.")] = 0,
+    solver: Annotated[
+        str, typer.Option(metavar="NAME", help="chain (best on all networks tried), structured, genetic or annealing.")
+    ] = "chain",
     json_file: JsonFile = None,
 ) -> None:
     """Choose which device runs which stage and replica, for the least communication in a step.
 
     The slowest stage's exchange of gradients, and twice the shortest path of hand-overs through all stages.
     """
-    from ...planners.arrangement.arrange import ArrangementRequest, arrange
+    from ...planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
     from ...simulation.tasklets.instance import read_tasklets
 
     output.check_file("--json", json_file)
@@ -52,6 +55,8 @@ def arrange_devices(
         raise ConfigError("must be at least 0", field="--seed", value=seed)
     if not 0 < budget_s < float("inf"):
         raise ConfigError("must be a positive number of seconds", field="--budget-s", value=budget_s)
+    if solver not in SOLVERS:
+        raise ConfigError("no such solver", field="--solver", value=solver, choices=SOLVERS)
     try:
         instance = read_tasklets(matrix, num_stages=stages, gradient_bytes=dp_bytes, activation_bytes=pp_bytes)
     except ClusterError as error:
@@ -61,7 +66,7 @@ def arrange_devices(
     if replicas not in (None, instance.num_replicas):
         problem = f"{instance.num_devices} devices in {instance.num_stages} stages are {instance.num_replicas} replicas"
         raise PlanError(problem, field="--replicas", value=replicas)
-    found = arrange(instance, ArrangementRequest(budget_s, seed))
+    found = arrange(instance, ArrangementRequest(budget_s, seed, solver))
     if json_file is not None:
         output.write_json(json_file, _data(instance, found))
     out = output.console(json_file)

@@ -52,7 +52,8 @@ def estimate_layout(
         str,
         typer.Option(
             metavar="KEYS",
-            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches off, but overlap_dp is on.",
+            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches off, but overlap_dp is on; "
+            "or FILE.yaml with these keys under layout:, maybe training: and compression: beside it.",
         ),
     ],
     framework: Annotated[

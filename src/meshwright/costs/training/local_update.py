@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import NamedTuple, cast
 
 from ...errors import PlanError
-from ...plans.training import LocalUpdate
+from ...plans.strategies.local_update import LocalUpdate
 from ..process_groups.group_network import whole_lane
 from ..work.graph_memory import graph_peak_memory
 from ..work.graph_work import GraphWork
-from ..work.memory import peak_memory
+from ..work.memory import StageMemory, peak_memory
 from ..work.operations import Message
 from ..work.step_work import StepWork
 from ..work.work import LayoutWork
@@ -36,17 +36,6 @@ def one_batch_s(forward_s: Sequence[float], target_s: Sequence[float], update_s:
 def streaming_s(forward_s: Sequence[float], target_s: Sequence[float], update_s: Sequence[float]) -> float:
     """Seconds of each of many batches, one behind the other: ``max (f + t + u)``; no device ever waits."""
     return max(f + t + u for f, t, u in zip(forward_s, target_s, update_s, strict=True))
-
-
-def cut_bytes(num_samples: int, label_bytes: float, width_bytes: float) -> float:
-    """Bytes over the cut between two blocks that are trained one behind the other, each to its end: ``C h + N h``.
-
-    Args:
-        num_samples: ``N``.
-        label_bytes: of the synthetic labels of all classes, ``C h``, sent once.
-        width_bytes: of a sample's activations at the cut, ``h``.
-    """
-    return label_bytes + num_samples * width_bytes
 
 
 class LocalBlocks(NamedTuple):
@@ -101,44 +90,65 @@ def local_blocks(replicas: Replicas, training: LocalUpdate) -> LocalBlocks:
         PlanError: replicas, which would have to be summed, or a stage of several chunks.
     """
     layout = replicas.layout
-    if layout.dp > 1:
-        raise PlanError("updates blocks by local targets; set dp=1", field="layout.dp", value=layout.dp)
-    if layout.virtual_stages > 1:
-        raise PlanError("has one block on each device", field="layout.virtual_stages", value=layout.virtual_stages)
+    sends_s = activation_sends_s(replicas)
     forward, backward = replicas.pricer.passes_s(replicas.work)
     targets, updates = training.target_share * backward, UPDATE_SHARE * backward
+    targets[:-1] += training.aux_share * (forward + backward)[:-1]
     of_blocks = [tuple(one.tolist()) for one in (forward, targets, updates)]
-    outputs = [_output(replicas, stage) for stage in range(layout.pp)]
-    sends_s = tuple(_sent_s(replicas, stage, outputs[stage]) for stage in range(layout.pp - 1))
+    outputs = [output_of(replicas, stage) for stage in range(layout.pp)]
     stride, errors = training.error_stride(layout.pp), []
     for block in range(layout.pp - 1):
         errors.append(() if makes_own_targets(training) else outputs[error_sender(block, stride, layout.pp)])
-    errors_s = tuple(_sent_s(replicas, block, error) for block, error in enumerate(errors))
+    errors_s = tuple(sent_s(replicas, block, error) for block, error in enumerate(errors))
     error_bytes = tuple(sum(one.payload_bytes for one in error) for error in errors)
     return LocalBlocks(of_blocks[0], of_blocks[1], of_blocks[2], sends_s, errors_s, error_bytes)
 
 
-def kept_less_bytes(work: StepWork) -> float:
-    """Bytes that the fullest rank of the pipeline holds and that of the blocks does not.
+def activation_sends_s(replicas: Replicas) -> tuple[float, ...]:
+    """Seconds of a micro-batch's activations from each stage to the next one, ``(p - 1,)``.
 
-    A block is updated before the next micro-batch comes, so that it keeps the activations of one, however many blocks there are.
+    Raises:
+        PlanError: replicas, which would have to be summed, or a stage of several chunks.
     """
-    at_once = work.layout.model_copy(update={"global_batch": work.layout.micro_batch, "schedule": "1f1b"})
-    return _peak_bytes(work) - _peak_bytes(replace(work, layout=at_once))  # type: ignore[type-var]
+    layout = replicas.layout
+    if layout.dp > 1:
+        raise PlanError("updates blocks by local targets; set dp=1", field="layout.dp", value=layout.dp)
+    if layout.virtual_stages > 1:
+        raise PlanError("has one block on each device", field="layout.virtual_stages", value=layout.virtual_stages)
+    return tuple(sent_s(replicas, stage, output_of(replicas, stage)) for stage in range(layout.pp - 1))
 
 
-def _peak_bytes(work: StepWork) -> float:
+def held_more_bytes(work: StepWork, training: LocalUpdate) -> float:
+    """Bytes that the fullest rank of the blocks holds and that of the pipeline does not; below 0 where it holds less.
+
+    A block is updated before the next micro-batch comes, so that it keeps the activations of one, however many blocks there are;
+    a part of several stages those of as many as it has stages. In epochs of recovery there is a pipeline.
+    """
+    layout, most = work.layout, 1
+    if training.has_epochs:
+        most = max(end - first for first, end in training.part_bounds(layout.pp))
+    peak = _peak(work)
+    if training.recovery_epochs or (most > 1 and layout.schedule != "1f1b"):
+        return 0.0
+    batch = min(most * layout.micro_batch, layout.global_batch)
+    at_once = layout.model_copy(update={"global_batch": batch, "schedule": "1f1b"})
+    found = _peak(replace(work, layout=at_once))  # type: ignore[type-var]
+    aux = training.aux_share * found.model_state if layout.pp > 1 else 0.0
+    return found.total + aux - peak.total
+
+
+def _peak(work: StepWork) -> StageMemory:
     held = graph_peak_memory(work) if isinstance(work, GraphWork) else peak_memory(cast(LayoutWork, work))
-    return held[1].total
+    return held[1]
 
 
-def _output(replicas: Replicas, stage: int) -> tuple[Message, ...]:
+def output_of(replicas: Replicas, stage: int) -> tuple[Message, ...]:
     """A micro-batch's activations behind a stage."""
     work = replicas.work
     return work.sent(stage) if stage < replicas.layout.pp - 1 else work.last_output
 
 
-def _sent_s(replicas: Replicas, stage: int, messages: tuple[Message, ...]) -> float:
+def sent_s(replicas: Replicas, stage: int, messages: tuple[Message, ...]) -> float:
     """Seconds of messages between a stage and the next one; errors from farther away are priced as from there."""
     pricer, layout = replicas.pricer, replicas.layout
     lane = whole_lane(pricer.wires, layout, pricer.order)

@@ -34,12 +34,14 @@ class Replicas:
         straggler_sigma: standard deviation of the logarithm of a replica's time of a step; 0: all are as fast as each other.
         alone: the work of each replica by itself on its own devices and what prices it, where these are of several types; else
             empty.
+        placed: how the replicas stand on equal hosts, where their ranks are not in the order of the layout; None: as that says.
     """
 
     work: StepWork
     pricer: StepPricer
     straggler_sigma: float = 0.0
     alone: tuple[tuple[StepWork, StepPricer], ...] = ()
+    placed: Group | None = None
 
     @property
     def layout(self) -> Layout:
@@ -97,6 +99,8 @@ class Replicas:
         Raises:
             PlanError: hosts are not alike.
         """
+        if self.placed is not None:
+            return self.placed
         stands = self.stand(0)
         if isinstance(self.pricer.wires, PlacedNetwork) or not isinstance(stands, Group):
             raise PlanError(

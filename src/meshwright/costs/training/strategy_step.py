@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...errors import PlanError
 from ...plans.compression import AnyCompression, Quantise, check_compression
 from ...plans.partition import Layout
+from ...plans.strategies.local_update import LocalUpdate
 from ...plans.strategies.masked import Masked
 from ...plans.training import (
     AnyTraining,
@@ -16,7 +17,6 @@ from ...plans.training import (
     Gossip,
     IndependentSubnets,
     LocalSgd,
-    LocalUpdate,
     PostLocalSgd,
     StaleSynchronous,
     Synchronous,
@@ -25,12 +25,13 @@ from ...plans.training import (
 from .compressed import coded_messages, compressed_s, compression_bytes
 from .core_work import parameter_share
 from .gossip import gossip_s
-from .local_update import kept_less_bytes, local_blocks, local_update_s
+from .local_update import held_more_bytes, local_blocks, local_update_s
 from .masked import PhaseStep, core_replicas, cycle_s, masked_step
 from .replicas import Replicas
 from .sharded_codes import coded_shards, sent_share, shard_bytes
 from .subnets import subnets_s
 from .synchronisation import bytes_of_period, periodic_s, server_s, synchronous_s
+from .trained_parts import parts_training, trained_parts
 
 
 class StrategyStep(NamedTuple):
@@ -92,13 +93,18 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
             remarks.append("biased: may not reach the data-parallel optimum")
             if n > 1:
                 remarks.append(f"a weight between hidden layers is trained in one of {n} rounds in the mean")
+        case LocalUpdate() if training.has_epochs:
+            parts = parts_training(training, trained_parts(replicas, training), replicas.layout, synchronous_s(replicas))
+            step_s, sent = parts.step_s, 0.0
+            extra += held_more_bytes(replicas.work, training) + parts.label_bytes
+            remarks += [*parts.remarks(), _shown_on(training)]
         case LocalUpdate():
             step_s = local_update_s(replicas, training)
-            sent, extra = 0.0, extra - kept_less_bytes(replicas.work)
+            sent, extra = 0.0, extra + held_more_bytes(replicas.work, training)
             error_bytes = sum(local_blocks(replicas, training).error_bytes) * replicas.layout.num_micro_batches
             if error_bytes:
                 remarks.append(f"error signals of {error_bytes / 1e6:,.4g} MB go back in a step, and no gradients of activations")
-            remarks.append(f"preset={training.preset} was shown on small dense networks only")
+            remarks.append(_shown_on(training))
         case Masked():
             core = core_replicas(replicas, training)
             found = masked_step(training, replicas, core, parameter_share(replicas.work, core.work))
@@ -127,5 +133,9 @@ def check_strategy(job: str, layout: Layout, training: AnyTraining, compression:
         if training.kind != "synchronous":
             raise PlanError("goes with kind=synchronous, whose gradients it codes", field="compression", value=training.kind)
     if isinstance(training, LocalUpdate) and not training.force:
-        problem = f"preset={training.preset} was shown on small dense networks only; force=true prices it for {job}"
+        problem = f"{_shown_on(training)}; force=true prices it for {job}"
         raise PlanError(problem, field="training.preset")
+
+
+def _shown_on(training: LocalUpdate) -> str:
+    return f"preset={training.preset} was shown on small dense networks only"

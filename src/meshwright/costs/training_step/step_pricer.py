@@ -95,6 +95,10 @@ class StepPricer(ABC):
     def backward_blocks(self, work: Any, stage: int) -> list[tuple[float, float]]:
         """Seconds and share of the stage's gradients of each block of its last backward pass, in its order."""
 
+    def update_s(self, work: Any, stage: int) -> float:
+        """Seconds in which a rank of a stage updates what it holds; nothing where that is in the passes."""
+        return 0.0
+
     def coding_devices(self, work: Any, stage: int) -> tuple[DeviceType, ...]:
         """Types of the devices on which a stage's gradients are coded; the slowest counts."""
         return (self.device,)

@@ -119,8 +119,7 @@ class Pricer(StepPricer):
         models = [self.model_of(kind) for kind in lane.kinds_at(last)]
         uncertain = max(models, key=lambda one: one.constants.uncertainty)
         passes, tasks_s = self._done(work, last, self.blocks_of(work, lane))
-        total = {"compute": 0.0, "recompute": 0.0}
-        issued_s = 0.0
+        total, issued_s = {"compute": 0.0, "recompute": 0.0}, 0.0
         for times, name, one in passes:
             total[name] += times * one.kernels_s
             for axis, seconds in one.exposed_s.items():
@@ -170,6 +169,10 @@ class Pricer(StepPricer):
         seconds = {name: times.task_s()[1 + work.layout.parts_gradients] for name, times in blocks.items()}
         spans = stage_spans(work, stage, seconds, is_backward=True)
         return [(span.seconds, span.dense) for span in spans for _ in range(span.num_blocks)]
+
+    def update_s(self, work: LayoutWork, stage: int) -> float:
+        """See `StepPricer.update_s`; of the slowest device."""
+        return self.optimizer_s(work, stage, self._whole(work).kinds_at(stage))
 
     def coding_devices(self, work: LayoutWork, stage: int) -> tuple[DeviceType, ...]:
         """See `StepPricer.coding_devices`."""

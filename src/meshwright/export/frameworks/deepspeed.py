@@ -89,9 +89,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         ExportError: a rank that DeepSpeed would start elsewhere, coordinates in another order than its topology's, a plan
             that does not say its batch sizes, or a schedule that DeepSpeed does not have.
     """
-    hosts = hosts_of(plan)
+    batch, hosts = _batch(plan), hosts_of(plan)
     _check_places(plan, hosts)
-    batch = _batch(plan)
     head = header(options.job_name(plan), plan, "DeepSpeed", _NOT_GUARANTEED)
     include = "@".join(f"{host}:{comma_separated(sorted(devices))}" for host, devices in hosts.items())
     if len(include) > _MAX_ARGUMENT_BYTES:

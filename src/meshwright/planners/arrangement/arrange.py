@@ -20,6 +20,8 @@ from ...errors import PlanError
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
 from ...simulation.tasklets.values import MOST_EXACT
+from ..tasklets.place import TASKLET_PLANNERS
+from ..tasklets.request import TaskletRequest
 from ..tasklets.structured import structured_best
 from .chain_search import anneal_chain, chain_value_s
 from .regions import alike_devices
@@ -39,6 +41,12 @@ CHUNKS = 20
 FREE_ROUNDS = 3
 """Rounds where there is no budget."""
 
+CHAIN = "chain"
+"""Annealing of stages in their order, of few devices all groupings."""
+
+SOLVERS = (CHAIN, *TASKLET_PLANNERS)
+"""Searches by name: that of this module, and those of groupings whose stages are put in order afterwards."""
+
 
 @dataclass(frozen=True)
 class ArrangementRequest:
@@ -47,10 +55,12 @@ class ArrangementRequest:
     Attributes:
         budget_s: seconds that the search may take; None: until `FREE_ROUNDS` rounds are done.
         seed: the same seed gives the same arrangement where no budget cuts the search.
+        solver: one of `SOLVERS`.
     """
 
     budget_s: float | None = None
     seed: int = 0
+    solver: str = CHAIN
 
 
 def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None) -> TaskletPlacement:
@@ -58,21 +68,30 @@ def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None
 
     Args:
         instance: the network, and what stages and replicas send.
-        request: budget and seed.
+        request: budget, seed and solver.
 
     Raises:
-        PlanError: a budget that is not positive.
+        PlanError: a budget that is not positive, an unknown solver, or regions that the solver cannot cut.
     """
     request = request or ArrangementRequest()
+    if request.solver not in SOLVERS:
+        raise PlanError("no such solver", field="solver", value=request.solver, choices=SOLVERS)
     if request.budget_s is not None and not 0 < request.budget_s < np.inf:
         raise PlanError("must be a positive number of seconds", field="budget_s", value=request.budget_s)
+    if request.solver != CHAIN:
+        return _told_of_order(
+            instance, TASKLET_PLANNERS[request.solver](instance, TaskletRequest(request.budget_s, request.seed))
+        )
     if instance.num_devices <= MOST_DEVICES:
         return best_of_all(instance)
     _load_compiled_code()
     deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
     search = _ChainSearch(instance, request, deadline_s)
     search.run()
-    found = placed_tasklets(instance, search.best, "arrangement", num_valued=search.num_steps)
+    return _told_of_order(instance, placed_tasklets(instance, search.best, "arrangement", num_valued=search.num_steps))
+
+
+def _told_of_order(instance: TaskletInstance, found: TaskletPlacement) -> TaskletPlacement:
     return found if instance.num_stages <= MOST_EXACT else replace(found, note="the order of stages is not proven shortest")
 
 

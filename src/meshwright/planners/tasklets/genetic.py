@@ -7,6 +7,9 @@ and valued, and takes the place of the worse parent unless it is worse than both
 
 from __future__ import annotations
 
+import time
+from functools import cache
+
 import numpy as np
 
 from ...compiled import njit
@@ -18,21 +21,45 @@ from .request import TaskletRequest
 
 POPULATION = 100
 NUM_GENES = 5
+CHUNK = 20
+"""Groupings bred between two looks at the clock."""
 
 
 def genetic(instance: TaskletInstance, request: TaskletRequest) -> TaskletPlacement:
-    """The best grouping of a genetic search that values as many as asked for, the first population included."""
+    """The best grouping of a genetic search that values as many as asked for, the first population included.
+
+    With a budget it breeds until that ends, however many are asked for.
+    """
     random = np.random.SeedSequence(request.seed).generate_state(1, np.uint64).astype(np.uint64)
-    population = min(POPULATION, max(2, request.num_evaluations))
-    trials = max(0, request.num_evaluations - population)
-    stage_of = _search(instance.reduce_s, instance.hand_over_s, instance.num_stages, population, trials, random)
-    stages = np.argsort(stage_of, kind="stable").reshape(instance.num_stages, instance.num_replicas)
+    given = instance.reduce_s, instance.hand_over_s, instance.num_stages
+    _load_compiled_code()
+    deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
+    population = POPULATION if request.budget_s is not None else min(POPULATION, max(2, request.num_evaluations))
+    stage_of, value_s = _first(*given, population, random)
+    best, best_s = stage_of[np.argmin(value_s)].copy(), np.array([value_s.min()])
+    trials = 0
+    while time.perf_counter() < deadline_s:
+        left = CHUNK if request.budget_s is not None else max(0, request.num_evaluations - population)
+        _breed(*given, stage_of, value_s, best, best_s, left, random)
+        trials += left
+        if request.budget_s is None:
+            break
+    stages = np.argsort(best, kind="stable").reshape(instance.num_stages, instance.num_replicas)
     return placed_tasklets(instance, stages, "genetic", num_valued=population + trials)
 
 
+@cache
+def _load_compiled_code() -> None:
+    """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
+    given = np.zeros((4, 4)), np.ones((4, 4)), 2
+    random = np.zeros(1, np.uint64)
+    stage_of, value_s = _first(*given, 2, random)
+    _breed(*given, stage_of, value_s, stage_of[0].copy(), value_s[:1].copy(), 1, random)
+
+
 @njit
-def _search(reduce_s, hand_over_s, k, population, trials, random):  # type: ignore[no-untyped-def]
-    """The stage of each device in the best grouping."""
+def _first(reduce_s, hand_over_s, k, population, random):  # type: ignore[no-untyped-def]
+    """A population of random groupings, the stage of each device in each, and their values."""
     n = len(reduce_s)
     stage_of, value_s = np.empty((population, n), np.int64), np.empty(population)
     for one in range(population):
@@ -42,8 +69,13 @@ def _search(reduce_s, hand_over_s, k, population, trials, random):  # type: igno
             other = draw_below(random, device + 1)
             stage_of[one, device], stage_of[one, other] = stage_of[one, other], stage_of[one, device]
         value_s[one] = _value_s(reduce_s, hand_over_s, stage_of[one], k)
-    best_s = value_s.min()
-    best = stage_of[np.argmin(value_s)].copy()
+    return stage_of, value_s
+
+
+@njit
+def _breed(reduce_s, hand_over_s, k, stage_of, value_s, best, best_s, trials, random):  # type: ignore[no-untyped-def]
+    """Breed so many groupings; the population, the best grouping and its value are changed."""
+    population, n = stage_of.shape
     for _ in range(trials):
         mother, father = draw_below(random, population), draw_below(random, population)
         child = stage_of[father].copy()
@@ -56,10 +88,9 @@ def _search(reduce_s, hand_over_s, k, population, trials, random):  # type: igno
         worse = mother if value_s[mother] > value_s[father] else father
         if found_s <= value_s[worse]:
             stage_of[worse], value_s[worse] = child, found_s
-        if found_s < best_s:
-            best_s = found_s
+        if found_s < best_s[0]:
+            best_s[0] = found_s
             best[:] = child
-    return best
 
 
 @njit

@@ -50,4 +50,6 @@ class DeclaredSteps(settings.Settings):
 def _spelled(value: Any) -> str:
     if isinstance(value, dict):
         return ",".join(f"{key}:{_spelled(held)}" for key, held in value.items())
+    if isinstance(value, list):
+        return "/".join(map(_spelled, value))
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,7 +10,7 @@ from ..decision_space.space import DecisionSpace
 from ..decision_space.step_times import StepTimes
 from ..pacml.episode import DEADLINE_TOLERANCE
 from .interruptions import interruptions
-from .problem import RULE_NAMES, Problem, Published, Rule
+from .problem import QUEUE_ORDERS, RULE_NAMES, Problem, Published, Rule
 from .scenario_settings import ScenarioSettings
 
 # Alignment looks this many mean inter-arrival times ahead.
@@ -62,6 +62,7 @@ def problem_of(
         horizon_s=horizon(mean_interarrival_s),
         deadline_tolerance=deadline_tolerance(chosen),
         queue_capacity=chosen.queue_capacity,
+        queue_order=int(QUEUE_ORDERS[chosen.queue_order]),
         is_keyed_by_degree=chosen.defects.times_keyed_by_degree,
         last_reward_is_lost=chosen.defects.last_reward_is_lost and chosen.queue_capacity == 0,
         interruptions=interruptions(chosen.failures, chosen.preemption, space.start, space.devices, space.cluster.num_devices),

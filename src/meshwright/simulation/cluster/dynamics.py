@@ -6,9 +6,10 @@ each degree, one candidate per placement rule; then listed blocks). A job that i
 
 With a queue (``queue_capacity`` above 0), a job that is turned down on arrival waits, if there is room and some block
 could still meet its deadline. Each time that devices become free, the waiting jobs are put up for decision again, in
-the order of their arrival and each once; those that no free block suits are passed over, and one that is kept waiting
-does not hold up those behind it. A job leaves the queue when it is placed, or as blocked when no block, were it free,
-could meet its deadline any more. An episode ends when the arrival after its last one comes.
+the order of the queue (`QueueOrder`, by default that of their arrival) and each once; those that no free block suits are
+passed over, and one that is kept waiting does not hold up those behind it. A job leaves the queue when it is placed, or
+as blocked when no block, were it free, could meet its deadline any more. An episode ends when the arrival after its last
+one comes.
 
 Where ``episodes.needs_placement[e]`` is set after a call, a placement must be found first (see
 `simulation.pacml.placement_cache`); then `resume` goes on.
@@ -111,8 +112,7 @@ def decide(problem, episodes, e, candidate):  # type: ignore[no-untyped-def]
     elif has_waited:
         episodes.queue_index[e] += 1
     elif queue.can_wait(problem, episodes, e):
-        episodes.waiting[e, episodes.num_waiting[e]] = k
-        episodes.num_waiting[e] += 1
+        queue.enter(problem, episodes, e, k)
         episodes.queue_index[e] = episodes.num_waiting[e]
         episodes.outcome[e, k] = Outcome.WAITING
     else:

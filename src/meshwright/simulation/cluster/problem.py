@@ -68,6 +68,22 @@ class Published(NamedTuple):
 DEVICES_PER_WORD = 62
 
 
+class QueueOrder(IntEnum):
+    """Which waiting job is put up first; jobs alike by that come in the order of their arrival.
+
+    No job that runs ever waits again, so that all waiting ones have attained no service and have all of their work left.
+    """
+
+    FIFO = 0
+    SHORTEST_REMAINING = 1
+    LEAST_ATTAINED_SERVICE = 2
+    DEADLINE = 3
+
+
+QUEUE_ORDERS = {order.name.lower().replace("_", "-"): order for order in QueueOrder}
+"""By the words of YAML."""
+
+
 @by_reference
 class Problem(NamedTuple):
     """The arrays.
@@ -95,6 +111,7 @@ class Problem(NamedTuple):
         horizon_s: alignment looks this far ahead.
         deadline_tolerance: share by which a completion time may exceed its limit, for rounding.
         queue_capacity: jobs that may wait at a time.
+        queue_order: `QueueOrder` in which they are put up.
         is_keyed_by_degree: whether an episode's first placement of a graph and degree fixes their step time.
         last_reward_is_lost: whether the last decision pays as one turned down if nothing ends after it.
         interruptions: failures and preemptions.
@@ -123,6 +140,7 @@ class Problem(NamedTuple):
     horizon_s: float
     deadline_tolerance: float
     queue_capacity: int
+    queue_order: int
     is_keyed_by_degree: bool
     last_reward_is_lost: bool
     interruptions: Interruptions

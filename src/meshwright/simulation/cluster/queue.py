@@ -1,4 +1,4 @@
-"""The queue of waiting jobs: who may enter, who leaves because its deadline is out of reach; first come, first served.
+"""The queue of waiting jobs: who may enter, where, and who leaves because its deadline is out of reach.
 
 The compiled functions read the arrays of `simulation.cluster.state`; `simulation.cluster.dynamics` says when waiting jobs
 are put up for decision.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ...compiled import njit
 from .durations import class_durations_s, limit_s
+from .problem import QueueOrder
 from .state import Outcome
 
 
@@ -17,6 +18,27 @@ def can_wait(problem, episodes, e):  # type: ignore[no-untyped-def]
     if episodes.queue_index[e] < episodes.num_waiting[e]:
         return True
     return episodes.num_waiting[e] < problem.queue_capacity and episodes.obstacle[e] != Outcome.DEADLINE
+
+
+@njit
+def enter(problem, episodes, e, k):  # type: ignore[no-untyped-def]
+    """Job ``k`` waits, behind all that come before it in the order of the queue."""
+    key, place = _key(problem, episodes, e, k), episodes.num_waiting[e]
+    while place > 0 and _key(problem, episodes, e, episodes.waiting[e, place - 1]) > key:
+        episodes.waiting[e, place] = episodes.waiting[e, place - 1]
+        place -= 1
+    episodes.waiting[e, place] = k
+    episodes.num_waiting[e] += 1
+
+
+@njit
+def _key(problem, episodes, e, k):  # type: ignore[no-untyped-def]
+    """What is least for the job that comes first; the same for all that come by arrival."""
+    if problem.queue_order == QueueOrder.SHORTEST_REMAINING:
+        return class_durations_s(problem, episodes, e, k).min()
+    if problem.queue_order == QueueOrder.DEADLINE:
+        return episodes.arrival_s[e, k] + episodes.allowed_s[e, k]
+    return 0.0
 
 
 @njit

@@ -21,6 +21,8 @@ MAX_INTERRUPTIONS_PER_CHECKPOINT = 5.0
 # What only observations depend on, not what happens.
 OBSERVED = ("shape_slots", "arrivals_per_slot", "slot_growth", "load_windows", "deadline_windows", "work_windows")
 
+QueueOrderName = Literal["fifo", "shortest-remaining", "least-attained-service", "deadline"]
+
 RuleName = Literal["first-fit", "best-fit", "aligned", "fastest", "published", "all-blocks"]
 
 
@@ -36,6 +38,8 @@ class ScenarioSettings(settings.Settings):
         num_warmup_jobs: first arrivals of an episode that the statistics leave out.
         num_cooldown_jobs: last arrivals that they leave out.
         queue_capacity: jobs that may wait at a time (see `simulation.cluster.dynamics`); 0: a job starts on arrival or never.
+        queue_order: which waiting job is put up first: by arrival, by its time on the block that suits it best, by what it has
+            been served (nothing, as no job that runs waits again), or by its deadline.
         max_degree: most ranks that a job may be cut into.
         placement_rules: for each degree, one candidate block per rule; ``all-blocks`` lists every free block of every
             degree, ``published`` is the first fit of the published PAC-ML simulator and goes with its semantics only.
@@ -69,6 +73,7 @@ class ScenarioSettings(settings.Settings):
     num_warmup_jobs: int = Field(default=0, ge=0)
     num_cooldown_jobs: int = Field(default=0, ge=0)
     queue_capacity: int = Field(default=0, ge=0, le=10_000)
+    queue_order: QueueOrderName = Field(default="fifo", exclude_if=lambda order: order == "fifo")
     max_degree: int = Field(default=16, ge=1, le=65_536)
     placement_rules: tuple[RuleName, ...] = ("first-fit", "best-fit")
     max_listed_blocks: int = Field(default=48, ge=1, le=4096)
@@ -86,6 +91,13 @@ class ScenarioSettings(settings.Settings):
     # Left out of dumps where they are not given, so that no digest of earlier scenarios changes.
     training: Training = Field(default=Synchronous(), exclude_if=lambda training: training == Synchronous())
     compression: Compression | None = Field(default=None, exclude_if=lambda compression: compression is None)
+
+    @field_validator("queue_order")
+    @classmethod
+    def _has_a_queue(cls, order: QueueOrderName, info: ValidationInfo) -> QueueOrderName:
+        if order != "fifo" and not info.data.get("queue_capacity", 0):
+            raise ValueError(f"{order} wants jobs that wait: set queue_capacity too")
+        return order
 
     @field_validator("placement_rules")
     @classmethod
@@ -135,7 +147,7 @@ class ScenarioSettings(settings.Settings):
         kind = self.training.kind
         if kind not in KINDS:
             raise ValueError(
-                f"training: kind={kind} is no choice of a scenario, whose devices hold whole replicas and which has no others; "
+                f"training: kind={kind} is no choice of a scenario, whose devices hold whole replicas and no stages; "
                 f"it takes {', '.join(KINDS)}; a type of jobs of a fleet takes kind={kind} too"
             )
         if self.compression is not None and kind != "synchronous":

@@ -15,22 +15,28 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...costs.collectives.groups import Fabric
-from ...costs.process_groups.group_network import PlacedNetwork
+from ...costs.process_groups.group_network import FabricNetwork, PlacedNetwork
+from ...costs.process_groups.regular_groups import Group
 from ...costs.settings import CostSettings
 from ...costs.training.gossip import can_pair
 from ...costs.training.masked import core_replicas, cycle_s
 from ...costs.training.replicas import Replicas
 from ...costs.training.strategy_step import check_strategy, strategy_step
+from ...costs.training.subnets import subnet_round
 from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.work.graph_work import describe_graph
+from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.compression import AnyCompression, steps_multiplier
 from ...plans.partition import Layout
 from ...plans.strategies.masked import Masked
-from ...plans.training import AnyTraining, Gossip, Synchronous
+from ...plans.training import AnyTraining, Asynchronous, Gossip, IndependentSubnets, StaleSynchronous, Synchronous
 
-KINDS = ("synchronous", "local-sgd", "post-local-sgd", "diloco", "gossip", "masked")
-"""Those by which devices with whole replicas train the whole job, and ask for no hosts beside the block."""
+KINDS = ("synchronous", "local-sgd", "post-local-sgd", "diloco", "ssp", "asp", "gossip", "ist", "masked")
+"""Those by which devices with whole replicas train a job; the blocks of local updates are stages of a pipeline."""
+
+BETWEEN_HOSTS = (StaleSynchronous, Asynchronous, IndependentSubnets)
+"""Kinds whose messages go from each host to another one."""
 
 
 class GivenTraining(NamedTuple):
@@ -78,7 +84,7 @@ def step_change(
     graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings, given: GivenTraining
 ) -> StepChange | None:
     """What a training changes of a job with a replica on each of some devices, by the device type that takes longest; None where
-    gossip cannot pair so many.
+    gossip cannot pair so many, or hosts have unequal numbers of them and messages go between hosts.
 
     Args:
         graph: the job.
@@ -87,7 +93,7 @@ def step_change(
         given: the training.
 
     Raises:
-        PlanError: the job cannot be trained so.
+        PlanError: the job cannot be trained so, or hosts are not alike where messages go between them.
         GraphError: it cannot be timed on a device.
     """
     if given.is_plain or (len(devices) == 1 and given.training.kind != "masked"):
@@ -103,8 +109,16 @@ def step_change(
         if isinstance(given.training, Gossip) and not can_pair(replicas, given.training.topology):
             return None
         check_strategy(graph.name, layout, given.training, given.compression)
-        step = strategy_step(replicas, given.training, given.compression)
+        over = replicas
+        if isinstance(given.training, BETWEEN_HOSTS):
+            per_host = np.bincount(cluster.device_host[devices])
+            if len(set(per_host[per_host > 0].tolist())) > 1:
+                return None
+            over = _between_hosts(replicas, cluster, costs, int(per_host.max()), given.training.kind)
+        step = strategy_step(over, given.training, given.compression)
         computed = 1.0
+        if isinstance(given.training, IndependentSubnets):
+            computed = subnet_round(over).sub_s / over.local_s
         if isinstance(given.training, Masked):
             core_s = core_replicas(replicas, given.training).local_s
             computed = cycle_s(core_s, replicas.local_s, given.training) / given.training.num_steps / replicas.local_s
@@ -112,3 +126,14 @@ def step_change(
         change = StepChange(times, given.multiplier * computed, step.extra_bytes)
         found.append((replicas.synchronous_s, change))
     return max(found)[1]
+
+
+def _between_hosts(replicas: Replicas, cluster: Cluster, costs: CostSettings, per_host: int, kind: str) -> Replicas:
+    """The same replicas, whose messages to another host are those between any two hosts of the cluster."""
+    if cluster.num_hosts == 1:
+        raise PlanError("sends to a host beside the job's, and the cluster has one", field="training.kind", value=kind)
+    if not cluster.hosts_are_alike:
+        return replicas  # refused where the way to a server is asked for
+    wires = FabricNetwork(Fabric.of(cluster, costs), cluster.num_devices // cluster.num_hosts)
+    stands = Group(size=replicas.num_replicas, per_host=per_host, stride=1, side_by_side=1)
+    return replace(replicas, pricer=replicas.pricer.in_order(replicas.pricer.order, wires), placed=stands)

@@ -16,8 +16,9 @@ actions are offered (`offers`); where nothing but passing is possible, the episo
 first, of the job that started first, then failures and repairs by the number of the host, then arrivals one by one, then rounds;
 restarts that end then have ended for all of them.
 
-A round comes every ``every_s`` seconds while there are jobs, the first so long after an arrival at an empty system. It lasts
-until the next pass, and each job that was started, resized, moved or paused in it comes up no more.
+A round comes every ``every_s`` seconds while there are jobs, the first so long after an arrival at an empty system, and with
+``at_events`` each arrival and each end of a job is one too. It lasts until the next pass, and each job that was started,
+resized, moved or paused in it comes up no more.
 
 A host that fails (`failures`) stops the jobs on it as a pause does: they wait again, and are stopped at their last whole step.
 
@@ -141,14 +142,19 @@ def next_event(problem, state, e):  # type: ignore[no-untyped-def]
         host, fault = next_turn(state, e)
     time = min(min(min(arrival, end), min(tick, resume)), fault)
     _let_pass(problem, state, e, time)
+    opens_round = False
     if end == time:
         _end(problem, state, e, ending)
+        opens_round = problem.at_events
     elif fault == time:
         turn(problem, state, e, host)
     elif arrival == time:
         _arrive(problem, state, e)
+        opens_round = problem.at_events
     elif tick == time:
         state.next_round_s[e] += problem.every_s
+        opens_round = True
+    if opens_round:
         state.in_round[e] = True
         state.was_offered[e] = False
     if resume == time:

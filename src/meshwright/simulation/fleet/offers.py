@@ -25,7 +25,7 @@ from .actions import first_pause, first_refusal, start_number
 from .blocks import is_free
 from .placing import can_run_on, find_hosts, largest_part, log2, placement_class
 from .runs import restart_s
-from .state import PlacementRule, Resource
+from .state import JobState, PlacementRule, Resource
 
 
 @njit
@@ -52,7 +52,6 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
     if not state.in_round[e]:
         return
     place = problem.visible_waiting
-    free = np.empty(state.free.shape[1], np.int64)
     for i in range(state.num_running[e]):
         job = state.running[e, i]
         if place == len(state.offered[e]):
@@ -60,10 +59,7 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         if state.was_offered[e, job] or state.since_s[e, job] > state.now_s[e]:
             continue
         state.offered[e, place] = job
-        free[:] = state.free[e]
-        held = state.place[e, job]
-        for j in range(state.num_hosts[e, held]):
-            free[state.hosts[e, held, j]] += state.part[e, held]
+        free = _free_without(state, e, job)
         number = place - problem.visible_waiting
         _find_placements(problem, state, e, 1 + number, free)
         _count_hosts(problem, free, room)
@@ -122,7 +118,7 @@ def _find_placements(problem, state, e, number, free):  # type: ignore[no-untype
                 state.spread_index[e, number, d, choice] = 0
                 continue
             if problem.rule[choice] == PlacementRule.BLOCKS:
-                state.part_index[e, number, d, choice] = log2(size) if number == 0 else -1
+                state.part_index[e, number, d, choice] = log2(size)
                 state.spread_index[e, number, d, choice] = 0
                 continue
             part = find_hosts(problem, free, state.load[e], degree, problem.rule[choice], problem.rule_type[choice], hosts)
@@ -166,7 +162,7 @@ def _offer_job(problem, state, e, place, job, number, room, trees, servers):  # 
                 if not _can_construct(problem, state, e, job, entry, room, number == 0):
                     continue
             elif problem.rule[choice] == PlacementRule.BLOCKS:
-                step_s = _block_step_s(problem, state, e, job, entry, choice)
+                step_s = _block_step_s(problem, state, e, job, number, entry, choice)
             if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * steps_left + again_s) > state.deadline_s[e, job]):
                 continue
             state.can_act[e, start_number(problem, place, entry - begin, choice)] = True
@@ -208,16 +204,27 @@ def _can_construct(problem, state, e, job, entry, room, waits):  # type: ignore[
 
 
 @njit
-def find_block(problem, state, e, job, entry, wanted_type):  # type: ignore[no-untyped-def]
-    """The first free block for an entry on which a job meets its deadline, alone and with its restart; -1 where there is none."""
+def _free_without(state, e, job):  # type: ignore[no-untyped-def]
+    """Free devices of each host if a running job had stopped."""
+    free = state.free[e].copy()
+    held = state.place[e, job]
+    for j in range(state.num_hosts[e, held]):
+        free[state.hosts[e, held, j]] += state.part[e, held]
+    return free
+
+
+@njit
+def find_block(problem, state, e, job, entry, wanted_type, free):  # type: ignore[no-untyped-def]
+    """The first free block for an entry on which a waiting job meets its deadline, alone and with its restart; else -1."""
     blocks, degree = problem.blocks, problem.menu.degree[entry]
     step_s = problem.menu.step_s[entry, wanted_type, log2(problem.network.devices_per_host)]
     left, again_s = state.num_steps[e, job] - state.done_steps[e, job], restart_s(problem, state, e, job)
+    limit_s = np.inf if state.status[e, job] == JobState.RUNNING else state.deadline_s[e, job]
     for block in range(len(blocks.degree)):
-        if blocks.degree[block] != degree or not is_free(problem, state.free[e], block, wanted_type):
+        if blocks.degree[block] != degree or not is_free(problem, free, block, wanted_type):
             continue
         taken_s = step_s[blocks.place_class[block]]
-        if taken_s < np.inf and state.now_s[e] + (taken_s * left + again_s) <= state.deadline_s[e, job]:
+        if taken_s < np.inf and state.now_s[e] + (taken_s * left + again_s) <= limit_s:
             return block
     return -1
 
@@ -228,7 +235,7 @@ def choice_hosts(problem, state, e, job, entry, choice, hosts):  # type: ignore[
     degree, wanted_type = problem.menu.degree[entry], problem.rule_type[choice]
     if problem.rule[choice] != PlacementRule.BLOCKS:
         return find_hosts(problem, state.free[e], state.load[e], degree, problem.rule[choice], wanted_type, hosts)
-    block = find_block(problem, state, e, job, entry, wanted_type)
+    block = find_block(problem, state, e, job, entry, wanted_type, state.free[e])
     if block < 0:
         return 0
     first, last = problem.blocks.first_host[block], problem.blocks.first_host[block + 1]
@@ -240,13 +247,14 @@ def choice_hosts(problem, state, e, job, entry, choice, hosts):  # type: ignore[
 def choice_step_s(problem, state, e, job, number, entry, choice):  # type: ignore[no-untyped-def]
     """Seconds of a step of an entry alone on the hosts that a placement choice finds; of a construction at best."""
     if problem.rule[choice] == PlacementRule.BLOCKS:
-        return _block_step_s(problem, state, e, job, entry, choice)
+        return _block_step_s(problem, state, e, job, number, entry, choice)
     return _found_step_s(problem, state, e, number, entry, choice)
 
 
 @njit
-def _block_step_s(problem, state, e, job, entry, choice):  # type: ignore[no-untyped-def]
-    block = find_block(problem, state, e, job, entry, problem.rule_type[choice])
+def _block_step_s(problem, state, e, job, number, entry, choice):  # type: ignore[no-untyped-def]
+    free = state.free[e] if number == 0 else _free_without(state, e, job)
+    block = find_block(problem, state, e, job, entry, problem.rule_type[choice], free)
     if block < 0:
         return np.inf
     part_index = log2(problem.network.devices_per_host)

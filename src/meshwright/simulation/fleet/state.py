@@ -93,7 +93,8 @@ class FleetProblem(NamedTuple):
         queue_capacity: jobs that may wait between decisions.
         visible_waiting, visible_running: offered jobs of each kind.
         entries_per_job: most entries of a job type.
-        every_s: seconds between two rounds in which running jobs are offered, 0 for none.
+        every_s: seconds between two rounds in which running jobs are offered, 0 where they never are.
+        at_events: whether each arrival and each end of a job is such a round too.
         restart_s: fixed seconds of a restart, which also writes and reads the state of the job.
         storage_bytes_per_s: at which it does, each once.
         min_degree, max_degree: of what a job that has run may get.
@@ -119,6 +120,7 @@ class FleetProblem(NamedTuple):
     visible_running: int
     entries_per_job: int
     every_s: float
+    at_events: bool
     restart_s: float
     storage_bytes_per_s: float
     min_degree: int
