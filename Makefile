@@ -99,6 +99,11 @@ clean: ## Remove caches and build outputs; .venv and runs/ stay
 	@find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
 	@echo "Removed caches and build outputs."
 
+# pip would compile all that there is, of which little is ever loaded; and left to the first run of the tests, each of its
+# processes would compile these anew.
+HEAVY := fastapi.testclient, hypothesis.stateful, matplotlib.pyplot, numba, pytest, sb3_contrib, schemathesis, scipy.optimize, \
+  scipy.stats, torch.utils.tensorboard, torch_geometric.data
+
 # The stamp appears last, so an interrupted or failed set-up is begun again. PyTorch goes first, at the pinned
 # version, so that no other package draws in another build of it.
 $(STAMP): pyproject.toml constraints.txt
@@ -111,4 +116,5 @@ $(STAMP): pyproject.toml constraints.txt
 	@if [ -t 1 ]; then quiet=; else quiet=-qq; fi; $(PIP) install --no-compile $$quiet -c constraints.txt torch setuptools
 	@echo "  2/2 the other packages and meshwright itself"
 	@$(PIP) install --no-compile -qq -c constraints.txt --no-build-isolation -e ".[dev]"
+	@$(BIN)/python -W ignore -c "import $(HEAVY)"
 	@touch $@

@@ -75,6 +75,13 @@ def _no_wait_for_the_disk() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _nohup_is_for_the_tests_alone() -> None:
+    """Under nohup the tests go on when the terminal is closed; the programs that they start end of it as anywhere else."""
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, lambda number, frame: None)
+
+
 def pytest_collection_finish() -> None:
     """What is imported and collected stays to the end: the garbage collector need not look through it again and again."""
     gc.freeze()

@@ -82,34 +82,16 @@ def train(
     """
     config = load_config(chosen) if isinstance(chosen, str | Path) else chosen
     path, told = Path(folder), progress or (lambda now: None)
-    if isinstance(config, TrainSettings):
+    if isinstance(config, TrainSettings | LinearSettings):
+        options: dict[str, Any] = {"graphs_dir": graphs_dir, "scenario": scenario, "progress": told, "callbacks": callbacks}
+        options |= {"resume": resume, "overwrite": overwrite, "command": command}
+        if isinstance(config, LinearSettings):
+            from .linear.tune import tune
+
+            return tune(config, path, **options)
         from .train import train as train_network
 
-        return train_network(
-            config,
-            path,
-            resume=resume,
-            overwrite=overwrite,
-            command=command,
-            graphs_dir=graphs_dir,
-            scenario=scenario,
-            progress=told,
-            callbacks=callbacks,
-        )
-    if isinstance(config, LinearSettings):
-        from .linear.tune import tune
-
-        return tune(
-            config,
-            path,
-            resume=resume,
-            overwrite=overwrite,
-            command=command,
-            graphs_dir=graphs_dir,
-            scenario=scenario,
-            progress=told,
-            callbacks=callbacks,
-        )
+        return train_network(config, path, **options)
     if isinstance(config, FleetTrainSettings):
         from ..envs.fleet.benchmark import load_fleet_benchmark
         from .fleet.train import train_fleet

@@ -22,7 +22,6 @@ from .measure import BenchmarkFigure
 
 CLUSTER = "preset:clos-256-4to1"
 JOB = "zoo:resnet50"
-NUM_GRAPHS = 40
 SMALL = ("resnet50", "alexnet", "vgg16", "gpt2-small", "bert-base", "resnet18", "squeezenet", "gnmt")
 NUM_KINDS = 40
 """Kinds of jobs that the service knows; a network wants the limit of devices that it was trained with, so it knows fewer."""

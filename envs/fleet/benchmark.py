@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from ... import settings
-from ..benchmark_files import FLEET, NAME, each_once, find_benchmark_of, preset_names
+from ..benchmark_files import FLEET, NAME, each_once, find_benchmark_of
 from .fleet import Fleet, build_fleet
 from .settings import FleetSettings
 
@@ -34,11 +34,6 @@ class FleetBenchmark(settings.Settings):
     def build(self, *, cache: Path | None = None, progress: Callable[[str, int, int], None] | None = None) -> Fleet:
         """Build the fleet (see `envs.fleet.fleet.build_fleet`)."""
         return build_fleet(self.fleet, cache=cache, progress=progress)
-
-
-def fleet_benchmark_names() -> list[str]:
-    """The built-in benchmarks of fleets."""
-    return preset_names(FLEET)
 
 
 def load_fleet_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> FleetBenchmark:

@@ -160,24 +160,6 @@ def spread(num_rows: int, rms_error: float) -> float:
     return rms_error * float(t.ppf(0.975, num_rows)) / NORMAL_95
 
 
-def binomial_bounds(share: float, num_rows: int) -> tuple[float, float]:
-    """Between which shares of independent rows lie inside an interval that is to hold ``share`` of them, 95 times of 100."""
-    from scipy.stats import binom
-
-    low, high = (float(binom.ppf(tail, num_rows, share)) / num_rows for tail in (0.025, 0.975))
-    return low, high
-
-
-def independent_rows(rows: Sequence[Prediction]) -> int:
-    """How many independent rows those of one family count as, since they share software and cluster.
-
-    Source:
-        Kish, "Survey sampling", 1965: ``n / (1 + (n - 1) r)``, with the shared part of the variance as the correlation ``r``.
-    """
-    shared = math.fsum((row.uncertainty_terms.get(SOFTWARE, 0.0) / row.uncertainty) ** 2 for row in rows) / len(rows)
-    return max(1, round(len(rows) / (1 + (len(rows) - 1) * shared)))
-
-
 def left_out(family: str, told: Prediction) -> Prediction:
     """A row as the other families would have predicted it; one of a family that nothing is taken from is left out anyway."""
     if KNOWN_SOFTWARE in told.uncertainty_terms and family == "korthikanti-2022":

@@ -65,7 +65,7 @@ def test_a_job_that_takes_too_long_is_refused_now_and_soon_after_and_its_process
 def test_nobody_waits_for_a_job_that_takes_long_and_it_is_told_counted_and_ended(tmp_path, cluster, monkeypatch):
     monkeypatch.setattr(pricing, "price", price_or_sleep)
     own = Planners(cluster, "fastest-feasible", scratch=tmp_path)
-    with client(tmp_path / "s.db", own, pricing_limit_s=15.0) as http:
+    with client(tmp_path / "s.db", own, pricing_limit_s=120.0) as http:
 
         def ask(request, key):
             return http.post("/v1/decisions", json=request.model_dump(exclude_none=True), headers={"Idempotency-Key": key})

@@ -181,7 +181,7 @@ def test_a_trace_that_does_not_hold_the_model_is_refused(gpt2, models, tmp_path)
     for event in ({"ph": "X", "cat": "cpu_op"}, {"ph": "X", "cat": "cpu_op", "name": "a", "ts": "x"}, 3, *ages):
         path.write_text(json.dumps({"traceEvents": [event]}))
         with pytest.raises(InputFileError, match="traceEvents: an event has no name, times or numbers"):
-            profiled(times=path)
+            profile("models.py:mlp", A100, inputs=["5x8"], times=path)
 
 
 def test_medians_do_not_know_a_slow_step(models, tmp_path):

@@ -12,13 +12,14 @@ from meshwright.costs.pipelines.schedules import (
     BACKWARD,
     FORWARD,
     WEIGHT,
-    closed_form_s,
     in_flight,
     orders,
     play_schedule,
     round_size,
     waiting,
 )
+
+from .closed_forms import closed_form_s
 
 EVERY = [("gpipe", 1), ("1f1b", 1), ("eager-1f1b", 1), ("interleaved", 2), ("interleaved", 3), ("zb-h1", 1), ("zb-2p", 1)]
 

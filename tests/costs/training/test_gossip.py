@@ -5,10 +5,22 @@ import pytest
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training.gossip import mixing, rounds
+from meshwright.costs.training.gossip import rounds
 from meshwright.costs.training.gossip_fabrics import FABRICS, fabric_steps
 from meshwright.planning.estimate import estimate
 from meshwright.planning.training import simulated_training_s
+
+
+def mixing(one, num_replicas):
+    """Weights with which each replica averages, ``(n, n)``; every row and every column sums to 1."""
+    weights = np.zeros((num_replicas, num_replicas))
+    if one.is_exchange and len(one.groups) == num_replicas:
+        weights[np.arange(num_replicas), np.arange(num_replicas)] += 0.5
+        weights[one.groups[:, 1], one.groups[:, 0]] += 0.5
+        return weights
+    for group in one.groups:
+        weights[np.ix_(group, group)] = 1.0 / len(group)
+    return weights
 
 
 def uneven(fast=100.0, slow=1.0):

@@ -3,14 +3,14 @@
 import pytest
 
 from meshwright.envs.benchmark import benchmark_names, load_benchmark
-from meshwright.envs.benchmark_files import FLEET, kind_of
-from meshwright.envs.fleet.benchmark import fleet_benchmark_names, load_fleet_benchmark
+from meshwright.envs.benchmark_files import FLEET, kind_of, preset_names
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
 
 from ...fleet_samples import BENCHMARK, ELASTIC
 
 
-@pytest.mark.parametrize("name", fleet_benchmark_names())
+@pytest.mark.parametrize("name", preset_names(FLEET))
 def test_every_shipped_benchmark_bears_the_name_of_its_file_and_is_of_one_kind(name):
     assert load_fleet_benchmark(f"preset:{name}").name == name
     assert kind_of(name) == FLEET

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+from scipy.stats import binom
 
 from meshwright.costs.training_step.kernels import kernel_settings
 from meshwright.costs.training_step.uncertainty import KNOWN_SOFTWARE, RUN_UNCERTAINTY, SOFTWARE
@@ -14,8 +15,6 @@ from meshwright.evaluation.validation.coverage import (
     OfFamily,
     Prediction,
     between_runs,
-    binomial_bounds,
-    independent_rows,
     left_out,
     spread,
 )
@@ -29,6 +28,22 @@ MT_NLG = {
     350: 50.2,
     420: 44.4,
 }
+
+
+def binomial_bounds(share, num_rows):
+    """Between which shares of independent rows lie inside an interval that is to hold ``share`` of them, 95 times of 100."""
+    low, high = (float(binom.ppf(tail, num_rows, share)) / num_rows for tail in (0.025, 0.975))
+    return low, high
+
+
+def independent_rows(rows):
+    """How many independent rows those of one family count as, since they share software and cluster.
+
+    Source:
+        Kish, "Survey sampling", 1965: ``n / (1 + (n - 1) r)``, with the shared part of the variance as the correlation ``r``.
+    """
+    shared = math.fsum((row.uncertainty_terms.get(SOFTWARE, 0.0) / row.uncertainty) ** 2 for row in rows) / len(rows)
+    return max(1, round(len(rows) / (1 + (len(rows) - 1) * shared)))
 
 
 def mt_nlg(hosts, **layout_keys):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
+from meshwright.live import pricing
 from meshwright.live.service import Service
 from meshwright.live.web.access import access
 from meshwright.live.web.app import build_app
@@ -31,9 +33,21 @@ DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
 
 
+class _Threads(ThreadPoolExecutor):
+    """In place of the processes that price jobs."""
+
+    _processes = None
+
+
 @pytest.fixture(scope="module")
 def url(tmp_path_factory, planners):
     """A service on a free port of the loopback."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pricing, "WorkerPool", _Threads)
+        yield from served(tmp_path_factory, planners)
+
+
+def served(tmp_path_factory, planners):
     path = tmp_path_factory.mktemp("service") / "s.db"
     app = build_app(Service(controller(path, planners, Clock()), path), access("127.0.0.1", None))
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="on"))

@@ -79,7 +79,7 @@ def test_the_way_of_a_decision(tmp_path, planners):
         assert "was handed over as 100" in problem(asked.post(f"{at}/confirm", json={"job_id": "101"}), 409)["detail"]
         told.listing = all_up(running("100", name, a=(0, 1, 2, 3)))
         while asked.get(at).json()["status"] != "running":
-            pass
+            time.sleep(0.02)
         steps = [{"step": step, "step_s": 0.5} for step in range(3)]
         assert asked.post(f"{at}/observations", json=steps).json() == {"new": 3}
         assert asked.post(f"{at}/observations", json=steps).json() == {"new": 0}
@@ -89,7 +89,7 @@ def test_the_way_of_a_decision(tmp_path, planners):
         assert problem(asked.post(f"{at}/release"), 409)["detail"].endswith("runs as 100: end it there")
         told.listing = all_up()
         while asked.get(at).json()["status"] != "ended":
-            pass
+            time.sleep(0.02)
         assert [one["status"] for one in asked.get(at).json()["history"]] == ["reserved", "confirmed", "running", "ended"]
         assert asked.post(f"{at}/release").json()["status"] == "ended"
         plan = asked.get(f"{at}/plan").json()
@@ -192,7 +192,7 @@ def test_without_fresh_listings_nothing_is_decided_and_it_is_said_why(tmp_path, 
         assert asked.get("/healthz").json() == {"status": "ok"}
         told.error = None
         while asked.get("/readyz").status_code == 503:
-            pass
+            time.sleep(0.02)
         assert asked.post("/v1/decisions", json=JOB).status_code == 201
         assert asked.get("/v1/cluster").json()["sources"][0]["num_failures"] >= 1
 
@@ -247,9 +247,9 @@ def test_a_service_gives_up_what_is_too_old_by_itself_and_goes_on_meanwhile(tmp_
         made.release(gone.decision.id)
     with client(path, planners, keep_days=30) as asked:
         while asked.get("/v1/events").json()["floor"] < 4:
-            pass
+            time.sleep(0.02)
         while asked.get(f"/v1/decisions/{gone.decision.id}").status_code != 404:
-            pass
+            time.sleep(0.02)
         assert asked.get("/v1/events?after=0").json() == {"events": [], "last": 4, "floor": 4}
         assert asked.get(f"/v1/decisions/{held.decision.id}").json()["status"] == "confirmed"
         page = asked.get(f"/decisions/{held.decision.id}", headers={"accept": "text/html"})
@@ -259,7 +259,7 @@ def test_a_service_gives_up_what_is_too_old_by_itself_and_goes_on_meanwhile(tmp_
         assert (again.status_code, again.json()["field"]) == (409, "Idempotency-Key")
         assert asked.post("/v1/decisions", json=JOB, headers={"Idempotency-Key": "new"}).json()["outcome"] == "placed"
         while 'meshwright_given_up_total{kind="decisions"} 1.0' not in (text := asked.get("/metrics").text):
-            pass
+            time.sleep(0.02)
         assert 'meshwright_given_up_total{kind="changes"} 4.0' in text
         (size,) = (line.split()[1] for line in text.splitlines() if line.startswith("meshwright_ledger_bytes "))
         assert float(size) >= 4096

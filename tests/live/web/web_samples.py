@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -48,5 +49,5 @@ def client(path, planners, sources=(), access=OPEN, clock=None, **options) -> It
 def wait_for(client: TestClient, decision: str) -> dict:
     """The decision once it is no longer prepared."""
     while (found := client.get(f"/v1/decisions/{decision}").json())["status"] == "preparing":
-        pass
+        time.sleep(0.05)
     return found

@@ -12,6 +12,12 @@ from meshwright.planners.fleet.linear_prices import DEARER, DIRECT, ORDER, SHARP
 from tests.tiny_fleet import tiny_fleet
 
 
+@pytest.fixture(autouse=True)
+def _no_gradients():
+    with torch.no_grad():
+        yield
+
+
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory):
     return tiny_fleet(tmp_path_factory.mktemp("fleet"), load=1.5, candidate_features="analytic")
@@ -76,8 +82,7 @@ def test_before_training_scores_are_those_of_the_formula(fleet, batch):
 def test_a_higher_price_makes_smaller_parts_better(fleet, batch):
     seen, made = seen_of(batch), network(fleet)
     cheap = made(seen)[0]
-    with torch.no_grad():
-        made.prices.of_job[-1].bias[0] = 2.0
+    made.prices.of_job[-1].bias[0] = 2.0
     dear = made(seen)[0]
     degree = torch.as_tensor(fleet.problem.menu.degree)
     moved = 0

@@ -15,7 +15,7 @@ from meshwright.planners.elastic.goodput_shares import GoodputShares
 from meshwright.planners.elastic.marginal_gain import MarginalGain
 from meshwright.planners.elastic.packing import pack
 from meshwright.planners.elastic.scheduler import PUBLISHED, play
-from meshwright.planners.elastic.shares import best_shares, pack_tightly
+from meshwright.planners.elastic.shares import best_shares
 from meshwright.planners.elastic.shortest_remaining import ShortestRemaining
 from meshwright.simulation.elastic.simulation import ElasticSimulation
 
@@ -44,11 +44,11 @@ def test_no_other_shares_are_worth_more(values, num_devices):
     assert worth(chosen) == pytest.approx(max(worth(choice) for choice in product(range(-1, 4), repeat=len(values))))
 
 
-@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.integers(1, 24), st.sampled_from([pack, pack_tightly]))
-def test_packing_takes_free_devices_only_and_each_node_once(free, num_ranks, packing):
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=6), st.integers(1, 24), st.booleans())
+def test_packing_takes_free_devices_only_and_each_node_once(free, num_ranks, is_tight):
     num_ranks = min(num_ranks, sum(free))
     left, ranks = np.array(free, np.int64), np.empty(24, np.int16)
-    packing(ranks, num_ranks, left)
+    pack(ranks, num_ranks, left, is_tight)
     used = np.bincount(ranks[:num_ranks], minlength=len(free)) if num_ranks else np.zeros(len(free), np.int64)
     assert (ranks[num_ranks:] == -1).all()
     assert (np.array(free) - used == left).all()
@@ -60,7 +60,7 @@ def test_packing_takes_free_devices_only_and_each_node_once(free, num_ranks, pac
 
 def test_a_rest_goes_where_it_leaves_least():
     ranks, free = np.empty(8, np.int16), np.array([4, 2, 1, 3], np.int64)
-    pack_tightly(ranks, 6, free)
+    pack(ranks, 6, free, True)
     assert ranks.tolist() == [0, 0, 0, 0, 1, 1, -1, -1]
     assert free.tolist() == [0, 0, 1, 3]
 

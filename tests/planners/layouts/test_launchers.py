@@ -1,5 +1,7 @@
 """A search for a framework is the whole search less what it does not run, and exports take what is found."""
 
+from functools import cache
+
 import pytest
 
 from meshwright.clusters import load_cluster
@@ -15,10 +17,11 @@ from meshwright.plans.frameworks.table import FRAMEWORKS
 from .small_layouts import A100, GPT, LENGTH, MIXTURE, PAIRS
 
 
+@cache
 def ranking(shape, launcher, keep="cp=1,virtual_stages=1|2"):
     request = SearchRequest(keep=keep, top=None, launcher=launcher)
     space = LayoutSpace(shape, LENGTH, 8, PAIRS.devices_per_host, request)
-    return {one.layout for one in LayoutSearch(space, A100, 80e9, PAIRS).run([4]).ranking}
+    return frozenset(one.layout for one in LayoutSearch(space, A100, 80e9, PAIRS).run([4]).ranking)
 
 
 def asked_of(asked):

@@ -1,6 +1,7 @@
 """The usual choices beside a search: what they are, and that a search for the same framework is never slower."""
 
 import re
+from functools import cache
 
 import pytest
 
@@ -8,6 +9,7 @@ from meshwright.planning.search import search_layouts
 from meshwright.planning.usual import usual_choices, usual_text
 
 
+@cache
 def found(job="zoo:gpt2-xl", devices="16", **more):
     return search_layouts(job, "preset:dgx-a100-8x8", batch=512, devices=devices, **more)
 

@@ -5,11 +5,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.pipelines.schedules import closed_form_s, in_flight
+from meshwright.costs.pipelines.schedules import in_flight
 from meshwright.costs.settings import CostSettings
 from meshwright.planning.estimate import estimate
 from meshwright.plans.partition import Layout
 from meshwright.simulation.layouts.steady import SteadyRounds, rounds, with_micro_batches
+
+from ...costs.pipelines.closed_forms import closed_form_s
 
 HOST = load_cluster("preset:host-8")
 

@@ -19,11 +19,17 @@ from meshwright.simulation.operators.schedules import (
     best_order,
     best_order_end_s,
     insert_in_order,
-    order_of_starts,
     upward_order,
 )
 
 KINDS = st.sampled_from(["layered", "series-parallel", "transformer"])
+
+
+def order_of_starts(instance, start_s, end_s):
+    """Ops as a schedule starts them: a topological order in which `append_in_order` is never slower, ``(n,)``."""
+    position = np.empty(instance.num_ops, np.int64)
+    position[instance.topological] = np.arange(instance.num_ops)
+    return np.lexsort((position, end_s, start_s)).astype(np.int64)
 
 
 def drawn(seed: int, num_ops: int, kind: str = "layered", num_devices: int = 3) -> tuple[OperatorInstance, NDArray[np.int64]]:

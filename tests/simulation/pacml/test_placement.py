@@ -6,12 +6,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.simulation.pacml.mirror import mirror
-from meshwright.simulation.pacml.placement import ServerBlocks, first_fit, placement_problem, plain_first_fit
+from meshwright.simulation.pacml.placement import ServerBlocks, first_fit, placement_problem
 from meshwright.simulation.pacml.splitting import split
 from meshwright.simulation.pacml.switches import Defects
 
 from ...draws import draws
 from .conftest import make_graph
+
+
+def plain_first_fit(job, found, is_free, memory_bytes):
+    """The plain reference of `first_fit`."""
+    mirrored = job.job
+    left = np.where(is_free, memory_bytes, 0.0)
+    server = np.empty(job.num_sub_ops, np.int64)
+    chosen = {}
+    for op in mirrored.forward_order.tolist():
+        pieces, needed = int(job.splits[op]), float(mirrored.memory_bytes[op])
+        alike = [chosen[parent] for parent in mirrored.parents[op] if len(chosen[parent]) == pieces]
+        roomy = [servers for servers in alike if sum(left[servers].tolist()) >= needed]
+        fits = [servers for servers in found.of_size(pieces) if (is_free & (left >= needed / pieces))[servers].all()]
+        if not roomy and not fits:
+            return None
+        chosen[op] = (roomy or fits)[0]
+        for each in (op, mirrored.num_ops - 1 - op):
+            server[job.first[each] : job.first[each + 1]] = chosen[op]
+            left[chosen[op]] -= needed / pieces
+    return server
 
 
 def place(job, cluster, is_free, memory_bytes=None, fit=None):

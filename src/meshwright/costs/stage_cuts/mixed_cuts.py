@@ -26,6 +26,7 @@ from ..training_step.graph_step_time import GraphPricer
 from ..work.graph_memory import graph_stage_memory
 from ..work.graph_work import GraphWork, describe_graph, op_times_s
 from .graph_cuts import best_cuts
+from .unit_chain import Chain
 
 Times = tuple[NDArray[np.float64], NDArray[np.float64]]
 
@@ -81,17 +82,32 @@ class MixedDevices:
         return self.on_stages(work, costs, own)
 
     def work(
-        self, graph: JobGraph, layout: Layout, wires: GroupNetwork, costs: CostSettings, order: str = DEFAULT_ORDER
+        self,
+        graph: JobGraph,
+        layout: Layout,
+        wires: GroupNetwork,
+        costs: CostSettings,
+        order: str = DEFAULT_ORDER,
+        chain: Chain | None = None,
     ) -> GraphWork:
         """The work of a layout, its pipeline cut for the devices of its stages; of cuts that do not fit the one that lacks least.
+
+        Args:
+            graph: the job.
+            layout: its pipeline and micro-batches.
+            wires: prices messages.
+            costs: chooses the compute model.
+            order: how ranks are numbered.
+            chain: of the job on the slowest type, from `Chain.of`, if it is known.
 
         Raises:
             PlanError, GraphError: the job cannot be cut or timed so.
         """
         slowest, of_stages = self.slowest, self.of_stages(layout, order)
         room = min(one.memory_bytes for one in self.types)
-        tried = [best_cuts(graph, layout, slowest, wires, costs, order=order, capacity_bytes=room)]
-        tried += [best_cuts(graph, layout, slowest, wires, costs, order=order)] if tried[0] is None else []
+        chain = chain or Chain.of(graph, layout, slowest, costs)
+        tried = [best_cuts(graph, layout, slowest, wires, costs, order=order, capacity_bytes=room, chain=chain)]
+        tried += [best_cuts(graph, layout, slowest, wires, costs, order=order, chain=chain)] if tried[0] is None else []
         if layout.pp > 1 and layout.virtual_stages == 1:
             tried.append(self._least_busy(graph, layout, costs, of_stages))
         pricer = GraphPricer(slowest, wires, costs.overlap_slowdown, order)
@@ -103,7 +119,7 @@ class MixedDevices:
         return min(works, key=lambda work: (max(0.0, self.missing_bytes(work, order)), pricer.step_s(work)))
 
     def _op_times_s(self, graph: JobGraph, layout: Layout, kind: int, costs: CostSettings) -> Times:
-        key = id(graph), layout.micro_batch, layout.recompute, layout.sp_d, layout.sp_h, layout.sp_w, kind, costs.digest
+        key = id(graph), layout.micro_batch, layout.recompute, layout.sp_d, layout.sp_h, layout.sp_w, kind, costs
         if key not in self._times:
             self._times[key] = op_times_s(graph, layout, self.types[kind], costs)
         return self._times[key]

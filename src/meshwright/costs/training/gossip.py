@@ -87,18 +87,6 @@ def rounds(topology: str, num_replicas: int, per_host: int) -> list[Round]:
     return [one for pair in between for one in (inside, pair)] or [inside]
 
 
-def mixing(one: Round, num_replicas: int) -> NDArray[np.float64]:
-    """Weights with which each replica averages, ``(n, n)``; every row and every column sums to 1."""
-    weights = np.zeros((num_replicas, num_replicas))
-    if one.is_exchange and len(one.groups) == num_replicas:
-        weights[np.arange(num_replicas), np.arange(num_replicas)] += 0.5
-        weights[one.groups[:, 1], one.groups[:, 0]] += 0.5
-        return weights
-    for group in one.groups:
-        weights[np.ix_(group, group)] = 1.0 / len(group)
-    return weights
-
-
 def rounds_of(replicas: Replicas, topology: str) -> list[Round]:
     """The rounds of a topology among replicas where they stand.
 

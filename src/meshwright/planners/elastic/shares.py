@@ -1,4 +1,4 @@
-"""From the value of every number of ranks for every job to the best shares, and from shares to nodes."""
+"""From the value of every number of ranks for every job to the best shares."""
 
 from __future__ import annotations
 
@@ -45,33 +45,3 @@ def best_shares(values, num_ranks, num_devices, chosen):  # type: ignore[no-unty
         chosen[i] = taken[i, left]
         if chosen[i] >= 0:
             left -= num_ranks[chosen[i]]
-
-
-@njit
-def pack_tightly(ranks, num_ranks, free):  # type: ignore[no-untyped-def]
-    """Put a job on as few nodes as can be, its rest on the node that it fills best.
-
-    Args:
-        ranks: takes the node of each rank, ``(d,)``.
-        num_ranks: of the job; at most as many as there are free devices.
-        free: devices of each node, changed in place, ``(nodes,)``.
-    """
-    ranks[:] = -1
-    placed = 0
-    while placed < num_ranks:
-        wanted = num_ranks - placed
-        node = -1
-        for other in range(len(free)):
-            if free[other] == 0:
-                continue
-            if node < 0:
-                node = other
-            elif free[other] >= wanted:
-                if free[node] < wanted or free[other] < free[node]:
-                    node = other
-            elif free[node] < wanted and free[other] > free[node]:
-                node = other
-        taken = min(free[node], wanted)
-        ranks[placed : placed + taken] = node
-        free[node] -= taken
-        placed += taken

@@ -27,7 +27,8 @@ from ...simulation.elastic.rounds import is_active
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import BatchRule
 from .known_curves import KnownCurves, known_curves, remaining_s
-from .shares import best_shares, pack_tightly
+from .packing import pack
+from .shares import best_shares
 
 NUM_WEIGHTS = 12
 BY_HAND = (-1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -3.0, -3.0)
@@ -136,7 +137,7 @@ def give(jobs, e, active, chosen, num_ranks, node_of_rank, num_nodes, devices_pe
     for i in np.argsort(-wanted, kind="mergesort"):
         j = active[i]
         if wanted[i] > 0 and wanted[i] != jobs.num_ranks[e, j]:
-            pack_tightly(node_of_rank[e, j], wanted[i], free)
+            pack(node_of_rank[e, j], wanted[i], free, True)
 
 
 @njit

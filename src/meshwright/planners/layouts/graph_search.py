@@ -298,7 +298,7 @@ class GraphSearch:
     def _fitting(self, layout: Layout, order: str, most_steps: float | None = None) -> tuple[_Cut | None, float | None]:
         """A layout cut where it is best, None where none was found that fits; and what any cut needs where this is not proven."""
         if self.mixed is not None:
-            made = self.mixed.work(self.graph, layout, self.wires, self.costs, order)
+            made = self.mixed.work(self.graph, layout, self.wires, self.costs, order, self._chain(layout))
             held_bytes = graph_peak_memory(made)[1].total
             if self.mixed.missing_bytes(made, order) <= 0:
                 return _Cut(order, made, held_bytes), None

@@ -171,13 +171,6 @@ def critical_path_s(instance: OperatorInstance) -> float:
     return float(_upward(best, first, instance.edges[edge, 1], np.zeros(len(edge)), instance.topological).max())
 
 
-def order_of_starts(instance: OperatorInstance, start_s: NDArray[np.float64], end_s: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Ops as a schedule starts them: a topological order in which `append_in_order` is never slower, ``(n,)``."""
-    position = np.empty(instance.num_ops, np.int64)
-    position[instance.topological] = np.arange(instance.num_ops)
-    return np.lexsort((position, end_s, start_s)).astype(np.int64)
-
-
 def best_order(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.int64]:
     """The best of five topological orders in which devices run their ops, ``(n,)``; `append_in_order` says when they run.
 

@@ -91,28 +91,6 @@ def first_fit(
     return np.asarray(chosen[np.minimum(job.op, job.job.num_ops - 1 - job.op), piece], np.int64)
 
 
-def plain_first_fit(
-    job: SplitJob, found: ServerBlocks, is_free: NDArray[np.bool_], memory_bytes: NDArray[np.float64]
-) -> NDArray[np.int64] | None:
-    """The plain reference of `first_fit`."""
-    mirrored = job.job
-    left = np.where(is_free, memory_bytes, 0.0)
-    server = np.empty(job.num_sub_ops, np.int64)
-    chosen: dict[int, NDArray[np.int64]] = {}
-    for op in mirrored.forward_order.tolist():
-        pieces, needed = int(job.splits[op]), float(mirrored.memory_bytes[op])
-        alike = [chosen[parent] for parent in mirrored.parents[op] if len(chosen[parent]) == pieces]
-        roomy = [servers for servers in alike if sum(left[servers].tolist()) >= needed]
-        fits = [servers for servers in found.of_size(pieces) if (is_free & (left >= needed / pieces))[servers].all()]
-        if not roomy and not fits:
-            return None
-        chosen[op] = (roomy or fits)[0]
-        for each in (op, mirrored.num_ops - 1 - op):
-            server[job.first[each] : job.first[each + 1]] = chosen[op]
-            left[chosen[op]] -= needed / pieces
-    return server
-
-
 @njit
 def _first_fit(  # type: ignore[no-untyped-def]
     order, pieces, memory_bytes, parent_start, parents, block_start, block_servers, is_free, capacity_bytes

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from ....live.controller import Controller
     from ....live.decisions import JobRequest, KeptDecision
 
-OF_SLURM = ("time", "partition", "account", "qos")
-
 
 def submit_job(
     words: Annotated[

@@ -141,35 +141,6 @@ def pipedream(
     return ReplicatedPipeline(value_s, tuple(stages), last)
 
 
-def stages_value_s(
-    graph: JobGraph, stages: Sequence[ReplicatedStage], bandwidth_bytes_per_s: float, form: PipeDreamForm = "published"
-) -> float:
-    """Seconds between two minibatches of a pipeline on one level of machines, from the definition.
-
-    Raises:
-        PlanError: the stages do not hold each op once, or an edge leads back.
-    """
-    has_op = np.array([stage.has_op for stage in stages])
-    if (has_op.sum(axis=0) != 1).any():
-        raise PlanError("each op is in one stage", field="stages")
-    stage_of = has_op.argmax(axis=0)
-    if len(graph.edges) and (stage_of[graph.edges[:, 0]] > stage_of[graph.edges[:, 1]]).any():
-        raise PlanError("an edge leads to an earlier stage", field="stages")
-    value_s = 0.0
-    done = np.zeros(graph.num_ops, np.bool_)
-    for number, stage in enumerate(stages):
-        m, ops = stage.num_replicas, stage.has_op
-        time_s = float((graph.forward_s + graph.backward_s)[ops].sum())
-        parameters = float(graph.parameter_bytes[ops].sum())
-        value_s = max(value_s, (time_s + 4 * (m - 1) * parameters / (bandwidth_bytes_per_s * m)) / m)
-        if number:
-            value_s = max(value_s, 2 * float(_handed_on_bytes(graph, done[None], form)[0]) / (bandwidth_bytes_per_s * m))
-        done |= ops
-        if 0 < number < len(stages) - 1:
-            value_s = max(value_s, 2 * float(_handed_on_bytes(graph, done[None], form)[0]) / (bandwidth_bytes_per_s * m))
-    return value_s
-
-
 def _host_of_idle(graph: JobGraph, form: PipeDreamForm) -> NDArray[np.int64]:
     """The op that each op stands with: the one that feeds it where nothing is done with it, else itself, ``(n,)``."""
     readers = np.bincount(graph.edges[:, 0], minlength=graph.num_ops)
