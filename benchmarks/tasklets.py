@@ -1,8 +1,8 @@
 """Stages and replicas on distant devices, on networks that nobody tuned on: the default search against the published genetic one.
 
-``python -m benchmarks.tasklets`` draws uneven networks and mixed fleets of spot devices and groups their devices into stages with each
-solver in the same budget. It tells how far each is from the best grouping known: of all of them, and of the default solver with
-another seed and ten times the budget.
+``python -m benchmarks.tasklets`` draws uneven networks and mixed fleets of spot devices, and groups their devices into stages
+by each solver in the same budget. It tells how far each is from the best grouping known: of all of them, and of the default
+solver with another seed and ten times the budget.
 """
 
 from __future__ import annotations
