@@ -1,4 +1,4 @@
-"""Playing many episodes of one benchmark, whoever plays them."""
+"""Playing many episodes of one benchmark, in one process or several."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def check_fit(benchmark: BenchmarkSettings, specs: Sequence[str], scenario: Scen
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Refuse names of policies of which one stands for two.
+    """Refuse two policies of one name.
 
     Raises:
         PolicyError: so it is.

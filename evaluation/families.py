@@ -32,7 +32,7 @@ def combined(name: str, results: Sequence[Data]) -> dict[str, Any]:
 
 
 def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
-    """How each learned policy stands over several benchmarks, against the best fixed degree and the best baseline of each.
+    """How each learned policy compares over several benchmarks with the best fixed degree and the best baseline of each.
 
     ``better``, ``unclear`` and ``worse`` count benchmarks by the interval of the paired difference of blocking rates,
     ``lower`` those with the lower mean; ``worst_ratio`` is the greatest quotient of the mean rates. The best fixed degree is

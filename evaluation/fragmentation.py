@@ -1,4 +1,4 @@
-"""How far free devices lie in the wrong places: what no count of free devices tells."""
+"""How far free devices lie in the wrong places, which their number alone does not show."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def _markdown_cells(results: Data, group: Sequence[Data]) -> list[str]:
 
 
 def mean_figures(row: Data) -> tuple[str, ...]:
-    """What tables and pages show of a policy beside its blocking rate: hours, hours, then percents, and devices of a job."""
+    """What tables and pages show of a policy besides its blocking rate: hours, hours, then percents, and devices of a job."""
     hours, percent = (1 / 3600, 2), (100.0, 1)
     shown = {"mean_completion_s": hours, "p95_completion_s": hours, "mean_slack": percent, "utilisation": percent}
     shown |= {"fragmentation": percent, "mean_degree": (1.0, 2)}
@@ -137,6 +137,6 @@ def mean_text(value: Data | None, scale: float, digits: int) -> str:
 
 
 def escaped(text: object) -> str:
-    """Text that stands for itself in a cell of a Markdown table."""
+    """Text with the characters escaped that mean something in a cell of a Markdown table."""
     plain = "".join(letter if letter.isprintable() else "?" for letter in str(text))
     return "".join("\\" + letter if letter in "\\`*_[]<>|" else letter for letter in plain)

@@ -1,4 +1,4 @@
-"""Training by whatever method a config names: one function that reads a config, and one that trains."""
+"""Training by the method that a config names: one function that reads a config, and one that trains."""
 
 from __future__ import annotations
 

@@ -141,7 +141,7 @@ class AnyRunFolder(Generic[Chosen]):
 
     @classmethod
     def matching(cls, path: Path, chosen: Chosen) -> Self:
-        """An existing run folder that was begun with a config; its writers may be others now.
+        """An existing run folder that was started with a config; only its writers (``log``) may be others now.
 
         Raises:
             CheckpointError: there is none, or it was begun with another one.

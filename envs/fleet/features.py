@@ -1,4 +1,4 @@
-"""What each column of an observation of a fleet tells, in order."""
+"""The meaning of each column of an observation of a fleet, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Playing published workloads under many schedulers, whoever plays them, and the figures of a workload."""
+"""Playing published workloads under many schedulers, in one process or several, and the figures of a workload."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _play(published: PublishedElastic, policies: CarriedPolicies[ElasticSchedule
 
 
 def completion_figures(workload: ElasticWorkload, spans_s: NDArray[np.int64]) -> Figures:
-    """The figures that completion times tell.
+    """The figures that follow from completion times.
 
     Args:
         workload: whose jobs they are.

@@ -1,4 +1,4 @@
-"""Playing many episodes of a fleet, whoever plays them."""
+"""Playing many episodes of a fleet, in one process or several."""
 
 from __future__ import annotations
 

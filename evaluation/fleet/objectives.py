@@ -1,4 +1,4 @@
-"""What the objectives of a fleet are called, in which unit they are told, and which of two values is better."""
+"""What the objectives of a fleet are called, their units, and which of two values is better."""
 
 from __future__ import annotations
 

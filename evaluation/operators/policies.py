@@ -1,4 +1,4 @@
-"""Whoever places ops, by name: planners, constant rules, learned policies."""
+"""What places ops, by name: planners, constant rules, learned policies."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def hosts_svg(
 def links_svg(
     name: str, title: str, link_names: Sequence[str], load: NDArray[np.float64], means: NDArray[np.float64], end_s: float
 ) -> str:
-    """Load of some links over time, a strip each, the darker the more; their means beside them.
+    """Load of some links over time, a strip each, darker for more; the mean is written at its end.
 
     Args:
         name: of the drawing.

@@ -1,1 +1,1 @@
-"""Pages of HTML that need nothing beside them: one evaluation, or several."""
+"""Self-contained HTML pages: one evaluation, or several."""

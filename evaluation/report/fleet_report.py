@@ -1,4 +1,4 @@
-"""The report of an evaluation on a fleet: one HTML page that needs nothing beside it.
+"""The report of an evaluation on a fleet: one self-contained HTML page.
 
 It tells who won, shows one episode of some policies (queue, devices, hosts, links, who slowed whom) and the times of all
 episodes.

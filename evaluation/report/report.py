@@ -1,4 +1,4 @@
-"""The report of an evaluation: one HTML page that needs nothing beside it.
+"""The report of an evaluation: one self-contained HTML page.
 
 It shows what `evaluation.evaluate` found (``results``, as in ``results.json``), how the policy learned, one episode
 and one job's step, and says how the numbers were made.

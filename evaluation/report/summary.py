@@ -162,7 +162,7 @@ def _labels(summary: Summary) -> dict[str, str]:
 
 
 def ablations(summary: Summary, against: str) -> dict[str, Cells]:
-    """For each benchmark each learned policy beside one of them: blocking rate in percent, paired difference in points.
+    """For each benchmark each learned policy compared with one of them: blocking rate in percent, paired difference in points.
 
     Args:
         summary: what was found.

@@ -1,4 +1,4 @@
-"""The interface of all workers: tasks in, results out in the order of the tasks, whoever does them."""
+"""The interface of all workers: tasks in, results out in the order of the tasks, however they are shared out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How near each op is to the ops that stand on each device already: short walks over the job's edges, with learned weights.
+"""How near each op is to the ops already placed on each device: short walks over the job's edges, with learned weights.
 
 Candidate features tell of an op's own producers and of those of its readers; walks tell of what stands further off. In the
 shipped policy they change nothing measurable, and messages do (`docs/operators.md`).
@@ -70,7 +70,7 @@ class Affinity(nn.Module):
 
 
 def gathered(near: Tensor, of: Tensor, ops: Tensor, on: Tensor, is_before: Tensor | None = None) -> Tensor:
-    """Affinity of the op of each decision to all ops that stand on each device before it, ``(E, t, m, a)``.
+    """Affinity of the op of each decision to all ops placed on each device before it, ``(E, t, m, a)``.
 
     Args:
         near: `Affinity.between`, ``(b, n, a, n)``.

@@ -159,7 +159,7 @@ def _mean(values: Tensor, is_there: Tensor) -> Tensor:
 
 
 class PairScore(nn.Module):
-    """A probability for each op and device, all at once, in turns: each turn sees where neighbours and work stood after the last.
+    """A probability for each op and device, all at once, in turns: each turn sees what the last one placed.
 
     The turns are a mean-field iteration with learned steps: no turn draws anything, and none sees a schedule.
     """

@@ -1,4 +1,4 @@
-"""What the step-by-step policy makes of each device of a decision, from embeddings and from what stands where already.
+"""What the step-by-step policy makes of each device of a decision, from embeddings and from what is placed already.
 
 Legend of shapes: ``b`` instances, ``E`` episodes (several of an instance), ``t`` decisions, ``n`` ops, ``m`` devices, ``h``
 width, ``f`` features of a candidate, ``a`` affinities.
@@ -40,7 +40,7 @@ class EncodedInstances:
 
 @dataclass(frozen=True, eq=False)
 class PlacementDecisions:
-    """PlacementDecisions of episodes, and what stood where before each.
+    """Decisions of episodes, and what was placed before each of them.
 
     Attributes:
         of: instance of each episode, ``(E,)``.
@@ -83,7 +83,7 @@ class PlayedSteps:
 
 
 class StepScore(nn.Module):
-    """A logit for each device of a decision, and how good the end is foreseen to be.
+    """A logit for each device of a decision, and a prediction of the final value.
 
     Args:
         h: width.
@@ -122,7 +122,7 @@ class StepScore(nn.Module):
         return EncodedInstances(op, self.query(op_h), self.device(device_h), op_h, near, link)
 
     def forward(self, encoded: EncodedInstances, given: PlacementDecisions) -> tuple[Tensor, Tensor]:
-        """Logits ``(E, t, m)``, minus infinity where a device may not be chosen, and foreseen values ``(E, t)``."""
+        """Logits ``(E, t, m)``, minus infinity where a device may not be chosen, and predicted values ``(E, t)``."""
         told = given.candidates
         if given.affinity is not None:
             far = torch.einsum("etma,emd->etda", given.affinity, encoded.link[given.of])

@@ -274,7 +274,7 @@ class _Validation(BaseCallback):
         self.looked_at = curve[-1]["steps"] if curve else -1
 
     def report(self, stage: str, share: float, value: float | None = None, best: float | None = None) -> None:
-        """Tell how far a stage is, and what it has found where that was validated; leave the run where a callback stopped it.
+        """Report how far a stage is, and what was validated of it; leave the run where a callback stopped it.
 
         Raises:
             TrainingStopped: one has, before the first update.

@@ -39,7 +39,7 @@ class ReportedMeasure:
 
 
 class RunReporter:
-    """Tells callbacks of updates and validations, and whether one of them has stopped the run.
+    """Calls the callbacks of updates and validations, and says whether one of them has stopped the run.
 
     Args:
         chosen: the config; its ``name`` and ``log`` are read.
@@ -122,7 +122,7 @@ class RunReporter:
                 callback.on_end(end)
 
     def validated(self, row: Mapping[str, Any], stage: str, more: Mapping[str, float] | None = None) -> None:
-        """Tell of a new row of the learning curve.
+        """Report a new row of the learning curve.
 
         Args:
             row: of the learning curve.
@@ -152,20 +152,20 @@ class RunReporter:
             self.is_stopping |= callback.on_validation(record) is False
 
     def staged(self, stage: str, share: float, elapsed_s: float, value: float | None = None, best: float | None = None) -> None:
-        """Tell how far a stage before the first update is, and what it has found where that was validated."""
+        """Report how far a stage before the first update is, and what it has found where that was validated."""
         record = StageRecord(stage, share, self._of.measure, value, best, elapsed_s)
         for callback in self._told:
             self.is_stopping |= callback.on_stage(record) is False
 
     def updated(self, stage: str, step: int, figures: Mapping[str, float] | None = None) -> None:
-        """Tell of an update."""
+        """Report an update."""
         self._step = step
         record = UpdateRecord(stage, step, self._total, figures or {})
         for callback in self._told:
             self.is_stopping |= callback.on_update(record) is False
 
     def searched(self, curve: Sequence[Mapping[str, Any]], generation: int) -> None:
-        """Tell of a generation of a search, with its row of the learning curve where it was validated; it has been saved.
+        """Report a generation of a search, which is saved, with its row of the learning curve where it was validated.
 
         Raises:
             TrainingStopped: a callback has stopped the run.

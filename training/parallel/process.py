@@ -129,7 +129,7 @@ class ShareProcess:
             raise LostWorkerError from None
 
     def end(self) -> None:
-        """End the process, whatever it does."""
+        """End the process at once, also in the middle of its work."""
         self._connection.close()
         self._process.kill()
         self._process.wait()

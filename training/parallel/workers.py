@@ -22,7 +22,7 @@ from .share import ShareRows, ShareUpdate, WorkerShare
 
 
 class LearningWorkers:
-    """Does the share of each worker, to the same numbers whoever does it.
+    """Does the share of each worker; the numbers do not depend on which process does it.
 
     The first share is done here, the others in processes, as far as there are any: until they have started, and after they are
     lost, this process does theirs too. Each loss is told by a `LostWorkerWarning`.

@@ -89,7 +89,7 @@ def parts_of(flat: Tensor, weights: Iterable[Tensor]) -> list[Tensor]:
 
 
 def bind(weights: Iterable[nn.Parameter], values: Tensor, gradient: Tensor) -> None:
-    """Let weights and their gradients be parts of two vectors, whatever these hold."""
+    """Make weights and their gradients parts of two vectors, whose content they take."""
     of = list(weights)
     for weight, its_values, its_gradient in zip(of, parts_of(values, of), parts_of(gradient, of), strict=True):
         weight.data, weight.grad = its_values, its_gradient

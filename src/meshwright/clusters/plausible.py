@@ -1,4 +1,4 @@
-"""Figures of a cluster that no machine is like: taken as they stand, and warned of, for most often a unit was mistaken.
+"""Figures of a cluster that no machine has: used as given, with a warning, since most often the unit is wrong.
 
 What machines are like stands in ``configs/plausible.yaml``, by key. What no machine can be is refused elsewhere.
 """

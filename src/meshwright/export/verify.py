@@ -1,4 +1,4 @@
-"""Whether a launched job is where its plan wants it: what the ranks say, held against the plan rank by rank."""
+"""Whether a launched job runs where its plan says: what the ranks report is compared with the plan, rank by rank."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class JobGraph:
 
     @property
     def has_flops(self) -> bool:
-        """Whether the source told floating-point operations."""
+        """Whether the source gives floating-point operations."""
         return bool(self.forward_flops.any())
 
     def to_networkx(self) -> networkx.DiGraph[int]:

@@ -124,7 +124,7 @@ def load_graph(
 
 
 def job_content(spec: str) -> tuple[str | dict[str, Any], str | None]:
-    """A job as it is sent to whoever has not its file: ``zoo:NAME`` as it is, otherwise what the file holds, and its name.
+    """A job as it is sent to a receiver without its file: ``zoo:NAME`` as it is, else the content of the file, and its name.
 
     Args:
         spec: as of `load_graph`, without a folder of graphs.

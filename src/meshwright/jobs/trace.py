@@ -111,7 +111,7 @@ class Trace:
     deadline_s: NDArray[np.float64] | None = None
 
     def window(self, rng: np.random.Generator, num_jobs: int) -> slice:
-        """Consecutive rows within the part of the trace that the generator's seed stands for.
+        """Consecutive rows within the part of the trace that the generator's seed selects.
 
         Where test and validation windows begin follows from the seed alone, so that those of different seeds lie as far
         apart as the part allows; they still share rows where it is shorter than all of them together. Training windows

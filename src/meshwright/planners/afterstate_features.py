@@ -181,7 +181,7 @@ def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-d
 
 @njit
 def score_episodes(scorer, episodes, out):  # type: ignore[no-untyped-def]
-    """`score_candidates` of the jobs at hand in all episodes, every candidate offered, ``(e, a)``."""
+    """`score_candidates` of the current jobs in all episodes, every candidate offered, ``(e, a)``."""
     for e in range(len(out)):
         score_candidates(scorer, state_of_episode(episodes, e, episodes.arrival_s.shape[1] - episodes.num_arrived[e]), out[e])
 

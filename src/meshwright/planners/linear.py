@@ -214,7 +214,7 @@ def scorer(scenario: Scenario, weights: NDArray[np.float64]) -> Scorer:
 def folded(
     scenario: Scenario, weights: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """What blocks are worth by the degrees of a scenario and by slots, and the other weights, of ``w`` sets of weights.
+    """The value of blocks by the degrees of a scenario and by slots, and the other weights, of ``w`` sets of weights.
 
     Args:
         scenario: where blocks have the degrees ``d``.

@@ -2,7 +2,7 @@
 
 The figures are analytic (`costs.training_step`). Each has a provenance and an uncertainty of one standard deviation; a whole is
 estimated, of its parts the communications may be read from measurements. A transformer is cut layer by layer; of any other
-job graph ops stand in stages (`job_work`). What each co-design switch would change is told by `explain`.
+job graph the ops are cut into stages (`job_work`). `explain` says what each co-design switch would change.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Estimate:
 
     @property
     def cluster(self) -> Cluster:
-        """Where."""
+        """The cluster on which it is priced."""
         return self.maker.cluster
 
     @property
@@ -107,7 +107,7 @@ class Estimate:
 
     @cached_property
     def memory(self) -> tuple[StageMemory, ...]:
-        """Of a rank of each stage."""
+        """Memory of a rank of each stage."""
         return tuple(self.maker.stage_memory(self.work, stage) for stage in range(self.layout.pp))
 
     def repriced_s(self, layout: Layout, costs: CostSettings) -> float:

@@ -1,6 +1,6 @@
 """What `estimate` and `plan --search` ask of a job on a cluster: work under a layout, prices, memory, simulation, search, plan.
 
-Transformers are cut layer by layer; of any other job graph ops stand in stages. `work_of` says which a job is, and nothing above
+Transformers are cut layer by layer, any other job graph into stages of ops. `work_of` says which a job is, and nothing above
 asks again.
 """
 
@@ -165,7 +165,7 @@ class JobWork(ABC):
         """What every rank does under the layout and the cuts of another job's work: of its core, say."""
 
     def of_model(self, layout: Layout) -> LayoutOfModel:
-        """A layout with what is known of the model, to be held against frameworks."""
+        """A layout with what is known of the model, to be checked against the limits of frameworks."""
         return LayoutOfModel(layout)
 
     @abstractmethod

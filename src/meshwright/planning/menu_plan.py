@@ -70,7 +70,7 @@ class MenuRow:
 
 @dataclass(frozen=True)
 class PlannedFromMenu:
-    """A chosen plan beside what it was chosen from.
+    """A chosen plan and what it was chosen from.
 
     Attributes:
         plan: the plan.

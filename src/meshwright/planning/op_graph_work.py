@@ -190,7 +190,7 @@ def work_of(
 def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, wires: GroupNetwork | None = None) -> GraphWork:
     """The work of a job graph whose pipeline is cut where its step takes least, see `costs.stage_cuts.graph_cuts`.
 
-    Where no cut fits the devices it is that of devices without bounds, so that its memory can be told.
+    Where no cut fits the devices it is that of devices without bounds, so that its memory can be reported.
 
     Raises:
         PlanError, GraphError: the job cannot be cut or timed so.

@@ -72,7 +72,7 @@ class PlannerRun:
 
 @dataclass(frozen=True, eq=False)
 class PlacedOps:
-    """Ops on devices beside what they were chosen from.
+    """Ops on devices and what the placement was chosen from.
 
     Attributes:
         plan: the plan, with predicted figures and the reason.

@@ -49,7 +49,7 @@ RULES = ("first-fit", "best-fit", "aligned", "fastest")
 
 @dataclass(frozen=True)
 class Planned:
-    """A chosen plan beside what it was chosen from.
+    """A chosen plan and what it was chosen from.
 
     Attributes:
         plan: the plan, with predicted figures and the reason.
@@ -261,7 +261,7 @@ class OpSplitPlanner:
 
 
 def check_steps(num_steps: int, deadline_s: float | None) -> None:
-    """Refuse numbers of steps and deadlines that cannot be.
+    """Refuse impossible numbers of steps and deadlines.
 
     Raises:
         PlanError: they are.

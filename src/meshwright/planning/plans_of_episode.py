@@ -89,7 +89,7 @@ def plan_on(
 def plans_of(record: EpisodeRecord, scenario: Scenario) -> dict[str, PlacementPlan]:
     """A plan for each placed job of an episode, by ``job-NUMBER-GRAPH``.
 
-    Jobs that hold several blocks, as the published PAC-ML first fit places them, have none: a plan tells ranks on one.
+    Jobs that hold several blocks, as the published PAC-ML first fit places them, have none: a plan has its ranks on one.
     """
     names = [graph.name for graph in scenario.workload.graphs]
     return {

@@ -64,7 +64,7 @@ def base_of(spec: str) -> str:
 
 
 def is_blind(spec: str) -> bool:
-    """Whether a spelling is a network's to which all job graphs look alike."""
+    """Whether a name is that of a network to which all job graphs look alike."""
     return re.fullmatch(rf"{WITHOUT_GRAPH}\(.+\)", spec) is not None
 
 
@@ -80,7 +80,7 @@ def is_best_fixed(spec: str) -> bool:
 
 
 def each_fixed(spec: str, scenario: Scenario) -> dict[str, str]:
-    """What a ``best-fixed`` chooses among, every fixed degree, and the spelling that it stands for if that one is best."""
+    """The fixed degrees among which a ``best-fixed`` chooses, and the name of the policy if that one is best."""
     named = base_of(spec) if is_rollout(spec) else spec
     names = fixed_names(scenario, named.removeprefix(BEST_FIXED))
     return {name: f"{ROLLOUT}({name})" if is_rollout(spec) else name for name in names}

@@ -1,4 +1,4 @@
-"""Strategies beside a ranking of layouts: each with its best layout, compared only where a multiplier is declared."""
+"""Strategies compared with a ranking of layouts: each with its best layout, and only where a multiplier is declared."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class StrategyRow(NamedTuple):
 
 
 class Strategies(NamedTuple):
-    """What strategies bring beside the best exact layout.
+    """What strategies gain over the best exact layout.
 
     Attributes:
         exact_s: seconds of a step of that one.

@@ -1,4 +1,4 @@
-"""What a search over layouts found, as rows for tables, whatever the job is."""
+"""What a search over layouts found, as rows for tables, for every kind of job."""
 
 from __future__ import annotations
 

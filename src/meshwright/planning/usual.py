@@ -1,4 +1,4 @@
-"""What people start with who have not searched, priced beside what a search found.
+"""The usual choices of people who have not searched, priced to be compared with what a search found.
 
 Each choice is the best of its kind: of pure FSDP and of ZeRO-3 the fastest micro-batch and recomputation that fit, of Megatron-LM
 the least model parallelism that fits, tensor parallelism inside a host before pipeline stages.

@@ -244,7 +244,7 @@ class Layout(ParallelDegrees):
 
     @property
     def has_mirrored_stages(self) -> bool:
-        """Whether each stage of the model stands on two ranks of a pipeline, as far from one end as from the other: DualPipe."""
+        """Whether each stage of the model is on two ranks of a pipeline, as far from one end as from the other: DualPipe."""
         return self.schedule == "dualpipe" and self.pp > 1
 
     @property

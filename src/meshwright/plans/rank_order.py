@@ -34,7 +34,7 @@ def check_order(order: str) -> str:
 
 
 def axis_size(layout: Layout, axis: str) -> int:
-    """Ranks along an axis of an order; parts of a volume stand where slices of a sequence do, at ``cp``."""
+    """Ranks along an axis of an order; parts of a volume are placed as slices of a sequence are, at ``cp``."""
     return layout.slices if axis == "cp" else int(getattr(layout, axis))
 
 

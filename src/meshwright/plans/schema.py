@@ -1,4 +1,4 @@
-"""The JSON Schema of a plan, published beside this module as ``placement_plan.schema.json``.
+"""The JSON Schema of a plan, published in the folder of this module as ``placement_plan.schema.json``.
 
 ``python -m meshwright.plans.schema > plans/placement_plan.schema.json`` writes it anew from the models.
 """

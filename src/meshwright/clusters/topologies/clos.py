@@ -100,7 +100,7 @@ class ClosTopology(Topology):
 
     @cached_property
     def device_leaf(self) -> NDArray[np.int64]:
-        """The leaf below which each device stands, ``(n,)``."""
+        """The leaf of each device, ``(n,)``."""
         return frozen(self.nic_leaf[self.hosts.nic], np.int64)
 
     @property
@@ -209,7 +209,7 @@ class ClosTopology(Topology):
         return np.array([0.0, self.hosts.latency_s, cards, cards + 2 * self.spine_latency_s])[self._tier(source, target)]
 
     def figures(self) -> tuple[object, ...]:
-        """The hosts' figures, the wiring and what stands above the leaves."""
+        """The hosts' figures, the wiring and what is above the leaves."""
         above = (self.hosts_per_leaf, self.is_rail, self.num_spines, self.oversubscription, self.spine_latency_s)
         return (*self.hosts.figures(), *above)
 

@@ -108,5 +108,5 @@ class SingleHostTopology(Topology):
         return (self.num_devices, self.is_bus, self.link_bandwidth_bytes_per_s, self.pair_latency_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Nothing: all devices stand alike."""
+        """Nothing: all devices are alike."""
         return np.zeros((len(devices), 0), np.int64)

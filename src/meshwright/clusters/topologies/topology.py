@@ -48,7 +48,7 @@ class TopologySection(Settings):
     """``topology:`` of a cluster in YAML."""
 
     def resolved(self, folder: Path) -> Self:
-        """Itself where nothing stands in other files; else with the paths in it taken from ``folder``."""
+        """Itself where it names no other files; else with its paths relative to ``folder``."""
         return self
 
 
@@ -156,7 +156,7 @@ class Topology(ABC):
 
     @abstractmethod
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What tells ordered groups of devices apart that may differ in any time.
+        """A key that differs between ordered groups of devices whose times may differ.
 
         Two groups with equal rows have equal bandwidths and latencies between equal positions, and the same
         positions share links.
@@ -170,7 +170,7 @@ class Topology(ABC):
 
 
 def relabelled(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Each label replaced by the position at which it first stands in its row: the row's equality pattern.
+    """Each label replaced by the position at which it first occurs in its row: the row's equality pattern.
 
     Args:
         labels: ``(B, d)`` integers.
@@ -189,7 +189,7 @@ def relabelled(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def check_host_names(names: tuple[str, ...]) -> None:
-    """Refuse host names that are none by RFC 1123, or stand twice but for capitals: they go into scripts.
+    """Refuse host names that are none by RFC 1123, or that occur twice but for capitals: they go into scripts.
 
     Raises:
         ClusterError: naming the first bad one.

@@ -161,7 +161,7 @@ class TorusTopology(Topology):
         return (self.shape, self.devices_per_host, self.link_bandwidth_bytes_per_s, self.link_latency_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where each position stands relative to the first, round the torus, and which share a host."""
+        """The position of each device relative to the first, round the torus, and which share a host."""
         at = self.coordinates[devices]
         relative = (at - at[:, :1]) % self.shape
         return np.hstack([relative.reshape(len(devices), -1), relabelled(self.device_host[devices])])

@@ -59,7 +59,7 @@ class Algorithm(ABC):
 
     @abstractmethod
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """The flows of the same collective; none where it takes its time whatever else is sent."""
+        """The flows of the same collective; none where its time does not depend on what else is sent."""
 
     def transfer(self, network: RankNetwork, source: int, target: int, payload_bytes: float) -> Phases:
         """The flows of one message from rank to rank; see `flows.transfer`."""

@@ -33,7 +33,7 @@ ASSUMED_UNCERTAINTY = 0.25
 
 
 class Shape(NamedTuple):
-    """A regular group, and those that work beside it.
+    """A regular group, and the groups that communicate at the same time.
 
     Attributes:
         group_size: ranks.
@@ -51,7 +51,7 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class PlacedGroup:
-    """A group on its own devices, and those that work beside it.
+    """A group on its own devices, and the groups that communicate at the same time.
 
     Attributes:
         signature: equal where all that a time depends on is equal.

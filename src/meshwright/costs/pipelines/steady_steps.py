@@ -126,7 +126,7 @@ def step_s(pipeline: PlayedPipeline, tails_s: Mapping[int, float], partners: Par
 
 
 class ChunkTails(NamedTuple):
-    """Messages of the stages of a pipeline that go beside the passes of their chunks.
+    """Messages of the stages of a pipeline that overlap with the passes of their chunks.
 
     Attributes:
         lags_s: from the end of each chunk's last backward pass to that of all gradients of its stage, if those of this chunk and

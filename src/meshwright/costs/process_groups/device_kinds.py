@@ -52,7 +52,7 @@ class DeviceKinds:
         return DeviceKinds(np.concatenate([np.tile(own, layout.dp) for own in of_stages]), None, are_in_rank_order=False)
 
     def whole(self, lane: Lane, layout: Layout, order: str) -> Lane:
-        """A lane that stands for all, each of its stages on the kinds of all ranks of the stage."""
+        """A lane that represents all, each of its stages on the kinds of all ranks of the stage."""
         stages = lane.stages * layout.pp if lane.are_stages_alike else lane.stages
         kinds = tuple(tuple(sorted(set(own.tolist()))) for own in self.of_ranks(layout, order))
         return replace(lane, stages=stages, kinds=kinds)

@@ -98,7 +98,7 @@ def moved_s(
     between_s: Callable[[float], float],
     inside_s: Callable[[float], float],
 ) -> float:
-    """Seconds until all tasks are done; what goes inside hosts goes beside what goes between them.
+    """Seconds until all tasks are done; transfers inside hosts run at the same time as those between hosts.
 
     Args:
         tasks: from `state_tasks`.

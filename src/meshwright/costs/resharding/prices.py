@@ -92,7 +92,7 @@ def chain_s(
     between_s: Callable[[float], float],
     inside_s: Callable[[float], float] | None = None,
 ) -> float:
-    """Seconds in which a chain of hops hands on what is sent, cut into the best number of chunks.
+    """Seconds in which a chain of hops forwards what is sent, cut into the best number of chunks.
 
     The first chunk passes all hops, each other one follows it on the slowest: ``A h + i g + (k - 1) max(h, g)`` of ``k`` chunks.
 

@@ -1,4 +1,4 @@
-"""Cuts of a pipeline that are good for some machine, whatever it is: a set that no figure of a machine changes.
+"""Cuts of a pipeline that are good for some machine: a set that does not depend on the figures of any machine.
 
 Interleaved schedules, and 1F1B whose transfers overlap, have no closed form, and there are too many cuts to play them all. So
 a family of cuts is made from the graph alone, and the one is taken whose step, as played, is shortest. Since no figure of a

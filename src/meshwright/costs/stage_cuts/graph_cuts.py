@@ -160,7 +160,7 @@ def find_cuts(
 
 
 def least_of(layout: Layout, chain: Chain, capacity_bytes: float) -> Least | None:
-    """What the best cut that fits has at least, told before it is looked for; None where none is known to fit.
+    """Lower bounds for the best cut that fits, known before the search; None where none is known to fit.
 
     Args:
         layout: its pipeline.

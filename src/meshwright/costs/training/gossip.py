@@ -88,7 +88,7 @@ def rounds(topology: str, num_replicas: int, per_host: int) -> list[Round]:
 
 
 def rounds_of(replicas: Replicas, topology: str) -> list[Round]:
-    """The rounds of a topology among replicas where they stand.
+    """The rounds of a topology among replicas on their devices.
 
     Raises:
         PlanError: a number of replicas or hosts that the topology cannot pair, or, for ``aer``, hosts that are not equally full.
@@ -105,7 +105,7 @@ def rounds_of(replicas: Replicas, topology: str) -> list[Round]:
 
 
 def can_pair(replicas: Replicas, topology: str) -> bool:
-    """Whether a topology can pair the replicas where they stand."""
+    """Whether a topology can pair the replicas on their devices."""
     try:
         rounds_of(replicas, topology)
     except PlanError:

@@ -90,11 +90,11 @@ class Replicas:
         return self.gradient_bytes if self.num_summing > 1 else 0.0
 
     def stand(self, stage: int) -> Stand:
-        """How the replicas of a stage's ranks stand on hosts."""
+        """How the replicas of a stage's ranks are spread over hosts."""
         return whole_lane(self.pricer.wires, self.layout, self.pricer.order).at(stage)["dp_cp"]
 
     def regular(self) -> Group:
-        """How the replicas stand on hosts that are alike.
+        """How the replicas are spread over hosts that are alike.
 
         Raises:
             PlanError: hosts are not alike.

@@ -1,4 +1,4 @@
-"""A step of any training strategy in closed form: what it takes, holds and sends beside that of synchronous training."""
+"""A step of any training strategy in closed form: what it takes, holds and sends, compared with synchronous training."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class FastestKernels(RememberedKernels):
 
 @dataclass(frozen=True)
 class BoundedPricer(Pricer):
-    """A pricer that also tells, without playing the pipeline, what a step takes at least."""
+    """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
     _shares: dict[int, dict[str, Task]] = field(default_factory=dict, repr=False, compare=False)
 

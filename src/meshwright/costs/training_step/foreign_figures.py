@@ -1,4 +1,4 @@
-"""Whose figures price a job where its devices have none of their own: told, so that nobody takes them for theirs."""
+"""Whose figures price a job where its devices have none of their own; it is said, so that nobody takes them for theirs."""
 
 from __future__ import annotations
 

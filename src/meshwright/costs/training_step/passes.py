@@ -1,4 +1,4 @@
-"""The time of a pass on one rank: kernels one after the other, messages beside them where they may be.
+"""The time of a pass on one rank: kernels one after the other, overlapped with messages where that is allowed.
 
 Two clocks run: the kernels', and for each axis that of its messages, of which one runs at a time. A message without
 companions holds the kernels up; one with companions holds up what follows them. The host issues kernels and messages

@@ -51,12 +51,12 @@ class StepTime:
 
     @property
     def mfu(self) -> float | None:
-        """Model FLOPs utilisation; None where the job tells no operations."""
+        """Model FLOPs utilisation; None where the operations of the job are not known."""
         return self._utilisation(self.model_flops)
 
     @property
     def hfu(self) -> float | None:
-        """Hardware FLOPs utilisation; None where the job tells no operations."""
+        """Hardware FLOPs utilisation; None where the operations of the job are not known."""
         return self._utilisation(self.hardware_flops)
 
     def _utilisation(self, flops: float) -> float | None:

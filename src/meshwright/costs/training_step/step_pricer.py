@@ -112,7 +112,7 @@ class StepPricer(ABC):
         """The communications of a step."""
 
     def on(self, devices: NDArray[np.int64]) -> Self:
-        """The same for ranks that stand on these devices, in the layout's own numbering; itself where hosts are alike."""
+        """The same for ranks on these devices, in the layout's own numbering; itself where hosts are alike."""
         if not isinstance(self.wires, PlacedNetwork):
             return self
         return self.in_order(DEFAULT_ORDER, self.wires.on(devices))

@@ -57,7 +57,7 @@ def uncertainty_terms(
     runs: float = 0.0,
     steps: float | None = None,
 ) -> dict[str, float]:
-    """The doubts of a step, by name; what does not apply is left out.
+    """The uncertainty terms of a step, by name; what does not apply is left out.
 
     Args:
         kernels: what calibration leaves of kernels.
@@ -85,7 +85,7 @@ def uncertainty_terms(
 
 
 def uncertainty(found: Mapping[str, float]) -> float:
-    """All doubts together."""
+    """All uncertainty terms together."""
     return math.hypot(*found.values())
 
 

@@ -46,7 +46,7 @@ def has_grid(plan: PlacementPlan) -> bool:
 
 
 def rank_grid(plan: PlacementPlan) -> NDArray[np.int64]:
-    """The rank at each place of the grid, ``(pp, dp, cp, tp)``; parts of a volume stand along ``cp``."""
+    """The rank at each place of the grid, ``(pp, dp, cp, tp)``; parts of a volume lie along ``cp``."""
     places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
     return places_grid(places, range(len(places)))
 
@@ -68,7 +68,7 @@ def places_grid(places: Sequence[Coordinates], ranks: Sequence[int]) -> NDArray[
 
 
 def coordinates_of(plan: PlacementPlan) -> list[dict[str, int]]:
-    """The place of each rank by axis; ``sp`` stands there only where volumes are cut. Empty for ranks without a place."""
+    """The place of each rank by axis; ``sp`` is there only where volumes are cut. Empty for ranks without a place."""
     cuts_volumes = any(rank.coordinates is not None and rank.coordinates.sp for rank in plan.ranks)
     dumped = [rank.coordinates.model_dump() if rank.coordinates else {} for rank in plan.ranks]
     return [{"sp": 0} | one if cuts_volumes and one else one for one in dumped] if cuts_volumes else dumped

@@ -93,7 +93,7 @@ def as_grid(plan: PlacementPlan, title: str) -> PlacementPlan:
 
 
 def host_files(plan: PlacementPlan, arranged: RankOrder, head: str, title: str) -> dict[str, str]:
-    """Hosts and devices in the framework's order, and its rank numbers beside the plan's."""
+    """Hosts and devices in the framework's order, with its rank numbers and the plan's."""
     ranks = [plan.ranks[rank] for rank in arranged.plan_rank]
     blocks = [ranks[first : first + arranged.per_host] for first in range(0, len(ranks), arranged.per_host)]
     hosts = "".join(f"{block[0].host}\t{comma_separated([rank.local_rank for rank in block])}\n" for block in blocks)

@@ -21,7 +21,7 @@ NOT_GUARANTEED = (
 
 
 def schedule_text(plan: PlacementPlan) -> str | None:
-    """The rows of a plan whose schedule torch has to be told, one for each stage; None where it has the schedule."""
+    """The rows of a schedule that torch must be given, one for each stage; None where torch has the schedule."""
     layout = plan.layout()
     if layout is None or layout.schedule != EAGER or layout.pp == 1:
         return None

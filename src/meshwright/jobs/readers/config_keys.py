@@ -36,7 +36,7 @@ class ConfigKeys:
         return value
 
     def count_or_none(self, key: str) -> int:
-        """A whole number that must be told; 0 where it is 0 or ``null``."""
+        """A whole number whose key must be there; 0 where it is 0 or ``null``."""
         if key not in self.config:
             raise self.error("the key is missing", key)
         value = self.config[key]
@@ -86,7 +86,7 @@ class ConfigKeys:
         return [one != known[0] for one in value]
 
     def head_dim(self, hidden_key: str, heads_key: str) -> int:
-        """The width of a head: told, or the hidden width divided evenly among the heads."""
+        """The width of a head: as given, or the hidden width divided evenly among the heads."""
         if self.config.get("head_dim") is not None:
             return self.count("head_dim")
         hidden, heads = self.count(hidden_key), self.count(heads_key)

@@ -1,4 +1,4 @@
-"""Jobs of Alibaba's PAI as recorded in 2020: a table of tasks without a header, and two more that may lie beside it.
+"""Jobs of Alibaba's PAI as recorded in 2020: a table of tasks without a header, and two optional tables in the same folder.
 
 ``pai_task_table.csv`` has a row for each task of a job: how many instances it had, on how many hundredths of a GPU each, and when
 it ran. A job's GPUs are those of all its tasks, its time that from the first of them that began to the last that ended; tasks

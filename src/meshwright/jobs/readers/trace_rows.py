@@ -51,7 +51,7 @@ class TraceColumns(Settings):
 
 
 class TraceRow(NamedTuple):
-    """A job as its trace spells it; what is not told is empty.
+    """A job as written in its trace; what is missing there is empty.
 
     Attributes:
         line: in its file, where that has lines of jobs.
@@ -138,7 +138,7 @@ def number(text: str, field: str, path: str | Path, line: int | None, unit: str 
 
 
 def seconds(text: str, path: str | Path, line: int | None, field: str = "timestamp") -> float:
-    """Seconds since 1970 of a date, or since any moment as they stand.
+    """Seconds since 1970 of a date; plain numbers are returned as they are.
 
     Raises:
         InputFileError: neither, with file, line and field.

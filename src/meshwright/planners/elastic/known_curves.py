@@ -22,7 +22,7 @@ RANK_CHOICES = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 
 
 @by_reference
 class KnownCurves(NamedTuple):
-    """What earlier jobs of each application tell of the next one.
+    """What is learned about an application from its earlier jobs.
 
     Attributes:
         num_ranks: considered, ``(o,)``.

@@ -1,4 +1,4 @@
-"""Shares by remaining time, of jobs whose applications ran before; what a share is worth can be learned.
+"""Shares by remaining time, of jobs whose applications ran before; the value of a share can be learned.
 
 ``T(n)`` is a job's remaining time with ``n`` ranks, a restart added where ``n`` is another number than now. With ``n`` ranks it
 is worth ``w (T(1) / T(n))^c``; what is worth most in all is taken. Weight ``w`` and concavity ``0 < c < 1`` follow from the
@@ -82,7 +82,7 @@ def _allocate(apps, jobs, curves, weights, node_of_rank, size):  # type: ignore[
 
 @njit
 def share_values(spans_s, ranks_now, num_ranks, num_devices, weights):  # type: ignore[no-untyped-def]
-    """What each number of ranks is worth for each job, ``(jobs, o)``.
+    """The value of each number of ranks for each job, ``(jobs, o)``.
 
     Args:
         spans_s: remaining time of each job on each number of ranks, without a restart, ``(jobs, o)``.

@@ -74,7 +74,7 @@ class PlacementClasses:
         return int(np.bincount(self.host_group).max()).bit_length()
 
     def position(self, one: PlacementClass) -> tuple[int, int, int]:
-        """Where a class stands in the arrays of a `MenuTable`."""
+        """The index of a class in the arrays of a `MenuTable`."""
         spread = one.hosts_per_group.bit_length() - 1 + one.is_apart * self.num_spreads
         return one.device_type, one.devices_per_host.bit_length() - 1, spread
 

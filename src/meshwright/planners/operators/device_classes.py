@@ -1,4 +1,4 @@
-"""Devices that may change places without changing what any placement is worth."""
+"""Devices that may change places without changing the value of any placement."""
 
 from __future__ import annotations
 

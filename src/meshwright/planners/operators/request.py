@@ -1,4 +1,4 @@
-"""What a planner of operator placement is asked, whatever planner it is."""
+"""What every planner of operator placement is given."""
 
 from __future__ import annotations
 

@@ -128,7 +128,7 @@ class _TaskletSearch:
         self.num_steps += num_steps
 
     def run_until(self, deadline_s: float) -> None:
-        """Try moves until the clock (`time.perf_counter`) stands at a deadline."""
+        """Try moves until the clock (`time.perf_counter`) reaches a deadline."""
         begin_s = now_s = time.perf_counter()
         steps, per_step_s, end_s = CHUNK, 0.0, deadline_s
         while now_s < deadline_s:

@@ -1,4 +1,4 @@
-"""What a planner of tasklets is asked, whatever planner it is."""
+"""What every planner of tasklets is given."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def structured(instance: TaskletInstance, request: TaskletRequest) -> TaskletPla
 
 
 def structured_best(instance: TaskletInstance, most_valued: int, deadline_s: float = np.inf) -> TaskletPlacement:
-    """As `structured`, with at most so many groupings of each family valued, and none after the clock stands at a deadline.
+    """As `structured`, with at most so many groupings of each family valued, and none after the clock reaches a deadline.
 
     Raises:
         PlanError: as `structured`.

@@ -1,4 +1,4 @@
-"""What a framework does with a layout where it is not told otherwise."""
+"""What a framework does with a layout unless its options say otherwise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HIDING = (EAGER, *BIDIRECTIONAL)
 
 
 def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What a framework does unless it is told otherwise, as keys of a layout.
+    """What a framework does unless its options say otherwise, as keys of a layout.
 
     - Megatron-LM hides the transfers of an interleaved schedule, the sum of input gradients over ``tp`` behind weight gradients,
       and adds weight gradients to the sum inside their product; it hides neither gradients nor tensor parallelism

@@ -15,7 +15,7 @@ Switches = Callable[[Mapping[str, Any]], dict[str, Any]]
 
 
 class LayoutOfModel(NamedTuple):
-    """What is held against a framework.
+    """A layout of a model, as it is checked against the limits of a framework.
 
     Attributes:
         layout: how the job is cut.

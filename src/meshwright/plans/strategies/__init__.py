@@ -1,1 +1,1 @@
-"""Strategies of training: what all declare, how they are spelled, and jobs of two phases."""
+"""Strategies of training: what all declare, how they are written, and jobs of two phases."""

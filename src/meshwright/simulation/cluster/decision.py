@@ -1,4 +1,4 @@
-"""The current decision in plain figures: what a rule of thumb, a planner or a curious user looks at.
+"""The current decision in plain figures, for rules of thumb, planners and users.
 
 Legend: ``a`` candidates, number 0 rejects the job; ``n`` devices, ``b`` blocks, ``g`` graphs, ``d`` degrees.
 """

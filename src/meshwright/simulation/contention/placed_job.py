@@ -1,4 +1,4 @@
-"""A job on its devices, ready to run beside others, and what all of them must obey."""
+"""A job on its devices, ready to run at the same time as others, and the rules for all of them."""
 
 from __future__ import annotations
 

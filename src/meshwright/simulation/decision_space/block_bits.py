@@ -20,7 +20,7 @@ WORD = 64
 
 
 class BlockBits(NamedTuple):
-    """Where each block's bit stands, and the blocks that share a device with each.
+    """The place of each block's bit, and the blocks that share a device with each.
 
     Attributes:
         word: of each block, ``(b,)``.

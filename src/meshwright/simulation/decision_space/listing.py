@@ -1,4 +1,4 @@
-"""Every free block as a candidate of its own, those that nothing tells apart once.
+"""Every free block as a candidate of its own; of blocks that differ in nothing, one.
 
 Two free blocks of one degree are alike if the current job takes equally long on them and if taking them costs equally
 many blocks of each shape at each of the moments, up to the horizon, at which running jobs end: then the cluster has the

@@ -1,4 +1,4 @@
-"""The decision space of a cluster: every block that one job may own, and how blocks stand in each other's way.
+"""The decision space of a cluster: every block that one job may own, and which blocks exclude each other.
 
 Legend: ``b`` blocks of all degrees, ``n`` devices, ``c`` placement classes. Blocks of one class have the same step
 time for every job graph, because every pair of their ranks sees the same bandwidth and latency.

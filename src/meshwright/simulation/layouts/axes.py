@@ -1,4 +1,4 @@
-"""Which ranks a message of a layout runs over, and how these stand on their hosts.
+"""Which ranks a message of a layout runs over, and how these are spread over their hosts.
 
 Legend: ``w`` ranks of a pipeline stage, ``g`` groups of a stage along an axis, ``k`` ranks of a group.
 """

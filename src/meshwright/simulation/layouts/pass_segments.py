@@ -1,4 +1,4 @@
-"""What one rank does in a pass of a model chunk: runs of kernels, and the messages between and beside them.
+"""What one rank does in a pass of a model chunk: runs of kernels, and the messages between them or at the same time.
 
 Kernels between two messages are one entry: nothing can come between them. The entries of all layers of a chunk stand in
 one template, which every rank of a stage goes through for every micro-batch. Where gradients or parameters travel

@@ -1,4 +1,4 @@
-"""A step of many micro-batches told from two steps of fewer.
+"""A step of many micro-batches, extrapolated from two steps of fewer.
 
 In its steady state a schedule repeats itself round by round (`costs.pipelines.schedules`), so that a step of ``m`` micro-batches
 takes as much longer than one of ``f`` as ``(m - f) / n`` rounds of ``n`` take. Both have the same rest after their last whole

@@ -1,4 +1,4 @@
-"""What is told of each device that the next group of ops may get, in the order of `placing.PlacingState.candidates`."""
+"""The features of each device that the next group of ops may get, in the order of `placing.PlacingState.candidates`."""
 
 from __future__ import annotations
 

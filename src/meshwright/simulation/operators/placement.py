@@ -1,4 +1,4 @@
-"""A placement of ops on devices: whether it is legal, and what it is worth under each objective.
+"""A placement of ops on devices: whether it is legal, and its value under each objective.
 
 Legend of shapes: ``n`` ops, ``m`` devices, ``g`` groups.
 """
@@ -59,7 +59,7 @@ def placed(
     is_optimal: bool = False,
     note: str = "",
 ) -> OperatorPlacement:
-    """A legal placement with its value, worked out here whatever the planner believes.
+    """A legal placement with its value, which is computed here and not taken from the planner.
 
     Args:
         instance: what is placed.
@@ -96,7 +96,7 @@ OPS_OF_UNIT = 8.0
 
 
 def feature_unit_s(instance: OperatorInstance, objective: OperatorObjective) -> float:
-    """Seconds by which one decision may matter, the unit in which policies are told differences of times.
+    """Seconds by which one decision may matter, the unit of differences of times in what policies see.
 
     For latency that of `OPS_OF_UNIT` mean ops on their best devices, however many ops there are; for throughput, where all
     loads add up, the lower bound of the value.

@@ -28,7 +28,7 @@ Event = dict[str, Any]
 
 
 class Named(Protocol):
-    """Whatever names its ops: a job graph, a lowered layout."""
+    """Anything that names its ops: a job graph, a lowered layout."""
 
     @property
     def op_names(self) -> tuple[str, ...]:

@@ -62,7 +62,7 @@ def overlaps(source_split: int, target_split: int) -> Iterator[tuple[int, int, f
 
 
 def reduced_bytes(graph: JobGraph, degrees: NDArray[np.int64], costs: CostSettings) -> dict[int, float]:
-    """Bytes of gradients that each group of ranks, told by its size, all-reduces in a step."""
+    """Bytes of gradients that each group of ranks all-reduces in a step, by the size of the group."""
     found: dict[int, float] = {}
     for op in np.flatnonzero((degrees > 1) & (graph.parameter_bytes > 0)).tolist():
         size = float(graph.parameter_bytes[op]) * costs.gradient_bytes_per_parameter_byte

@@ -1,4 +1,4 @@
-"""A placement of tasklets: which device runs which stage and replica, checked and valued anew whoever found it."""
+"""A placement of tasklets: which device runs which stage and replica, checked and valued independently of the planner."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TaskletPlacement:
 def placed_tasklets(
     instance: TaskletInstance, stages: NDArray[np.int64], planner: str, *, num_valued: int = 1, note: str = ""
 ) -> TaskletPlacement:
-    """A grouping into stages with its best pipelines, valued here whatever the planner believes.
+    """A grouping into stages with its best pipelines, valued here and not by the planner.
 
     Args:
         instance: what is placed.

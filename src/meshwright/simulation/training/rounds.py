@@ -46,7 +46,7 @@ class WorkerRounds:
         return self._put(TaskKind.COLLECTIVE, seconds, members, streams, payload_bytes, after, op)
 
     def sent(self, pair: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
-        """Put down a message from one worker to another, which gets it whatever it sends; gives its task."""
+        """Add a message from one worker to another; returns its task."""
         return self._put(TaskKind.TRANSFER, seconds, pair, [self.num_workers + pair[0]], payload_bytes, after, op)
 
     def way(self, worker: int, seconds: float, payload_bytes: float, after: Iterable[int]) -> int:

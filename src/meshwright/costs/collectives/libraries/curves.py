@@ -29,7 +29,7 @@ Point = tuple[float, float]
 
 
 class Reading(NamedTuple):
-    """What a curve tells of a size.
+    """What a curve says about a size.
 
     Attributes:
         seconds: the time.

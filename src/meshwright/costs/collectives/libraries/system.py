@@ -84,7 +84,7 @@ class System:
     _ways: dict[tuple[Operation, int, int, str], GroupCurves | None] = field(default_factory=dict, repr=False)
 
     def way(self, operation: Operation, num_ranks: int, *, num_hosts: int = 1, data_type: str = "") -> GroupCurves | None:
-        """How collectives of a group are told, or None where nothing is known of them.
+        """How collectives of a group are timed, or None where nothing is known of them.
 
         Args:
             operation: which one.
@@ -123,7 +123,7 @@ class System:
 
 
 class GroupCurves(NamedTuple):
-    """How a group is told from known ones.
+    """The known curves from which the times of a group are interpolated.
 
     Attributes:
         operation: which collective.

@@ -202,7 +202,7 @@ class _Search:
                 self._chunk(0.0, 1.0, steps)
 
     def run_until(self, deadline_s: float) -> None:
-        """Try moves until the clock (`time.perf_counter`) stands at a deadline."""
+        """Try moves until the clock (`time.perf_counter`) reaches a deadline."""
         now_s = time.perf_counter()
         num_steps = FIRST_CHUNK
         steps_per_s = 0.0

@@ -105,7 +105,7 @@ def problem_of(
     memory: GroupMemory,
     proposal: NDArray[np.float64] | None = None,
 ) -> tuple[SearchProblem, NDArray[np.int64]]:
-    """The problem, and the op that stands at each of its numbers.
+    """The problem, and the op at each of its numbers.
 
     Args:
         instance: what is placed.

@@ -1,1 +1,1 @@
-"""Pipelines of stages between downsets of a graph: exact recurrences, and the integer program that they are held against."""
+"""Pipelines of stages between downsets of a graph: exact recurrences, and the integer program with which they are compared."""

@@ -1,4 +1,4 @@
-"""What a pipeline of stages cannot tear apart: units of ops, which unit must not stand behind which, and what they cost.
+"""What a pipeline of stages cannot separate: units of ops, which unit must not come after which, and what they cost.
 
 A stage is a set of units between two downsets: sets that hold, with a unit, all units before it. Ops of a group are one unit,
 and units that wait for each other in a cycle are one. Only forward ops order units: in training the backward ops of a stage
