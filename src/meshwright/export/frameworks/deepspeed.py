@@ -89,7 +89,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         ExportError: a rank that DeepSpeed would start elsewhere, coordinates in another order than its topology's, a plan
             that does not say its batch sizes, or a schedule that DeepSpeed does not have.
     """
-    batch, hosts = _batch(plan), hosts_of(plan)
+    hosts, batch = hosts_of(plan), _batch(plan)
     _check_places(plan, hosts)
     head = header(options.job_name(plan), plan, "DeepSpeed", _NOT_GUARANTEED)
     include = "@".join(f"{host}:{comma_separated(sorted(devices))}" for host, devices in hosts.items())
