@@ -101,6 +101,12 @@ def test_the_busiest_stage_takes_least(data, units, stages):
     assert busiest(cuts) == min(busiest(one) for one in all_cuts(0, stages))
 
 
+def test_stages_before_may_take_less_where_they_have_more_units():
+    # Two stages up to the second unit take 3, for the second stage must have that unit; up to the third they take 2.
+    seconds = [[1, 1, 1, 1], [1, 3, 1, 1], [1, 1, 1, 1]]
+    assert least_busy_cuts([np.concatenate([[0], np.cumsum(row)]).astype(float) for row in seconds]) == [0, 2, 3, 4]
+
+
 TRAININGS = [
     "kind=local-sgd,every=4",
     "kind=diloco,every=8",

@@ -142,7 +142,9 @@ class MixedDevices:
 def least_busy_cuts(busy_s: Sequence[NDArray[np.float64]]) -> list[int]:
     """Units at which stages begin and, last, ``u``, so that the busiest stage takes least; each has a unit at least.
 
-    The later a stage begins, the longer those before it take at best and the less it takes: it is best where the two cross.
+    The later a stage begins, the less it takes and, mostly, the longer those before it take at best: it is best where the two
+    cross. As each stage has a unit, those before it may also take less, where the units that they must have suit them badly; then
+    all begins are tried.
 
     Args:
         busy_s: of each stage, seconds of all units before each one if it had them, ``p`` arrays ``(u + 1,)``.
@@ -152,12 +154,16 @@ def least_busy_cuts(busy_s: Sequence[NDArray[np.float64]]) -> list[int]:
     for stage, of_stage in enumerate(busy_s):
         begins, ends = of_stage[stage : stage + len(least)], of_stage[stage + 1 :]
         last = np.minimum(np.arange(len(ends)), len(least) - 1)
-        after = np.minimum(np.searchsorted(least + begins, ends), last)
-        tried = np.stack([np.maximum(after - 1, 0), after])
-        worst_s = np.maximum(least[tried], ends - begins[tried])
-        chosen = worst_s.argmin(axis=0)
-        least = worst_s.min(axis=0)
-        before.append(stage + tried[chosen, np.arange(len(ends))])
+        if (np.diff(least) >= 0).all():
+            after = np.minimum(np.searchsorted(least + begins, ends), last)
+            tried = np.stack([np.maximum(after - 1, 0), after])
+            chosen = np.maximum(least[tried], ends - begins[tried]).argmin(axis=0)
+            best = tried[chosen, np.arange(len(ends))]
+        else:
+            found = [np.maximum(least[: one + 1], end - begins[: one + 1]).argmin() for one, end in zip(last, ends, strict=True)]
+            best = np.array(found, np.int64)
+        before.append(stage + best)
+        least = np.maximum(least[best], ends - begins[best])
     cuts = [num_units]
     for stage in reversed(range(len(busy_s))):
         cuts.append(int(before[stage][cuts[-1] - stage - 1]))
