@@ -9,6 +9,7 @@ from meshwright.errors import PlanError, PolicyError
 from meshwright.planners.tasklets.annealing import anneal_tasklets
 from meshwright.planners.tasklets.place import TASKLET_PLANNERS, place_tasklets
 from meshwright.planners.tasklets.request import TaskletRequest
+from meshwright.planners.tasklets.structured import structured_best
 from meshwright.simulation.tasklets.instance import TaskletInstance, read_tasklets
 from meshwright.simulation.tasklets.placement import tasklet_value_s
 
@@ -97,3 +98,14 @@ def test_regions_that_make_no_stages_are_told():
 def test_the_best_published_values_are_reached(reference, name):
     instance = read_tasklets(reference / "operators/tasklets" / f"{name}.json")
     assert anneal_tasklets(instance, TaskletRequest(), num_steps=200).value_s <= PUBLISHED[name] * (1 + 1e-6)
+
+
+@pytest.mark.timeout(60)
+def test_regions_of_many_sizes_of_which_one_cannot_be_cut_end_at_once():
+    # Forty regions of one device can be grouped in 10^30 ways by eights, and six of two in none.
+    sizes = [1] * 40 + [2] * 6 + [4] * 3
+    names = tuple(f"r{region}" for region, size in enumerate(sizes) for _ in range(size))
+    spread = np.random.default_rng(0).uniform(0.01, 0.1, (64, 64))
+    instance = TaskletInstance("many", names, spread + spread.T, np.full((64, 64), 1e9), 8, 1e8, 1e7)
+    found = structured_best(instance, 20)
+    assert sorted(found.device_of.ravel().tolist()) == list(range(64))

@@ -75,17 +75,26 @@ def _regular(sizes: Sequence[int], num_replicas: int) -> Iterator[Recipe]:
     for region, size in enumerate(sizes):
         classes.setdefault(size, []).append(region)
 
+    # Classes do not depend on each other, so where one cannot be cut nothing can: to find that out at the last one takes ages.
+    parts_of = {
+        size: [
+            parts
+            for parts in range(1, num_replicas + 1)
+            if num_replicas % parts == 0 and len(regions) % parts == 0 and size % (num_replicas // parts) == 0
+        ]
+        for size, regions in classes.items()
+    }
+    if not all(parts_of.values()):
+        return iter(())
+
     def of_classes(left: list[int]) -> Iterator[Recipe]:
         if not left:
             yield []
             return
-        size, regions = left[0], classes[left[0]]
-        for parts in range(1, num_replicas + 1):
-            chunk = num_replicas // parts
-            if num_replicas % parts or len(regions) % parts or size % chunk:
-                continue
-            for grouping in _grouped(regions, parts):
-                here = [group for group in grouping for _ in range(size // chunk)]
+        size = left[0]
+        for parts in parts_of[size]:
+            for grouping in _grouped(classes[size], parts):
+                here = [group for group in grouping for _ in range(size // (num_replicas // parts))]
                 for rest in of_classes(left[1:]):
                     yield here + rest
 
