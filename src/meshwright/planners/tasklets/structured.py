@@ -28,10 +28,13 @@ Recipe = list[tuple[int, ...]]
 def structured(instance: TaskletInstance, request: TaskletRequest) -> TaskletPlacement:
     """The best of the regular groupings, and of other groupings of whole chunks of regions where there are few.
 
+    With a budget it stops when that ends.
+
     Raises:
         PlanError: the regions cannot be cut into chunks that make up stages.
     """
-    return structured_best(instance, MOST_VALUED)
+    deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
+    return structured_best(instance, MOST_VALUED, deadline_s)
 
 
 def structured_best(instance: TaskletInstance, most_valued: int, deadline_s: float = np.inf) -> TaskletPlacement:

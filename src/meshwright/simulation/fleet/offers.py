@@ -43,7 +43,7 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         job = state.waiting[e, i]
         state.offered[e, i] = job
         if state.num_running[e] < problem.max_running:
-            _offer_job(problem, state, e, i, job, 0, room, trees, servers)
+            _offer_job(problem, state, e, i, job, 0, state.free[e], room, trees, servers)
         if problem.may_refuse and np.isnan(state.start_s[e, job]):
             state.can_act[e, first_refusal(problem) + i] = True
     coming = state.num_arrived[e]
@@ -64,7 +64,7 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
         _find_placements(problem, state, e, 1 + number, free)
         _count_hosts(problem, free, room)
         trees, servers = left_of(problem, state, e, job, Resource.TREES), left_of(problem, state, e, job, Resource.SERVERS)
-        _offer_job(problem, state, e, place, job, 1 + number, room, trees, servers)
+        _offer_job(problem, state, e, place, job, 1 + number, free, room, trees, servers)
         state.can_act[e, first_pause(problem) + number] = True
         place += 1
 
@@ -140,8 +140,8 @@ def _count_hosts(problem, free, room):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _offer_job(problem, state, e, place, job, number, room, trees, servers):  # type: ignore[no-untyped-def]
-    """The actions that a job on offer allows, to which so many trees and servers are left."""
+def _offer_job(problem, state, e, place, job, number, free, room, trees, servers):  # type: ignore[no-untyped-def]
+    """The actions that a job on offer allows, to which so many devices of each host, trees and servers are left."""
     menu, kind = problem.menu, state.job_type[e, job]
     choices = len(problem.rule)
     steps_left = state.num_steps[e, job] - state.done_steps[e, job]
@@ -162,7 +162,7 @@ def _offer_job(problem, state, e, place, job, number, room, trees, servers):  # 
                 if not _can_construct(problem, state, e, job, entry, room, number == 0):
                     continue
             elif problem.rule[choice] == PlacementRule.BLOCKS:
-                step_s = _block_step_s(problem, state, e, job, number, entry, choice)
+                step_s = _block_step_s(problem, state, e, job, entry, choice, free)
             if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * steps_left + again_s) > state.deadline_s[e, job]):
                 continue
             state.can_act[e, start_number(problem, place, entry - begin, choice)] = True
@@ -247,13 +247,13 @@ def choice_hosts(problem, state, e, job, entry, choice, hosts):  # type: ignore[
 def choice_step_s(problem, state, e, job, number, entry, choice):  # type: ignore[no-untyped-def]
     """Seconds of a step of an entry alone on the hosts that a placement choice finds; of a construction at best."""
     if problem.rule[choice] == PlacementRule.BLOCKS:
-        return _block_step_s(problem, state, e, job, number, entry, choice)
+        free = state.free[e] if number == 0 else _free_without(state, e, job)
+        return _block_step_s(problem, state, e, job, entry, choice, free)
     return _found_step_s(problem, state, e, number, entry, choice)
 
 
 @njit
-def _block_step_s(problem, state, e, job, number, entry, choice):  # type: ignore[no-untyped-def]
-    free = state.free[e] if number == 0 else _free_without(state, e, job)
+def _block_step_s(problem, state, e, job, entry, choice, free):  # type: ignore[no-untyped-def]
     block = find_block(problem, state, e, job, entry, problem.rule_type[choice], free)
     if block < 0:
         return np.inf
