@@ -32,7 +32,8 @@ from ...costs.work.work import LayoutWork, describe
 from ...devices import device_type
 from ...errors import InputFileError
 from ...plans.partition import Layout
-from ..validation.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, PublishedStep, gpt, read_rows
+from ..validation.published_step import PublishedStep, gpt
+from ..validation.published_step_times import CALIBRATION_FAMILY, CALIBRATION_HIDDEN, read_rows
 from ..validation.step_times import _layout
 from .least_squares import fit_constants
 

@@ -1,8 +1,9 @@
 """What kernels reach on a device, from kernels that were measured there (see `evaluation.calibration.kernel_table`).
 
 Of every kind of kernel the 1st, 3rd, ... row is fitted on, by least squares of logarithms in which each family counts alike;
-the others, of other sizes, and whole layers are for `evaluation.validation.kernels`. Not fitted on either: products that matrix
-units take only slowly (`is_aligned`), and the loss by PyTorch's own operators, which move fewer bytes than are counted.
+the others, of other sizes, and whole layers are for `evaluation.validation.kernels`. Products that matrix units take only slowly,
+as their rows do not begin at multiples of 16 bytes, have shares of their own. Not fitted on: the loss by PyTorch's own operators,
+which move fewer bytes than are counted.
 
 Kept as it was: the loss spread over tp, which a single device cannot tell, and what hangs on the framework more than on the
 device, the host's times and what a step does once. An update's bytes are scaled so that its time stays, since that hangs on the
@@ -24,8 +25,8 @@ from numpy.typing import NDArray
 
 from ... import files
 from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
-from ...costs.work.operations import FusedAttention, Product, Sweep
-from ...devices import device_type
+from ...costs.work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
+from ...devices import DeviceType, device_type
 from ...errors import ConfigError
 from .fit_a100 import Residual
 from .kernel_table import Item, LossItem, MeasuredKernels, ProductItem, read
@@ -63,9 +64,11 @@ LEAST_ROWS = {
 DEVIATION_OF_MEAN = 1.25
 """Standard deviation over mean absolute value, of a normal distribution."""
 
-ALIGNED = 8
-"""Numbers of 16 bits from which on rows of a matrix begin where 16 bytes do (NVIDIA, "Matrix multiplication background
-user's guide", 2023, section 3: tensor cores are used best where dimensions are multiples of 16 bytes)."""
+UNALIGNED = {
+    "unaligned_product_efficiency": (2, 4),
+    "half_aligned_product_efficiency": (8,),
+}
+"""The shares of products whose rows begin at multiples of so many bytes, as far as there are rows of them."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class MeasuredCalibration:
         sides = {"fitted on": self.fitted, "left out": self.left_out}
         return {
             "constants": self.constants.model_dump(),
-            "fitted": sorted(FITTED),
+            "fitted": sorted((*FITTED, *UNALIGNED)),
             "residuals": {side: {family: summary(rows) for family, rows in found.items()} for side, found in sides.items()},
         }
 
@@ -132,12 +135,35 @@ def calibrate(path: str | Path, *, progress: Callable[[str, int, int], None] | N
     constants = fit_constants(residuals, FITTED, middle, progress, 100, f_scale=OUTLYING)
     kept_s = shipped.optimizer_bytes_per_parameter / shipped.memory_efficiency
     constants["optimizer_bytes_per_parameter"] = float(f"{kept_s * constants['memory_efficiency']:.4g}")
+    constants |= {name: share for name in UNALIGNED if (share := _unaligned_share(measured, name, device)) is not None}
     settled = start.model_copy(update={**constants, "device": measured.device, "calibrated": True})
     kernels = KernelModel(device, settled)
     of_used, of_rest = ({family: held_against(rows, kernels) for family, rows in some.items()} for some in (used, left_out))
     errors = [summary(rows)["mean_relative_error"] for rows in of_rest.values()]
     doubt = max(LEAST_DOUBT, float(f"{DEVIATION_OF_MEAN * math.fsum(errors) / len(errors):.2g}"))
     return MeasuredCalibration(settled.model_copy(update={"uncertainty": doubt}), shipped, of_used, of_rest)
+
+
+def _unaligned_share(measured: MeasuredKernels, name: str, device: DeviceType) -> float | None:
+    """Geometric mean of the shares of the peak that the 1st, 3rd, ... such product reached; None where none was measured."""
+    used = unaligned(measured, name)[0]
+    if not used:
+        return None
+    priced, us = _priced(used)
+    shares = [
+        one.flops / (device.reached_flops_per_s * 1e-6 * time)
+        for one, time in zip(priced, us, strict=True)
+        if isinstance(one, Product)
+    ]
+    return float(f"{math.exp(math.fsum(map(math.log, shares)) / len(shares)):.4g}")
+
+
+def unaligned(measured: MeasuredKernels, name: str) -> tuple[list[Item], list[Item]]:
+    """Products that one of `UNALIGNED` is of: those to be fitted on, 1st, 3rd, ..., and the others."""
+    found: list[Item] = [
+        item for item in measured.of("product") if isinstance(item, ProductItem) and item.row_bytes in UNALIGNED[name]
+    ]
+    return found[::2], found[1::2]
 
 
 def write(path: str | Path, constants: KernelSettings, source: str) -> None:
@@ -185,14 +211,7 @@ def is_aligned(item: Item) -> bool:
 
     Where one does not, the library takes kernels that are 3 to 9 times slower on an H100.
     """
-    if not isinstance(item, ProductItem):
-        return True
-    rows = {
-        item.n,
-        item.m if item.transposed == "first" else item.k,
-        item.k if item.transposed == "second" else item.n,
-    }
-    return all(length % ALIGNED == 0 for length in rows)
+    return not isinstance(item, ProductItem) or item.row_bytes == ALIGNED_BYTES
 
 
 def _num_of(items: Sequence[Item], is_backward: bool | None) -> int:

@@ -13,7 +13,7 @@ import yaml
 from pydantic import Field, model_validator
 
 from ... import files, settings
-from ...costs.work.operations import FusedAttention, Product, Sweep
+from ...costs.work.operations import FusedAttention, Product, Sweep, row_bytes
 from ...devices import device_names
 from ...errors import ConfigError
 from ...packaged import Shipped
@@ -54,7 +54,13 @@ class ProductItem(_Timed):
     def priced(self) -> Product:
         """The product; one of attention where the family says so."""
         is_attention = self.family == "attention_product"
-        return Product(self.name, self.m, self.n, self.k, self.batch, self.is_weight, is_attention)
+        return Product(self.name, self.m, self.n, self.k, self.batch, self.is_weight, is_attention, row_bytes=self.row_bytes)
+
+    @property
+    def row_bytes(self) -> int:
+        """Multiple of bytes at which all rows of its three matrices begin, see `costs.work.operations.row_bytes`."""
+        first = self.m if self.transposed == "first" else self.k
+        return row_bytes(self.n, first, self.k if self.transposed == "second" else self.n)
 
 
 class FusedAttentionItem(_Timed):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, uncertainty
-from .published_step_times import PublishedStep
+from .published_step import PublishedStep
 
 MEGATRON_LM = "megatron-lm"
 DEEPSPEED = "deepspeed"

@@ -1,8 +1,8 @@
 """Measured kernels and layers of a device held against what the cost model says of them.
 
 Constants may have been fitted on every second row of a file (see `evaluation.calibration.fit_measured`), so of those kinds the
-others are shown; whole layers and networks are nobody's calibration set. What the model does not know of, products whose
-rows do not begin at multiples of 16 bytes and the loss by operators that move fewer bytes, is shown apart.
+others are shown; whole layers and networks are nobody's calibration set. What the model does not know of, the loss by operators
+that move fewer bytes and another optimizer, is shown apart.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_s
 from ...devices import DeviceType, device_type
 from ...jobs.zoo.catalogue import zoo_graph
 from ..calibration.fit_a100 import Residual
-from ..calibration.fit_measured import called, counts, halves, held_against, summary
-from ..calibration.kernel_table import LayerItem, LossItem, MeasuredKernels, ModelItem, OptimizerItem, ProductItem, read
+from ..calibration.fit_measured import UNALIGNED as UNALIGNED_SHARES
+from ..calibration.fit_measured import called, counts, halves, held_against, summary, unaligned
+from ..calibration.kernel_table import LayerItem, LossItem, MeasuredKernels, ModelItem, OptimizerItem, read
 from ..calibration.layer_kernels import layer_kernels
 
 HOST_SHARE = 0.8
@@ -25,7 +26,7 @@ HOST_SHARE = 0.8
 
 UNALIGNED, OTHER_LOSS = "product, rows not at 16 bytes", "loss by PyTorch's operators"
 OTHER_UPDATE = "update by PyTorch's fused AdamW"
-NOT_MODELLED = (UNALIGNED, OTHER_LOSS, OTHER_UPDATE)
+NOT_MODELLED = (OTHER_LOSS, OTHER_UPDATE)
 
 LAYER = "layer, "
 """How families of layers begin."""
@@ -99,10 +100,11 @@ def validate(
     of_host: dict[str, int] = {}
     for family, items in halves(measured)[1].items():
         families[family] = list(held_against(items, kernels))
+    if left_out := [item for name in UNALIGNED_SHARES for item in unaligned(measured, name)[1]]:
+        families[UNALIGNED] = list(held_against(left_out, kernels))
     for item in measured.items:
-        if isinstance(item, ProductItem | LossItem) and not counts(item):
-            family = OTHER_LOSS if isinstance(item, LossItem) else UNALIGNED
-            families.setdefault(family, []).extend(held_against([item], kernels))
+        if isinstance(item, LossItem) and not counts(item):
+            families.setdefault(OTHER_LOSS, []).extend(held_against([item], kernels))
     for update in measured.of("optimizer"):
         assert isinstance(update, OptimizerItem)
         assert update.us is not None

@@ -1,6 +1,6 @@
 """Published step times as rows: a model, a cluster, a layout with what its source leaves open, and what was measured.
 
-Two forms are read. JSON: ``{"rows": [{"id", "family", "model", "cluster", "layout", "measured", "source", ...}]}``, where
+Two forms are read. JSON or YAML: ``{"rows": [{"id", "family", "model", "cluster", "layout", "measured", "source", ...}]}``, where
 ``null`` in ``layout`` means that the source does not print the field. CSV: the single-host table of vTrain, told by its
 header. A row that cannot be priced keeps the reason, and spoils no other one; what is taken for granted where a row does not
 say it, and what a row says that is not read, stands in its notes.
@@ -9,16 +9,16 @@ say it, and what a row says that is not read, stands in its notes.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ... import files, quantities
+from ... import files, quantities, yaml12
 from ...costs.process_groups.group_network import HostNetwork
 from ...devices import DeviceType, device_names, device_type, is_variant
 from ...errors import InputFileError, MeshwrightError
-from ...jobs.transformer import TransformerShape
+from ...packaged import Shipped
 from .published_runs import LLAMA, as_published, year_of
+from .published_step import PublishedStep, gpt
 
 GIB = 2.0**30
 
@@ -117,83 +117,38 @@ MODEL_KEYS = {
     "experts_per_token": "experts_per_token",
     "window": "window",
 }
-MODEL_FLAGS = {"gated": "is_gated", "parallel_block": "is_parallel"}
+MODEL_FLAGS = {
+    "gated": "is_gated",
+    "parallel_block": "is_parallel",
+    "tied_head": "is_head_tied",
+    "gelu_operators": "has_gelu_operators",
+    "dropout": "has_dropout",
+}
 """What a model may say beyond the keys that all have, and how a shape calls it."""
 
 
-@dataclass(frozen=True)
-class PublishedStep:
-    """One measured step.
-
-    Attributes:
-        name: of the row.
-        family: for the summary.
-        shape: the model; None where the row is unsupported.
-        sequence_length: tokens of a sequence.
-        device: the accelerator.
-        wires: hosts and cards.
-        layout: keys of `Layout`; None where the source leaves one open.
-        measured_s: seconds of a step.
-        group: rows that could have been chosen instead of each other have the same.
-        year: of the source; the present where it tells none.
-        software: the framework that ran it, where the row says so.
-        notes: what is taken for granted, and what the row says that is not read.
-        unsupported: why the row cannot be priced.
-    """
-
-    name: str
-    family: str
-    shape: TransformerShape | None
-    sequence_length: int
-    device: DeviceType | None
-    wires: HostNetwork | None
-    layout: dict[str, Any] = field(default_factory=dict)
-    measured_s: float = 0.0
-    group: tuple[Any, ...] = ()
-    year: int = 2026
-    software: str | None = None
-    notes: tuple[str, ...] = ()
-    unsupported: str | None = None
+MEASURED_STEPS = Shipped("measured_steps", "the name of a device whose steps come measured")
+"""Steps that `benchmarks.gpu.steps` timed."""
 
 
 def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedStep]:
-    """The rows of a file of either form; ``reads_text`` also takes what a source says beside its table (`published_runs`).
+    """The rows of a file of either form, or of a device whose steps come measured.
+
+    Args:
+        path: of the file, or the name of the device.
+        reads_text: whether what a source says beside its table is taken as well (`published_runs`).
 
     Raises:
         InputFileError: missing, or neither form.
     """
-    path = Path(path)
+    path = MEASURED_STEPS.path(str(path))
     if path.suffix.lower() == ".csv":
         return _vtrain(path)
-    data = files.read_json(path)
+    data = yaml12.parse(files.read_text(path), file=path)[0] if path.suffix in (".yaml", ".yml") else files.read_json(path)
     rows = data.get("rows") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not rows:
         raise InputFileError("holds no list of rows", file=path, field="rows")
     return [_published(row, number, reads_text=reads_text) for number, row in enumerate(rows)]
-
-
-def gpt(layers: int, hidden: int, heads: int, vocabulary: int, sequence_length: int, **more: Any) -> TransformerShape:
-    """A GPT as Megatron-LM builds it: learned positions, biases, dropout, a tied head; ``more`` overrides."""
-    keys: dict[str, Any] = {
-        "name": f"gpt-{layers}x{hidden}",
-        "num_layers": layers,
-        "hidden": hidden,
-        "num_heads": heads,
-        "num_key_value_heads": heads,
-        "head_dim": hidden // heads,
-        "feed_forward": 4 * hidden,
-        "vocabulary": vocabulary,
-        "max_positions": sequence_length,
-        "learned_positions": True,
-        "is_gated": False,
-        "qkv_bias": True,
-        "output_bias": True,
-        "mlp_bias": True,
-        "norm_vectors": 2,
-        "is_head_tied": True,
-        "has_dropout": True,
-    }
-    return TransformerShape(**(keys | more))
 
 
 def _published(row: Any, number: int, *, reads_text: bool = True) -> PublishedStep:
@@ -224,6 +179,7 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     unread = _unread(row)
     row, of_source = as_published(row, name, family) if reads_text else (row, [])
     measured_s = _number(row["measured"], "step_time_s", "measured")
+    peak = _number(row["measured"], "peak_memory_gib", "measured") * GIB if "peak_memory_gib" in row["measured"] else None
     model, cluster, given = row["model"], row["cluster"], dict(row["layout"])
     layers, hidden, heads, vocabulary, length = (
         _whole(model, key, "model") for key in ("layers", "hidden", "heads", "vocab", "sequence")
@@ -255,7 +211,9 @@ def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) ->
     work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
     group = (family, name.split("-")[0], num_devices, *work)
     told, software = (*notes, *unread, *of_source), str(row.get("software") or "") or None
-    return PublishedStep(name, family, shape, length, device, wires, layout, measured_s, group, year, software, told)
+    return PublishedStep(
+        name, family, shape, length, device, wires, layout, measured_s, group, year, software, told, peak_bytes=peak
+    )
 
 
 def _unread(row: dict[str, Any]) -> list[str]:

@@ -24,7 +24,8 @@ from ...planners.layouts.space import divisors
 from ...plans.frameworks.names import build_of_plan
 from ...plans.partition import Layout
 from .coverage import Coverage, Prediction, left_out, software_of
-from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, PublishedStep, read_rows
+from .published_step import PublishedStep
+from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, read_rows
 
 CALIBRATION_SET = (
     "vTrain's single-host table, rows of hidden size 1024 (VIA-Research/vTrain)",
@@ -99,6 +100,7 @@ class PredictedStep:
             "z": self.prediction.z,
             "chosen": self.chosen,
             "memory_bytes": self.memory_bytes,
+            "peak_bytes": self.row.peak_bytes,
             "breakdown_s": self.predicted.breakdown_s,
             "remark": self.remark,
         }

@@ -157,10 +157,14 @@ def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
     the numbers of hosts say where they are, and no network reads them.
     """
 
+    device = next(network.parameters()).device
+
     def best(batch: FleetBatch) -> NDArray[np.int64]:
         with torch.no_grad():
-            scores, _ = network({name: torch.as_tensor(seen) for name, seen in batch.observations._asdict().items()})
-        is_best = (scores >= scores.max(dim=1, keepdim=True).values - TIE).numpy()
+            scores, _ = network(
+                {name: torch.as_tensor(seen, device=device) for name, seen in batch.observations._asdict().items()}
+            )
+        is_best = (scores >= scores.max(dim=1, keepdim=True).values - TIE).cpu().numpy()
         actions = np.where(is_best, _drawn(batch, is_best.shape[1]), -1.0).argmax(axis=1)
         return np.where(batch.state.is_over, 0, actions)
 

@@ -1,6 +1,7 @@
 """One layout on one cluster: figures with provenance, refusals with numbers, what each switch changes."""
 
 import json
+import re
 
 import pytest
 
@@ -47,6 +48,26 @@ def test_selective_recomputation_without_effect_says_so():
     assert asked == "overlap_dp=true changes nothing: dp x cp is 1"
     assert remark.startswith("recompute=selective changes nothing: fused attention")
     assert unfused.remarks == ()
+
+
+@pytest.mark.parametrize(
+    ("cluster", "framework", "told"),
+    [
+        (
+            "dgx-h100-8x8",
+            "fsdp2",
+            r"rows of logits of a vocabulary of 50,257 .* take [\d.]+ ms .*, and [\d.]+ ms if it is padded to 50,264",
+        ),
+        ("dgx-a100-8x8", "fsdp2", r"several times as long as priced; pad it to 50,264"),
+        ("dgx-h100-8x8", "megatron", None),
+    ],
+)
+def test_a_vocabulary_that_nobody_pads_is_told_with_what_it_costs(cluster, framework, told):
+    layout = "dp=8,micro_batch=1,global_batch=8"
+    found = estimate("zoo:gpt2-xl", f"preset:{cluster}", layout, sequence_length=512, framework=framework)
+    about = [line for line in found.remarks if "logits" in line]
+    assert len(about) == (told is not None)
+    assert told is None or re.search(told, about[0])
 
 
 def test_a_sequence_has_tokens():

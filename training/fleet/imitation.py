@@ -78,14 +78,15 @@ def _joined(data: _Data, more: _Data) -> _Data:
 
 
 def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress: Callable[[float], None]) -> dict[str, float]:
-    seen, actions, returns = data
+    device = next(network.parameters()).device
+    seen, actions, returns = {name: array.to(device) for name, array in data[0].items()}, *(one.to(device) for one in data[1:])
     learned = is_learned(seen["context"], chosen)
     optimizer = EagerAdam(network.parameters(), lr=chosen.learning_rate)
     count, batches, spread = len(actions), len(actions) // chosen.minibatch, max(float(returns.var()), 1e-12)
     weight = 1.0 / spread if chosen.value_weight is None else chosen.value_weight
     losses, errors = [0.0], [0.0]
     for epoch in range(chosen.epochs):
-        order = torch.randperm(count)
+        order = torch.randperm(count).to(device)
         losses, errors = [], []
         for number in range(batches):
             share = (epoch * batches + number) / (chosen.epochs * batches)

@@ -83,6 +83,7 @@ class FleetTrainSettings(settings.Settings):
         validate_every_steps: decisions between two validations.
         num_validation_seeds: episodes of one.
         num_threads: threads of torch.
+        device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one); of imitation and PPO, the search plays on a CPU.
         log: writers of the validations (see `training.hooks.names`).
         reward_scale: what the benchmark's rewards are multiplied by, so that values are about 1.
         reward_most: scaled rewards beyond this are cut to it.
@@ -104,6 +105,7 @@ class FleetTrainSettings(settings.Settings):
     validate_every_steps: int = Field(default=50_000, ge=1)
     num_validation_seeds: int = Field(default=20, ge=1, le=100)
     num_threads: int = Field(default=1, ge=1, le=256)
+    device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ()
     reward_scale: float = Field(default=0.02, gt=0)
     reward_most: float = Field(default=3.0, gt=0)

@@ -1,8 +1,8 @@
 """`train_fleet`: search for weights, imitation of a rule, then PPO, from a config to a run folder.
 
-The same seed gives the same numbers. Stages, each with a name of its own: `weight_search.search_weights` and `imitation.imitate`,
-where the config has them, and PPO. The network after each of the first is kept (``searched.pt``, ``imitated.pt``), so that what
-each stage is good for can be told.
+The same seed gives the same numbers, on a GPU those of one type with one version of torch. Stages, each with a name of its own:
+`weight_search.search_weights` and `imitation.imitate`, where the config has them, and PPO. The network after each of the first is
+kept (``searched.pt``, ``imitated.pt``), so that what each stage is good for can be told.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from ...models.fleet.policy import FleetPolicy
 from ...models.fleet.saved import SavedFleetNetwork, player
 from ...planners.fleet.linear_scores import linear_scorer
 from ...planners.fleet.rules import fleet_rule
+from ..device import in_fixed_order, pick_device
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..linear.tune import restore, write_checkpoint
@@ -111,14 +112,14 @@ def train_fleet(
         spreads=chosen.spread_starts,
     )
     model = _model(chosen, env, fleet)
-    key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "log"}), fleet.digest)
+    key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log"}), fleet.digest)
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
     if not resume:
         FleetRunFolder.create(folder, chosen, command, overwrite=overwrite)
     callback = _Validation(chosen, run, fleet, key, progress, reporter)
     if restored is not None:
         callback.restore(fleet_checkpoint.restore(restored, model, env))
-    with reporter.running(callback.curve, model.num_timesteps, is_resumed=resume):
+    with in_fixed_order(model.device), reporter.running(callback.curve, model.num_timesteps, is_resumed=resume):
         if restored is None:
             _before_ppo(model, env, chosen, callback, run)
         left = chosen.total_steps - model.num_timesteps
@@ -185,7 +186,8 @@ def _network(model: MaskablePPO) -> FleetActor:
 def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> MaskablePPO:
     made_of = {"network": chosen.network, "fleet": fleet}
     buffer = (TimedRolloutBuffer, {"env": env}) if chosen.discounted_by == "time" else None
-    model = make_ppo(FleetPolicy, env, chosen.ppo, made_of, total_steps=chosen.total_steps, seed=chosen.seed, buffer=buffer)
+    device, total = pick_device(chosen.device), chosen.total_steps
+    model = make_ppo(FleetPolicy, env, chosen.ppo, made_of, total_steps=total, seed=chosen.seed, device=device, buffer=buffer)
     model.set_logger(Logger(None, []))
     return model
 

@@ -102,6 +102,11 @@ class TransformerKeys(settings.Settings):
     shared_feed_forward: Count | None = Field(
         default=None, exclude_if=_is_absent, description="width of the experts that every token visits, together"
     )
+    has_gelu_operators: Switch | None = Field(
+        default=None,
+        exclude_if=_is_absent,
+        description="whether GELU is made of operators of its own, as transformers' gelu_new is",
+    )
     long_skips: Count | None = Field(
         default=None,
         exclude_if=_is_absent,

@@ -23,10 +23,12 @@ from ..costs.network import RankNetwork
 from ..costs.pipelines.waits import bubble_time_fraction
 from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
 from ..costs.training_step.idle_keys import remarks
-from ..costs.training_step.kernels import kernel_settings
+from ..costs.training_step.kernels import KernelModel, kernel_model, kernel_settings
 from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.uncertainty import interval
+from ..costs.work.layer import head
 from ..costs.work.memory import StageMemory, check_fits
+from ..costs.work.operations import ALIGNED_BYTES, Product
 from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..planners.free_devices import Allocation, find_allocation
@@ -268,6 +270,7 @@ def estimate(
     stage, held, room_bytes = maker.tightest(work)
     check_fits((stage, held), room_bytes)
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
+    told += unpadded_vocabulary(work, kernel_model(where.device_types[0], maker.costs.kernels)) if maker.has_layers else ()
     asked_for = strategies_of(training, compression)
     if asked_for:
         check_trained_on(maker, asked_for)
@@ -315,6 +318,29 @@ def _allocated(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.bool_]
         told = f"has {layout.world} ranks, but only {int(is_free.sum())} of {len(is_free)} devices of {cluster.name} are free"
         raise PlanError(f"{told} as equally many on each host", field="layout")
     return found
+
+
+def unpadded_vocabulary(work: Any, kernels: KernelModel) -> tuple[str, ...]:
+    """What a transformer loses where rows of logits begin off multiples of 16 bytes, for people; empty where they do not.
+
+    Args:
+        work: of a transformer.
+        kernels: of the devices.
+    """
+    layout, shape, step = work.layout, work.shape, ALIGNED_BYTES // work.layout.number_bytes
+    padded = -(-shape.vocabulary // (step * layout.tp)) * step * layout.tp
+    taken_s: list[float] = []
+    for vocabulary in (shape.vocabulary, padded):
+        made = head(shape.model_copy(update={"vocabulary": vocabulary}), layout, work.sequence_length, has_own_table=False)
+        products = [item for item in (*made.forward, *made.backward) if isinstance(item, Product)]
+        if all(one.row_bytes == ALIGNED_BYTES for one in products) and not taken_s:
+            return ()
+        taken_s.append(sum(kernels.product_s(one, layout.number_bytes) for one in products))
+    why = f"rows of logits of a vocabulary of {shape.vocabulary:,} begin off multiples of 16 bytes"
+    if kernels.constants.unaligned_product_efficiency is None:
+        return (f"{why}: their products may take several times as long as priced; pad it to {padded:,}",)
+    now, then = (f"{1e3 * seconds:.1f} ms" for seconds in taken_s)
+    return (f"{why}: their products take {now} of a micro-batch, and {then} if it is padded to {padded:,}",)
 
 
 def priced_with(costs: CostSettings) -> str:

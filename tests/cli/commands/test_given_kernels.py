@@ -91,7 +91,7 @@ def test_a_search_by_slower_products_finds_what_an_estimate_says_of_it(meshwrigh
         (
             "kernels=h10",
             "kernels: neither a file nor the name of kernels' constants (got 'h10'); valid: a100, any, b200, "
-            "b300, gb200, gb300, h100, h100-tuned, h200, h800, v100",
+            "b300, gb200, gb300, h100, h100-tuned, h200, h200-tuned, h800, v100",
         ),
         ("kernels=h100", "kernels: does not fit a100, the device type that is priced; valid: a100, any (got 'h100')"),
         ("kernels=h100.yaml", "h100.yaml:1: device: does not fit a100, the device type that is priced; valid: a100, any"),

@@ -30,7 +30,7 @@ def spoil(path, old, new):
 
 
 def test_what_ships_is_known_by_name():
-    shipped = ("a100", "any", "b200", "b300", "gb200", "gb300", "h100", "h100-tuned", "h200", "h800", "v100")
+    shipped = ("a100", "any", "b200", "b300", "gb200", "gb300", "h100", "h100-tuned", "h200", "h200-tuned", "h800", "v100")
     assert CONSTANTS.names() == shipped
     assert all(kernel_settings(name, name).device == base_name(name) for name in CONSTANTS.names())
 
@@ -162,7 +162,7 @@ def test_what_is_neither_name_nor_file_is_told_with_the_names(given):
     for read in (lambda: kernel_settings("a100", given), lambda: CostSettings(kernels=given).digest):
         with pytest.raises(InputFileError, match=r"^kernels: neither a file nor the name of kernels' constants") as told:
             read()
-    assert "valid: a100, any, b200, b300, gb200, gb300, h100, h100-tuned, h200, h800, v100" in str(told.value)
+    assert "valid: a100, any, b200, b300, gb200, gb300, h100, h100-tuned, h200, h200-tuned, h800, v100" in str(told.value)
 
 
 @pytest.mark.parametrize("given", ["missing.yaml", "missing.json", "./missing", "/", "\0.yaml", "x" * 5000 + ".yaml"])

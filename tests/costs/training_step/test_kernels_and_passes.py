@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from meshwright.costs.training_step.kernels import AttentionSettings, Fp8Settings, KernelModel, KernelSettings, kernel_settings
 from meshwright.costs.training_step.passes import PassTime, pass_time
-from meshwright.costs.work.operations import FusedAttention, Message, Product, Sweep
+from meshwright.costs.work.operations import FusedAttention, Message, Product, Sweep, row_bytes
 from meshwright.devices import DeviceType
 from meshwright.errors import ConfigError
 
@@ -110,6 +110,22 @@ def test_paying_less_for_the_last_wave_never_costs_more_and_the_whole_of_it_is_t
     product = Product("p", m, n, k)
     assert changed(last_wave_share=share).product_s(product) <= MODEL.product_s(product) * (1 + 1e-12)
     assert changed(last_wave_share=1.0).product_s(product) == pytest.approx(MODEL.product_s(product))
+
+
+@pytest.mark.parametrize(("columns", "at"), [(50304, 16), (50257, 2), (50258, 4), (4100, 8), (8, 16)])
+def test_rows_begin_at_the_largest_power_of_two_that_divides_all_of_them(columns, at):
+    assert row_bytes(columns, 1600) == at
+    assert row_bytes(1600, columns) == at
+
+
+def test_a_product_of_rows_off_16_bytes_takes_the_share_of_its_own_worked_by_hand():
+    slow = changed(unaligned_product_efficiency=0.1, half_aligned_product_efficiency=0.25)
+    flops = 2.0 * 2560 * 1280 * 1024
+    aligned_s = slow.product_s(Product("p", 2560, 1280, 1024))
+    for at, share in ((2, 0.1), (4, 0.1), (8, 0.25)):
+        assert slow.product_s(Product("p", 2560, 1280, 1024, row_bytes=at)) == pytest.approx(flops / (share * 100e12))
+        # Constants that tell no such share price it as any other.
+        assert MODEL.product_s(Product("p", 2560, 1280, 1024, row_bytes=at)) == aligned_s
 
 
 def test_every_device_type_finds_constants():

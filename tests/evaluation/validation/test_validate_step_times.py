@@ -13,7 +13,8 @@ from meshwright.costs.training_step.step_time import Pricer
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation.calibration.fit_a100 import _rows, calibrate
-from meshwright.evaluation.validation.published_step_times import VTRAIN_COLUMNS, _published, gpt, read_rows
+from meshwright.evaluation.validation.published_step import gpt
+from meshwright.evaluation.validation.published_step_times import VTRAIN_COLUMNS, _published, read_rows
 from meshwright.evaluation.validation.step_times import predict, validate
 from meshwright.plans.partition import Layout
 

@@ -23,7 +23,7 @@ from ...devices import DeviceType, base_name
 from ...errors import ConfigError
 from ...packaged import Shipped
 from ..settings import CostSettings
-from ..work.operations import FusedAttention, Product, Sweep
+from ..work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 
 TILES = (
     (256, 128, 1.0),
@@ -120,6 +120,8 @@ class KernelSettings(settings.Settings):
     # Left out of dumps where there is none, so that no digest of constants without them changes.
     product_memory_efficiency: float | None = Field(default=None, gt=0, le=1, exclude_if=lambda share: share is None)
     last_wave_share: float | None = Field(default=None, ge=0, le=1, exclude_if=lambda share: share is None)
+    unaligned_product_efficiency: float | None = Field(default=None, gt=0, le=1, exclude_if=lambda share: share is None)
+    half_aligned_product_efficiency: float | None = Field(default=None, gt=0, le=1, exclude_if=lambda share: share is None)
     fp8: Fp8Settings | None = Field(default=None, exclude_if=lambda fp8: fp8 is None)
     attention: AttentionSettings | None = Field(default=None, exclude_if=lambda attention: attention is None)
 
@@ -151,6 +153,7 @@ class KernelModel:
         pays its start and end as ``product_overhead_k`` further steps along the sums: it loads its first operands and
         stores its result while it multiplies nothing, and one that adds to a sum of float32 moves four times the bytes.
         The sums may be cut, also where tiles would not fill the last wave; partial results are then added in float32.
+        Where rows begin at other than multiples of 16 bytes it takes a kernel that reaches a share of the peak of its own.
 
         Source:
             NVIDIA, "Matrix multiplication background user's guide", 2023 (tile and wave quantisation).
@@ -165,7 +168,18 @@ class KernelModel:
             per_core /= 2.0  # TF32 runs at half the rate of 16 bits on matrix units
         result_bytes = 2 * item.sum_bytes or element_bytes
         overhead_k = constants.product_overhead_k * result_bytes / element_bytes
-        return self._tiled_s(item, element_bytes, result_bytes, per_core, overhead_k) + constants.kernel_gap_us / 1e6
+        seconds = self._tiled_s(item, element_bytes, result_bytes, per_core, overhead_k)
+        slow = self._unaligned_share(item) if element_bytes == 2 else None
+        if slow is not None:
+            seconds = max(seconds, item.flops / (device.reached_flops_per_s * slow))
+        return seconds + constants.kernel_gap_us / 1e6
+
+    def _unaligned_share(self, item: Product) -> float | None:
+        """Share of the peak, where rows do not begin at multiples of 16 bytes and the constants tell one."""
+        if item.row_bytes == ALIGNED_BYTES:
+            return None
+        at_half = item.row_bytes == ALIGNED_BYTES // 2
+        return self.constants.half_aligned_product_efficiency if at_half else self.constants.unaligned_product_efficiency
 
     def _fp8_product_s(self, item: Product) -> float:
         """A product of numbers of one byte, with turning its left operand, or both, into such; the result has 16 bits."""

@@ -7,7 +7,8 @@ is not counted. ``e`` is the bytes of a number, 4 those of the float32 in which 
 
 Source:
     pytorch/pytorch at 2.6, aten/src/ATen/native/layer_norm.cpp (``rms_norm``), tools/autograd/derivatives.yaml;
-    pytorch/torchtitan, torchtitan/models/llama/model.py (``apply_rotary_emb``, ``FeedForward``) and train.py (the loss).
+    pytorch/torchtitan, torchtitan/models/llama/model.py (``apply_rotary_emb``, ``FeedForward``) and train.py (the loss);
+    huggingface/transformers, src/transformers/activations.py (``NewGELUActivation``).
 """
 
 from __future__ import annotations
@@ -51,8 +52,13 @@ def activation(parts: LayerParts, numbers: float) -> tuple[Sweep, Sweep]:
     """Activation on its input (two inputs with a gate): reads them, writes one; backward reads and writes them too.
 
     Operator by operator a gated one is SiLU (2 e) and a product (3 e); backward twice the product's (6 e) and SiLU's (3 e).
+    PyTorch has a kernel for GELU. Where a model makes it of operators, ``0.5 x (1 + tanh(c (x + 0.044715 x^3)))``, they are a
+    power, four scalings or shifts and tanh (12 e), and a sum and a product (6 e); backward two products (6 e), three scalings
+    (6 e), tanh's (3 e), the power's (7 e), and two sums (6 e).
     """
     reads, e = parts.halves, parts.element_bytes
+    if parts.layout.runs_operators and parts.shape.has_gelu_operators:
+        return Sweep("activation", 18.0 * e * numbers, 8), Sweep("activation gradient", 28.0 * e * numbers, 11)
     if parts.layout.runs_operators and reads == 2:
         return Sweep("activation", 5.0 * e * numbers, 2), Sweep("activation gradient", 9.0 * e * numbers, 3)
     return Sweep("activation", (reads + 1.0) * e * numbers, 1), Sweep("activation gradient", (2.0 * reads + 1) * e * numbers, 1)

@@ -23,7 +23,7 @@ from .elementwise import (
     norm,
 )
 from .layer_parts import LayerParts
-from .operations import Axis, Item, Message, Pass, Product, Sweep
+from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, row_bytes
 from .selective_ops import recomputed
 
 PREFETCHED_PARAMETERS = 5e7
@@ -141,7 +141,9 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
     backward: list[Item] = []
     if layout.tp > 1 and layout.sequence_parallel:
         forward.append(made.message("logits input", "all_gather"))
-    forward.append(Product("logits", made.tokens, columns, shape.hidden))
+    # What names no framework is padded as Megatron-LM pads vocabularies; FSDP2 shards the table as it is.
+    at = row_bytes(columns, shape.hidden, number_bytes=layout.number_bytes) if layout.framework == "fsdp2" else ALIGNED_BYTES
+    forward.append(Product("logits", made.tokens, columns, shape.hidden, row_bytes=at))
     if layout.framework == "fsdp2":
         forward.append(Sweep("loss", PLAIN_LOSS_FORWARD_BYTES * logits, 4))
         backward.append(Sweep("loss gradient", PLAIN_LOSS_BACKWARD_BYTES * logits, 4))
@@ -152,7 +154,8 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
     if layout.tp > 1:
         for part in ("maximum", "target", "sum"):
             forward.append(Message(f"loss {part}", "all_reduce", "tp", 4.0 * made.tokens))
-    backward += made.product_backward("logits", made.tokens, columns, shape.hidden, is_column=True)
+    gradients = made.product_backward("logits", made.tokens, columns, shape.hidden, is_column=True)
+    backward += [replace(item, row_bytes=at) if isinstance(item, Product) else item for item in gradients]
     backward.append(norm_backward)
     weights = shape.vocabulary / layout.tp * shape.hidden
     norms = shape.norm_vectors * shape.hidden

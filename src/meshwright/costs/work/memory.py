@@ -77,6 +77,7 @@ def layer_activation_bytes(
     attention: str,
     width: int = 2,
     keeps_gathered: bool = False,
+    runs_operators: bool = False,
 ) -> float:
     """Bytes that one layer keeps of one micro-batch for its backward pass.
 
@@ -98,6 +99,7 @@ def layer_activation_bytes(
         attention: as in the layout.
         width: bytes of a number.
         keeps_gathered: whether inputs that are gathered by sequence are kept whole.
+        runs_operators: whether a GELU that is made of operators keeps both factors of its product and its tanh as well.
 
     Source:
         Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, section 4.
@@ -113,7 +115,8 @@ def layer_activation_bytes(
     stream = (norms * 2 * width + norms * mask) * hidden / split + (norms * width * hidden if keeps_gathered else 0.0)
     stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
-    inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) * (3 if shape.is_gated else 2) * width / tp
+    of_activation = 3 if shape.is_gated else 5 if runs_operators and shape.has_gelu_operators else 2
+    inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) * of_activation * width / tp
     extra = 2 * width * routed * hidden / split if shape.num_experts > 1 else 0.0
     attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp
     if shape.has_head_norms:  # queries and keys before their norms as well
@@ -332,6 +335,7 @@ def _layer_bytes(shape: TransformerShape, work: LayoutWork, recompute: str) -> f
         layout.attention,
         layout.number_bytes,
         layout.keeps_gathered,
+        layout.runs_operators,
     )
 
 

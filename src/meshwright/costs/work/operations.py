@@ -7,6 +7,7 @@ after those waits for all of them.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -23,6 +24,16 @@ BETWEEN_STAGES = ("ends", "mirror")
 """Axes along which gradients are summed between stages."""
 
 
+ALIGNED_BYTES = 16
+"""At multiples of so many bytes rows of a matrix have to begin for matrix units to be used best (NVIDIA, "Matrix multiplication
+background user's guide", 2023, section 3)."""
+
+
+def row_bytes(*lengths: int, number_bytes: int = 2) -> int:
+    """Largest power of two of bytes, `ALIGNED_BYTES` at most, at multiples of which rows of such lengths begin."""
+    return math.gcd(ALIGNED_BYTES, *(number_bytes * length for length in lengths))
+
+
 @dataclass(frozen=True)
 class Product:
     """``batch`` matrix products of ``m x k`` by ``k x n``.
@@ -35,6 +46,7 @@ class Product:
         is_attention: one of the narrow products of unfused attention, a head's width long or wide.
         sum_bytes: of a number of the sum that it adds its result to; 0 where it writes the result by itself.
         fp8_casts: operands that are turned into numbers of one byte for it; 0 where it is in the working precision.
+        row_bytes: multiple of bytes at which all rows of its three matrices begin, by `row_bytes`.
     """
 
     name: str
@@ -46,6 +58,7 @@ class Product:
     is_attention: bool = False
     sum_bytes: int = 0
     fp8_casts: int = 0
+    row_bytes: int = ALIGNED_BYTES
 
     @property
     def flops(self) -> float:

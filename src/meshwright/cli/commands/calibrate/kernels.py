@@ -114,12 +114,13 @@ def _is_measured(spec: str) -> bool:
 
 def _of_measured(spec: str, out: Path | None, json_file: str | None) -> None:
     """Constants of any device, from what ``calibrate measure`` wrote."""
-    from ....evaluation.calibration.fit_measured import FITTED, at_bounds, calibrate, summary, write
+    from ....evaluation.calibration.fit_measured import FITTED, UNALIGNED, at_bounds, calibrate, summary, write
 
     with output.progress() as bars:
         found = calibrate(spec, progress=output.phases(bars))
     console = output.console(json_file)
-    _constants(console, [*FITTED, "uncertainty"], found.constants, found.shipped)
+    also = [name for name in UNALIGNED if getattr(found.constants, name) is not None]
+    _constants(console, [*FITTED, *also, "uncertainty"], found.constants, found.shipped)
     lines = [
         [family, side, str(data["items"]), *(f"{data[key]:{sign}.1%}" for key, sign in ERRORS)]
         for family in found.fitted
@@ -158,5 +159,9 @@ def _of_published(paths: list[Path], json_file: str | None) -> None:
 
 
 def _constants(out: Console, names: Sequence[str], fitted: KernelSettings, shipped: KernelSettings) -> None:
-    lines = [[name, f"{getattr(fitted, name):.4g}", f"{getattr(shipped, name):.4g}"] for name in names]
+    def told(constants: KernelSettings, name: str) -> str:
+        value = getattr(constants, name)
+        return "-" if value is None else f"{value:.4g}"
+
+    lines = [[name, told(fitted, name), told(shipped, name)] for name in names]
     output.table(out, f"Constants of the {fitted.device.upper()}", ["constant", "fitted", "shipped"], lines)

@@ -6,18 +6,24 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from ... import output
 from ...options import JsonFile
 
 SHOWN = 40  # rows of a family that are shown; of a larger family the worst ten, the JSON holds all
 WORST = 10
+GIB = 2.0**30
 NAMED = 3  # rows that a note names; the JSON has it at each
 
 
 def validate_step_times(
     files: Annotated[
-        list[Path], typer.Argument(metavar="FILE...", help="JSON of published steps, or vTrain's single-host table as CSV.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...",
+            help="JSON or YAML of measured steps, vTrain's single-host table as CSV, or h200 for what comes measured.",
+        ),
     ],
     max_mean_error: Annotated[
         float | None, typer.Option(metavar="X", help="Mean relative error that each family may have, as 0.05.")
@@ -62,6 +68,7 @@ def validate_step_times(
         for note, names in _notes(rows).items():
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             out.print(f"note: {note} ({', '.join(names[:NAMED])}{more})", markup=False)
+    _memory(out, [one for one in found.found if one.predicted is not None and one.row.peak_bytes is not None])
     summary = found.summary()
     columns = ["family", "rows", "unsupported", "mean error", "largest", "bias", "tau", "mean regret", "largest"]
     output.table(out, "Families", columns, [_summary_line(family, data) for family, data in summary.items()])
@@ -82,6 +89,19 @@ def validate_step_times(
         out.print(line, markup=False)
     if exceeded:
         raise typer.Exit(1)
+
+
+def _memory(out: Console, rows: list[Any]) -> None:
+    """Peaks of the rows that tell theirs."""
+    if not rows:
+        return
+    errors = [one.memory_bytes / one.row.peak_bytes - 1.0 for one in rows]
+    lines = [
+        [one.row.name, f"{one.memory_bytes / GIB:.1f}", f"{one.row.peak_bytes / GIB:.1f}", f"{error:+.1%}"]
+        for one, error in zip(rows, errors, strict=True)
+    ]
+    lines.append([f"mean error of {len(rows)}", "", "", f"{sum(map(abs, errors)) / len(errors):.1%}"])
+    output.table(out, "Memory of the fullest rank", ["row", "predicted GiB", "allocator held GiB", "error"], lines)
 
 
 def _notes(rows: list[Any]) -> dict[str, list[str]]:

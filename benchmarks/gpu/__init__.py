@@ -1,0 +1,1 @@
+"""What a GPU shows: training steps of real models, and the updates of PPO on it."""

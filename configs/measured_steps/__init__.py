@@ -1,0 +1,1 @@
+"""YAML files: whole training steps on each device, as `benchmarks.gpu.steps` timed them."""
