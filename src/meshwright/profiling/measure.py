@@ -156,13 +156,15 @@ def _filled(bare: torch.Tensor, place: torch.device, rows: int) -> torch.Tensor:
         rows: of a grouped product, which ends of groups divide evenly.
     """
     made = torch.empty_strided(tuple(bare.shape), bare.stride(), dtype=bare.dtype, device=place)
+    # The numbers as they lie in memory, each once: of expanded tensors, as of keys that heads share, several places are one number.
+    stored = made.as_strided((made.untyped_storage().nbytes() // made.element_size(),), (1,), 0)
     with torch.no_grad():
         if bare.is_floating_point():
-            made.normal_(0.0, 0.02)
+            stored.normal_(0.0, 0.02)
         elif bare.dtype == torch.bool:
-            made.fill_(True)
+            stored.fill_(True)
         elif rows and bare.ndim == 1:
             made.copy_(torch.linspace(rows / max(1, bare.numel()), rows, bare.numel()).to(bare.dtype))
         else:
-            made.zero_()
+            stored.zero_()
     return made.requires_grad_(bare.requires_grad)
