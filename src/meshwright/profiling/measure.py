@@ -156,7 +156,7 @@ def _filled(bare: torch.Tensor, place: torch.device, rows: int) -> torch.Tensor:
         rows: of a grouped product, which ends of groups divide evenly.
     """
     made = torch.empty_strided(tuple(bare.shape), bare.stride(), dtype=bare.dtype, device=place)
-    # The numbers as they lie in memory, each once: of expanded tensors, as of keys that heads share, several places are one number.
+    # The numbers as they lie in memory: of an expanded tensor, as of keys that heads share, several places are one of them.
     stored = made.as_strided((made.untyped_storage().nbytes() // made.element_size(),), (1,), 0)
     with torch.no_grad():
         if bare.is_floating_point():
