@@ -65,6 +65,8 @@ def test_a_pipeline_whose_transfers_wait_worked_by_hand(schedule):
         "pp=4,micro_batch=1,global_batch=8,overlap_pp=true",
         "pp=2,dp=2,micro_batch=1,global_batch=8,schedule=zb-h1,overlap_pp=true",
         "pp=2,dp=2,micro_batch=1,global_batch=8,schedule=interleaved,virtual_stages=2",
+        "pp=4,micro_batch=1,global_batch=8,schedule=dualpipe,overlap_pp=true",
+        "pp=2,dp=2,micro_batch=1,global_batch=8,schedule=dualpipev,overlap_pp=true",
     ],
 )
 def test_both_paths_agree_within_three_percent(seed, text):
