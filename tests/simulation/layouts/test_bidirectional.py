@@ -107,21 +107,21 @@ def test_the_number_of_tasks_is_told_before_they_are_made():
 
 @pytest.mark.parametrize("schedule", BOTH)
 @pytest.mark.parametrize(
-    ("name", "text"),
+    ("name", "text", "within"),
     [
-        ("gpt2", "pp=2,tp=2,dp=2,micro_batch=1,global_batch=16"),
-        ("gpt2", "pp=4,dp=2,micro_batch=1,global_batch=16,zero=1"),
-        ("experts", "pp=2,ep=2,dp=4,micro_batch=1,global_batch=32"),
-        ("llama-7b", "pp=4,tp=2,micro_batch=1,global_batch=16"),
+        ("gpt2", "pp=4,dp=2,micro_batch=1,global_batch=16,zero=1", 1e-9),
+        ("experts", "pp=2,ep=2,dp=4,micro_batch=1,global_batch=32", 1e-5),
+        ("gpt2", "pp=2,tp=2,dp=2,micro_batch=1,global_batch=16", 0.01),  # messages of one lane wait for its slowest group
+        ("llama-7b", "pp=4,tp=2,micro_batch=1,global_batch=16", 0.01),
     ],
 )
-def test_both_paths_agree_where_hosts_are_not_alike(name, text, schedule):
+def test_both_paths_agree_where_hosts_are_not_alike(name, text, within, schedule):
     work = work_of(name, text, schedule)
     for seed in range(2):
         where = drawn_matrix(seed, devices_per_host=2)
         pricer = Pricer.of(where, INDEPENDENT)
         priced = pricer.price_work(work)
-        assert simulated_s(work, where, INDEPENDENT, pricer) == pytest.approx(priced.step_s, rel=0.01)
+        assert simulated_s(work, where, INDEPENDENT, pricer) == pytest.approx(priced.step_s, rel=within)
         assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s, rel=1e-9)
 
 
