@@ -54,7 +54,7 @@ def test_memory_of_long_sequences_is_below_the_device(tmp_path):
 
 
 def test_a_step_of_long_sequences_on_16384_devices_is_as_published_with_tuned_attention(tmp_path):
-    # Llama 3, arXiv 2407.21783, table 4, third row: 380 TFLOP/s a device. 6 FLOP a token and parameter but those of the embedding,
+    # Llama 3, arXiv 2407.21783, table 4, third row: 380 TFLOP/s a device. 6 FLOP a token and parameter but the embedding,
     # 6 x layers x hidden x length of causal attention, as the first two rows of that table are read.
     tokens, parameters = 128 * 131072, 405.85e9 - 128256 * 16384
     flops = tokens * (6 * parameters + 6 * 126 * 16384 * 131072)
