@@ -118,6 +118,8 @@ dropout, a head of its own (Touvron et al., "Llama", 2023, section 2.2)."""
 def as_published(row: Mapping[str, Any], name: str, family: str) -> tuple[dict[str, Any], list[str]]:
     """A row with what its source says of its run, and a note on each key that is another one than the row's.
 
+    A figure of the devices that the row gives itself is left as it is.
+
     Args:
         row: with its ``layout`` and ``cluster``.
         name, family: of the row.
@@ -130,6 +132,8 @@ def as_published(row: Mapping[str, Any], name: str, family: str) -> tuple[dict[s
         told = []
         for where, keys in (("layout", run.layout), ("cluster", run.cluster)):
             for key, value in keys.items():
+                if where == "cluster" and made[where].get(key) is not None:  # what the row gives of its devices holds
+                    continue
                 if made[where].get(key) != value:
                     told.append(f"{where}.{key}={str(value).lower() if isinstance(value, bool) else value}")
                 made[where][key] = value

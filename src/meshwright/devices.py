@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from . import settings
 from .errors import ConfigError
@@ -27,7 +27,8 @@ _LONG_NAMES = ("rtx-pro-6000",)
 class DeviceSettings(settings.Settings):
     """One device type as YAML spells it.
 
-    The efficiencies are the shares of the two peaks that well-shaped kernels reach in practice.
+    The efficiencies are the shares of the two peaks that well-shaped kernels reach in practice. A mapping whose name begins with
+    that of a built-in type, as ``h100-500w``, takes from there what it leaves out.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")
@@ -38,6 +39,19 @@ class DeviceSettings(settings.Settings):
     memory_efficiency: float = Field(gt=0, le=1)
     kernel_launch_us: float = Field(ge=0)
     power_watts: float | None = Field(default=None, gt=0)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _rest_of_the_base_type(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        missing = [key for key, field in cls.model_fields.items() if field.is_required() and key not in data]
+        if not missing or not isinstance(name := data.get("name"), str) or not data.keys() <= cls.model_fields.keys():
+            return data
+        if (base := base_name(name)) in _names():
+            return _built_in(base).to_data() | data
+        problem = f"{missing[0]} is missing; a name that begins with a device type, as {_names()[0]}-mine, takes from it"
+        raise ValueError(f"{problem} what is left out")
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,12 @@
 """Laws of device types: units converted once, the roofline, names that are data."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from meshwright import settings
 from meshwright.devices import DeviceSettings, DeviceType, device_names, device_type
@@ -117,3 +120,14 @@ def test_an_impossible_figure_is_refused_by_name(field, value):
     with pytest.raises(ConfigError) as caught:
         settings.build_settings(DeviceSettings, {**GOOD, field: value})
     assert caught.value.field == field
+
+
+def test_a_variant_of_a_device_takes_from_it_what_its_mapping_leaves_out():
+    held = device_type(DeviceSettings(name="h100-500w", power_watts=500, memory_bandwidth_gbytes_per_s=2000))
+    assert held == replace(device_type("h100"), name="h100-500w", power_watts=500.0, memory_bandwidth_bytes_per_s=2e12)
+    assert device_type(DeviceSettings(name="rtx-pro-6000-server", memory_gbytes=48)).memory_bytes == 48e9
+    for name in ("my-h100", "h10-500w"):
+        with pytest.raises(ValidationError, match="peak_tflops_per_s is missing; a name that begins with a device type"):
+            DeviceSettings(name=name, power_watts=500)
+    with pytest.raises(ValidationError, match="power_wats"):
+        DeviceSettings(name="h100-500w", power_wats=500)

@@ -216,5 +216,19 @@ def test_another_json_is_no_job_log(tmp_path):
         load_trace(job_log(tmp_path, {}))
     with pytest.raises(InputFileError, match="job 0: wants submitted_time"):
         load_trace(job_log(tmp_path, [{"attempts": "x"}]))
-    with pytest.raises(InputFileError, match="timestamp: must read"):
-        load_trace(job_log(tmp_path, [{"submitted_time": "soon", "attempts": [attempt("00:00:00", "00:00:09", 2)]}]))
+    ran = {"submitted_time": "2017-10-09 01:00:00", "attempts": [attempt("00:00:00", "00:00:09", 2)]}
+    with pytest.raises(InputFileError, match=r"job 1\.submitted_time: must read .* \(got 'soon'\)"):
+        load_trace(job_log(tmp_path, [ran, ran | {"submitted_time": "soon"}]))
+    ended = [attempt("00:00:00", "00:00:09", 2), attempt("00:00:09", "00:00:05", 2)]
+    with pytest.raises(
+        InputFileError, match=r"job 1\.end_time: an attempt ends before it begins \(got '.*00:00:09 to .*00:00:05'\)"
+    ):
+        load_trace(job_log(tmp_path, [ran, ran | {"attempts": ended}]))
+    with pytest.raises(InputFileError, match=r"job 0\.start_time: must read"):
+        load_trace(job_log(tmp_path, [ran | {"attempts": [ran["attempts"][0] | {"start_time": "noon"}]}]))
+
+
+def test_a_job_log_may_tell_times_in_seconds(tmp_path):
+    one = attempt("00:00:00", "00:00:09", 2) | {"start_time": 1507532540, "end_time": 1507532550.5}
+    trace = load_trace(job_log(tmp_path, [{"submitted_time": 1507532500, "attempts": [one]}]))
+    assert (trace.start_s, trace.duration_s.tolist()) == (1507532500.0, [10.5])

@@ -71,6 +71,9 @@ LAYOUTS = [
     "pp=4,dp=2,micro_batch=1,global_batch=16,schedule=zb-h1,overlap_pp=true,overlap_dp=true",
     "pp=2,dp=4,micro_batch=2,global_batch=64,schedule=interleaved,virtual_stages=2",
     "pp=2,dp=4,micro_batch=2,global_batch=64,stage_layers=7/5",
+    "pp=4,dp=2,micro_batch=1,global_batch=16,schedule=dualpipe",
+    "tp=2,pp=2,dp=2,micro_batch=1,global_batch=16,schedule=dualpipev",
+    "pp=2,dp=4,micro_batch=1,global_batch=32,zero=1,schedule=dualpipe,stage_layers=7/5",
 ]
 PLACES = [
     ("fast", "fast", "slow", "slow"),
@@ -181,6 +184,34 @@ def test_bounds_hold_for_every_spread_of_layers_and_every_order(hosts):
             pricer = search.pricer(order)
             assert optimist.bound_s(search.work(layout)) <= pricer.bound_s(work) * (1 + 1e-9)
             assert pricer.bound_s(work) <= pricer.step_s(work)
+
+
+def test_of_two_ranks_with_the_same_stages_the_slower_one_decides_under_dualpipe():
+    text = "pp=4,dp=2,micro_batch=1,global_batch=32,schedule=dualpipe"
+    slow_s, fast_s = (step_s((kind,) * 4, text) for kind in ("slow", "fast"))
+    # The halves of a pipeline hold the same: where one of them is slow, both are. Two slow ranks in the middle hold a half alone.
+    assert step_s(("fast", "fast", "slow", "slow"), text) == pytest.approx(slow_s, rel=1e-9)
+    assert step_s(("slow", "fast", "slow", "fast"), text) == pytest.approx(slow_s, rel=1e-9)
+    assert fast_s < step_s(("fast", "slow", "slow", "fast"), text) < slow_s
+
+
+@pytest.mark.parametrize("hosts", PLACES[:3])
+def test_schedules_that_go_both_ways_are_searched_exactly_on_devices_of_several_types(hosts):
+    keep = "tp=1,cp=1,pp=2|4,schedule=dualpipe|dualpipev,recompute=none,zero=0|1,micro_batch=1"
+    found = search_layouts("zoo:gpt2-small", cluster(hosts), batch=32, keep=keep, top=None, costs=COSTS)
+    search, layouts = found.search, list(found.search.space.layouts(8))
+    assert {layout.schedule for layout in layouts} == {"dualpipe", "dualpipev"}
+    for layout in layouts:
+        work, optimist = search.work(layout), search.optimist(8)
+        for order in search.space.rank_orders(layout, search.wires):
+            pricer = search.pricer(order)
+            assert optimist.bound_s(work) <= pricer.bound_s(work) * (1 + 1e-9)
+            assert pricer.bound_s(work) <= pricer.step_s(work)
+    priced = [
+        min(search.pricer(order).step_s(search.work(one)) for order in search.space.rank_orders(one, search.wires))
+        for one in layouts
+    ]
+    assert found.best.step_s <= min(priced) * (1 + 1e-12)
 
 
 def test_each_stage_has_the_memory_of_its_own_devices():

@@ -26,7 +26,17 @@ from ..errors import InputFileError
 from ..settings import Settings
 from .job import MAX_STEPS
 from .readers.pai import TASKS, pai_rows
-from .readers.trace_rows import NAMES, OPTIONAL, TraceColumns, TraceRow, csv_rows, number, philly_rows, seconds
+from .readers.trace_rows import (
+    FIRST_SINCE_1970_S,
+    NAMES,
+    OPTIONAL,
+    TraceColumns,
+    TraceRow,
+    csv_rows,
+    number,
+    philly_rows,
+    seconds,
+)
 from .seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 
 # Where each part of a trace begins and ends, as shares of its rows.
@@ -182,6 +192,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
     gpus_of: dict[str, float] = {}  # by their text: most rows repeat one of a few
     kept: list[tuple[float, float, float, float]] = []
     more: list[tuple[int, str, int, float]] = []
+    since_1970: bool | None = None
     for row in rows(path, called):
         num_gpus = gpus_of.get(row.num_gpus)
         if num_gpus is None:
@@ -189,6 +200,10 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
         if num_gpus >= min_gpus:
             duration_s = number(row.duration.strip(), "duration", path, row.line, unit="s")
             at_s = seconds(row.timestamp.strip(), path, row.line)
+            if since_1970 not in (None, at_s >= FIRST_SINCE_1970_S):
+                problem = "dates and seconds from the trace's beginning are mixed"
+                raise InputFileError(problem, file=path, line=row.line, field="timestamp", value=row.timestamp.strip())
+            since_1970 = at_s >= FIRST_SINCE_1970_S
             kept.append((at_s, duration_s, duration_s * num_gpus, _hash_fraction(row.text)))
             more.append(_optional(row, num_gpus, at_s, path))
     if not kept:

@@ -15,6 +15,7 @@ from .. import quantities, settings
 from ..errors import GraphError
 from ..settings import Count, Index, Switch
 from .graph import JobGraph
+from .model_constants import ModelConstants, is_absent
 from .transformer_graph import assembled
 
 MAX_DEFAULT_SEQUENCE_LENGTH = 2048
@@ -30,11 +31,6 @@ _COUNTED = (
     *("hidden", "num_heads", "num_key_value_heads", "head_dim", "feed_forward", "vocabulary", "max_positions", "token_types"),
     *("norm_vectors", "experts_per_token", "window", "shared_feed_forward"),
 )
-
-
-def _is_absent(value: object) -> bool:
-    """Whether a key is left out where a shape is written, so that shapes without it read as they did before it was known."""
-    return value is None
 
 
 class LatentAttention(settings.Settings):
@@ -94,29 +90,32 @@ class TransformerKeys(settings.Settings):
     is_parallel: Switch = Field(default=False, description="whether attention and feed-forward layer stand side by side")
     has_dropout: Switch = Field(default=False, description="whether attention scores and residuals go through dropout")
     has_output_norms: Switch | None = Field(
-        default=None, exclude_if=_is_absent, description="whether norms stand behind attention and feed-forward layer too"
+        default=None, exclude_if=is_absent, description="whether norms stand behind attention and feed-forward layer too"
     )
     has_head_norms: Switch | None = Field(
-        default=None, exclude_if=_is_absent, description="whether queries and keys of each head are normalised"
+        default=None, exclude_if=is_absent, description="whether queries and keys of each head are normalised"
     )
     shared_feed_forward: Count | None = Field(
-        default=None, exclude_if=_is_absent, description="width of the experts that every token visits, together"
+        default=None, exclude_if=is_absent, description="width of the experts that every token visits, together"
     )
     has_gelu_operators: Switch | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="whether GELU is made of operators of its own, as transformers' gelu_new is",
     )
     long_skips: Count | None = Field(
         default=None,
-        exclude_if=_is_absent,
+        exclude_if=is_absent,
         description="first layers whose outputs as many last ones add to their inputs, the first one's in the last; absent: none",
     )
     latent: LatentAttention | None = Field(
-        default=None, exclude_if=_is_absent, description="multi-head latent attention, where the model has it"
+        default=None, exclude_if=is_absent, description="multi-head latent attention, where the model has it"
     )
     other_layers: tuple[LayerKind, ...] | None = Field(
-        default=None, exclude_if=_is_absent, description="kinds of layers that differ from the keys above; absent: all are alike"
+        default=None, exclude_if=is_absent, description="kinds of layers that differ from the keys above; absent: all are alike"
+    )
+    constants: ModelConstants | None = Field(
+        default=None, exclude_if=is_absent, description="numbers on which no price depends, for frameworks; absent: not known"
     )
 
 

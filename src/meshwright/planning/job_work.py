@@ -284,9 +284,8 @@ class TransformerWork(JobWork):
             problem = f"{shape.name} has only {shape.max_positions} positions"
             raise PlanError(problem, field="--sequence-length", value=self.sequence_length)
         batch = request.batch or self.samples or 1  # a model that tells no samples was refused
-        alike, types = self.stage_devices is None and not isinstance(self.wires, PlacedNetwork), self._types_of_ranks
         return LayoutSearch(
-            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request, types, alike),
+            LayoutSpace(shape, self.sequence_length, batch, self.devices_per_host, request, self._types_of_ranks),
             device,
             self.capacity_bytes,
             self.wires,

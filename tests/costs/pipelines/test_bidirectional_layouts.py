@@ -7,7 +7,6 @@ import pytest
 
 from meshwright.costs.training.masked import model_place
 from meshwright.costs.work.work import describe
-from meshwright.errors import PlanError
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain
@@ -28,10 +27,12 @@ def test_a_switch_that_the_schedule_refuses_is_told_with_its_reason(tmp_path, la
     assert told["overlap_pp=false"].step_s is None
 
 
-def test_kept_alone_on_mixed_devices_they_are_refused(tmp_path):
+@pytest.mark.parametrize("schedule", ["dualpipe", "dualpipev"])
+def test_they_are_searched_on_mixed_devices_where_hosts_are_not_alike(tmp_path, schedule):
     (tmp_path / "config.json").write_text(json.dumps(EIGHT_LAYERS))
-    with pytest.raises(PlanError, match="both ways"):
-        search_layouts(str(tmp_path / "config.json"), "preset:mixed-256", devices="32", batch=64, keep="schedule=dualpipe")
+    keep = f"schedule={schedule},tp=1,cp=1,pp=2,micro_batch=1,recompute=none,zero=0"
+    found = search_layouts(str(tmp_path / "config.json"), "preset:mixed-256", devices="32", batch=64, keep=keep)
+    assert found.best.layout.schedule == schedule
 
 
 @pytest.mark.parametrize("schedule", ["dualpipe", "dualpipev"])

@@ -73,6 +73,14 @@ def test_both_paths_agree_within_three_percent(seed, text):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("text", ["pp=4,schedule=dualpipe", "pp=2,dp=2,schedule=dualpipev"])
+def test_passes_that_go_both_ways_send_each_way_what_goes_there(seed, text):
+    layout = Layout.parse(f"{text},micro_batch=1,global_batch=8,overlap_pp=true")
+    cluster, work = drawn(seed), describe(SHAPE, layout, 512)
+    assert simulated_step_s(work, cluster, COSTS) == pytest.approx(Pricer.of(cluster, COSTS).step_s(work), rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("hidden", ["false", "true"])
 def test_both_paths_agree_for_graphs_of_ops(seed, hidden):
     text = f"pp=4,micro_batch=8,global_batch=64,overlap_pp={hidden}"

@@ -76,11 +76,12 @@ def test_gradients_of_another_precision_are_as_much_larger():
         ({"zero": 2, "dp": 2}, "layout.zero: gathers and scatters layer by layer"),
         ({"recompute": "selective"}, "layout.recompute: is about attention"),
         ({"pp": 2, "schedule": "zb-h1"}, "layout.schedule: parts the gradients"),
+        ({"pp": 2, "schedule": "dualpipe", "overlap_pp": True, "global_batch": 4}, "layout.schedule: parts the gradients"),
         ({"micro_batch": 3}, r"layout.micro_batch: does not divide the 4 samples of a step of g \(got 3\)"),
     ],
 )
 def test_what_a_graph_of_ops_cannot_do_is_refused(changed, told):
     chosen = {"micro_batch": 1} | changed
-    layout = Layout(**chosen, global_batch=chosen["micro_batch"] * chosen.get("dp", 1))
+    layout = Layout(**{"global_batch": chosen["micro_batch"] * chosen.get("dp", 1)} | chosen)
     with pytest.raises(PlanError, match=told):
         describe_graph(CHAIN, layout, A100)

@@ -4,8 +4,10 @@ import json
 
 import pytest
 
+from meshwright.costs.training_step.kernels import kernel_model
+from meshwright.costs.training_step.step_time import Pricer
 from meshwright.evaluation.validation.published_step_times import read_rows
-from meshwright.evaluation.validation.step_times import predict
+from meshwright.evaluation.validation.step_times import known_software, predict
 
 # pytorch/torchtitan, benchmarks/llama3_h100_202412_torchtitan.md, table 6: Llama 3.1 405B on 512 H100 (tp = pp = 8), 1F1B, fp8,
 # AsyncTP, full recomputation, 8 sequences of a replica; tokens per second and device, and GiB that the fullest rank reserved.
@@ -49,3 +51,36 @@ def test_memory_of_long_sequences_is_below_the_device(tmp_path):
     gib = [predict(row).memory_bytes / 2**30 for row in rows(tmp_path)]
     assert gib == pytest.approx([67.3] * 4, abs=0.1)  # printed, see above: 75.3 to 84.9
     assert all(ours < printed for ours, (_, _, _, printed) in zip(gib, TABLE_6.values(), strict=True))
+
+
+def test_a_step_of_long_sequences_on_16384_devices_is_as_published_with_tuned_attention(tmp_path):
+    # Llama 3, arXiv 2407.21783, table 4, third row: 380 TFLOP/s a device. 6 FLOP a token and parameter but the embedding,
+    # 6 x layers x hidden x length of causal attention, as the first two rows of that table are read.
+    tokens, parameters = 128 * 131072, 405.85e9 - 128256 * 16384
+    flops = tokens * (6 * parameters + 6 * 126 * 16384 * 131072)
+    model = {"layers": 126, "hidden": 16384, "heads": 128, "kv_heads": 8, "ffn": 53248, "vocab": 128256}
+    row = {
+        "id": "llama3-405B-16384-131072",
+        "family": "llama3-2024",
+        "source": "Llama 3, arXiv 2407.21783, table 4",
+        "model": model | {"sequence": 131072, "gated": True},
+        "cluster": {
+            **{"device": "h100-sxm-80gb", "devices_per_host": 8, "host_link": "nvswitch"},
+            **{"nics_per_host": 8, "nic_gbit_per_s": 400, "num_devices": 16384},
+        },
+        "layout": {
+            **{"tp": 8, "cp": 16, "pp": 16, "dp": 8, "micro_batch": 1, "global_batch": 128, "schedule": "interleaved"},
+            **{"virtual_stages": None, "sequence_parallel": True, "recompute": "none", "zero": 2, "overlap_dp": True},
+            **{"overlap_tp": None, "overlap_pp": None},
+        },
+        "measured": {"step_time_s": flops / (16384 * 380e12)},
+    }
+    path = tmp_path / "long.json"
+    path.write_text(json.dumps({"schema": {}, "rows": [row]}))
+    (read,) = read_rows(path)
+    tuned = Pricer(read.device, read.wires, kernels=kernel_model(read.device, "h100-tuned", known_software(read)))
+    plain, found = (predict(read, {(read.device, read.wires, known_software(read)): one} if one else {}) for one in (None, tuned))
+    assert read.measured_s == pytest.approx(10.90, abs=0.01)
+    errors = [one.step_s / read.measured_s - 1 for one in (plain, found)]
+    assert errors == pytest.approx([0.385, -0.091], abs=0.003)  # attention of plain PyTorch; tuned
+    assert max(abs(one.prediction.z) for one in (plain, found)) < 2

@@ -242,6 +242,11 @@ def test_a_row_may_give_peaks_of_its_own(of_rows):
     assert found.row.notes == plain.row.notes
     assert found.predicted.step_s > plain.predicted.step_s
     assert bad.remark == "cluster.peak_tflops_per_s must be a positive number, got 0"
+    # torchtitan's cards are told to have 500 W and 2.4 TB/s where a row says nothing of it
+    rows = [{"device": "h100", "power_watts": watts} for watts in (500, 700, None)]
+    held = of_rows(*(changed(cluster=one, family="torchtitan-2024") for one in rows)).found
+    assert [one.row.device.power_watts for one in held] == [500, 700, 500]
+    assert held[0].predicted.step_s == held[2].predicted.step_s > held[1].predicted.step_s
 
 
 def test_two_l40s_sum_what_was_measured_over_pcie():

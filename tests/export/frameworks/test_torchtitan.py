@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
 from meshwright.export import export
-from meshwright.export.frameworks.model_arguments import huggingface_keys, megatron_words, torchtitan_model
+from meshwright.export.frameworks.model_arguments import huggingface_keys, megatron_words
+from meshwright.export.frameworks.torchtitan_models import llama3
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans import Layout
@@ -203,14 +204,14 @@ def test_a_llama_by_the_names_of_three_frameworks():
     assert named["--normalization"] == "RMSNorm"
     assert {"--swiglu", "--disable-bias-linear", "--untie-embeddings-and-output-weights"} < set(words)
     assert left_out == []
-    given, none = torchtitan_model(LLAMA)
+    given, none = llama3(LLAMA)
     assert (given["dim"], given["n_layers"], given["n_heads"], given["n_kv_heads"], none) == (4096, 32, 32, 32, [])
     assert huggingface_keys(LLAMA)["intermediate_size"] == 11008
 
 
 @given(hidden=st.integers(8, 20_000), width=st.integers(8, 80_000))
 def test_torchtitan_computes_the_width_of_the_feed_forward_layer_again(hidden, width):
-    given, _ = torchtitan_model(LLAMA.model_copy(update={"hidden": hidden, "feed_forward": width}))
+    given, _ = llama3(LLAMA.model_copy(update={"hidden": hidden, "feed_forward": width}))
     inner = int(2 * 4 * hidden / 3)
     inner = inner if given["ffn_dim_multiplier"] is None else int(given["ffn_dim_multiplier"] * inner)
     multiple = given["multiple_of"]
@@ -232,7 +233,7 @@ def test_experts_and_latent_attention_of_megatron():
 def test_what_arguments_cannot_say_is_told():
     windowed = LLAMA.model_copy(update={"window": 128, "is_parallel": True})
     assert megatron_words(windowed)[1] == ["a window of 128 tokens", "attention and feed-forward layer side by side"]
-    assert "experts" in torchtitan_model(PlannedTransformer.of(shape_of(DEEPSEEK, name="mixed")))[1]
+    assert "experts" in llama3(PlannedTransformer.of(shape_of(DEEPSEEK, name="mixed")))[1]
 
 
 def test_a_plan_that_holds_its_model_carries_the_arguments(layout_example):

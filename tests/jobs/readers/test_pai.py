@@ -81,3 +81,16 @@ def test_a_malformed_table_is_refused(tasks, found, instead, told):
     tasks.write_text(TASKS.replace(found, instead, 1))
     with pytest.raises(InputFileError, match=told):
         load_trace(tasks)
+
+
+def test_times_of_more_than_four_months_and_cells_of_none(tmp_path):
+    rows = "a,worker,1.0,Terminated,12345600.0,12345678.0,600.0,29.3,200.0,MISC\nb,ps,1.0,Terminated,None,None,600.0,29.3,None,\n"
+    (tmp_path / "pai_task_table.csv").write_text(rows)
+    trace = load_trace(tmp_path / "pai_task_table.csv")
+    assert (trace.start_s, trace.duration_s.tolist()) == (12345600.0, [78.0])
+
+
+def test_a_submission_that_is_no_time_is_told_by_its_own_table(tasks, tmp_path):
+    (tmp_path / "pai_job_table.csv").write_text(JOBS + "a,i1,u,Terminated,soon,1739390.0\n")
+    with pytest.raises(InputFileError, match=r"pai_job_table\.csv:3: start_time: must read .* \(got 'soon'\)"):
+        load_trace(tasks)

@@ -95,3 +95,39 @@ def test_a_log_of_philly_has_no_columns_to_name(tmp_path):
         load_trace(tmp_path / "cluster_job_log", columns=TraceColumns(steps="made"))
     with pytest.raises(InputFileError, match="holds no job"):
         load_trace(tmp_path / "cluster_job_log")
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        (
+            ["0,60,2", "60,60,2", "2020-01-01 00:01:00,60,2"],
+            r":4: timestamp: dates and seconds from the trace's beginning are mixed",
+        ),
+        (["1577836800,60,2", "5,60,2"], r":3: timestamp: dates and seconds .* mixed \(got '5'\)"),
+        (["12345678,60,2"], r":2: timestamp: .*; eight digits are a date \(got '12345678'\)"),
+        (["1577836800000,60,2"], r":2: timestamp: .*; 13 digits are milliseconds"),
+    ],
+)
+def test_times_of_two_kinds_are_refused_by_row(tmp_path, rows, problem):
+    (tmp_path / "trace.csv").write_text("\n".join(["timestamp,duration,num_gpus", *rows]))
+    with pytest.raises(InputFileError, match=problem):
+        load_trace(tmp_path / "trace.csv")
+
+
+def test_numbers_since_1970_and_dates_are_the_same_times(tmp_path):
+    (tmp_path / "trace.csv").write_text("timestamp,duration,num_gpus\r\n1577836800,60,2\r\n2020-01-01 01:00:00+01:00,60,2\r\n")
+    assert load_trace(tmp_path / "trace.csv").time_s.tolist() == [0.0, 0.0]
+
+
+def test_jobs_that_never_ran_have_no_duration_however_that_is_written(tmp_path):
+    (tmp_path / "trace.csv").write_text("timestamp,duration,num_gpus\n0,None,2\n1,,2\n2,null,2\n3,60,2\n")
+    assert load_trace(tmp_path / "trace.csv").duration_s.tolist() == [60.0]
+
+
+def test_a_column_twice_is_refused_where_it_is_read(tmp_path):
+    (tmp_path / "trace.csv").write_text("timestamp,duration,duration,num_gpus,x,x\n0,60,70,2,1,2\n")
+    with pytest.raises(InputFileError, match=r":1: duration: two columns have this name"):
+        load_trace(tmp_path / "trace.csv")
+    (tmp_path / "trace.csv").write_text("timestamp,duration,num_gpus,x,x\n0,60,2,1,2\n")
+    assert load_trace(tmp_path / "trace.csv").duration_s.tolist() == [60.0]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.costs.process_groups.group_network import HostNetwork, PlacedNetwork, group_network
+from meshwright.costs.process_groups.group_network import HostNetwork, group_network
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.bounds import BoundedPricer, LowerBound
 from meshwright.costs.training_step.step_time import Pricer
@@ -130,8 +130,7 @@ FABRICS = {
 def layouts_on(shape, name):
     """All that a search tries on one of the networks."""
     wires, world = FABRICS[name]
-    goes_both_ways = not isinstance(wires, PlacedNetwork)
-    return list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host, goes_both_ways=goes_both_ways).layouts(world))
+    return list(LayoutSpace(shape, LENGTH, 8, wires.devices_per_host).layouts(world))
 
 
 @draws(25)

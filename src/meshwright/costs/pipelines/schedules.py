@@ -239,17 +239,46 @@ def chunk_ends_s(
         starts_s: stages begin no earlier, ``(s, p)``.
         waits_s: after the start of its stage each chunk begins no earlier than that, ``(p, v)``.
     """
-    (p, v), m = waits_s.shape, num_micro_batches
-    tasks, task_s = orders(schedule, p, v, m), np.ascontiguousarray(task_s, np.float64)
-    ends_s, lasts_s = np.empty((len(starts_s), p)), np.empty((len(starts_s), p, v))
+    ends_s, lasts_s = np.empty((len(starts_s), len(waits_s))), np.empty((len(starts_s), *waits_s.shape))
     for row, starts in enumerate(starts_s):
-        if schedule in BIDIRECTIONAL:  # their chunks wait for no parameters, and nothing goes beside their last passes
-            n, is_mirrored = through_chunk(schedule, m), schedule == "dualpipe"
-            ends_s[row] = play_both_ways(tasks, n, is_mirrored, task_s, send_s, starts)[0]
-            lasts_s[row] = ends_s[row][:, None]
-            continue
-        ends_s[row] = play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts, waits_s, lasts_s[row])[0]
+        ends_s[row], _, lasts_s[row] = played_from(
+            schedule, num_micro_batches, task_s, send_s, starts, waits_s, overlaps_sends=overlaps_sends
+        )
     return ends_s, lasts_s
+
+
+def played_from(
+    schedule: str,
+    num_micro_batches: int,
+    task_s: NDArray[np.float64],
+    send_s: NDArray[np.float64],
+    starts_s: NDArray[np.float64],
+    waits_s: NDArray[np.float64],
+    *,
+    overlaps_sends: bool,
+    round_of: int | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """When every stage ends, how long it is busy, ``(p,)`` each, and when each chunk's last backward pass ends, ``(p, v)``.
+
+    The chunks of a bidirectional schedule wait for no parameters, and nothing goes beside their last passes.
+
+    Args:
+        schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `paths_s`.
+        starts_s: stages begin no earlier, ``(p,)``.
+        waits_s: as for `chunk_ends_s`.
+        round_of: as for `orders`.
+    """
+    (p, v), m = waits_s.shape, num_micro_batches
+    tasks, task_s = orders(schedule, p, v, m, round_of), np.ascontiguousarray(task_s, np.float64)
+    lasts_s = np.zeros((p, v))
+    if schedule in BIDIRECTIONAL:
+        is_mirrored, n = schedule == "dualpipe", through_chunk(schedule, m)
+        ends_s, busy_s, _, done = play_both_ways(tasks, n, is_mirrored, task_s, send_s, starts_s)
+        lasts_s += ends_s[:, None]
+    else:
+        ends_s, busy_s, _, done = play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, lasts_s)
+    assert done, "a schedule waits for itself"
+    return ends_s, busy_s, lasts_s
 
 
 def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> bool:

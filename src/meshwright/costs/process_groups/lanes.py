@@ -27,6 +27,7 @@ from ..collectives.groups import Fabric, PlacedGroup, placed
 from ..collectives.prices import Operation
 from ..network import RankNetwork
 from ..routing import Routing
+from ..work.operations import BETWEEN_STAGES
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
 from .regular_groups import Group, boundary_groups, groups_of, starts_evenly
 
@@ -123,8 +124,8 @@ class RegularLayout:
     order: str = DEFAULT_ORDER
 
     def singles(self, axis: str, stage: int) -> list[Stand]:
-        """Each group of a stage along an axis, or each pair of ``ends``, by itself."""
-        count = stage_width(self.layout) // (1 if axis == "ends" else group_size(self.layout, axis))
+        """Each group of a stage along an axis, or each pair of ``ends`` or ``mirror``, by itself."""
+        count = stage_width(self.layout) // (1 if axis in BETWEEN_STAGES else group_size(self.layout, axis))
         return [regular_lane(self.layout, self.devices_per_host, self.order).at(stage)[axis]] * count
 
 
@@ -200,15 +201,20 @@ class PlacedLayout:
         """All groups of a stage along an axis; ``pp`` are transfers to the next stage, ``ends`` those between both ends."""
         key = axis, stage
         if key not in self._stands:
-            last = self.layout.pp - 1
-            ends = {"pp": (stage, (stage + 1) % (last + 1)), "ends": (0, last)}
+            ends = self._ends_of_pairs(axis, stage)
             if group_size(self.layout, axis) == 1:
                 self._stands[key] = ALONE
-            elif axis in ends:
-                self._stands[key] = _pairs(self.pairs(*ends[axis]))
+            elif ends is not None:
+                self._stands[key] = _pairs(self.pairs(*ends))
             else:
                 self._stands[key] = _several(group_size(self.layout, axis), self.groups(axis)[stage])
         return self._stands[key]
+
+    def _ends_of_pairs(self, axis: str, stage: int) -> tuple[int, int] | None:
+        """The two stages whose ranks meet in pairs along an axis; None where its groups are within a stage."""
+        last = self.layout.pp - 1
+        mirrored = min(stage, last - stage)
+        return {"pp": (stage, (stage + 1) % (last + 1)), "ends": (0, last), "mirror": (mirrored, last - mirrored)}.get(axis)
 
     def every(self, axis: str) -> Stand:
         """All groups of all stages along an axis other than ``pp`` and ``ends``."""
@@ -217,9 +223,9 @@ class PlacedLayout:
         return _several(group_size(self.layout, axis), [group for of_stage in self.groups(axis) for group in of_stage])
 
     def singles(self, axis: str, stage: int) -> list[Stand]:
-        """Each group of a stage along an axis, or each pair of ``ends``, by itself."""
-        pairs = axis == "ends"
-        groups = self.pairs(0, self.layout.pp - 1) if pairs else self.groups(axis)[stage]
+        """Each group of a stage along an axis, or each pair of ``ends`` or ``mirror``, by itself."""
+        ends = self._ends_of_pairs(axis, stage)
+        groups = self.groups(axis)[stage] if ends is None else self.pairs(*ends)
         return [PlacedGroups(group_size(self.layout, axis), (group,)) for group in groups]
 
     @cached_property

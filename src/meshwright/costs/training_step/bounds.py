@@ -173,8 +173,11 @@ class LowerBound(BoundedPricer):
         return (regular_lane(work.layout, self.wires.devices_per_host, self.order),)
 
     def bound_s(self, work: LayoutWork) -> float:
-        """At most the step in any rank order; with devices of several kinds also of any other spread of layers over stages."""
-        if self.models:
+        """At most the step in any rank order; with devices of several kinds also of any other spread of layers over stages.
+
+        Bidirectional schedules keep their spread.
+        """
+        if self.models and not work.layout.is_bidirectional:
             return self.node_s(work)
         (lane,) = self.lanes(work)
         return self._least_s(work, lane) * (1 - ROUNDING)

@@ -185,7 +185,8 @@ class KernelModel:
         """A product of numbers of one byte, with turning its left operand, or both, into such; the result has 16 bits."""
         constants, device = self.constants, self.device
         if constants.fp8 is None:
-            raise ConfigError("there are no constants of products in fp8", field="kernels", value=constants.device)
+            problem = "there are no constants of products in fp8, which precision=fp8 asks for; precision=bf16 does without"
+            raise ConfigError(problem, field="kernels", value=constants.device)
         per_core = FP8_SPEED * device.reached_flops_per_s * constants.fp8.product_efficiency / constants.num_multiprocessors
         cast = item.batch * item.k * (item.m + (item.n if item.fp8_casts > 1 else 0))
         cast_s = cast * constants.fp8.cast_bytes_per_number / self._product_bytes_per_s

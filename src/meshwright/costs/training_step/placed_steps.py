@@ -25,9 +25,6 @@ def placed_step(pricer: Pricer, work: LayoutWork) -> UnevenStep:
     if work.shape.long_skips is not None:
         problem = "long skips are priced where hosts and devices are alike"
         raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
-    if layout.is_bidirectional:
-        problem = "passes that go both ways are priced where hosts and devices are alike"
-        raise PlanError(problem, field="layout.schedule", value=layout.schedule)
     if work.meshes:
         problem = "stages of unequal meshes are priced where hosts are alike"
         raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(layout.stage_meshes or ()))
@@ -75,4 +72,8 @@ def _passes(pricer: Pricer, work: LayoutWork, lane: Lane, task_s: NDArray[np.flo
         task_s[:, :, :2] += gather_s[:, None, None]
         task_s[0, 0, 0] -= gather_s[0]
         task_s[-1, v - 1, 1] -= gather_s[-1]
+    if layout.is_bidirectional:  # at the fold nothing is sent
+        there, back = send_s[0, :-1], send_s[-1, :-1]
+        ways = [[there, back[::-1]], [back, there[::-1]]][: len(send_s)]
+        return Passes(task_s, np.concatenate([[*first, 0.0, *then, 0.0] for first, then in ways]), computed_s)
     return Passes(task_s, np.tile(send_s, v).reshape(-1), computed_s)

@@ -17,13 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
-from ..pipelines.schedule_kernel import play_chunks
-from ..pipelines.schedules import MAX_TASKS, STEADY_ROUNDS, orders, round_size
+from ..pipelines.schedules import MAX_TASKS, STEADY_ROUNDS, played_from, steady_round
 from ..pipelines.steady_steps import PlayedPipeline, unhidden_s
 from ..pipelines.waits import waits
 from ..process_groups.lanes import PlacedLayout, RegularLayout, Stand
 from ..process_groups.rank_groups import stage_groups, stage_width
-from ..work.operations import Message
+from ..work.operations import BETWEEN_STAGES, Message
 
 STEPS = 2
 """Steps that are played: the first, whose ranks begin all at once, and one behind it."""
@@ -33,9 +32,10 @@ class Passes(NamedTuple):
     """What the passes of a lane take.
 
     Attributes:
-        task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``.
+        task_s: seconds of a forward, backward and weight-gradient pass of each chunk, ``(p, v, 3)``; of a bidirectional schedule
+            those of `pipelines.bidirectional`, ``(p, 2, 5)``.
         send_s: of a transfer between each chunk and the next one, ``(p v,)``, or forward and then back, ``(2 p v,)``.
-        computed_s: of the passes without what belongs to transfers, ``(p, v, 3)``.
+        computed_s: of the passes without what belongs to transfers, as ``task_s``.
     """
 
     task_s: NDArray[np.float64]
@@ -158,13 +158,13 @@ def uneven_step(layout: Layout, placed: PlacedLayout | RegularLayout, passes: Se
     sync = [_line(layout, placed, tails, stage, lanes, _held_s(layout, passes, stage), is_backward=True) for stage in range(pp)]
     gather = [_line(layout, placed, tails, stage, lanes, none_s, is_backward=False) for stage in range(pp)]
     update_s = np.stack([np.broadcast_to(np.asarray(tails.optimizer_s(stage), np.float64), width) for stage in range(pp)])
-    ends_s = _ends_s(layout, placed, tails)
+    partners, between_s = _between_stages(layout, placed, tails)
     own_s = np.stack([before.own_s[:, 0] + after.own_s[:, 0] for before, after in zip(sync, gather, strict=True)]) + update_s
-    own_s[[0, -1]] += ends_s
+    own_s += between_s
     clock, last_s, least_s = np.zeros((pp, width)), 0.0, 0.0
     passed = done = np.zeros((pp, width))
-    computed_s = np.zeros((pp, width, layout.virtual_stages))
-    waits_s = np.zeros((pp, width, layout.virtual_stages))  # of chunks for their parameters, from the second step on
+    computed_s = np.zeros((pp, width, layout.chunks_per_rank))
+    waits_s = np.zeros((pp, width, layout.chunks_per_rank))  # of chunks for their parameters, from the second step on
     step_s, busy_s = 0.0, np.zeros((len(lanes), pp))
     for number in range(STEPS):
         passed = np.empty((pp, width))
@@ -180,11 +180,12 @@ def uneven_step(layout: Layout, placed: PlacedLayout | RegularLayout, passes: Se
             computed_s[:, ranks] = lane_lasts_s[:, None]
             if number == 0:
                 busy_s[lane] = lane_busy_s
-                alone_s = np.maximum(lane_busy_s, np.where(np.arange(pp) == 0, lane_ends_s, 0.0))
+                # All passes wait for the first stage, where micro-batches enter there alone.
+                is_first = (np.arange(pp) == 0) & (not layout.has_mirrored_stages)
+                alone_s = np.maximum(lane_busy_s, np.where(is_first, lane_ends_s, 0.0))
                 least_s = max(least_s, float((alone_s + own_s[:, ranks].max(axis=1)).max()))
         done = np.stack([line.after(*clocks) for line, *clocks in zip(sync, passed, computed_s, strict=True)])
-        done[[0, -1]] = np.maximum(done[0], done[-1]) + ends_s if ends_s.any() else done[[0, -1]]
-        done += update_s
+        done = np.maximum(done, done[partners]) + between_s + update_s
         step_s, last_s = float(done.max()) - last_s, float(done.max())
         clock = np.stack([line.after(*clocks) for line, *clocks in zip(gather, done, computed_s, strict=True)])
         for stage, line in enumerate(gather):
@@ -212,23 +213,20 @@ def _played(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
     """When each stage ends that begins no earlier than told, how long it is busy, with its transfers, ``(p,)`` each, and when the
     last backward pass of each chunk is computed, ``(p, v)``; after the start of its stage no chunk begins before ``waits_s``."""
-    p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
+    p, v, m = layout.pp, layout.chunks_per_rank, layout.num_micro_batches
     if p == 1:
         busy_s = np.array([m * float(task_s.sum())])
         return starts_s + busy_s, busy_s, (starts_s + busy_s)[:, None]
     task_s, sends = np.ascontiguousarray(task_s, np.float64), np.ascontiguousarray(send_s, np.float64)
 
-    def played(count: int, round_of: int | None) -> list[NDArray[np.float64]]:
-        tasks, lasts_s = orders(layout.schedule, p, v, count, round_of), np.zeros((p, v))
-        ends_s, busy_s, _, done = play_chunks(tasks, v, count, task_s, sends, layout.overlap_pp, starts_s, waits_s, lasts_s)
-        assert done, "a schedule waits for itself"
-        return [ends_s, busy_s, lasts_s]
+    def played(count: int, round_of: int | None) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        hides = layout.overlap_pp
+        return played_from(layout.schedule, count, task_s, sends, starts_s, waits_s, overlaps_sends=hides, round_of=round_of)
 
-    n = round_size(p, m) if v > 1 else p
+    n = steady_round(layout.schedule, p, v, m)
     fewer = max(STEADY_ROUNDS, MAX_TASKS // (p * v * 3) // n) * n + m % n
     if m <= fewer + n:
-        ends_s, busy_s, lasts_s = played(m, None)
-        return ends_s, busy_s, lasts_s
+        return played(m, None)
     times = (m - fewer) // n
     both = zip(played(fewer, n), played(fewer + n, n), strict=True)
     ends_s, busy_s, lasts_s = (short_s + times * (longer_s - short_s) for short_s, longer_s in both)
@@ -252,8 +250,10 @@ def _line(
     *,
     is_backward: bool,
 ) -> _Line:
-    """The messages of a stage but for those between both ends; of what goes beside passes, ``held_s`` hides too."""
-    messages = [m for m in (tails.sync if is_backward else tails.gather)(stage) if m.axis != "ends" and m.payload_bytes > 0]
+    """The messages of a stage but for those between two stages; of what goes beside passes, ``held_s`` hides too."""
+    messages = [
+        m for m in (tails.sync if is_backward else tails.gather)(stage) if m.axis not in BETWEEN_STAGES and m.payload_bytes > 0
+    ]
     width = stage_width(layout)
     rows, seconds, of_rank = [], [], np.zeros((len(messages), width))
     for number, message in enumerate(messages):
@@ -290,11 +290,14 @@ def _line(
     return _Line(rows, seconds, givers, own_s, True, is_backward)
 
 
-def _ends_s(layout: Layout, placed: PlacedLayout | RegularLayout, tails: Tails) -> NDArray[np.float64]:
-    """Seconds of what the first and the last stage sum between them, of each pair of ranks, ``(w,)``."""
-    total = np.zeros(stage_width(layout))
-    if layout.pp > 1:
-        for message in tails.sync(0):
-            if message.axis == "ends":
-                total += [tails.seconds(message, pair) for pair in placed.singles("ends", 0)]
-    return total
+def _between_stages(
+    layout: Layout, placed: PlacedLayout | RegularLayout, tails: Tails
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """With which stage each one sums gradients behind all others (itself: none), ``(p,)``, and for how long, ``(p, w)``."""
+    partners, total = np.arange(layout.pp), np.zeros((layout.pp, stage_width(layout)))
+    for stage in range(layout.pp if layout.pp > 1 else 0):
+        for message in tails.sync(stage):
+            if message.axis in BETWEEN_STAGES:
+                partners[stage] = layout.pp - 1 - stage
+                total[stage] += [tails.seconds(message, pair) for pair in placed.singles(message.axis, stage)]
+    return partners, total

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...plans.document import PlacementPlan
 from ...plans.partition import Coordinates
+from .fully_shard import fully_shard_text
 
 FILE_NAME = "mesh.py"
 
@@ -144,6 +145,7 @@ def device_mesh_text(plan: PlacementPlan, head: str) -> str:
         first_ops=first_ops_text(plan),
         host=HOST,
         split_points=SPLIT_POINTS,
+        fully_shard=fully_shard_text(layout),
     )
 
 
@@ -220,7 +222,7 @@ def expert_mesh(device_type="cuda"):
 
 
 {split_points}
-
+{fully_shard}
 def _mesh(device_type, grid, names):
     import torch
     import torch.distributed as dist

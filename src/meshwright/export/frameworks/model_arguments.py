@@ -1,12 +1,11 @@
 """A model's own arguments as training frameworks name them, from the shape that a plan embeds.
 
-A shape knows what a step costs, not what a model computes: activation functions, rotary bases and epsilons are for the user, and
-what a framework has no argument for is told.
+Sizes are the shape's; rotary bases, epsilons and activation functions are those of its `ModelConstants`, where a ``config.json``
+told them. What a framework has no argument for is told.
 
 Sources:
-    ``megatron/training/arguments.py`` of Megatron-LM (core 0.16.1); ``TransformerModelArgs`` of torchtitan's Llama 3, whose
-    feed-forward width is ``multiple_of ceil(int(ffn_dim_multiplier int(8 dim / 3)) / multiple_of)``; the keys of Hugging Face
-    configurations, which DeepSpeed reads of a model (``hidden_size`` for ZeRO-3, heads for tensor parallelism).
+    ``megatron/training/arguments.py`` of Megatron-LM (core 0.16.1); the keys of Hugging Face configurations, which DeepSpeed
+    reads of a model (``hidden_size`` for ZeRO-3, heads for tensor parallelism). Those of torchtitan: `torchtitan_models`.
 """
 
 from __future__ import annotations
@@ -14,8 +13,22 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any
 
+from ...jobs.model_constants import ModelConstants, RotaryScaling
 from ...jobs.transformer import layer_kinds
 from ...plans.transformer import PlannedTransformer
+
+_MEGATRON_SCALING: dict[str, Any] = {
+    "kind": "llama3",
+    "low_frequency_factor": 1.0,
+    "high_frequency_factor": 4.0,
+    "original_positions": 8192,
+}
+"""What ``--use-rope-scaling`` of Megatron-LM does besides its factor (``megatron/core/models/common/embeddings``)."""
+
+_LATENT_SCALING = " (--rotary-scaling-factor, --mscale, --mscale-all-dim)"
+
+SWIGLU = (None, "silu", "swish")
+_GELU = (None, "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh")
 
 
 def megatron_words(model: PlannedTransformer) -> tuple[list[str], list[str]]:
@@ -60,36 +73,43 @@ def megatron_words(model: PlannedTransformer) -> tuple[list[str], list[str]]:
         if (has_experts := _has_experts(model)) != [1] * model.num_layers:
             runs = [f"[{one}]*{len(list(run))}" for one, run in groupby(has_experts)]
             given["moe-layer-freq"] = f"({'+'.join(runs)})"
-    words = [word for key, value in given.items() for word in (f"--{key}", str(value))]
-    return words + [f"--{flag}" for flag, is_set in flags.items() if is_set], _left_out(model)
+    of_constants, unsaid = _megatron_constants(model)
+    words = [word for key, value in (given | of_constants).items() for word in (f"--{key}", str(value))]
+    flags["use-rope-scaling"] = "rope-scaling-factor" in of_constants
+    return words + [f"--{flag}" for flag, is_set in flags.items() if is_set], left_out(model) + unsaid
 
 
-def torchtitan_model(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
-    """Keys of torchtitan's ``TransformerModelArgs``, and what they cannot say, a phrase each."""
-    narrow = int(8 * model.hidden / 3)
-    given: dict[str, Any] = {
-        "dim": model.hidden,
-        "n_layers": model.num_layers,
-        "n_heads": model.num_heads,
-        "n_kv_heads": model.num_key_value_heads,
-        "vocab_size": model.vocabulary,
-        "multiple_of": model.feed_forward,
-        "ffn_dim_multiplier": None if narrow <= model.feed_forward else model.feed_forward / narrow,
-        "max_seq_len": max(model.max_positions, model.sequence_length),
-    }
+def _megatron_constants(model: PlannedTransformer) -> tuple[dict[str, object], list[str]]:
+    """The arguments of the constants, and what they cannot say."""
+    constants = model.constants or ModelConstants()
+    given: dict[str, object] = {}
+    base, share, scaling, activation = (
+        constants.rotary_base,
+        constants.rotary_share,
+        constants.rotary_scaling,
+        constants.activation,
+    )
+    turns = not model.learned_positions
+    if base is not None and turns and base == int(base):
+        given["rotary-base"] = int(base)
+    if share is not None and turns:
+        given["rotary-percent"] = share
+    if constants.norm_epsilon is not None:
+        given["norm-epsilon"] = constants.norm_epsilon
+    scales, factor = scaling is not None and turns, 1.0 if scaling is None else scaling.factor or 1.0
+    if scales and scaling == RotaryScaling(**_MEGATRON_SCALING, factor=factor):
+        given["rope-scaling-factor"] = factor
+    elif scales and scaling is not None and scaling.kind == "linear" and factor == int(factor):
+        given["rotary-seq-len-interpolation-factor"] = int(factor)
+    is_said = not scales or {"rope-scaling-factor", "rotary-seq-len-interpolation-factor"} & given.keys()
     other = {
-        "biases": model.qkv_bias or model.output_bias or model.mlp_bias,
-        "a feed-forward layer without a gate": not model.is_gated,
-        "layer norm": model.norm_vectors != 1,
-        "a table of positions": model.learned_positions,
-        "a tied head": model.is_head_tied,
-        "heads of another width than hidden over heads": model.hidden != model.num_heads * model.head_dim,
-        "experts": model.num_experts > 1,
-        "latent attention": model.latent is not None,
-        "norms of heads": bool(model.has_head_norms),
-        "dropout": model.has_dropout,
+        f"rotary base {base}": base is not None and turns and base != int(base),
+        f"positions scaled by the rule {scaling and scaling.kind}{_LATENT_SCALING if model.latent else ''}": not is_said,
+        "how experts are chosen and balanced (--moe-router-...)": model.num_experts > 1 and model.constants is not None,
+        f"{activation} in the gate (--swiglu computes silu)": model.is_gated and activation not in SWIGLU,
+        f"activation {activation} (Megatron's is gelu)": not model.is_gated and activation not in _GELU,
     }
-    return given, [what for what, is_there in other.items() if is_there] + _left_out(model)
+    return given, [what for what, is_there in other.items() if is_there]
 
 
 def huggingface_keys(model: PlannedTransformer) -> dict[str, Any]:
@@ -124,7 +144,7 @@ def _dense_width(model: PlannedTransformer) -> int:
     return dense[0] if model.num_experts > 1 and dense else model.feed_forward
 
 
-def _left_out(model: PlannedTransformer) -> list[str]:
+def left_out(model: PlannedTransformer) -> list[str]:
     """What neither Megatron-LM's nor torchtitan's arguments say of a model here."""
     windows = {model.window, *(kind.window for kind in model.other_layers or ())}
     other = {

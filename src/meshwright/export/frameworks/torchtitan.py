@@ -23,7 +23,7 @@ from ..launchers import remote_shell
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target, header
 from . import grid_ranks
-from .model_arguments import torchtitan_model
+from .torchtitan_models import torchtitan_model
 
 CONFIG = "torchtitan.toml"
 MODEL = "model_args.json"
@@ -72,18 +72,23 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     name, model = options.job_name(plan), plan.job.transformer
     head = header(name, plan, "torchtitan", _NOT_GUARANTEED)
     rendered: Files = {}
+    said, family = "", "llama3"
     if model is not None:
-        given, left_out = torchtitan_model(model)
-        told = {"_not_guaranteed": [f"Llama 3 of torchtitan has no {what}." for what in left_out]} if left_out else {}
-        rendered[MODEL] = files.json_text(given | told) + "\n"
-    tables = _tables(plan, layout, name)
-    rendered[CONFIG] = head + "".join(f"\n[{table}]\n{_toml(keys)}" for table, keys in tables.items())
+        made = torchtitan_model(model, has_pipeline=layout.pp > 1)
+        told = [f"{made.title} of torchtitan has no {what}." for what in made.left_out]
+        rendered[MODEL] = files.json_text(made.keys | ({"_not_guaranteed": told} if told else {})) + "\n"
+        said = "".join(
+            f"# Left out: {made.title} of torchtitan has no {what}; name a model that has.\n" for what in made.left_out
+        )
+        family = made.name
+    tables = _tables(plan, layout, family, name)
+    rendered[CONFIG] = head + said + "".join(f"\n[{table}]\n{_toml(keys)}" for table, keys in tables.items())
     behind = f" --job.config_file $there/{CONFIG}"
     launch = grid_ranks.launcher(plan, arranged, options, head, "", behind)
     return {**rendered, **grid_ranks.host_files(plan, arranged, head, "torchtitan"), remote_shell.FILE_NAME: launch}
 
 
-def _tables(plan: PlacementPlan, layout: Layout, name: str) -> dict[str, dict[str, Any]]:
+def _tables(plan: PlacementPlan, layout: Layout, family: str, name: str) -> dict[str, dict[str, Any]]:
     """The tables of the configuration. A copy is shared by ``shards`` ranks along dp and cp, of which cp are of one sample."""
     shards = layout.num_shards
     samples = layout.global_batch // layout.dp
@@ -121,7 +126,7 @@ def _tables(plan: PlacementPlan, layout: Layout, name: str) -> dict[str, dict[st
     by_ops = {"mode": "selective", "selective_ac_option": "op"}
     is_fp8 = layout.precision == "fp8"
     return {
-        "model": {"name": "llama3", "flavor": name} | ({"converters": [_FP8]} if is_fp8 else {}),
+        "model": {"name": family, "flavor": name} | ({"converters": [_FP8]} if is_fp8 else {}),
         "training": training,
         "parallelism": parallelism,
         "activation_checkpoint": by_ops if layout.recompute == "selective-ops" else {"mode": layout.recompute},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +41,19 @@ class ConfigKeys:
             raise self.error("the key is missing", key)
         value = self.config[key]
         return 0 if value is None or (value == 0 and type(value) is int) else self.count(key)
+
+    def number(self, key: str, where: Mapping[str, Any] | None = None, most: float = MAX_SIZE) -> float | None:
+        """A positive number of the configuration, or of a mapping in it; None where it is absent."""
+        value = (self.config if where is None else where).get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value <= most:
+            raise self.error(f"must be a positive number, {most:g} at most", key, value)
+        return float(value)
+
+    def first_number(self, names: Sequence[str], most: float = MAX_SIZE) -> float | None:
+        """The number of the first of some keys that is there."""
+        return next((one for key in names if (one := self.number(key, most=most)) is not None), None)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""

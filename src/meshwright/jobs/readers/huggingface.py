@@ -14,6 +14,7 @@ from ...errors import GraphError
 from ..graph import JobGraph
 from ..transformer import TransformerShape
 from .config_keys import ConfigKeys
+from .constants import model_constants
 from .model_families import READERS
 
 DEFAULT_BATCH_SIZE = 8
@@ -81,7 +82,8 @@ def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> Trans
     if reader is None:
         raise GraphError(_why_not(config, model_type), file=file, field="model_type", value=model_type)
     keys = ConfigKeys(config, file)
-    shape = reader(keys, name)
+    shape, constants = reader(keys, name), model_constants(keys)
+    shape = shape if constants is None else shape.model_copy(update={"constants": constants})
     if "long_skips" not in config:  # a key of our own: no such model is written by the library
         return shape
     try:

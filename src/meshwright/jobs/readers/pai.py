@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ... import files
 from ...errors import InputFileError
-from .trace_rows import TraceColumns, TraceRow, number
+from .trace_rows import TraceColumns, TraceRow, is_absent, number, seconds
 
 TASKS = "pai_task_table.csv"
 JOBS = "pai_job_table.csv"
@@ -77,12 +77,12 @@ def pai_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
 def _jobs(path: Path) -> dict[str, _Job]:
     found: dict[str, _Job] = {}
     for line, (name, _, instances, _, start, end, _, _, gpus, _) in _table(path, TASKS):
-        share = number(gpus.strip(), "plan_gpu", path, line) / 100 if gpus.strip() else 0.0
+        share = 0.0 if is_absent(gpus) else number(gpus.strip(), "plan_gpu", path, line) / 100
         if not share:
             continue
         job = found.setdefault(name, _Job(line))
         start_s, end_s, num = (
-            number(text.strip(), field, path, line) if text.strip() else 0.0
+            0.0 if is_absent(text) else number(text.strip(), field, path, line)
             for text, field in ((start, "start_time"), (end, "end_time"), (instances, "inst_num"))
         )
         job.is_whole &= 0.0 < start_s <= end_s and num > 0.0
@@ -95,8 +95,9 @@ def _submissions(path: Path) -> tuple[dict[str, str], dict[str, str]]:
     """When each job was submitted, and its id in the table of tags."""
     if not path.exists():
         return {}, {}
-    rows = [(name, number_id, start.strip()) for _, (name, number_id, _, _, start, _) in _table(path, JOBS)]
-    return {name: start for name, _, start in rows if start}, {name: number_id for name, number_id, _ in rows}
+    rows = [(line, name, number_id, start.strip()) for line, (name, number_id, _, _, start, _) in _table(path, JOBS)]
+    started = {name: f"{seconds(start, path, line, 'start_time'):.3f}" for line, name, _, start in rows if not is_absent(start)}
+    return started, {name: number_id for _, name, number_id, _ in rows}
 
 
 def _models(folder: Path, column: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ Rows of Alibaba's PAI are in `pai`. What texts mean is read in `jobs.trace`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +22,14 @@ NAMES = {"timestamp": ("timestamp", "submit_time"), "duration": ("duration",), "
 
 OPTIONAL = ("model", "steps", "deadline", "requested_gpus")
 
-_SECONDS = re.compile(r"[0-9]{1,7}(\.[0-9]{1,9})?|[0-9]{9,12}(\.[0-9]{1,9})?")
-"""Seconds by number: up to four months from the trace's beginning, or since 1970. Eight digits are a date of ISO 8601."""
+_SECONDS = re.compile(r"[0-9]{1,7}|[0-9]{9,12}|[0-9]{1,12}\.[0-9]{1,9}")
+"""Seconds by number, from the trace's beginning or since 1970. Eight digits without a point are a date of ISO 8601."""
+
+FIRST_SINCE_1970_S = 1e8
+"""What is less counts from the trace's beginning: three years of it, or since 1970 a day of 1973."""
+
+_ABSENT = ("", "none", "null")
+"""How cells without a value are written, in lower case."""
 
 _Name = Field(default=None, min_length=1, exclude_if=lambda name: name is None)
 
@@ -78,6 +84,7 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
     reader = files.read_csv(path)
     header = [name.strip() for name in next(reader, (1, []))[1]]
     at = []
+    twice = {name for name in header if header.count(name) > 1}
     for field in (*NAMES, *OPTIONAL):
         wanted = getattr(called, field)
         names = NAMES.get(field, ()) if wanted is None else (wanted,)
@@ -86,13 +93,15 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
             others = "".join(f", and so is {other}" for other in names[1:])
             problem = f"the column is missing{others}; arrivals.columns.{field} says what the trace calls it"
             raise InputFileError(problem, file=path, line=1, field=names[0], value=",".join(header))
+        if found and header[found[0]] in twice:
+            raise InputFileError("two columns have this name", file=path, line=1, field=header[found[0]], value=",".join(header))
         at.append(found[0] if found else None)
     duration = at[1]
     assert duration is not None, "it is in NAMES"
     for line, row in reader:
         if len(row) != len(header):
             raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
-        if row[duration].strip():
+        if not is_absent(row[duration]):
             yield TraceRow(line, row, *["" if column is None else row[column] for column in at])
 
 
@@ -113,15 +122,16 @@ def philly_rows(path: str | Path) -> Iterator[TraceRow]:
         raise InputFileError("a list of jobs is wanted, as Philly's cluster_job_log has", file=path, value=type(jobs).__name__)
     for number, job in enumerate(jobs):
         try:
-            attempts = [one for one in job["attempts"] if _is_time(one["start_time"]) and _is_time(one["end_time"])]
+            attempts = [one for one in job["attempts"] if not any(is_absent(str(one[end])) for end in ("start_time", "end_time"))]
             gpus = sum(len(host["gpus"]) for host in attempts[-1]["detail"]) if attempts else 0
             submitted = str(job["submitted_time"])
             job_id = str(job.get("jobid", number))
         except (KeyError, TypeError, AttributeError):
             problem = "wants submitted_time, and attempts with start_time, end_time and detail with gpus"
             raise InputFileError(problem, file=path, field=f"job {number}") from None
-        took_s = sum(seconds(one["end_time"], path, None) - seconds(one["start_time"], path, None) for one in attempts)
         if attempts and gpus:
+            seconds(submitted, path, None, f"job {number}.submitted_time")
+            took_s = sum(_took_s(one, path, f"job {number}") for one in attempts)
             yield TraceRow(None, [job_id], submitted, f"{took_s:.3f}", str(gpus))
 
 
@@ -143,15 +153,26 @@ def seconds(text: str, path: str | Path, line: int | None, field: str = "timesta
     Raises:
         InputFileError: neither, with file, line and field.
     """
+    problem = "must read YYYY-MM-DD HH:MM:SS, or be seconds"
     if _SECONDS.fullmatch(text):
         return float(text)
     try:
         time = datetime.fromisoformat(text)
         return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError):  # the second for a time zone that leads out of the calendar
-        problem = "must read YYYY-MM-DD HH:MM:SS, or be seconds"
+        if text.isdecimal() and len(text) in (8, 13):
+            problem += "; eight digits are a date" if len(text) == 8 else "; 13 digits are milliseconds"
         raise InputFileError(problem, file=path, line=line, field=field, value=text) from None
 
 
-def _is_time(text: object) -> bool:
-    return isinstance(text, str) and text not in ("", "None")
+def is_absent(text: str) -> bool:
+    """Whether a cell has no value."""
+    return text.strip().lower() in _ABSENT
+
+
+def _took_s(attempt: Mapping[str, object], path: str | Path, job: str) -> float:
+    start_s, end_s = (seconds(str(attempt[end]), path, None, f"{job}.{end}") for end in ("start_time", "end_time"))
+    if end_s < start_s:
+        value = f"{attempt['start_time']} to {attempt['end_time']}"
+        raise InputFileError("an attempt ends before it begins", file=path, field=f"{job}.end_time", value=value)
+    return end_s - start_s

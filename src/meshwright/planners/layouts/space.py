@@ -103,7 +103,7 @@ class LayoutSpace:
         devices_per_host: devices of a host.
         request: what is asked of the search: the values that are kept and the rank orders that are tried.
         device_types: see `RegularOrders`.
-        goes_both_ways: whether bidirectional schedules are priced there.
+        goes_both_ways: whether bidirectional schedules are tried.
     """
 
     shape: TransformerShape
@@ -124,7 +124,7 @@ class LayoutSpace:
         self.request.refuse(VOLUMES, f"cuts volumes, and {self.shape.name} has none")
         schedules = self.keep.get("schedule", ())
         if not self.goes_both_ways and schedules and set(schedules) <= set(BIDIRECTIONAL):
-            problem = "passes that go both ways are priced where hosts and devices are alike"
+            problem = "menus have schedules that go both ways where hosts are alike"
             raise PlanError(problem, field="keep.schedule", value=schedules[0])
 
     @cached_property

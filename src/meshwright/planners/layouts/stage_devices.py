@@ -73,7 +73,7 @@ class StageDevices:
             describe: makes the work of a layout.
         """
         found, layout = [work] if self.missing_bytes(work, pricer.order)[0] <= 0 else [], work.layout
-        if layout.pp == 1 or layout.virtual_stages > 1 or work.shape.other_layers is not None or layout.is_meshed:
+        if layout.pp == 1 or layout.chunks_per_rank > 1 or work.shape.other_layers is not None or layout.is_meshed:
             return found
         most = [work.shape.num_layers] * layout.pp
         seconds, number = _slowest_seconds(work, pricer), layout.num_micro_batches
