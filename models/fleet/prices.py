@@ -13,7 +13,7 @@ start is compared with going on as it is; its pause with the smallest job that w
 
 The three numbers are linear in a few features, by weights that a search may have found (`planners.fleet.linear_prices`), and to
 these is added what the network makes of the whole graph. Before training both are about nothing, and the best action is about
-that of the rule ``sjf:priced``.
+that of the rule ``sjf:priced``. In what units they are measured `price_units` says.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...envs.fleet.fleet import Fleet
 from ...planners.fleet.linear_prices import (
     DEARER,
     DIRECT,
@@ -36,6 +37,8 @@ from ...planners.fleet.linear_prices import (
     SHARPNESS,
     SMALLER,
     STAYS,
+    USUAL_JOBS,
+    PriceUnits,
 )
 from ...planners.fleet.rules import WAITING_WEIGHT
 from ..network import begin_small
@@ -49,18 +52,41 @@ def of_share(share: Tensor) -> Tensor:
     return share / (1.0 - share).clamp(min=1e-6)
 
 
+def num_direct(*, relative: bool) -> int:
+    """Features that prices are linear in."""
+    return len(DIRECT) + relative
+
+
+def price_units(fleet: Fleet, *, relative: bool) -> PriceUnits:
+    """What work, age and numbers of jobs are measured in.
+
+    Args:
+        fleet: that is played.
+        relative: whether by what is usual there: the mean work of a job, and `USUAL_JOBS` times the devices that jobs can use
+            well (`Fleet.usual_devices`). Otherwise by 8 devices for the mean duration of a job of each 64, and by
+            `PER_DEVICES` devices.
+    """
+    duration_s = fleet.mean_duration_s
+    if not relative:
+        return PriceUnits(PER_DEVICES / 8.0 * duration_s, duration_s, PER_DEVICES, 0.0)
+    return PriceUnits(
+        fleet.mean_work_device_s, duration_s, USUAL_JOBS * fleet.usual_devices, float(np.log2(fleet.load_at_fastest))
+    )
+
+
 class PriceHead(nn.Module):
     """The network's part of prices, and the scores that follow.
 
     Args:
         width: of the nodes and of the projected whole.
+        relative: see `price_units`.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, relative: bool) -> None:
         super().__init__()
         self.of_job = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 3))
         begin_small(self.of_job[-1])
-        self.direct = nn.Linear(len(DIRECT), 3, bias=False)
+        self.direct = nn.Linear(num_direct(relative=relative), 3, bias=False)
         nn.init.zeros_(self.direct.weight)
         self.log_sharpness = nn.Parameter(torch.tensor(SHARPNESS).log())
         self.log_order = nn.Parameter(torch.tensor(ORDER).log())
@@ -95,10 +121,12 @@ class PriceHead(nn.Module):
         both = torch.cat([offers, whole.unsqueeze(1).expand_as(offers)], dim=2)
         context, row = seen["context"], seen["offers"]
         waiting, running = of_share(context[:, 1]), of_share(context[:, 2])
-        part = PER_DEVICES / menu.num_devices
+        units = menu.units
+        part = units.devices / menu.num_devices
         whole_cluster = (1.0 + part * waiting).log() - 1.0, (1.0 + part * running).log() - 2.5, context[:, 0]
-        of_all = torch.stack([*whole_cluster, torch.ones_like(waiting)], dim=1)
-        left = of_share(row[:, :, 4]) / part
+        more = [torch.full_like(waiting, units.pressure)] * (self.direct.in_features - len(DIRECT))
+        of_all = torch.stack([*whole_cluster, torch.ones_like(waiting), *more], dim=1)
+        left = of_share(row[:, :, 4]) * (menu.num_devices / 8.0 * units.time_s / units.work_device_s)
         own = torch.stack([left, of_share(row[:, :, 2])], dim=2).clamp(LEAST, MOST).log() / 2.0
         direct = torch.cat([own, of_all.unsqueeze(1).expand(-1, own.shape[1], -1)], dim=2)
         log_price, dearer, later = (self.of_job(both) + QUICK * self.direct(direct)).unbind(2)

@@ -3,10 +3,12 @@
 It is what a network of `models.fleet.prices` does where all but its direct weights add nothing, in compiled code, so that these
 weights can be searched for on thousands of whole episodes. The formulas stand there; a test holds the two equal.
 
-Legend: ``x`` features, see `DIRECT`.
+Legend: ``x`` features, see `DIRECT` and `PRESSURE`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +21,13 @@ from ...simulation.fleet.state import JobState
 from .rules import WAITING_WEIGHT
 
 DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "always")
-"""Logarithms, but for the last two; jobs waiting and running for each `PER_DEVICES` devices of the cluster, so that the same
-weights mean the same in a cluster several times as large to which jobs come as many times as often."""
+"""Logarithms, but for the last two; jobs waiting and running for each so many devices of the cluster (`PriceUnits.devices`), so
+that the same weights mean the same in a cluster several times as large to which jobs come as many times as often."""
+PRESSURE = "pressure"
+"""A seventh, where figures are relative to what is usual on a fleet: `PriceUnits.pressure`."""
 PER_DEVICES = 256.0
+USUAL_JOBS = 8.0
+"""Jobs of the usual number of devices on `PriceUnits.devices`: those of `PER_DEVICES` devices, as on ``llm-256``."""
 DEARER = 0.22
 """Logarithm of how much dearer than the cheapest a start may be before the weights: by a quarter."""
 STAYS = 0.4
@@ -36,23 +42,41 @@ LEAST, MOST = 1e-3, 1e3
 """Between which shares are whose logarithms are features."""
 
 
+class PriceUnits(NamedTuple):
+    """What features are measured in.
+
+    Attributes:
+        work_device_s: device-seconds that the work left of a job is compared with.
+        time_s: its age.
+        devices: jobs waiting and running are counted for each so many.
+        pressure: logarithm to base 2 of the devices that would be busy if every job took its fastest entry, over those of the
+            cluster; above 0 not all can have it for long.
+    """
+
+    work_device_s: float
+    time_s: float
+    devices: float
+    pressure: float
+
+
 @njit
-def play_by_prices(problem, state, e, weights, duration_s, most):  # type: ignore[no-untyped-def]
+def play_by_prices(problem, state, e, weights, units, most):  # type: ignore[no-untyped-def]
     """Play episode ``e``, which has begun, to its end or for so many decisions; weights ``(3, x)``."""
     count = 0
     while not state.is_over[e] and count < most:
-        dynamics.act(problem, state, e, choose_by_prices(problem, state, e, weights, duration_s))
+        dynamics.act(problem, state, e, choose_by_prices(problem, state, e, weights, units))
         count += 1
 
 
 @njit
-def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no-untyped-def]
+def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-untyped-def]
     """The action of the best score; one of those that are possible, none of them to pick hosts."""
     menu, num_devices = problem.menu, problem.network.devices_per_host * len(problem.network.host_group)
     waiting, running = state.num_waiting[e], state.num_running[e]
     jobs = max(0.1, WAITING_WEIGHT * waiting + running)
-    x = np.ones(len(DIRECT))
-    part = PER_DEVICES / num_devices
+    x = np.ones(weights.shape[1])
+    x[len(DIRECT) :] = units.pressure
+    part = units.devices / num_devices
     x[2], x[3] = np.log1p(part * waiting) - 1.0, np.log1p(part * running) - 2.5
     x[4] = state.free[e].sum() / num_devices
     count = state.offered.shape[1]
@@ -63,9 +87,9 @@ def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no
         if job < 0:
             continue
         left = state.num_steps[e, job] - state.done_steps[e, job]
-        share = 8.0 * left * menu.work_device_s[state.job_type[e, job]] / PER_DEVICES / duration_s
+        share = left * menu.work_device_s[state.job_type[e, job]] / units.work_device_s
         x[0] = np.log(min(MOST, max(LEAST, share))) / 2.0
-        x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / duration_s))) / 2.0
+        x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / units.time_s))) / 2.0
         price[place] = jobs * np.exp((weights[0] * x).sum())
         dearer[place] = (weights[1] * x).sum()
         work[place] = np.log(max(1e-6, share)) + (weights[2] * x).sum()
