@@ -145,6 +145,8 @@ class FleetActor(nn.Module):
         for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score, self.refusal_score):
             if head is not None:
                 begin_small(head[-1])
+                if settings.relative:  # so that it plays as the weights say that a search finds
+                    nn.init.zeros_(head[-1].weight)
 
     def use(self, fleet: Fleet) -> None:
         """Play another fleet from now on."""
@@ -219,7 +221,7 @@ class FleetActor(nn.Module):
             ratio = menu.ratio[kind, entry]
             if menu.tells_candidates:
                 ratio = 1.0 / seen["candidates"][row, action + 1, 1].clamp(min=1.0 / MOST_RATIO)
-            priced, pauses = self.prices(seen, offers, self.of_whole(whole), menu, (row, offer, entry), ratio)
+            priced, pauses = self.prices(seen, offers, self.of_whole(whole), menu, (row, offer, entry), ratio, choice)
             starts = starts + priced
         refusals: Tensor | float = 0.0
         if self.linear is not None:

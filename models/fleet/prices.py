@@ -30,14 +30,18 @@ from ...envs.fleet.fleet import Fleet
 from ...planners.fleet.linear_prices import (
     DEARER,
     DIRECT,
+    FIRST_NAMED,
     LEAST,
     MOST,
+    MOST_WAIT,
     ORDER,
     PER_DEVICES,
+    RELATIVE,
     SHARPNESS,
     SMALLER,
     STAYS,
     USUAL_JOBS,
+    WAIT,
     PriceUnits,
 )
 from ...planners.fleet.rules import WAITING_WEIGHT
@@ -54,7 +58,7 @@ def of_share(share: Tensor) -> Tensor:
 
 def num_direct(*, relative: bool) -> int:
     """Features that prices are linear in."""
-    return len(DIRECT) + relative
+    return len(RELATIVE if relative else DIRECT)
 
 
 def price_units(fleet: Fleet, *, relative: bool) -> PriceUnits:
@@ -86,6 +90,9 @@ class PriceHead(nn.Module):
         super().__init__()
         self.of_job = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 3))
         begin_small(self.of_job[-1])
+        if relative:
+            nn.init.zeros_(self.of_job[-1].weight)
+        self.is_relative = relative
         self.direct = nn.Linear(num_direct(relative=relative), 3, bias=False)
         nn.init.zeros_(self.direct.weight)
         self.log_sharpness = nn.Parameter(torch.tensor(SHARPNESS).log())
@@ -104,6 +111,7 @@ class PriceHead(nn.Module):
         menu: Any,
         listed: tuple[Tensor, Tensor, Tensor],
         ratio: Tensor,
+        choice: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Scores of starts and pauses, before what else the network adds.
 
@@ -114,6 +122,7 @@ class PriceHead(nn.Module):
             menu: `network.MenuTensors`.
             listed: episode, place of offer and entry of each start that is scored, ``(n,)`` each.
             ratio: its seconds of a step over those of the job's fastest entry, ``(n,)``.
+            choice: number of its placement, ``(n,)``.
 
         Returns:
             ``(n,)``, and of the running jobs on offer ``(b, v - waiting)``.
@@ -124,8 +133,9 @@ class PriceHead(nn.Module):
         units = menu.units
         part = units.devices / menu.num_devices
         whole_cluster = (1.0 + part * waiting).log() - 1.0, (1.0 + part * running).log() - 2.5, context[:, 0]
-        more = [torch.full_like(waiting, units.pressure)] * (self.direct.in_features - len(DIRECT))
-        of_all = torch.stack([*whole_cluster, torch.ones_like(waiting), *more], dim=1)
+        of_all = torch.stack([*whole_cluster, torch.ones_like(waiting)], dim=1)
+        if self.is_relative:
+            of_all = nn.functional.pad(torch.cat([of_all, torch.full_like(of_all[:, :1], units.pressure)], dim=1), (0, 1))
         left = of_share(row[:, :, 4]) * (menu.num_devices / 8.0 * units.time_s / units.work_device_s)
         own = torch.stack([left, of_share(row[:, :, 2])], dim=2).clamp(LEAST, MOST).log() / 2.0
         direct = torch.cat([own, of_all.unsqueeze(1).expand(-1, own.shape[1], -1)], dim=2)
@@ -134,7 +144,13 @@ class PriceHead(nn.Module):
         price = (jobs.clamp(min=0.1).log().unsqueeze(1) + log_price).exp()
         kind = seen["offer_type"].long()
         cost = menu.ratio[kind] * (1.0 + price.unsqueeze(2) * menu.share[kind])
-        cheapest = torch.where(menu.is_there[kind] > 0, cost, torch.inf).min(dim=2).values
+        cheapest, of_cheapest = torch.where(menu.is_there[kind] > 0, cost, torch.inf).min(dim=2)
+        if self.is_relative:
+            wait = _wait(seen, menu, kind, of_cheapest)
+            dearer, later = (
+                dearer + QUICK * self.direct.weight[1, WAIT] * wait,
+                later + QUICK * self.direct.weight[2, WAIT] * wait,
+            )
         is_running = row[:, :, 1] > 0
         held = ((1.0 + menu.num_devices) ** row[:, :, 9] - 1.0) / menu.num_devices
         is_held = (menu.is_there[kind] > 0) & ((menu.share[kind] - held.unsqueeze(2)).abs() < 0.5 / menu.num_devices)
@@ -150,6 +166,23 @@ class PriceHead(nn.Module):
         e, offer, entry = listed
         taken = (ratio + restart[e, offer]) * (1.0 + price[e, offer] * menu.share[kind[e, offer], entry])
         starts = sharpness * (allowed[e, offer] + (compared[e, offer] / taken).log()) - order * behind[e, offer]
+        if self.is_relative:
+            starts = starts - FIRST_NAMED * choice
         gap = torch.where(least.isfinite(), work - least, torch.full_like(work, -SMALLER)) - SMALLER
         pauses = order * gap[:, menu.num_waiting :].clamp(-4.0, 1.0)
         return starts, pauses
+
+
+def _wait(seen: Mapping[str, Tensor], menu: Any, kind: Tensor, entry: Tensor) -> Tensor:
+    """Logarithm of how many times as long each job on offer takes that waits for the devices of an entry, ``(b, v)``."""
+    running, free = seen["running"], seen["context"][:, :1] * menu.num_devices
+    is_told = running[:, :, 9] > 0
+    ends = torch.where(is_told, of_share(running[:, :, 2]), torch.inf).sort(dim=1)
+    held = torch.where(is_told, (1.0 + menu.num_devices) ** running[:, :, 0] - 1.0, torch.zeros_like(ends.values))
+    free_then = torch.cat([free, free + held.gather(1, ends.indices).cumsum(dim=1)], dim=1)
+    need = menu.share[kind, entry] * menu.num_devices
+    is_enough = free_then.unsqueeze(1) >= need.unsqueeze(2) - 0.5
+    until = torch.cat([torch.zeros_like(free), ends.values], dim=1).unsqueeze(1).expand(is_enough.shape)
+    wait = torch.where(is_enough, until, torch.inf).min(dim=2).values
+    own = of_share(seen["offers"][:, :, 3]) * menu.ratio[kind, entry]
+    return (wait / own.clamp(min=1e-6)).log1p().clamp(max=MOST_WAIT)

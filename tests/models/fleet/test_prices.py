@@ -11,7 +11,7 @@ from meshwright.envs.fleet.fleet import fleet_of_menu
 from meshwright.errors import ConfigError
 from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
 from meshwright.models.fleet.prices import num_direct, price_units
-from meshwright.models.fleet.saved import SavedFleetNetwork
+from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.linear_prices import DEARER, ORDER, SHARPNESS, USUAL_JOBS, choose_by_prices, play_by_prices
 from meshwright.settings import build_settings
@@ -144,7 +144,7 @@ def test_by_direct_weights_alone_it_is_the_compiled_rule(tmp_path, elastic, rela
     """Features are rounded to single precision, so the rule's action may be one whose score differs by rounding."""
     fleet = tiny_fleet(tmp_path, load=1.5, candidate_features="analytic", elastic=elastic)
     batch, made, rng = FleetBatch(fleet, 1), network(fleet, relative=relative), np.random.default_rng(2)
-    kinds = set()
+    kinds, alike = set(), []
     for episode in range(4):
         weights = rng.normal(0, 0.4, (3, num_direct(relative=relative)))
         made.prices.set_direct(weights)
@@ -155,9 +155,11 @@ def test_by_direct_weights_alone_it_is_the_compiled_rule(tmp_path, elastic, rela
             scores = made(seen_of(batch))[0][0].detach().numpy()
             action = choose_by_prices(fleet.problem, batch.state, 0, weights, made.menu.units)
             assert scores[action] >= scores.max() - 0.02
+            alike.append(scores.argmax() == action)
             kinds.add("pass" if action == 0 else "pause" if action >= fleet.problem.first_pause else "start")
             batch.step(np.array([action]))
     assert {"pass", "start"} <= kinds
+    assert np.mean(alike) > 0.98
 
 
 def test_relative_units_are_what_is_usual_on_a_fleet(fleet):
@@ -193,6 +195,23 @@ def test_relative_prices_play_the_same_where_all_steps_take_longer(tmp_path):
         assert batch.state.is_over[0]
         ends.append(batch.state.finish_s[0].copy())
     np.testing.assert_allclose(ends[1], 2.0 * ends[0], rtol=1e-9)
+
+
+def test_a_relative_network_plays_as_the_compiled_rule_before_it_learns(fleet):
+    """No weight of it but the direct ones says anything yet: of placements with equal steps both take the first."""
+    torch.manual_seed(0)
+    made = FleetActor(FleetNetworkSettings(width=8, prices=True, relative=True), fleet).eval()
+    weights = np.random.default_rng(4).normal(0, 0.4, (3, num_direct(relative=True)))
+    made.prices.set_direct(weights)
+    by_network, by_rule = FleetBatch(fleet, 5), FleetBatch(fleet, 5, observes=False)
+    for e in range(5):
+        by_network.reset(e, np.random.default_rng(e))
+        by_rule.reset(e, np.random.default_rng(e))
+        play_by_prices(fleet.problem, by_rule.state, e, weights, made.menu.units, 10_000)
+    pick = player(made)
+    while not by_network.state.is_over.all():
+        by_network.step(pick(by_network))
+    np.testing.assert_allclose(by_network.state.finish_s, by_rule.state.finish_s)
 
 
 def test_relative_is_about_prices():

@@ -3,7 +3,7 @@
 It is what a network of `models.fleet.prices` does where all but its direct weights add nothing, in compiled code, so that these
 weights can be searched for on thousands of whole episodes. The formulas stand there; a test holds the two equal.
 
-Legend: ``x`` features, see `DIRECT` and `PRESSURE`.
+Legend: ``x`` features, see `DIRECT` and `RELATIVE`.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from ...simulation.fleet import dynamics
 from ...simulation.fleet.actions import first_pause, start_number
 from ...simulation.fleet.offers import choice_step_s
 from ...simulation.fleet.runs import restart_s
-from ...simulation.fleet.state import JobState
+from ...simulation.fleet.state import MAX_RUNNING_TOLD, JobState
 from .rules import WAITING_WEIGHT
 
 DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "always")
 """Logarithms, but for the last two; jobs waiting and running for each so many devices of the cluster (`PriceUnits.devices`), so
 that the same weights mean the same in a cluster several times as large to which jobs come as many times as often."""
-PRESSURE = "pressure"
-"""A seventh, where figures are relative to what is usual on a fleet: `PriceUnits.pressure`."""
+RELATIVE = (*DIRECT, "pressure", "wait")
+"""Where figures are relative to what is usual on a fleet two more: `PriceUnits.pressure`; and the logarithm of how many times as
+long a job takes that waits for the devices of its cheapest entry, until which running jobs end as foreseen. The price, by which
+that entry is known, does not depend on the wait."""
+PRESSURE, WAIT = RELATIVE.index("pressure"), RELATIVE.index("wait")
+MOST_WAIT = 3.0
+"""At which that logarithm is cut."""
 PER_DEVICES = 256.0
 USUAL_JOBS = 8.0
 """Jobs of the usual number of devices on `PriceUnits.devices`: those of `PER_DEVICES` devices, as on ``llm-256``."""
@@ -36,6 +41,9 @@ SMALLER = 3.0
 """Logarithm of how much less work a waiting job has than a running one that pauses for it."""
 SHARPNESS, ORDER = 30.0, 10.0
 """Of costs, and of the order of jobs."""
+FIRST_NAMED = 1e-3
+"""What a placement scores less than the one that the fleet names before it, where figures are relative, so that a network takes
+the first of equal ones as this rule does anyhow."""
 MOST_RATIO = 1e4
 """Step times over the least beyond which they are cut."""
 LEAST, MOST = 1e-3, 1e3
@@ -74,8 +82,9 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
     menu, num_devices = problem.menu, problem.network.devices_per_host * len(problem.network.host_group)
     waiting, running = state.num_waiting[e], state.num_running[e]
     jobs = max(0.1, WAITING_WEIGHT * waiting + running)
+    is_relative = weights.shape[1] > len(DIRECT)
     x = np.ones(weights.shape[1])
-    x[len(DIRECT) :] = units.pressure
+    ends = ends_of_running(state, e) if is_relative else np.zeros(0, np.int64)
     part = units.devices / num_devices
     x[2], x[3] = np.log1p(part * waiting) - 1.0, np.log1p(part * running) - 2.5
     x[4] = state.free[e].sum() / num_devices
@@ -90,15 +99,21 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
         share = left * menu.work_device_s[state.job_type[e, job]] / units.work_device_s
         x[0] = np.log(min(MOST, max(LEAST, share))) / 2.0
         x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / units.time_s))) / 2.0
+        if is_relative:
+            x[PRESSURE], x[WAIT] = units.pressure, 0.0
         price[place] = jobs * np.exp((weights[0] * x).sum())
+        if is_relative:
+            x[WAIT] = _wait(problem, state, e, job, price[place], ends)
         dearer[place] = (weights[1] * x).sum()
         work[place] = np.log(max(1e-6, share)) + (weights[2] * x).sum()
         if state.status[e, job] != JobState.RUNNING:
             least = min(least, work[place])
     best, most = 0, 0.0 if state.can_act[e, 0] else -np.inf
+    later = FIRST_NAMED if is_relative else 0.0
     for place in range(count):
         if state.offered[e, place] >= 0:
-            action, score = _best_start(problem, state, e, place, price[place], dearer[place], work[place] - least)
+            behind = work[place] - least
+            action, score = _best_start(problem, state, e, place, price[place], dearer[place], behind, later)
             if score > most:
                 best, most = action, score
     for place in range(problem.visible_waiting, count):
@@ -112,7 +127,41 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
 
 
 @njit
-def _best_start(problem, state, e, place, price, dearer, behind):  # type: ignore[no-untyped-def]
+def ends_of_running(state, e):  # type: ignore[no-untyped-def]
+    """Numbers of the running jobs that observations tell, by when they end."""
+    told = min(state.num_running[e], MAX_RUNNING_TOLD)
+    finish_s = np.empty(told)
+    for i in range(told):
+        finish_s[i] = state.finish_s[e, state.running[e, i]]
+    return state.running[e, :told][np.argsort(finish_s)]
+
+
+@njit
+def _wait(problem, state, e, job, price, ends):  # type: ignore[no-untyped-def]
+    """Logarithm of how many times as long a job takes that waits for the devices of its cheapest entry; 0 where they are free."""
+    menu, kind = problem.menu, state.job_type[e, job]
+    num_devices = problem.network.devices_per_host * len(problem.network.host_group)
+    fewest, least, need, own_s = np.inf, np.inf, 0, 0.0
+    for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
+        fewest = min(fewest, menu.step_s[entry].min())
+    for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
+        step_s = min(MOST_RATIO * fewest, menu.step_s[entry].min())
+        cost = step_s * (1.0 + price * menu.degree[entry] / num_devices)
+        if cost < least:
+            least, need, own_s = cost, menu.degree[entry], step_s
+    own_s *= state.num_steps[e, job] - state.done_steps[e, job]
+    free = state.free[e].sum()
+    if free >= need:
+        return 0.0
+    for other in ends:
+        free += menu.degree[state.entry[e, other]]
+        if free >= need:
+            return min(MOST_WAIT, np.log1p(max(0.0, state.finish_s[e, other] - state.now_s[e]) / own_s))
+    return MOST_WAIT
+
+
+@njit
+def _best_start(problem, state, e, place, price, dearer, behind, later):  # type: ignore[no-untyped-def]
     """The start of a job on offer that scores best, and its score; minus infinity where none is possible."""
     menu, job = problem.menu, state.offered[e, place]
     num_devices = problem.network.devices_per_host * len(problem.network.host_group)
@@ -146,6 +195,7 @@ def _best_start(problem, state, e, place, price, dearer, behind):  # type: ignor
             ratio = min(MOST_RATIO, choice_step_s(problem, state, e, job, number, entry, choice) / fastest_s)
             taken = (ratio + restart) * (1.0 + price * menu.degree[entry] / num_devices)
             score = SHARPNESS * (allowed + np.log(compared / taken)) - (0.0 if is_running else ORDER * behind)
+            score -= later * choice
             if score > most:
                 best, most = action, score
     return best, most
