@@ -35,7 +35,7 @@ from ...envs.fleet.observation import observer
 from ...envs.fleet.spaces import trunk_members
 from ...planners.fleet.linear_prices import MOST_RATIO
 from ...simulation.fleet.state import PlacementRule
-from ..network import begin_small
+from ..network import begin_small, begin_with_nothing
 from ..settings import FleetNetworkSettings
 from .linear_head import LinearHead
 from .prices import PriceHead, of_share, price_units
@@ -144,9 +144,8 @@ class FleetActor(nn.Module):
         self.linear = LinearHead() if settings.linear else None
         for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score, self.refusal_score):
             if head is not None:
-                begin_small(head[-1])
-                if settings.relative:  # so that it plays as the weights say that a search finds
-                    nn.init.zeros_(head[-1].weight)
+                # Relative prices play as the weights say that a search finds, until something else is learned.
+                (begin_with_nothing if settings.relative else begin_small)(head[-1])
 
     def use(self, fleet: Fleet) -> None:
         """Play another fleet from now on."""

@@ -45,7 +45,7 @@ from ...planners.fleet.linear_prices import (
     PriceUnits,
 )
 from ...planners.fleet.rules import WAITING_WEIGHT
-from ..network import begin_small
+from ..network import begin_small, begin_with_nothing
 
 QUICK = 10.0
 """How much faster than others the weights are learned that are direct, from features to the three numbers."""
@@ -89,9 +89,7 @@ class PriceHead(nn.Module):
     def __init__(self, width: int, *, relative: bool) -> None:
         super().__init__()
         self.of_job = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 3))
-        begin_small(self.of_job[-1])
-        if relative:
-            nn.init.zeros_(self.of_job[-1].weight)
+        (begin_with_nothing if relative else begin_small)(self.of_job[-1])
         self.is_relative = relative
         self.direct = nn.Linear(num_direct(relative=relative), 3, bias=False)
         nn.init.zeros_(self.direct.weight)
@@ -185,4 +183,5 @@ def _wait(seen: Mapping[str, Tensor], menu: Any, kind: Tensor, entry: Tensor) ->
     until = torch.cat([torch.zeros_like(free), ends.values], dim=1).unsqueeze(1).expand(is_enough.shape)
     wait = torch.where(is_enough, until, torch.inf).min(dim=2).values
     own = of_share(seen["offers"][:, :, 3]) * menu.ratio[kind, entry]
-    return (wait / own.clamp(min=1e-6)).log1p().clamp(max=MOST_WAIT)
+    found: Tensor = (wait / own.clamp(min=1e-6)).log1p().clamp(max=MOST_WAIT)
+    return found
