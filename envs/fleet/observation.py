@@ -20,7 +20,7 @@ from ...planners.menu.named_entry import exactness_of, multiplier_of
 from ...simulation.fleet.actions import start_number
 from ...simulation.fleet.offers import choice_hosts, choice_step_s, left_of
 from ...simulation.fleet.shared_steps import busiest, shared_step_times
-from ...simulation.fleet.state import MAX_RUNNING_TOLD, JobState, PlacementRule, Resource
+from ...simulation.fleet.state import JobState, PlacementRule, Resource
 from .features import (
     CANDIDATE,
     CANDIDATE_STRATEGY,
@@ -35,6 +35,7 @@ from .features import (
 from .fleet import Fleet
 
 NONE, ANALYTIC, SIMULATED = 0, 1, 2
+MAX_RUNNING_TOLD = 24
 
 
 @by_reference

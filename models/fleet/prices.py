@@ -33,7 +33,6 @@ from ...planners.fleet.linear_prices import (
     FIRST_NAMED,
     LEAST,
     MOST,
-    MOST_WAIT,
     ORDER,
     PER_DEVICES,
     RELATIVE,
@@ -41,7 +40,6 @@ from ...planners.fleet.linear_prices import (
     SMALLER,
     STAYS,
     USUAL_JOBS,
-    WAIT,
     PriceUnits,
 )
 from ...planners.fleet.rules import WAITING_WEIGHT
@@ -133,7 +131,7 @@ class PriceHead(nn.Module):
         whole_cluster = (1.0 + part * waiting).log() - 1.0, (1.0 + part * running).log() - 2.5, context[:, 0]
         of_all = torch.stack([*whole_cluster, torch.ones_like(waiting)], dim=1)
         if self.is_relative:
-            of_all = nn.functional.pad(torch.cat([of_all, torch.full_like(of_all[:, :1], units.pressure)], dim=1), (0, 1))
+            of_all = torch.cat([of_all, torch.full_like(of_all[:, :1], units.pressure)], dim=1)
         left = of_share(row[:, :, 4]) * (menu.num_devices / 8.0 * units.time_s / units.work_device_s)
         own = torch.stack([left, of_share(row[:, :, 2])], dim=2).clamp(LEAST, MOST).log() / 2.0
         direct = torch.cat([own, of_all.unsqueeze(1).expand(-1, own.shape[1], -1)], dim=2)
@@ -142,13 +140,7 @@ class PriceHead(nn.Module):
         price = (jobs.clamp(min=0.1).log().unsqueeze(1) + log_price).exp()
         kind = seen["offer_type"].long()
         cost = menu.ratio[kind] * (1.0 + price.unsqueeze(2) * menu.share[kind])
-        cheapest, of_cheapest = torch.where(menu.is_there[kind] > 0, cost, torch.inf).min(dim=2)
-        if self.is_relative:
-            wait = _wait(seen, menu, kind, of_cheapest)
-            dearer, later = (
-                dearer + QUICK * self.direct.weight[1, WAIT] * wait,
-                later + QUICK * self.direct.weight[2, WAIT] * wait,
-            )
+        cheapest = torch.where(menu.is_there[kind] > 0, cost, torch.inf).min(dim=2).values
         is_running = row[:, :, 1] > 0
         held = ((1.0 + menu.num_devices) ** row[:, :, 9] - 1.0) / menu.num_devices
         is_held = (menu.is_there[kind] > 0) & ((menu.share[kind] - held.unsqueeze(2)).abs() < 0.5 / menu.num_devices)
@@ -169,19 +161,3 @@ class PriceHead(nn.Module):
         gap = torch.where(least.isfinite(), work - least, torch.full_like(work, -SMALLER)) - SMALLER
         pauses = order * gap[:, menu.num_waiting :].clamp(-4.0, 1.0)
         return starts, pauses
-
-
-def _wait(seen: Mapping[str, Tensor], menu: Any, kind: Tensor, entry: Tensor) -> Tensor:
-    """Logarithm of how many times as long each job on offer takes that waits for the devices of an entry, ``(b, v)``."""
-    running, free = seen["running"], seen["context"][:, :1] * menu.num_devices
-    is_told = running[:, :, 9] > 0
-    ends = torch.where(is_told, of_share(running[:, :, 2]), torch.inf).sort(dim=1)
-    held = torch.where(is_told, (1.0 + menu.num_devices) ** running[:, :, 0] - 1.0, torch.zeros_like(ends.values))
-    free_then = torch.cat([free, free + held.gather(1, ends.indices).cumsum(dim=1)], dim=1)
-    need = menu.share[kind, entry] * menu.num_devices
-    is_enough = free_then.unsqueeze(1) >= need.unsqueeze(2) - 0.5
-    until = torch.cat([torch.zeros_like(free), ends.values], dim=1).unsqueeze(1).expand(is_enough.shape)
-    wait = torch.where(is_enough, until, torch.inf).min(dim=2).values
-    own = of_share(seen["offers"][:, :, 3]) * menu.ratio[kind, entry]
-    found: Tensor = (wait / own.clamp(min=1e-6)).log1p().clamp(max=MOST_WAIT)
-    return found

@@ -314,7 +314,7 @@ def test_a_search_on_several_fleets_counts_them_alike_and_goes_on_where_it_was_s
     weights = [SavedFleetNetwork.load(run.policy).weights["prices.direct.weight"] for run in (whole, made)]
     assert torch.equal(*weights)
     (row,) = json.loads(made.learning_curve.read_text())
-    assert weights[0].shape == (3, 8)
+    assert weights[0].shape == (3, 7)
     values = []
     for one in (fleet, busy):
         search = WeightSearch([prices_of(one, relative=True)], WeightSearchSettings(**SEARCH), 0, range(100, 101))

@@ -17,19 +17,14 @@ from ...simulation.fleet import dynamics
 from ...simulation.fleet.actions import first_pause, start_number
 from ...simulation.fleet.offers import choice_step_s
 from ...simulation.fleet.runs import restart_s
-from ...simulation.fleet.state import MAX_RUNNING_TOLD, JobState
+from ...simulation.fleet.state import JobState
 from .rules import WAITING_WEIGHT
 
 DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "always")
 """Logarithms, but for the last two; jobs waiting and running for each so many devices of the cluster (`PriceUnits.devices`), so
 that the same weights mean the same in a cluster several times as large to which jobs come as many times as often."""
-RELATIVE = (*DIRECT, "pressure", "wait")
-"""Where figures are relative to what is usual on a fleet two more: `PriceUnits.pressure`; and the logarithm of how many times as
-long a job takes that waits for the devices of its cheapest entry, until which running jobs end as foreseen. The price, by which
-that entry is known, does not depend on the wait."""
-PRESSURE, WAIT = RELATIVE.index("pressure"), RELATIVE.index("wait")
-MOST_WAIT = 3.0
-"""At which that logarithm is cut."""
+RELATIVE = (*DIRECT, "pressure")
+"""Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`."""
 PER_DEVICES = 256.0
 USUAL_JOBS = 8.0
 """Jobs of the usual number of devices on `PriceUnits.devices`: those of `PER_DEVICES` devices, as on ``llm-256``."""
@@ -84,7 +79,7 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
     jobs = max(0.1, WAITING_WEIGHT * waiting + running)
     is_relative = weights.shape[1] > len(DIRECT)
     x = np.ones(weights.shape[1])
-    ends = ends_of_running(state, e) if is_relative else np.zeros(0, np.int64)
+    x[len(DIRECT) :] = units.pressure
     part = units.devices / num_devices
     x[2], x[3] = np.log1p(part * waiting) - 1.0, np.log1p(part * running) - 2.5
     x[4] = state.free[e].sum() / num_devices
@@ -99,11 +94,7 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
         share = left * menu.work_device_s[state.job_type[e, job]] / units.work_device_s
         x[0] = np.log(min(MOST, max(LEAST, share))) / 2.0
         x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / units.time_s))) / 2.0
-        if is_relative:
-            x[PRESSURE], x[WAIT] = units.pressure, 0.0
         price[place] = jobs * np.exp((weights[0] * x).sum())
-        if is_relative:
-            x[WAIT] = _wait(problem, state, e, job, price[place], ends)
         dearer[place] = (weights[1] * x).sum()
         work[place] = np.log(max(1e-6, share)) + (weights[2] * x).sum()
         if state.status[e, job] != JobState.RUNNING:
@@ -124,40 +115,6 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
             if score > most:
                 best, most = action, score
     return best
-
-
-@njit
-def ends_of_running(state, e):  # type: ignore[no-untyped-def]
-    """Numbers of the running jobs that observations tell, by when they end."""
-    told = min(state.num_running[e], MAX_RUNNING_TOLD)
-    finish_s = np.empty(told)
-    for i in range(told):
-        finish_s[i] = state.finish_s[e, state.running[e, i]]
-    return state.running[e, :told][np.argsort(finish_s)]
-
-
-@njit
-def _wait(problem, state, e, job, price, ends):  # type: ignore[no-untyped-def]
-    """Logarithm of how many times as long a job takes that waits for the devices of its cheapest entry; 0 where they are free."""
-    menu, kind = problem.menu, state.job_type[e, job]
-    num_devices = problem.network.devices_per_host * len(problem.network.host_group)
-    fewest, least, need, own_s = np.inf, np.inf, 0, 0.0
-    for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
-        fewest = min(fewest, menu.step_s[entry].min())
-    for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
-        step_s = min(MOST_RATIO * fewest, menu.step_s[entry].min())
-        cost = step_s * (1.0 + price * menu.degree[entry] / num_devices)
-        if cost < least:
-            least, need, own_s = cost, menu.degree[entry], step_s
-    own_s *= state.num_steps[e, job] - state.done_steps[e, job]
-    free = state.free[e].sum()
-    if free >= need:
-        return 0.0
-    for other in ends:
-        free += menu.degree[state.entry[e, other]]
-        if free >= need:
-            return min(MOST_WAIT, np.log1p(max(0.0, state.finish_s[e, other] - state.now_s[e]) / own_s))
-    return MOST_WAIT
 
 
 @njit

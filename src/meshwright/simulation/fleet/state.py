@@ -19,9 +19,6 @@ from .blocks import FleetBlocks
 from .menu_table import MenuTable
 from .network import FleetNetwork
 
-MAX_RUNNING_TOLD = 24
-"""Running jobs that a policy is told of."""
-
 
 class PlacementRule(IntEnum):
     """How hosts are found for a job of ``n`` devices.
