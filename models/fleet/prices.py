@@ -33,6 +33,7 @@ from ...planners.fleet.linear_prices import (
     FIRST_NAMED,
     LEAST,
     MOST,
+    MOST_FACTOR,
     ORDER,
     PER_DEVICES,
     RELATIVE,
@@ -148,6 +149,9 @@ class PriceHead(nn.Module):
         restart = of_share(row[:, :, 10]) / of_share(row[:, :, 3]).clamp(min=1e-6) * ((row[:, :, 8] > 0) | is_running)
         compared = torch.where(is_running & goes_on.isfinite(), goes_on, cheapest)
         allowed = torch.where(is_running, dearer - STAYS, dearer + DEARER)
+        if self.is_relative:
+            dearer = dearer.clamp(-MOST_FACTOR, MOST_FACTOR)
+            allowed = torch.where(is_running, -STAYS * (-dearer).exp(), DEARER * dearer.exp())
         work = left.clamp(min=1e-6).log() + later
         waits = (row[:, :, 0] > 0) & ~is_running
         least = torch.where(waits, work, torch.inf).min(dim=1, keepdim=True).values

@@ -24,7 +24,8 @@ DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "a
 """Logarithms, but for the last two; jobs waiting and running for each so many devices of the cluster (`PriceUnits.devices`), so
 that the same weights mean the same in a cluster several times as large to which jobs come as many times as often."""
 RELATIVE = (*DIRECT, "pressure")
-"""Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`."""
+"""Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`. How much dearer a start may be, and how
+much a restart has to save, is then multiplied by the exponential of what is linear, so that no weights keep a job waiting for ever."""
 PER_DEVICES = 256.0
 USUAL_JOBS = 8.0
 """Jobs of the usual number of devices on `PriceUnits.devices`: those of `PER_DEVICES` devices, as on ``llm-256``."""
@@ -36,6 +37,8 @@ SMALLER = 3.0
 """Logarithm of how much less work a waiting job has than a running one that pauses for it."""
 SHARPNESS, ORDER = 30.0, 10.0
 """Of costs, and of the order of jobs."""
+MOST_FACTOR = 5.0
+"""Logarithm at which that exponential is cut, so that it stays a number."""
 FIRST_NAMED = 1e-3
 """What a placement scores less than the one that the fleet names before it, where figures are relative, so that a network takes
 the first of equal ones as this rule does anyhow."""
@@ -100,11 +103,10 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
         if state.status[e, job] != JobState.RUNNING:
             least = min(least, work[place])
     best, most = 0, 0.0 if state.can_act[e, 0] else -np.inf
-    later = FIRST_NAMED if is_relative else 0.0
     for place in range(count):
         if state.offered[e, place] >= 0:
             behind = work[place] - least
-            action, score = _best_start(problem, state, e, place, price[place], dearer[place], behind, later)
+            action, score = _best_start(problem, state, e, place, price[place], dearer[place], behind, is_relative)
             if score > most:
                 best, most = action, score
     for place in range(problem.visible_waiting, count):
@@ -118,7 +120,7 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
 
 
 @njit
-def _best_start(problem, state, e, place, price, dearer, behind, later):  # type: ignore[no-untyped-def]
+def _best_start(problem, state, e, place, price, dearer, behind, is_relative):  # type: ignore[no-untyped-def]
     """The start of a job on offer that scores best, and its score; minus infinity where none is possible."""
     menu, job = problem.menu, state.offered[e, place]
     num_devices = problem.network.devices_per_host * len(problem.network.host_group)
@@ -142,6 +144,9 @@ def _best_start(problem, state, e, place, price, dearer, behind, later):  # type
         restart = restart_s(problem, state, e, job) / (left * fastest_s)
     compared = goes_on if is_running and goes_on < np.inf else cheapest
     allowed = dearer + (-STAYS if is_running else DEARER)
+    if is_relative:
+        dearer = min(MOST_FACTOR, max(-MOST_FACTOR, dearer))
+        allowed = -STAYS * np.exp(-dearer) if is_running else DEARER * np.exp(dearer)
     number = max(0, place - problem.visible_waiting + 1)
     best, most = 0, -np.inf
     for entry in range(begin, end):
@@ -152,7 +157,7 @@ def _best_start(problem, state, e, place, price, dearer, behind, later):  # type
             ratio = min(MOST_RATIO, choice_step_s(problem, state, e, job, number, entry, choice) / fastest_s)
             taken = (ratio + restart) * (1.0 + price * menu.degree[entry] / num_devices)
             score = SHARPNESS * (allowed + np.log(compared / taken)) - (0.0 if is_running else ORDER * behind)
-            score -= later * choice
+            score -= FIRST_NAMED * choice * is_relative
             if score > most:
                 best, most = action, score
     return best, most
