@@ -13,7 +13,8 @@ start is compared with going on as it is; its pause with the smallest job that w
 
 The three numbers are linear in a few features, by weights that a search may have found (`planners.fleet.linear_prices`), and to
 these is added what the network makes of the whole graph. Before training both are about nothing, and the best action is about
-that of the rule ``sjf:priced``. In what units they are measured `price_units` says.
+that of the rule ``sjf:priced``. In what units they are measured `price_units` says; where these are relative, what an action may
+be dearer is multiplied by the exponential of the second number, so that a start at the least cost is always better than to wait.
 """
 
 from __future__ import annotations

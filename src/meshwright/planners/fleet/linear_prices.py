@@ -25,7 +25,7 @@ DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "a
 that the same weights mean the same in a cluster several times as large to which jobs come as many times as often."""
 RELATIVE = (*DIRECT, "pressure")
 """Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`. How much dearer a start may be, and how
-much a restart has to save, is then multiplied by the exponential of what is linear, so that no weights keep a job waiting for ever."""
+much a restart has to save, is then multiplied by the exponential of what is linear: no weights keep a job waiting for ever."""
 PER_DEVICES = 256.0
 USUAL_JOBS = 8.0
 """Jobs of the usual number of devices on `PriceUnits.devices`: those of `PER_DEVICES` devices, as on ``llm-256``."""
