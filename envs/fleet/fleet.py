@@ -195,8 +195,8 @@ class Fleet:
         if not trained:
             return "one that its file does not name"
         if others:
-            told = {f"{one.get('cluster')} with {one.get('job_types')}" for one in (trained, *others)}
-            return f"others ({'; '.join(sorted(told))})"
+            clusters = dict.fromkeys(str(one.get("cluster")) for one in (trained, *others))
+            return f"{len(others) + 1} others (on {', '.join(clusters)})"
         found = []
         if trained.get("cluster_digest") != here["cluster_digest"]:
             found.append(f"another cluster ({trained.get('cluster')}, here {here['cluster']})")
