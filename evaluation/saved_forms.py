@@ -211,6 +211,29 @@ class _ElasticResults(_Told):
     rows: list[_ElasticRow] = Field(min_length=1)
 
 
+class _ElasticFigures(_Told):
+    """One scheduler with the figures of every workload."""
+
+    policy: str
+    kind: Literal["learned", "baseline", "planner", "published"]
+    per_seed: dict[str, list[float | None]]
+
+
+class ElasticResultsForm(_Told):
+    """The root of ``results.json`` of elastic jobs, as tables over several evaluations read it."""
+
+    benchmark: str
+    objective: Literal["mean_completion_s"]
+    elastic: _Elastic
+    workloads: list[str] = Field(min_length=1)
+    rows: list[_ElasticFigures] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _every_policy_played_every_workload(self) -> Self:
+        _check_rows([(row.policy, len(row.per_seed.get(self.objective, ()))) for row in self.rows], len(self.workloads))
+        return self
+
+
 class _Seconds(_Told):
     """Time of a placement."""
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from .. import files, settings
 from ..errors import ConfigError, InputFileError
+from .elastic.evaluate import ELASTIC_FORMAT_VERSION
 from .evaluate import FORMAT_VERSION
 from .fleet.evaluate import FLEET_FORMAT_VERSION
 from .operators.evaluate import OPERATORS_FORMAT_VERSION
-from .saved_forms import CURVES, OTHERS, CurveForm, FleetResultsForm, OperatorValuesForm, ResultsForm
+from .saved_forms import CURVES, OTHERS, CurveForm, ElasticResultsForm, FleetResultsForm, OperatorValuesForm, ResultsForm
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -57,6 +58,15 @@ def read_fleet_results(path: Path) -> dict[str, Any]:
     return _results_with("fleet", "a fleet", FLEET_FORMAT_VERSION, FleetResultsForm, path)
 
 
+def read_elastic_results(path: Path) -> dict[str, Any]:
+    """What an evaluation of elastic workloads wrote into ``results.json``.
+
+    Raises:
+        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
+    """
+    return _results_with("elastic", "elastic jobs", ELASTIC_FORMAT_VERSION, ElasticResultsForm, path)
+
+
 def read_operator_results(path: Path) -> dict[str, Any]:
     """What an evaluation of operator placement wrote into ``results.json``, with the value of every instance.
 
@@ -87,6 +97,11 @@ def read_fleet_curve(path: Path) -> list[dict[str, Any]]:
 def read_operator_curve(path: Path) -> list[dict[str, Any]]:
     """The same of a policy of operator placement; see `read_curve`."""
     return read_curve(path, "operators")
+
+
+def read_elastic_curve(path: Path) -> list[dict[str, Any]]:
+    """The same of weights for elastic jobs; see `read_curve`."""
+    return read_curve(path, "elastic")
 
 
 def _results_with(key: str, of: str, version: int, model: type[settings.Settings], path: Path) -> dict[str, Any]:

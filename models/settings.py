@@ -64,6 +64,8 @@ class FleetNetworkSettings(settings.Settings):
         messages: whether nodes hear their neighbours; without, only their own features and the pooled whole.
         prices: whether starts are scored by the price of a device-second that the network sets (see `fleet.prices`),
             in addition to what it adds to each score by itself.
+        relative: whether prices read work and numbers of jobs relative to what is usual on the fleet that is played, so that the
+            same weights serve several clusters and sets of job types.
         linear: the same of scores that are linear in a few figures (see `fleet.linear_head`).
         logs: whether features are read together with their logarithms: those of ``x / (1 + x)`` say little where ``x`` is large
             (of 16 and of 17 running jobs, 0.941 and 0.944), and times are compared by their ratio.
@@ -73,6 +75,7 @@ class FleetNetworkSettings(settings.Settings):
     rounds: int = Field(default=2, ge=1, le=8)
     messages: bool = True
     prices: bool = False
+    relative: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
     linear: bool = False
     logs: bool = False
 
@@ -80,6 +83,8 @@ class FleetNetworkSettings(settings.Settings):
     def _one_of_two(self) -> Self:
         if self.prices and self.linear:
             raise ValueError("linear: prices score starts already; leave one of the two out")
+        if self.relative and not self.prices:
+            raise ValueError("relative: is about prices; give network.prices: true")
         return self
 
     @property

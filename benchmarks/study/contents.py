@@ -115,10 +115,11 @@ class _Variants(TableSettings):
     ours: str
 
 
-class ComparisonTable(_Columns):
+class ComparisonTable(TableSettings):
     """Policies by benchmark: what it is about, ours by training seed and in the mean, and what they differ by.
 
     Attributes:
+        policy: what the table is about where that is no training: a policy of the evaluations, as they spell it.
         asked: how ours are asked.
         rows: above and below ours.
         references: the same, below all others.
@@ -126,10 +127,18 @@ class ComparisonTable(_Columns):
     """
 
     kind: Literal["comparison"]
+    columns: tuple[str, ...] = Field(min_length=1)
+    policy: str | None = None
     asked: str = GREEDY
     rows: tuple[RowSettings, ...] = ()
     references: tuple[RowSettings, ...] = ()
     source: str | None = None
+
+    @model_validator(mode="after")
+    def _is_about_one_thing(self) -> Self:
+        if (self.ours is None) == (self.policy is None):
+            raise ValueError("a comparison is about exactly one of ours and policy")
+        return self
 
     @model_validator(mode="after")
     def _quotes_have_a_column_and_a_source(self) -> Self:

@@ -1,7 +1,7 @@
 """What tells how good a policy is on a benchmark, as tables write it, and which way is better.
 
 Of a scenario it is the blocking rate, a share with three decimals; of a fleet its objective, in the unit of the objective; of
-operator placement the value over the lower bound of the instance.
+operator placement the value over the lower bound of the instance; of elastic workloads the mean completion time in seconds.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from meshwright.envs.benchmark_files import PLACEMENT
+from meshwright.envs.benchmark_files import ELASTIC, PLACEMENT
+from meshwright.evaluation.elastic.evaluate import OBJECTIVE as ELASTIC_OBJECTIVE
 from meshwright.evaluation.fleet.objectives import OBJECTIVES, Objective
 from meshwright.evaluation.fleet.tables import difference_cell
 from meshwright.evaluation.statistics import Interval, excludes_zero
@@ -106,11 +107,16 @@ BLOCKING = Measure()
 OVER_BOUND = BoundMeasure()
 """Of all operator placement."""
 
+OF_ELASTIC = ObjectiveMeasure(ELASTIC_OBJECTIVE)
+"""Of all elastic workloads."""
+
 
 def measure_of(results: Mapping[str, Any]) -> Measure:
     """What results are about, by keys that those of scenarios have not."""
     if PLACEMENT in results:
         return OVER_BOUND
+    if ELASTIC in results:
+        return OF_ELASTIC
     return ObjectiveMeasure(OBJECTIVES[results["objective"]]) if "objective" in results else BLOCKING
 
 

@@ -9,7 +9,7 @@ from meshwright.errors import ConfigError, MeshwrightError
 from .places import Places
 from .study import EvaluationSettings, Run, Study
 from .tasks import EvaluationTask, Load, Task, TrainingTask, specs_of
-from .worlds import Worlds
+from .worlds.every import Worlds
 
 
 def tasks(study: Study, places: Places, load: Load) -> list[Task]:

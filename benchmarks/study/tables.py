@@ -174,7 +174,7 @@ class _Column:
         self.findings, self.name = findings, column
         self.played: BenchmarkResults | None = findings.played(chosen, column).get("")
         self.has_baselines = findings.has_baselines(chosen, column)
-        self.ours, self.asked = findings.runs(chosen.ours, column), chosen.asked
+        self.ours, self.asked, self.policy = findings.runs(chosen.ours, column), chosen.asked, chosen.policy
         pretrained = [row for row in chosen.rows if row.pretrained]
         self.pretrained = {
             row.label: [findings.before_ppo(run) for run in findings.runs(row.pretrained, column)] for row in pretrained
@@ -227,6 +227,8 @@ class _Column:
         return None if self.played is None or row.quoted else shown_in(row, self.findings, self.played, self.name)
 
     def _ours(self) -> PolicyResult | None:
+        if self.policy is not None:
+            return None if self.played is None else self.played.entry(self.policy, "ours")
         return self._mean(self.ours)
 
     def _mean(self, runs: Sequence[Run]) -> PolicyResult | None:

@@ -22,7 +22,8 @@ from meshwright.planning.policies import ROLLOUT, policy_file
 from .measures import Measure
 from .places import SHOWN, Places
 from .study import EvaluationSettings, Run
-from .worlds import AnyBenchmark, World
+from .worlds.every import AnyBenchmark
+from .worlds.world import World
 
 TRAINING, EVALUATIONS, RESULTS, CURVE = "training", "evaluations", "results.json", "learning_curve.json"
 TRACE_CHANGE = "scenario.workload_changes.arrivals.file="
@@ -191,7 +192,7 @@ class EvaluationTask:
 
     def lacks(self, places: Places) -> str | None:
         """What the user has to give before it can run."""
-        return "needs --trace FILE" if self.follows_trace and places.trace is None else None
+        return "needs --trace FILE" if self.follows_trace and places.trace is None else self.world.lacks(self.benchmark)
 
     def command(self, places: Places) -> list[str]:
         """The command after ``meshwright``."""
@@ -228,7 +229,7 @@ class EvaluationTask:
             [str(Path(spec).name) for spec in specs],
             [file.read_bytes() for file in self.world.policy_files(specs)],
             list(self.entry.references),
-            [self.num_seeds or self.benchmark.num_seeds, self.benchmark.num_validation_seeds],
+            self.world.episodes(self.benchmark, self.num_seeds),
         )
 
     def product(self, places: Places) -> Path | None:

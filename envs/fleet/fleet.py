@@ -116,17 +116,18 @@ class Fleet:
         if self.settings.load is None:
             assert self.workload is not None, "there is a load or a workload"
             return self.workload.mean_interarrival_s
-        return self._mean_work_device_s / (self.settings.load * self.cluster.num_devices)
+        return self.mean_work_device_s / (self.settings.load * self.cluster.num_devices)
 
     @cached_property
     def load(self) -> float:
         """Work that arrives in a second, in the entry that wastes least, over the devices of the cluster."""
         if self.settings.load is not None:
             return self.settings.load
-        return self._mean_work_device_s / (self.mean_interarrival_s * self.cluster.num_devices)
+        return self.mean_work_device_s / (self.mean_interarrival_s * self.cluster.num_devices)
 
     @cached_property
-    def _mean_work_device_s(self) -> float:
+    def mean_work_device_s(self) -> float:
+        """Work of a job in the exact entry that wastes least, in the mean."""
         kind, _, num_steps, _ = self._draw(np.random.default_rng(0), NUM_DRAWS)
         return float((num_steps * self.asked_work_device_s[kind]).mean())
 
@@ -141,6 +142,20 @@ class Fleet:
     def mean_duration_s(self) -> float:
         """Seconds that a job takes on the devices that its user asks for, in the mean."""
         return float(self._draw(np.random.default_rng(0), NUM_DRAWS)[3].mean())
+
+    @cached_property
+    def usual_devices(self) -> float:
+        """Most devices of which a job wastes less than half, in the geometric mean of the jobs that come."""
+        efficiency = self.problem.menu.work_device_s[:, None] / (self.best_step_s * self.problem.degrees)
+        most = np.where(efficiency >= 0.5, self.problem.degrees, 1).max(axis=1)
+        return float(np.exp(np.log(most[self._draw(np.random.default_rng(0), NUM_DRAWS)[0]]).mean()))
+
+    @cached_property
+    def load_at_fastest(self) -> float:
+        """The load if every job took the fastest of its entries."""
+        kind, _, num_steps, _ = self._draw(np.random.default_rng(0), NUM_DRAWS)
+        held = (self.best_step_s.min(axis=1) * self.problem.degrees[self.best_step_s.argmin(axis=1)])[kind] * num_steps
+        return self.load * float(held.mean()) / self.mean_work_device_s
 
     @cached_property
     def digest(self) -> str:
@@ -170,13 +185,18 @@ class Fleet:
         """What is other here than where a policy was trained, in words; None where nothing is.
 
         Args:
-            trained: the ``ground`` there.
+            trained: the ``ground`` there; under ``mixed`` those of other fleets that it was trained on, too.
         """
         here = self.ground
-        if trained.get("digest") == here["digest"]:
+        others = trained.get("mixed", [])
+        assert isinstance(others, list)
+        if here["digest"] in [one.get("digest") for one in (trained, *others)]:
             return None
         if not trained:
             return "one that its file does not name"
+        if others:
+            clusters = dict.fromkeys(str(one.get("cluster")) for one in (trained, *others))
+            return f"{len(others) + 1} others (on {', '.join(clusters)})"
         found = []
         if trained.get("cluster_digest") != here["cluster_digest"]:
             found.append(f"another cluster ({trained.get('cluster')}, here {here['cluster']})")

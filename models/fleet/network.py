@@ -35,10 +35,10 @@ from ...envs.fleet.observation import observer
 from ...envs.fleet.spaces import trunk_members
 from ...planners.fleet.linear_prices import MOST_RATIO
 from ...simulation.fleet.state import PlacementRule
-from ..network import begin_small
+from ..network import begin_small, begin_with_nothing
 from ..settings import FleetNetworkSettings
 from .linear_head import LinearHead
-from .prices import PriceHead, of_share
+from .prices import PriceHead, of_share, price_units
 
 IMPOSSIBLE = -1e9
 TO_COME = 10
@@ -53,6 +53,7 @@ class MenuTensors(nn.Module):
         choice: one-hot rule, of blocks none, and share of the device type, ``(p, 5)``.
         share, ratio: of each entry, share of the cluster's devices, and seconds of a step at best over those of the type's
             fastest entry, ``(t, j)``.
+        units: of prices.
         log_waste: logarithm of the device-seconds of each entry over the least of the type's, ``(t, j)``.
     """
 
@@ -63,9 +64,10 @@ class MenuTensors(nn.Module):
     ratio: Tensor
     log_waste: Tensor
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, settings: FleetNetworkSettings) -> None:
         super().__init__()
         problem = fleet.problem
+        self.units = price_units(fleet, relative=settings.relative)
         features, first = observer(fleet).entry, problem.menu.first_entry
         entry = np.zeros((fleet.num_types, problem.entries_per_job, features.shape[1]), np.float32)
         there = np.zeros(entry.shape[:2], np.float32)
@@ -110,7 +112,7 @@ class FleetActor(nn.Module):
     def __init__(self, settings: FleetNetworkSettings, fleet: Fleet, *, refuses: bool | None = None) -> None:
         super().__init__()
         self.settings = settings
-        self.menu = MenuTensors(fleet)
+        self.menu = MenuTensors(fleet, self.settings)
         width = settings.width
         times = 2 if settings.reads_logs else 1
         more, of_candidate = (len(STRATEGY), len(CANDIDATE_STRATEGY)) if fleet.has_strategies else (0, 0)
@@ -138,15 +140,16 @@ class FleetActor(nn.Module):
         self.of_choice = nn.Linear(5, width, bias=False)
         self.of_candidate = nn.Linear(len(CANDIDATE) + of_candidate, width, bias=False)
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 1))
-        self.prices = PriceHead(width) if settings.prices else None
+        self.prices = PriceHead(width, relative=settings.relative) if settings.prices else None
         self.linear = LinearHead() if settings.linear else None
         for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score, self.refusal_score):
             if head is not None:
-                begin_small(head[-1])
+                # Relative prices play as the weights say that a search finds, until something else is learned.
+                (begin_with_nothing if settings.relative else begin_small)(head[-1])
 
     def use(self, fleet: Fleet) -> None:
         """Play another fleet from now on."""
-        self.menu = MenuTensors(fleet)
+        self.menu = MenuTensors(fleet, self.settings)
 
     def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)``, impossible actions at `IMPOSSIBLE`, and values ``(b,)``."""
@@ -217,7 +220,7 @@ class FleetActor(nn.Module):
             ratio = menu.ratio[kind, entry]
             if menu.tells_candidates:
                 ratio = 1.0 / seen["candidates"][row, action + 1, 1].clamp(min=1.0 / MOST_RATIO)
-            priced, pauses = self.prices(seen, offers, self.of_whole(whole), menu, (row, offer, entry), ratio)
+            priced, pauses = self.prices(seen, offers, self.of_whole(whole), menu, (row, offer, entry), ratio, choice)
             starts = starts + priced
         refusals: Tensor | float = 0.0
         if self.linear is not None:

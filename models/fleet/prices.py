@@ -13,7 +13,8 @@ start is compared with going on as it is; its pause with the smallest job that w
 
 The three numbers are linear in a few features, by weights that a search may have found (`planners.fleet.linear_prices`), and to
 these is added what the network makes of the whole graph. Before training both are about nothing, and the best action is about
-that of the rule ``sjf:priced``.
+that of the rule ``sjf:priced``. In what units they are measured `price_units` says; where these are relative, what an action may
+be dearer is multiplied by the exponential of the second number, so that a start at the least cost is always better than to wait.
 """
 
 from __future__ import annotations
@@ -26,19 +27,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...envs.fleet.fleet import Fleet
 from ...planners.fleet.linear_prices import (
     DEARER,
     DIRECT,
+    FIRST_NAMED,
     LEAST,
     MOST,
+    MOST_FACTOR,
     ORDER,
     PER_DEVICES,
+    RELATIVE,
     SHARPNESS,
     SMALLER,
     STAYS,
+    USUAL_JOBS,
+    PriceUnits,
 )
 from ...planners.fleet.rules import WAITING_WEIGHT
-from ..network import begin_small
+from ..network import begin_small, begin_with_nothing
 
 QUICK = 10.0
 """How much faster than others the weights are learned that are direct, from features to the three numbers."""
@@ -49,18 +56,42 @@ def of_share(share: Tensor) -> Tensor:
     return share / (1.0 - share).clamp(min=1e-6)
 
 
+def num_direct(*, relative: bool) -> int:
+    """Features that prices are linear in."""
+    return len(RELATIVE if relative else DIRECT)
+
+
+def price_units(fleet: Fleet, *, relative: bool) -> PriceUnits:
+    """What work, age and numbers of jobs are measured in.
+
+    Args:
+        fleet: that is played.
+        relative: whether by what is usual there: the mean work of a job, and `USUAL_JOBS` times the devices that jobs can use
+            well (`Fleet.usual_devices`). Otherwise by 8 devices for the mean duration of a job of each 64, and by
+            `PER_DEVICES` devices.
+    """
+    duration_s = fleet.mean_duration_s
+    if not relative:
+        return PriceUnits(PER_DEVICES / 8.0 * duration_s, duration_s, PER_DEVICES, 0.0)
+    return PriceUnits(
+        fleet.mean_work_device_s, duration_s, USUAL_JOBS * fleet.usual_devices, float(np.log2(fleet.load_at_fastest))
+    )
+
+
 class PriceHead(nn.Module):
     """The network's part of prices, and the scores that follow.
 
     Args:
         width: of the nodes and of the projected whole.
+        relative: see `price_units`.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, relative: bool) -> None:
         super().__init__()
         self.of_job = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 3))
-        begin_small(self.of_job[-1])
-        self.direct = nn.Linear(len(DIRECT), 3, bias=False)
+        (begin_with_nothing if relative else begin_small)(self.of_job[-1])
+        self.is_relative = relative
+        self.direct = nn.Linear(num_direct(relative=relative), 3, bias=False)
         nn.init.zeros_(self.direct.weight)
         self.log_sharpness = nn.Parameter(torch.tensor(SHARPNESS).log())
         self.log_order = nn.Parameter(torch.tensor(ORDER).log())
@@ -78,6 +109,7 @@ class PriceHead(nn.Module):
         menu: Any,
         listed: tuple[Tensor, Tensor, Tensor],
         ratio: Tensor,
+        choice: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Scores of starts and pauses, before what else the network adds.
 
@@ -88,6 +120,7 @@ class PriceHead(nn.Module):
             menu: `network.MenuTensors`.
             listed: episode, place of offer and entry of each start that is scored, ``(n,)`` each.
             ratio: its seconds of a step over those of the job's fastest entry, ``(n,)``.
+            choice: number of its placement, ``(n,)``.
 
         Returns:
             ``(n,)``, and of the running jobs on offer ``(b, v - waiting)``.
@@ -95,10 +128,13 @@ class PriceHead(nn.Module):
         both = torch.cat([offers, whole.unsqueeze(1).expand_as(offers)], dim=2)
         context, row = seen["context"], seen["offers"]
         waiting, running = of_share(context[:, 1]), of_share(context[:, 2])
-        part = PER_DEVICES / menu.num_devices
+        units = menu.units
+        part = units.devices / menu.num_devices
         whole_cluster = (1.0 + part * waiting).log() - 1.0, (1.0 + part * running).log() - 2.5, context[:, 0]
         of_all = torch.stack([*whole_cluster, torch.ones_like(waiting)], dim=1)
-        left = of_share(row[:, :, 4]) / part
+        if self.is_relative:
+            of_all = torch.cat([of_all, torch.full_like(of_all[:, :1], units.pressure)], dim=1)
+        left = of_share(row[:, :, 4]) * (menu.num_devices / 8.0 * units.time_s / units.work_device_s)
         own = torch.stack([left, of_share(row[:, :, 2])], dim=2).clamp(LEAST, MOST).log() / 2.0
         direct = torch.cat([own, of_all.unsqueeze(1).expand(-1, own.shape[1], -1)], dim=2)
         log_price, dearer, later = (self.of_job(both) + QUICK * self.direct(direct)).unbind(2)
@@ -114,6 +150,9 @@ class PriceHead(nn.Module):
         restart = of_share(row[:, :, 10]) / of_share(row[:, :, 3]).clamp(min=1e-6) * ((row[:, :, 8] > 0) | is_running)
         compared = torch.where(is_running & goes_on.isfinite(), goes_on, cheapest)
         allowed = torch.where(is_running, dearer - STAYS, dearer + DEARER)
+        if self.is_relative:
+            dearer = dearer.clamp(-MOST_FACTOR, MOST_FACTOR)
+            allowed = torch.where(is_running, -STAYS * (-dearer).exp(), DEARER * dearer.exp())
         work = left.clamp(min=1e-6).log() + later
         waits = (row[:, :, 0] > 0) & ~is_running
         least = torch.where(waits, work, torch.inf).min(dim=1, keepdim=True).values
@@ -122,6 +161,8 @@ class PriceHead(nn.Module):
         e, offer, entry = listed
         taken = (ratio + restart[e, offer]) * (1.0 + price[e, offer] * menu.share[kind[e, offer], entry])
         starts = sharpness * (allowed[e, offer] + (compared[e, offer] / taken).log()) - order * behind[e, offer]
+        if self.is_relative:
+            starts = starts - FIRST_NAMED * choice
         gap = torch.where(least.isfinite(), work - least, torch.full_like(work, -SMALLER)) - SMALLER
         pauses = order * gap[:, menu.num_waiting :].clamp(-4.0, 1.0)
         return starts, pauses

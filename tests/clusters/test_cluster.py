@@ -13,7 +13,7 @@ from meshwright.clusters import Cluster, load_cluster, preset_names
 from meshwright.errors import ClusterError, ConfigError, InputFileError
 
 ALIKE = ["clos-1024-4to1", "clos-256-4to1", "clos-64-4to1", "dgx-a100-8x8", "host-8", "rail-512", "torus-256", "uneven-64"]
-ALIKE += ["ramp-4x4x2", "ramp-4x4x4", "ramp-8x8x4", "toy"]
+ALIKE += ["clos-512-4to1", "torus-128", "ramp-4x4x2", "ramp-4x4x4", "ramp-8x8x4", "toy"]
 NEWER = {
     "dgx-b200-8x8": (64, 8, "b200", 180e9, [900e9, 50e9]),
     "dgx-h100-32x8": (256, 32, "h100", 80e9, [450e9, 50e9]),
@@ -39,6 +39,7 @@ def test_these_presets_come_with_the_package():
 
 SIZES = {"clos-256-4to1": (256, 32), "clos-64-4to1": (64, 8), "dgx-a100-8x8": (64, 8), "host-8": (8, 1)}
 SIZES |= {"clos-1024-4to1": (1024, 128), "rail-512": (512, 64), "torus-256": (256, 32), "uneven-64": (64, 32)}
+SIZES |= {"clos-512-4to1": (512, 64), "torus-128": (128, 16)}
 SIZES |= {"toy": (4, 1), "ramp-4x4x2": (32, 32), "ramp-4x4x4": (64, 64), "ramp-8x8x4": (256, 256)}
 
 

@@ -66,10 +66,15 @@ def test_their_page_names_them():
 def test_a_shipped_network_of_a_fleet_knows_its_benchmark_and_reads_by_messages(name):
     saved = SavedFleetNetwork.load(fleet_policy_file(f"shipped:{name}"))
     benchmark = load_fleet_benchmark(saved.trained["benchmark"])
-    assert saved.trained["benchmark"] == f"preset:{name.removesuffix('-prices')}"
+    of_several = saved.trained["ground"].get("mixed", [])
+    assert bool(of_several) == saved.settings.relative
+    if not of_several:
+        assert saved.trained["benchmark"] == f"preset:{name.removesuffix('-prices')}"
     assert saved.settings.prices == (name != benchmark.name or benchmark.fleet.elastic is not None)
     assert saved.trained["changes"] == []
     assert saved.trained["candidate_features"] == benchmark.fleet.candidate_features
     assert saved.trained["ground"]["cluster_digest"] == load_cluster(benchmark.fleet.cluster).digest
+    unseen = {load_fleet_benchmark(f"preset:{one}").fleet.cluster for one in ("llm-1024", "rail-512", "torus-256")}
+    assert not {one["cluster_digest"] for one in of_several} & {load_cluster(one).digest for one in unseen}
     assert saved.settings.messages
     assert f"`{name}.fleet.pt`" in (FOLDER / "README.md").read_text()

@@ -54,7 +54,7 @@ class WeightSearchSettings(settings.Settings):
     Attributes:
         generations: how often a population is drawn.
         population: sets of weights of each.
-        num_episodes: new training episodes of each generation, the same for its whole population.
+        num_episodes: new training episodes of each generation, of each benchmark, the same for its whole population.
         spread: standard deviation of each weight at the start.
         validate_every_generations: generations between two validations of the mean.
         hosts: rule by which hosts are picked one by one, where the benchmark asks for that; of linear scores.
@@ -77,7 +77,8 @@ class FleetTrainSettings(settings.Settings):
         method: ``fleet``.
         name: of the run.
         benchmark: ``preset:NAME`` or a path; of a fleet.
-        changes: ``key=value`` texts that change the benchmark's keys.
+        mixed: further benchmarks that a search plays as often, and which validation counts alike; they have the same objective.
+        changes: ``key=value`` texts that change the keys of all these benchmarks.
         seed: of the network, of all jobs and of what is drawn.
         total_steps: decisions of PPO.
         validate_every_steps: decisions between two validations.
@@ -99,6 +100,7 @@ class FleetTrainSettings(settings.Settings):
     method: Literal["fleet"]
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     benchmark: str
+    mixed: tuple[str, ...] = Field(default=(), exclude_if=lambda others: not others)
     changes: tuple[str, ...] = ()
     seed: int = Field(default=0, ge=0, le=1_000_000)
     total_steps: int = Field(ge=0)
@@ -126,3 +128,17 @@ class FleetTrainSettings(settings.Settings):
         if imitates_it and (self.search is None or not self.network.linear):
             raise ValueError(f"imitation.rule: {SEARCHED} wants a search, and network.linear: true")
         return self
+
+    @model_validator(mode="after")
+    def _plays_one_fleet_after_the_search(self) -> Self:
+        if self.mixed and (self.search is None or self.imitation is not None or self.total_steps > 0):
+            problem = "several benchmarks are played by a search alone; give search, imitation: null and total_steps: 0"
+            raise ValueError(f"mixed: {problem}")
+        if len(set(self.benchmarks)) < len(self.benchmarks):
+            raise ValueError("mixed: must name benchmarks other than benchmark, each once")
+        return self
+
+    @property
+    def benchmarks(self) -> tuple[str, ...]:
+        """All that are played."""
+        return (self.benchmark, *self.mixed)

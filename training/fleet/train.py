@@ -23,7 +23,7 @@ from ... import files
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
-from ...errors import CheckpointError, NothingToLearnError
+from ...errors import CheckpointError, ConfigError, NothingToLearnError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...models.fleet.network import FleetActor
 from ...models.fleet.policy import FleetPolicy
@@ -71,6 +71,7 @@ def train_fleet(
     folder: Path,
     fleet: Fleet,
     *,
+    mixed: Sequence[Fleet] = (),
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
@@ -83,6 +84,7 @@ def train_fleet(
         chosen: the config.
         folder: the run folder; new unless ``resume`` or ``overwrite``.
         fleet: of the benchmark.
+        mixed: of the further ones.
         resume: go on from the folder's checkpoint, or from the start where it has none yet.
         overwrite: replace an existing run folder.
         command: the command line, for the record.
@@ -90,7 +92,8 @@ def train_fleet(
         callbacks: called at the start, after every update and validation, and at the end.
 
     Raises:
-        NothingToLearnError: all rules do equally well on the validation episodes.
+        NothingToLearnError: all rules do equally well on the validation episodes of a benchmark.
+        ConfigError: benchmarks that are played together differ in what they are about or in what is observed.
         MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
     """
     run = FleetRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
@@ -101,7 +104,10 @@ def train_fleet(
     torch.manual_seed(chosen.seed)
     if chosen.search is not None and chosen.search.found is not None:
         found_elsewhere(chosen.search.found)
-    _check_something_to_learn(chosen, fleet)
+    fleets = (fleet, *mixed)
+    _check_alike(fleets)
+    for one in fleets:
+        _check_something_to_learn(chosen, one)
     env = FleetVecEnv(
         fleet,
         chosen.ppo.num_envs,
@@ -112,11 +118,12 @@ def train_fleet(
         spreads=chosen.spread_starts,
     )
     model = _model(chosen, env, fleet)
-    key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log"}), fleet.digest)
+    unused = {"name", "num_threads", "device", "log"}
+    key = files.digest(chosen.model_dump(exclude=unused), *(one.digest for one in fleets))
     restored = fleet_checkpoint.load(run.checkpoint, key) if resume and run.checkpoint.exists() else None
     if not resume:
         FleetRunFolder.create(folder, chosen, command, overwrite=overwrite)
-    callback = _Validation(chosen, run, fleet, key, progress, reporter)
+    callback = _Validation(chosen, run, fleets, key, progress, reporter)
     if restored is not None:
         callback.restore(fleet_checkpoint.restore(restored, model, env))
     with in_fixed_order(model.device), reporter.running(callback.curve, model.num_timesteps, is_resumed=resume):
@@ -137,7 +144,7 @@ def _before_ppo(
     callback.begin(model)
     fleet, network, scorer = env.batch.fleet, _network(model), None
     if chosen.search is not None:
-        search = _searched(fleet, network, chosen, callback, run)
+        search = _searched(callback.fleets, network, chosen, callback, run)
         head = network.prices or network.linear
         assert head is not None, "the settings refuse a search of a network without"
         head.set_direct(search.best)
@@ -158,12 +165,15 @@ def _before_ppo(
 
 
 def _searched(
-    fleet: Fleet, network: FleetActor, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
+    fleets: Sequence[Fleet], network: FleetActor, chosen: FleetTrainSettings, callback: _Validation, run: FleetRunFolder
 ) -> WeightSearch:
     """The search, which goes on from where it was killed."""
     assert chosen.search is not None
-    searched = scores_of(fleet, chosen.search.hosts) if network.linear is not None else prices_of(fleet)
-    search = WeightSearch(fleet, searched, chosen.search, chosen.seed, _validation_seeds(chosen))
+    if network.linear is not None:
+        searched = [scores_of(fleet, chosen.search.hosts) for fleet in fleets]
+    else:
+        searched = [prices_of(fleet, relative=chosen.network.relative) for fleet in fleets]
+    search = WeightSearch(searched, chosen.search, chosen.seed, _validation_seeds(chosen))
     if run.searching.exists():
         restore(search, run.searching, callback.key)
         callback.goes_on(search.before_s)
@@ -221,6 +231,23 @@ def _rule(fleet: Fleet, name: str) -> Picks:
     return pick
 
 
+def _check_alike(fleets: Sequence[Fleet]) -> None:
+    """Refuse fleets that no one policy plays, or whose objectives have no mean.
+
+    Raises:
+        ConfigError: so it is.
+    """
+    first = fleets[0].settings
+    for fleet in fleets[1:]:
+        for key in ("objective", "candidate_features", "may_refuse"):
+            here, there = getattr(first, key), getattr(fleet.settings, key)
+            if here != there:
+                problem = f"benchmarks that are played together must have the same {key}; the first has {here}"
+                raise ConfigError(problem, field="mixed", value=there)
+        if fleet.has_strategies != fleets[0].has_strategies:
+            raise ConfigError("benchmarks that are played together must all have entries with names, or none", field="mixed")
+
+
 def _check_something_to_learn(chosen: FleetTrainSettings, fleet: Fleet) -> None:
     """Refuse a benchmark on which whatever is done comes to the same.
 
@@ -244,13 +271,14 @@ class _Validation(BaseCallback):
         self,
         chosen: FleetTrainSettings,
         run: FleetRunFolder,
-        fleet: Fleet,
+        fleets: Sequence[Fleet],
         key: str,
         progress: Callable[[FleetProgress], None],
         reporter: RunReporter,
     ) -> None:
         super().__init__()
-        self._chosen, self._run, self._fleet, self.key, self._progress = chosen, run, fleet, key, progress
+        self._chosen, self._run, self.fleets, self.key, self._progress = chosen, run, fleets, key, progress
+        self._fleet = fleets[0]
         self._reporter = reporter
         self.curve: list[dict[str, Any]] = []
         self.best: float | None = None
@@ -293,21 +321,21 @@ class _Validation(BaseCallback):
 
     def about(self, model: MaskablePPO) -> dict[str, Any]:
         """How a policy was trained."""
+        mixed = [fleet.ground for fleet in self.fleets[1:]]
         return {
             "name": self._chosen.name,
             "benchmark": self._chosen.benchmark,
             "changes": list(self._chosen.changes),
             "seed": self._chosen.seed,
             "steps": model.num_timesteps,
-            "ground": self._fleet.ground,
+            "ground": {**self._fleet.ground, **({"mixed": mixed} if mixed else {})},
             "candidate_features": self._fleet.settings.candidate_features,
             "validation": self.curve[-1]["validation"] if self.curve else None,
         }
 
     def look(self, model: MaskablePPO, more: dict[str, float], stage: str = "ppo") -> None:
         """One validation."""
-        batch = play_all(self._fleet, player(_network(model)), _validation_seeds(self._chosen))
-        value = _mean(self._fleet, batch)
+        value = float(np.mean([self._value_on(fleet, _network(model)) for fleet in self.fleets]))
         row = {
             "steps": model.num_timesteps,
             "validation": value,
@@ -322,6 +350,15 @@ class _Validation(BaseCallback):
             SavedFleetNetwork.of(_network(model), self.about(model)).save(self._run.policy)
         files.write_json(self._run.learning_curve, self.curve)
         self._reporter.validated(row, stage)
+
+    def _value_on(self, fleet: Fleet, network: FleetActor) -> float:
+        """The objective on the validation episodes of a fleet, which the network plays for once."""
+        if fleet is not self._fleet:
+            network.use(fleet)
+        value = _mean(fleet, play_all(fleet, player(network), _validation_seeds(self._chosen)))
+        if fleet is not self._fleet:
+            network.use(self._fleet)
+        return value
 
     def _save(self) -> None:
         assert isinstance(self.model, MaskablePPO)

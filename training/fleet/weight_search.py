@@ -1,15 +1,15 @@
 """A stage of training a fleet's policy: direct weights are searched for on whole episodes, in compiled code.
 
 They are those by which prices (`planners.fleet.linear_prices`) or scores (`planners.fleet.linear_scores`) are linear in what is
-seen. Each generation of CMA-ES plays all its sets of weights on the same new training episodes and counts the objective itself,
-not a sum of rewards. Of the means of the generations that are validated the best is taken; the network then begins as these
-weights say.
+seen. Each generation of CMA-ES plays all its sets of weights on the same new training episodes, of one fleet or of several, and
+counts the objective itself, not a sum of rewards: the mean over the fleets, which count alike. Of the means of the generations
+that are validated the best is taken; the network then begins as these weights say.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,9 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
 from ...errors import CheckpointError, ConfigError, InputFileError
 from ...jobs.seeds import FIRST_TRAINING_SEED
+from ...models.fleet.prices import num_direct, price_units
 from ...models.fleet.saved import SavedFleetNetwork
-from ...planners.fleet.linear_prices import DIRECT, play_by_prices
+from ...planners.fleet.linear_prices import play_by_prices
 from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer, play_by_scores
 from ...planners.fleet.rules import fleet_rule
 from ...simulation.fleet.state import JobState, PlacementRule
@@ -41,16 +42,18 @@ class WeightsToSearch:
     """What weights are searched for.
 
     Attributes:
+        fleet: what is played.
         start: weights at the start, of any shape.
         play: plays the only episode of a batch, which has begun, by some weights, for at most so many decisions.
     """
 
+    fleet: Fleet
     start: NDArray[np.float64]
     play: Callable[[FleetBatch, NDArray[np.float64], int], None]
 
 
-def prices_of(fleet: Fleet) -> WeightsToSearch:
-    """Weights of prices, ``(3, x)``, from zero.
+def prices_of(fleet: Fleet, *, relative: bool = False) -> WeightsToSearch:
+    """Weights of prices, ``(3, x)``, from zero; ``relative`` as for `models.fleet.prices.price_units`.
 
     Raises:
         ConfigError: hosts are picked one by one, for which prices have no score.
@@ -58,10 +61,12 @@ def prices_of(fleet: Fleet) -> WeightsToSearch:
     if PlacementRule.CONSTRUCT in fleet.problem.rule:
         raise ConfigError("prices do not tell which host to pick; leave the search out", field="search", value="fleet.placements")
 
-    def play(batch: FleetBatch, weights: NDArray[np.float64], most: int) -> None:
-        play_by_prices(fleet.problem, batch.state, 0, weights, fleet.mean_duration_s, most)
+    units = price_units(fleet, relative=relative)
 
-    return WeightsToSearch(np.zeros((3, len(DIRECT))), play)
+    def play(batch: FleetBatch, weights: NDArray[np.float64], most: int) -> None:
+        play_by_prices(fleet.problem, batch.state, 0, weights, units, most)
+
+    return WeightsToSearch(fleet, np.zeros((3, num_direct(relative=relative))), play)
 
 
 def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
@@ -72,7 +77,7 @@ def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
         scorer = linear_scorer(fleet.problem, picks, weights, fleet.mean_duration_s)
         play_by_scores(fleet.problem, batch.state, 0, scorer, most)
 
-    return WeightsToSearch(FIRST_WEIGHTS if fleet.problem.may_refuse else FIRST_WEIGHTS[: len(START)], play)
+    return WeightsToSearch(fleet, FIRST_WEIGHTS if fleet.problem.may_refuse else FIRST_WEIGHTS[: len(START)], play)
 
 
 def found_elsewhere(policy: str) -> NDArray[np.float64]:
@@ -91,35 +96,36 @@ class WeightSearch:
     """A search between two generations; what `found_elsewhere` tells of another run is taken instead where the config says so.
 
     Args:
-        fleet: what is played.
-        searched: what is looked for.
+        searched: what is looked for, by fleet; all start with the same weights and have the same objective.
         chosen: constants.
         seed: of the training run; no episode is a test or a validation episode.
         validation_seeds: of the episodes by which one mean is taken.
 
     Attributes:
         generation: how many have been played.
-        values: the objective on the validation episodes, of the start and then of each mean that was validated.
-        best: the weights with the best of these, of the shape of ``searched.start``.
+        values: the objective on the validation episodes, in the mean of all fleets, of the start and then of each mean that was
+            validated.
+        best: the weights with the best of these, of the shape of the start.
         before_s: seconds of the run before it was killed.
     """
 
     def __init__(
-        self, fleet: Fleet, searched: WeightsToSearch, chosen: WeightSearchSettings, seed: int, validation_seeds: range
+        self, searched: Sequence[WeightsToSearch], chosen: WeightSearchSettings, seed: int, validation_seeds: range
     ) -> None:
-        self._fleet, self._searched, self._chosen, self._seed = fleet, searched, chosen, seed
+        self._searched, self._chosen, self._seed = searched, chosen, seed
+        self._settings, start = searched[0].fleet.settings, searched[0].start
         self._validation_seeds = validation_seeds
-        self._shape = searched.start.shape
-        self._population = CovarianceAdaptation(searched.start.reshape(-1), chosen.spread, chosen.population)
+        self._shape = start.shape
+        self._population = CovarianceAdaptation(start.reshape(-1), chosen.spread, chosen.population)
         self.generation = 0
-        self.best = searched.start
+        self.best = start
         self.values: list[float] = []
         self.before_s, self._since = 0.0, time.perf_counter()
 
     @property
     def best_value(self) -> float:
         """Of the weights that are taken."""
-        return min(self.values) if is_better(self._fleet.settings, 0.0, 1.0) else max(self.values)
+        return min(self.values) if is_better(self._settings, 0.0, 1.0) else max(self.values)
 
     def run(self, after: Callable[[float | None], None]) -> None:
         """Play all generations that are left, or take what has been found elsewhere.
@@ -135,7 +141,7 @@ class WeightSearch:
             after(self._validate(self.best))
         if chosen.found is not None:
             self.best = found_elsewhere(chosen.found)[: self.best.size].reshape(self._shape)
-            self.values.append(_mean(self._fleet, self._searched, self.best, self._validation_seeds))
+            self.values.append(_mean(self._searched, self.best, self._validation_seeds))
             return
         while self.generation < chosen.generations:
             self._play_generation()
@@ -175,14 +181,14 @@ class WeightSearch:
         chosen, rng = self._chosen, self._rng_of(self.generation)
         weights = self._population.draw(rng)
         episodes = [int(one) for one in rng.integers(FIRST_TRAINING_SEED, 2**62, chosen.num_episodes)]
-        sign = 1.0 if is_better(self._fleet.settings, 0.0, 1.0) else -1.0
-        costs = [sign * _mean(self._fleet, self._searched, row.reshape(self._shape), episodes) for row in weights]
+        sign = 1.0 if is_better(self._settings, 0.0, 1.0) else -1.0
+        costs = [sign * _mean(self._searched, row.reshape(self._shape), episodes) for row in weights]
         self._population.learn(weights, np.array(costs), 1.0 - self.generation / chosen.generations)
         self.generation += 1
 
     def _validate(self, weights: NDArray[np.float64]) -> float:
-        value = _mean(self._fleet, self._searched, weights, self._validation_seeds)
-        if all(is_better(self._fleet.settings, value, other) for other in self.values):
+        value = _mean(self._searched, weights, self._validation_seeds)
+        if all(is_better(self._settings, value, other) for other in self.values):
             self.best = weights.copy()
         self.values.append(value)
         return value
@@ -191,11 +197,17 @@ class WeightSearch:
         return np.random.default_rng([FIRST_TRAINING_SEED + self._seed, generation, 1])
 
 
-def _mean(fleet: Fleet, searched: WeightsToSearch, weights: NDArray[np.float64], seeds: range | list[int]) -> float:
+def _mean(searched: Sequence[WeightsToSearch], weights: NDArray[np.float64], seeds: range | list[int]) -> float:
+    """The mean of `_mean_on` over the fleets."""
+    return sum(_mean_on(one, weights, seeds) for one in searched) / len(searched)
+
+
+def _mean_on(searched: WeightsToSearch, weights: NDArray[np.float64], seeds: range | list[int]) -> float:
     """The objective in the mean of the episodes of some seeds; far worse than any where one of them finds no end.
 
     Jobs that are moved in every round make next to no steps, and such weights are among those that are tried.
     """
+    fleet = searched.fleet
     batch, total, num_left = FleetBatch(fleet, 1, observes=False), 0.0, 0
     most = fleet.settings.num_jobs * MOST_DECISIONS_PER_JOB
     if PlacementRule.CONSTRUCT in fleet.problem.rule:

@@ -11,7 +11,7 @@ from benchmarks.study.plan import tasks
 from benchmarks.study.runner import record_file
 from benchmarks.study.study import load_study
 from benchmarks.study.tasks import CURVE, RESULTS, EvaluationTask, shown
-from benchmarks.study.worlds import Operators
+from benchmarks.study.worlds.operators import Operators
 from meshwright import files
 from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import ConfigError, InputFileError, PolicyError

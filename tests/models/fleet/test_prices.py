@@ -1,15 +1,21 @@
 """Scores by the price of a device-second, against the formula in plain Python."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
+from meshwright.envs.fleet.fleet import fleet_of_menu
+from meshwright.errors import ConfigError
 from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
-from meshwright.models.fleet.saved import SavedFleetNetwork
+from meshwright.models.fleet.prices import num_direct, price_units
+from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
-from meshwright.planners.fleet.linear_prices import DEARER, DIRECT, ORDER, SHARPNESS, choose_by_prices
-from tests.tiny_fleet import tiny_fleet
+from meshwright.planners.fleet.linear_prices import DEARER, ORDER, SHARPNESS, USUAL_JOBS, choose_by_prices, play_by_prices
+from meshwright.settings import build_settings
+from tests.tiny_fleet import fleet_settings, tiny_fleet
 
 
 @pytest.fixture(autouse=True)
@@ -133,22 +139,81 @@ def test_running_jobs_are_compared_with_going_on(tmp_path):
 ROUNDS = {"every_s": 30.0, "restart_s": 20.0, "storage_gbytes_per_s": 10.0}
 
 
-@pytest.mark.parametrize("elastic", [None, ROUNDS])
-def test_by_direct_weights_alone_it_is_the_compiled_rule(tmp_path, elastic):
+@pytest.mark.parametrize(("elastic", "relative"), [(None, False), (ROUNDS, False), (None, True)])
+def test_by_direct_weights_alone_it_is_the_compiled_rule(tmp_path, elastic, relative):
     """Features are rounded to single precision, so the rule's action may be one whose score differs by rounding."""
     fleet = tiny_fleet(tmp_path, load=1.5, candidate_features="analytic", elastic=elastic)
-    batch, made, rng = FleetBatch(fleet, 1), network(fleet), np.random.default_rng(2)
-    kinds = set()
+    batch, made, rng = FleetBatch(fleet, 1), network(fleet, relative=relative), np.random.default_rng(2)
+    kinds, alike = set(), []
     for episode in range(4):
-        weights = rng.normal(0, 0.4, (3, len(DIRECT)))
+        weights = rng.normal(0, 0.4, (3, num_direct(relative=relative)))
         made.prices.set_direct(weights)
         batch.reset(0, np.random.default_rng(episode))
         for _ in range(120):
             if batch.state.is_over[0]:
                 break
             scores = made(seen_of(batch))[0][0].detach().numpy()
-            action = choose_by_prices(fleet.problem, batch.state, 0, weights, fleet.mean_duration_s)
+            action = choose_by_prices(fleet.problem, batch.state, 0, weights, made.menu.units)
             assert scores[action] >= scores.max() - 0.02
+            alike.append(scores.argmax() == action)
             kinds.add("pass" if action == 0 else "pause" if action >= fleet.problem.first_pause else "start")
             batch.step(np.array([action]))
     assert {"pass", "start"} <= kinds
+    assert np.mean(alike) > 0.98
+
+
+def test_relative_units_are_what_is_usual_on_a_fleet(fleet):
+    problem, step_s = fleet.problem, fleet.best_step_s
+    units = price_units(fleet, relative=True)
+    kind, _, num_steps, duration_s = fleet._draw(np.random.default_rng(0), 20_000)
+    work = num_steps * problem.menu.work_device_s[kind]
+    assert units.work_device_s == pytest.approx(work.mean())
+    assert units.time_s == pytest.approx(duration_s.mean())
+    most = []
+    for row, least in zip(step_s, problem.menu.work_device_s, strict=True):
+        most.append(max(d for d, one in zip(problem.degrees, row, strict=True) if d * one <= 2 * least))
+    logs = [np.log(most[one]) for one in kind]
+    assert units.devices == pytest.approx(USUAL_JOBS * np.exp(np.mean(logs)))
+    held = [num * min(zip(row, problem.degrees * row, strict=True))[1] for num, row in zip(num_steps, step_s[kind], strict=True)]
+    assert 2**units.pressure == pytest.approx(1.5 * np.mean(held) / work.mean())
+
+
+def test_relative_prices_play_the_same_where_all_steps_take_longer(tmp_path):
+    """In a world that is half as fast, to which jobs come half as often, everything is decided alike and takes twice as long."""
+    fleet = tiny_fleet(tmp_path, load=1.5, sharing="none")
+    table = fleet.menu.table
+    slow_table = table._replace(step_s=2.0 * table.step_s, work_device_s=2.0 * table.work_device_s)
+    duration = {"median_s": 600.0, "sigma": 1.0, "most_s": 6000.0}
+    chosen = fleet_settings(tmp_path, load=1.5, sharing="none", duration=duration)
+    slow = fleet_of_menu(chosen, fleet.cluster, dataclasses.replace(fleet.menu, table=slow_table))
+    weights = np.random.default_rng(3).normal(0, 0.4, (3, num_direct(relative=True)))
+    ends = []
+    for one in (fleet, slow):
+        batch = FleetBatch(one, 1, observes=False)
+        batch.reset(0, np.random.default_rng(1))
+        play_by_prices(one.problem, batch.state, 0, weights, price_units(one, relative=True), 10_000)
+        assert batch.state.is_over[0]
+        ends.append(batch.state.finish_s[0].copy())
+    np.testing.assert_allclose(ends[1], 2.0 * ends[0], rtol=1e-9)
+
+
+def test_a_relative_network_plays_as_the_compiled_rule_before_it_learns(fleet):
+    """No weight of it but the direct ones says anything yet: of placements with equal steps both take the first."""
+    torch.manual_seed(0)
+    made = FleetActor(FleetNetworkSettings(width=8, prices=True, relative=True), fleet).eval()
+    weights = np.random.default_rng(4).normal(0, 0.4, (3, num_direct(relative=True)))
+    made.prices.set_direct(weights)
+    by_network, by_rule = FleetBatch(fleet, 5), FleetBatch(fleet, 5, observes=False)
+    for e in range(5):
+        by_network.reset(e, np.random.default_rng(e))
+        by_rule.reset(e, np.random.default_rng(e))
+        play_by_prices(fleet.problem, by_rule.state, e, weights, made.menu.units, 10_000)
+    pick = player(made)
+    while not by_network.state.is_over.all():
+        by_network.step(pick(by_network))
+    np.testing.assert_allclose(by_network.state.finish_s, by_rule.state.finish_s)
+
+
+def test_relative_is_about_prices():
+    with pytest.raises(ConfigError, match=r"relative: is about prices"):
+        build_settings(FleetNetworkSettings, {"relative": True})

@@ -270,7 +270,7 @@ def test_weights_that_find_no_end_are_the_worst_and_cut_off(tmp_path):
             batch.step(np.array(decisions[-1:]))
 
     constants = WeightSearchSettings(generations=1, population=4, num_episodes=1)
-    search = WeightSearch(fleet, WeightsToSearch(np.zeros(2), play), constants, 0, range(100, 101))
+    search = WeightSearch([WeightsToSearch(fleet, np.zeros(2), play)], constants, 0, range(100, 101))
     with pytest.raises(_EnoughError):
         search.run(_raises_enough)
     assert search.values[0] >= 1e9
@@ -288,7 +288,7 @@ def test_a_damaged_search_is_not_gone_on_with(fleet, tmp_path):
 
 def test_a_search_finds_better_prices_than_none_on_episodes_that_it_has_not_seen(fleet):
     constants = WeightSearchSettings(generations=15, population=10, num_episodes=6, validate_every_generations=15)
-    search = WeightSearch(fleet, prices_of(fleet), constants, 0, range(100, 140))
+    search = WeightSearch([prices_of(fleet)], constants, 0, range(100, 140))
     search.run(lambda value: None)
     assert search.values[1] < search.values[0]
     assert np.abs(search.best).max() > 0
@@ -304,6 +304,55 @@ def test_a_search_wants_a_network_that_sets_prices_and_placements_that_find_host
         chosen(imitation={"rule": "searched"})
 
 
+ON_SEVERAL = {
+    "mixed": ["busy.yaml"],
+    "search": SEARCH,
+    "imitation": None,
+    "network": {"width": 8, "rounds": 1, "prices": True, "relative": True},
+    "total_steps": 0,
+}
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory):
+    others = [{"name": "alexnet", "job": "zoo:alexnet", "global_batch": 256}]
+    return tiny_fleet(tmp_path_factory.mktemp("busy"), num_jobs=15, load=1.3, job_types=others)
+
+
+def test_a_search_on_several_fleets_counts_them_alike_and_goes_on_where_it_was_stopped(fleet, busy, tmp_path):
+    whole = train_fleet(chosen(**ON_SEVERAL), tmp_path / "whole", fleet, mixed=[busy])
+    train_fleet(chosen(**ON_SEVERAL), tmp_path / "run", fleet, mixed=[busy], callbacks=[_StopsIn("search", 0.5)])
+    with pytest.raises(CheckpointError, match="another config"):
+        train_fleet(chosen(**ON_SEVERAL), tmp_path / "run", fleet, mixed=[fleet], resume=True)
+    made = train_fleet(chosen(**ON_SEVERAL), tmp_path / "run", fleet, mixed=[busy], resume=True)
+    weights = [SavedFleetNetwork.load(run.policy).weights["prices.direct.weight"] for run in (whole, made)]
+    assert torch.equal(*weights)
+    (row,) = json.loads(made.learning_curve.read_text())
+    assert weights[0].shape == (3, 7)
+    values = []
+    for one in (fleet, busy):
+        search = WeightSearch([prices_of(one, relative=True)], WeightSearchSettings(**SEARCH), 0, range(100, 101))
+        with pytest.raises(_EnoughError):
+            search.run(_raises_enough)
+        values.append(search.values[0])
+    assert row["before_search"] == pytest.approx(np.mean(values), rel=1e-12)
+    for one in (fleet, busy):
+        assert off_ground(str(made.path), one) is None
+    told = off_ground(str(made.path), tiny_fleet(tmp_path, load=0.5))
+    assert told == "run was not trained for this fleet, but for 2 others (on tiny)."
+
+
+def test_several_fleets_are_played_by_a_search_alone_and_are_about_one_thing(fleet, tmp_path):
+    with pytest.raises(ConfigError, match=r"mixed: several benchmarks are played by a search alone"):
+        chosen(**ON_SEVERAL | {"total_steps": 64})
+    with pytest.raises(ConfigError, match=r"mixed: must name benchmarks other than benchmark"):
+        chosen(**ON_SEVERAL | {"mixed": ["tiny.yaml"]})
+    waits = tiny_fleet(tmp_path, num_jobs=15, objective="mean_wait_s")
+    with pytest.raises(ConfigError, match=r"mixed: .* must have the same objective"):
+        train_fleet(chosen(**ON_SEVERAL), tmp_path / "run", fleet, mixed=[waits])
+    assert not (tmp_path / "run").exists()
+
+
 def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_rule_picks(tmp_path):
     deadlines = {"deadline": {"low": 1.2, "high": 4.0}, "objective": "blocking_rate", "load": 1.5, "may_refuse": True}
     one_by_one = tiny_fleet(tmp_path, placements=["construct"], candidate_features="none", **deadlines)
@@ -314,7 +363,7 @@ def test_linear_scores_are_searched_for_and_then_imitated_with_the_hosts_that_a_
     assert rows[0]["searched"] <= rows[0]["before_search"]
     direct = [SavedFleetNetwork.load(file).weights["linear.direct"] for file in (run.searched, run.imitated)]
     assert not torch.equal(*direct)
-    search = WeightSearch(one_by_one, scores_of(one_by_one, "fifo"), WeightSearchSettings(**SEARCH), 0, range(100, 101))
+    search = WeightSearch([scores_of(one_by_one, "fifo")], WeightSearchSettings(**SEARCH), 0, range(100, 101))
     search.run(lambda value: None)
     weights = search.best
     assert search.best_value == rows[0]["searched"]

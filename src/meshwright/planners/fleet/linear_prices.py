@@ -3,10 +3,12 @@
 It is what a network of `models.fleet.prices` does where all but its direct weights add nothing, in compiled code, so that these
 weights can be searched for on thousands of whole episodes. The formulas stand there; a test holds the two equal.
 
-Legend: ``x`` features, see `DIRECT`.
+Legend: ``x`` features, see `DIRECT` and `RELATIVE`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,9 +21,14 @@ from ...simulation.fleet.state import JobState
 from .rules import WAITING_WEIGHT
 
 DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "always")
-"""Logarithms, but for the last two; jobs waiting and running for each `PER_DEVICES` devices of the cluster, so that the same
-weights mean the same in a cluster several times as large to which jobs come as many times as often."""
+"""Logarithms, but for the last two; jobs waiting and running for each so many devices of the cluster (`PriceUnits.devices`), so
+that the same weights mean the same in a cluster several times as large to which jobs come as many times as often."""
+RELATIVE = (*DIRECT, "pressure")
+"""Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`. How much dearer a start may be, and how
+much a restart has to save, is then multiplied by the exponential of what is linear: no weights keep a job waiting for ever."""
 PER_DEVICES = 256.0
+USUAL_JOBS = 8.0
+"""Jobs of the usual number of devices on `PriceUnits.devices`: those of `PER_DEVICES` devices, as on ``llm-256``."""
 DEARER = 0.22
 """Logarithm of how much dearer than the cheapest a start may be before the weights: by a quarter."""
 STAYS = 0.4
@@ -30,29 +37,53 @@ SMALLER = 3.0
 """Logarithm of how much less work a waiting job has than a running one that pauses for it."""
 SHARPNESS, ORDER = 30.0, 10.0
 """Of costs, and of the order of jobs."""
+MOST_FACTOR = 5.0
+"""Logarithm at which that exponential is cut, so that it stays a number."""
+FIRST_NAMED = 1e-3
+"""What a placement scores less than the one that the fleet names before it, where figures are relative, so that a network takes
+the first of equal ones as this rule does anyhow."""
 MOST_RATIO = 1e4
 """Step times over the least beyond which they are cut."""
 LEAST, MOST = 1e-3, 1e3
 """Between which shares are whose logarithms are features."""
 
 
+class PriceUnits(NamedTuple):
+    """What features are measured in.
+
+    Attributes:
+        work_device_s: device-seconds that the work left of a job is compared with.
+        time_s: its age.
+        devices: jobs waiting and running are counted for each so many.
+        pressure: logarithm to base 2 of the devices that would be busy if every job took its fastest entry, over those of the
+            cluster; above 0 not all can have it for long.
+    """
+
+    work_device_s: float
+    time_s: float
+    devices: float
+    pressure: float
+
+
 @njit
-def play_by_prices(problem, state, e, weights, duration_s, most):  # type: ignore[no-untyped-def]
+def play_by_prices(problem, state, e, weights, units, most):  # type: ignore[no-untyped-def]
     """Play episode ``e``, which has begun, to its end or for so many decisions; weights ``(3, x)``."""
     count = 0
     while not state.is_over[e] and count < most:
-        dynamics.act(problem, state, e, choose_by_prices(problem, state, e, weights, duration_s))
+        dynamics.act(problem, state, e, choose_by_prices(problem, state, e, weights, units))
         count += 1
 
 
 @njit
-def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no-untyped-def]
+def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-untyped-def]
     """The action of the best score; one of those that are possible, none of them to pick hosts."""
     menu, num_devices = problem.menu, problem.network.devices_per_host * len(problem.network.host_group)
     waiting, running = state.num_waiting[e], state.num_running[e]
     jobs = max(0.1, WAITING_WEIGHT * waiting + running)
-    x = np.ones(len(DIRECT))
-    part = PER_DEVICES / num_devices
+    is_relative = weights.shape[1] > len(DIRECT)
+    x = np.ones(weights.shape[1])
+    x[len(DIRECT) :] = units.pressure
+    part = units.devices / num_devices
     x[2], x[3] = np.log1p(part * waiting) - 1.0, np.log1p(part * running) - 2.5
     x[4] = state.free[e].sum() / num_devices
     count = state.offered.shape[1]
@@ -63,9 +94,9 @@ def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no
         if job < 0:
             continue
         left = state.num_steps[e, job] - state.done_steps[e, job]
-        share = 8.0 * left * menu.work_device_s[state.job_type[e, job]] / PER_DEVICES / duration_s
+        share = left * menu.work_device_s[state.job_type[e, job]] / units.work_device_s
         x[0] = np.log(min(MOST, max(LEAST, share))) / 2.0
-        x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / duration_s))) / 2.0
+        x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / units.time_s))) / 2.0
         price[place] = jobs * np.exp((weights[0] * x).sum())
         dearer[place] = (weights[1] * x).sum()
         work[place] = np.log(max(1e-6, share)) + (weights[2] * x).sum()
@@ -74,7 +105,8 @@ def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no
     best, most = 0, 0.0 if state.can_act[e, 0] else -np.inf
     for place in range(count):
         if state.offered[e, place] >= 0:
-            action, score = _best_start(problem, state, e, place, price[place], dearer[place], work[place] - least)
+            behind = work[place] - least
+            action, score = _best_start(problem, state, e, place, price[place], dearer[place], behind, is_relative)
             if score > most:
                 best, most = action, score
     for place in range(problem.visible_waiting, count):
@@ -88,7 +120,7 @@ def choose_by_prices(problem, state, e, weights, duration_s):  # type: ignore[no
 
 
 @njit
-def _best_start(problem, state, e, place, price, dearer, behind):  # type: ignore[no-untyped-def]
+def _best_start(problem, state, e, place, price, dearer, behind, is_relative):  # type: ignore[no-untyped-def]
     """The start of a job on offer that scores best, and its score; minus infinity where none is possible."""
     menu, job = problem.menu, state.offered[e, place]
     num_devices = problem.network.devices_per_host * len(problem.network.host_group)
@@ -112,6 +144,9 @@ def _best_start(problem, state, e, place, price, dearer, behind):  # type: ignor
         restart = restart_s(problem, state, e, job) / (left * fastest_s)
     compared = goes_on if is_running and goes_on < np.inf else cheapest
     allowed = dearer + (-STAYS if is_running else DEARER)
+    if is_relative:
+        dearer = min(MOST_FACTOR, max(-MOST_FACTOR, dearer))
+        allowed = -STAYS * np.exp(-dearer) if is_running else DEARER * np.exp(dearer)
     number = max(0, place - problem.visible_waiting + 1)
     best, most = 0, -np.inf
     for entry in range(begin, end):
@@ -122,6 +157,7 @@ def _best_start(problem, state, e, place, price, dearer, behind):  # type: ignor
             ratio = min(MOST_RATIO, choice_step_s(problem, state, e, job, number, entry, choice) / fastest_s)
             taken = (ratio + restart) * (1.0 + price * menu.degree[entry] / num_devices)
             score = SHARPNESS * (allowed + np.log(compared / taken)) - (0.0 if is_running else ORDER * behind)
+            score -= FIRST_NAMED * choice * is_relative
             if score > most:
                 best, most = action, score
     return best, most

@@ -26,7 +26,9 @@ def train_fleet_policy(asked: TrainRequest) -> None:
         from ....envs.fleet.benchmark import load_fleet_benchmark
 
         with output.set_up(bars) as priced:
-            fleet = load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).build(progress=priced)
+            fleet, *mixed = (
+                load_fleet_benchmark(one, changes=chosen.changes).build(progress=priced) for one in chosen.benchmarks
+            )
         from ....training.fleet.train import train_fleet
 
         stages = {"search": chosen.search, "imitation": chosen.imitation, "PPO": chosen.ppo}
@@ -41,6 +43,7 @@ def train_fleet_policy(asked: TrainRequest) -> None:
             chosen,
             folder,
             fleet,
+            mixed=mixed,
             resume=asked.resume is not None,
             overwrite=asked.overwrite,
             command=asked.command,

@@ -1,0 +1,1 @@
+"""The kinds of benchmarks that a study holds."""
