@@ -101,9 +101,7 @@ def test_a_product_in_fp8_worked_by_hand():
     product = Product("p", 2560, 1280, 1024)
     expected = 2560 * 1280 * 2 * 1088 / 200e12 + 3 * 2560 * 1024 / 1e12 + 5e-6
     assert changed(fp8=fp8).product_s(product, 1) == pytest.approx(expected)
-    with pytest.raises(
-        ConfigError, match=r"^kernels: there are no constants of products in fp8, which precision=fp8 asks for.* \(got 'plain'\)"
-    ):
+    with pytest.raises(ConfigError, match=r"^kernels: .*no constants of products in fp8, .*asks for.* \(got 'plain'\)"):
         MODEL.product_s(product, 1)
 
 
