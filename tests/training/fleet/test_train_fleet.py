@@ -83,20 +83,6 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_curve_and_another_seed_gives_
     assert curve(other) != curve(run)[:2]
 
 
-def test_a_gpu_that_is_not_there_is_told_before_anything_is_written(fleet, tmp_path, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="device: torch sees no CUDA device here"):
-        train_fleet(chosen(device="cuda"), tmp_path / "run", fleet)
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
-def test_the_same_seed_gives_the_same_run_on_a_gpu_and_its_policy_plays_on_a_core(fleet, tmp_path):
-    first, second = (train_fleet(chosen(device="cuda"), tmp_path / name, fleet) for name in ("first", "second"))
-    assert curve(first) == curve(second)
-    assert all(weight.device.type == "cpu" for weight in SavedFleetNetwork.load(first.policy).weights.values())
-
-
 def test_imitation_learns_to_act_as_the_rule(fleet):
     torch.manual_seed(0)
     env = FleetVecEnv(fleet, 8, 0, scale=0.1)

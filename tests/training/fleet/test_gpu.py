@@ -1,0 +1,30 @@
+"""A fleet's policy on a GPU, where there is one: the same numbers again, and a policy that a core plays."""
+
+import pytest
+import torch
+
+from meshwright.errors import ConfigError
+from meshwright.models.fleet.saved import SavedFleetNetwork
+from meshwright.training.fleet.train import train_fleet
+from tests.tiny_fleet import tiny_fleet
+
+from .test_train_fleet import chosen, curve
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory):
+    return tiny_fleet(tmp_path_factory.mktemp("fleet"), num_jobs=20)
+
+
+def test_a_gpu_that_is_not_there_is_told_before_anything_is_written(fleet, tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="device: torch sees no CUDA device here"):
+        train_fleet(chosen(device="cuda"), tmp_path / "run", fleet)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")
+def test_the_same_seed_gives_the_same_run_on_a_gpu_and_its_policy_plays_on_a_core(fleet, tmp_path):
+    first, second = (train_fleet(chosen(device="cuda"), tmp_path / name, fleet) for name in ("first", "second"))
+    assert curve(first) == curve(second)
+    assert all(weight.device.type == "cpu" for weight in SavedFleetNetwork.load(first.policy).weights.values())
