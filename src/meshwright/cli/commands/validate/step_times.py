@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from ... import output
 from ...options import JsonFile
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 SHOWN = 40  # rows of a family that are shown; of a larger family the worst ten, the JSON holds all
 WORST = 10
