@@ -162,7 +162,7 @@ def row(run: StepRun, model: BenchmarkedModel, found: dict[str, float], device: 
         "model": {
             "layers": model.layers, "hidden": model.hidden, "heads": model.heads, "kv_heads": model.kv_heads or model.heads,
             "ffn": model.ffn, "vocab": model.vocab, "sequence": run.sequence, "gated": model.family != "gpt2",
-            "tied_head": model.is_tied, "dropout": False, **({"gelu_operators": True} if model.family == "gpt2" else {}),
+            "tied_head": model.is_tied, "dropout": False, **({"activation": "gelu_new"} if model.family == "gpt2" else {}),
         },
         "cluster": {"device": device, "devices_per_host": 1, "host_link": "nvswitch", "num_devices": 1},
         "layout": {

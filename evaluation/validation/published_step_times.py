@@ -16,6 +16,7 @@ from ... import files, quantities, yaml12
 from ...costs.process_groups.group_network import HostNetwork
 from ...devices import DeviceType, device_names, device_type, is_variant
 from ...errors import InputFileError, MeshwrightError
+from ...jobs.model_constants import ModelConstants
 from ...packaged import Shipped
 from .published_runs import LLAMA, as_published, year_of
 from .published_step import PublishedStep, gpt
@@ -99,7 +100,7 @@ PEAKS = {
 
 READ = {
     "": {"id", "family", "model", "cluster", "layout", "measured", "source", "software", "not_printed", "note"},
-    "model": {"layers", "hidden", "heads", "vocab", "sequence", "parameters_billion", "name"},
+    "model": {"layers", "hidden", "heads", "vocab", "sequence", "parameters_billion", "name", "activation"},
     "cluster": {"device", "devices_per_host", "num_devices", "host_link", "nics_per_host", "nic_gbit_per_s", "name", *PEAKS},
 }
 """Keys of a row that are read, or say nothing that a price depends on; `MODEL_KEYS` and `MODEL_FLAGS` too."""
@@ -121,7 +122,6 @@ MODEL_FLAGS = {
     "gated": "is_gated",
     "parallel_block": "is_parallel",
     "tied_head": "is_head_tied",
-    "gelu_operators": "has_gelu_operators",
     "dropout": "has_dropout",
 }
 """What a model may say beyond the keys that all have, and how a shape calls it."""
@@ -236,6 +236,8 @@ def _more(model: dict[str, Any]) -> dict[str, Any]:
             raise _UnsupportedError(f"model.{key} must be true or false, got {value!r}")
         if value is not None:
             more[name] = value
+    if (activation := model.get("activation")) is not None:
+        more["constants"] = ModelConstants(activation=str(activation))
     return more
 
 

@@ -149,7 +149,7 @@ class FleetActor(nn.Module):
 
     def use(self, fleet: Fleet) -> None:
         """Play another fleet from now on."""
-        self.menu = MenuTensors(fleet, self.settings)
+        self.menu = MenuTensors(fleet, self.settings).to(next(self.parameters()).device)
 
     def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)``, impossible actions at `IMPOSSIBLE`, and values ``(b,)``."""

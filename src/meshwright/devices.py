@@ -23,6 +23,9 @@ from .errors import ConfigError
 _LONG_NAMES = ("rtx-pro-6000",)
 """Device types whose names hold a hyphen that does not begin a variant."""
 
+_MEMORY = re.compile(r"-[0-9]+gi?b(-|$)")
+"""In the name of a variant, as ``a100-40gb``."""
+
 
 class DeviceSettings(settings.Settings):
     """One device type as YAML spells it.
@@ -49,7 +52,10 @@ class DeviceSettings(settings.Settings):
         if not missing or not isinstance(name := data.get("name"), str) or not data.keys() <= cls.model_fields.keys():
             return data
         if (base := base_name(name)) in _names():
-            return _built_in(base).to_data() | data
+            rest = _built_in(base).to_data()
+            if _MEMORY.search(name):  # another memory than that type's, so it has to be given
+                rest.pop("memory_gbytes")
+            return rest | data
         problem = f"{missing[0]} is missing; a name that begins with a device type, as {_names()[0]}-mine, takes from it"
         raise ValueError(f"{problem} what is left out")
 

@@ -131,3 +131,6 @@ def test_a_variant_of_a_device_takes_from_it_what_its_mapping_leaves_out():
             DeviceSettings(name=name, power_watts=500)
     with pytest.raises(ValidationError, match="power_wats"):
         DeviceSettings(name="h100-500w", power_wats=500)
+    with pytest.raises(ValidationError, match="memory_gbytes"):  # whose name says another memory than an A100's
+        DeviceSettings(name="a100-40gb", power_watts=300)
+    assert device_type(DeviceSettings(name="a100-40gb", memory_gbytes=40)).memory_bytes == 40e9

@@ -68,6 +68,10 @@ def test_a_vocabulary_that_nobody_pads_is_told_with_what_it_costs(cluster, frame
     about = [line for line in found.remarks if "logits" in line]
     assert len(about) == (told is not None)
     assert told is None or re.search(told, about[0])
+    single = estimate(
+        "zoo:gpt2-xl", f"preset:{cluster}", f"{layout},precision=fp32,attention=unfused", sequence_length=512, framework=framework
+    )
+    assert not [line for line in single.remarks if "logits" in line]  # only products in 16 bits were measured
 
 
 def test_a_sequence_has_tokens():

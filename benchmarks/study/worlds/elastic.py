@@ -19,7 +19,6 @@ from meshwright.evaluation.saved_results import (
 from meshwright.planning.policies import policy_file
 
 from ..measures import OF_ELASTIC, Measure
-from .fleets import Fleets
 from .world import World
 
 
@@ -28,8 +27,6 @@ class Elastic(World):
 
     key = ELASTIC
     format_version = ELASTIC_FORMAT_VERSION
-    first_stage, kept_as, prefix = Fleets.first_stage, Fleets.kept_as, Fleets.prefix
-    takes_profiles = False
 
     def load(self, spec: str, changes: Sequence[str], trace: Path | None = None) -> ElasticBenchmark:
         """See `World.load`."""

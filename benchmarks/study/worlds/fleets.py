@@ -29,8 +29,6 @@ class Fleets(World):
 
     key = FLEET
     format_version = FLEET_FORMAT_VERSION
-    first_stage, kept_as, prefix = "imitation", "imitated.pt", "imitated"
-    takes_profiles = False
 
     def load(self, spec: str, changes: Sequence[str], trace: Path | None = None) -> FleetBenchmark:
         """See `World.load`."""

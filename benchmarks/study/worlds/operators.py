@@ -24,7 +24,6 @@ from meshwright.simulation.operators.instance_files import load_instance
 
 from ..contents import GREEDY
 from ..measures import OVER_BOUND, Measure
-from .fleets import Fleets
 from .world import World
 
 BEST_RULE = "best-rule"
@@ -36,8 +35,6 @@ class Operators(World):
 
     key = PLACEMENT
     format_version = OPERATORS_FORMAT_VERSION
-    first_stage, kept_as, prefix = Fleets.first_stage, Fleets.kept_as, Fleets.prefix
-    takes_profiles = False
 
     def load(self, spec: str, changes: Sequence[str], trace: Path | None = None) -> PlacementBenchmark:
         """See `World.load`."""

@@ -27,10 +27,10 @@ class World(ABC):
 
     key: ClassVar[str]
     format_version: ClassVar[int]
-    first_stage: ClassVar[str]
-    kept_as: ClassVar[str]
-    prefix: ClassVar[str]
-    takes_profiles: ClassVar[bool]
+    first_stage: ClassVar[str] = "imitation"
+    kept_as: ClassVar[str] = "imitated.pt"
+    prefix: ClassVar[str] = "imitated"
+    takes_profiles: ClassVar[bool] = False
 
     @abstractmethod
     def load(self, spec: str, changes: Sequence[str], trace: Path | None = None) -> Any:

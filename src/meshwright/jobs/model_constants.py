@@ -1,4 +1,5 @@
-"""Numbers that a transformer computes with and on which no price depends: frameworks want them beside its sizes."""
+"""What a transformer computes with besides its sizes. Frameworks want it; a price depends on the activation alone, where nothing
+fuses its operators."""
 
 from __future__ import annotations
 

@@ -98,11 +98,6 @@ class TransformerKeys(settings.Settings):
     shared_feed_forward: Count | None = Field(
         default=None, exclude_if=is_absent, description="width of the experts that every token visits, together"
     )
-    has_gelu_operators: Switch | None = Field(
-        default=None,
-        exclude_if=is_absent,
-        description="whether GELU is made of operators of its own, as transformers' gelu_new is",
-    )
     long_skips: Count | None = Field(
         default=None,
         exclude_if=is_absent,
@@ -115,7 +110,9 @@ class TransformerKeys(settings.Settings):
         default=None, exclude_if=is_absent, description="kinds of layers that differ from the keys above; absent: all are alike"
     )
     constants: ModelConstants | None = Field(
-        default=None, exclude_if=is_absent, description="numbers on which no price depends, for frameworks; absent: not known"
+        default=None,
+        exclude_if=is_absent,
+        description="what it computes with besides its sizes; absent: not known",
     )
 
 
@@ -153,6 +150,11 @@ class TransformerShape(TransformerKeys):
             problem = f"names each of the {self.num_layers} layers once at most, and leaves some to the main kind"
             raise GraphError(problem, field="other_layers", value=sorted(named)[:8])
         return self
+
+    @property
+    def has_gelu_of_operators(self) -> bool:
+        """Whether GELU is made of operators of its own, as ``gelu_new`` of transformers is."""
+        return not self.is_gated and self.constants is not None and self.constants.activation == "gelu_new"
 
     @property
     def kinds(self) -> tuple[TransformerShape, ...]:

@@ -327,7 +327,9 @@ def unpadded_vocabulary(work: Any, kernels: KernelModel) -> tuple[str, ...]:
         work: of a transformer.
         kernels: of the devices.
     """
-    layout, shape, step = work.layout, work.shape, ALIGNED_BYTES // work.layout.number_bytes
+    layout, shape, step = work.layout, work.shape, ALIGNED_BYTES // 2
+    if layout.number_bytes != 2:  # only products in 16 bits were measured so
+        return ()
     padded = -(-shape.vocabulary // (step * layout.tp)) * step * layout.tp
     taken_s: list[float] = []
     for vocabulary in (shape.vocabulary, padded):
@@ -335,7 +337,7 @@ def unpadded_vocabulary(work: Any, kernels: KernelModel) -> tuple[str, ...]:
         products = [item for item in (*made.forward, *made.backward) if isinstance(item, Product)]
         if all(one.row_bytes == ALIGNED_BYTES for one in products) and not taken_s:
             return ()
-        taken_s.append(sum(kernels.product_s(one, layout.number_bytes) for one in products))
+        taken_s.append(sum(kernels.product_s(one) for one in products))
     why = f"rows of logits of a vocabulary of {shape.vocabulary:,} begin off multiples of 16 bytes"
     if kernels.constants.unaligned_product_efficiency is None:
         return (f"{why}: their products may take several times as long as priced; pad it to {padded:,}",)

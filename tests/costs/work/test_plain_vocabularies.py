@@ -8,6 +8,7 @@ from meshwright.costs.work.operations import Product, Sweep
 from meshwright.costs.work.work import describe
 from meshwright.evaluation.validation.published_step import gpt
 from meshwright.evaluation.validation.step_times import validate
+from meshwright.jobs.model_constants import ModelConstants
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.plans.partition import Layout
 
@@ -15,8 +16,8 @@ TOKENS, HIDDEN, INNER = 4 * 256, 512, 2048
 KEYS = {"micro_batch": 4, "global_batch": 4, "framework": "fsdp2", "zero": 3}
 
 
-def model(vocabulary=50257, **more):
-    return gpt(2, HIDDEN, 8, vocabulary, 256, has_dropout=False, **more)
+def model(vocabulary=50257, activation=None):
+    return gpt(2, HIDDEN, 8, vocabulary, 256, has_dropout=False, constants=ModelConstants(activation=activation))
 
 
 @pytest.mark.parametrize(("framework", "vocabulary", "at"), [("fsdp2", 50257, 2), ("fsdp2", 50304, 16), (None, 50257, 16)])
@@ -28,8 +29,8 @@ def test_only_fsdp2_has_rows_of_logits_that_nobody_padded(framework, vocabulary,
 
 
 def test_a_gelu_of_operators_moves_and_keeps_more_worked_by_hand():
-    by_operators, by_kernel = (describe(model(has_gelu_operators=so), Layout(**KEYS, compile=False), 256) for so in (True, None))
-    fused = describe(model(has_gelu_operators=True), Layout(**KEYS, compile=True), 256)
+    by_operators, by_kernel = (describe(model(activation=so), Layout(**KEYS, compile=False), 256) for so in ("gelu_new", "gelu"))
+    fused = describe(model(activation="gelu_new"), Layout(**KEYS, compile=True), 256)
 
     def moved(work):
         block = work.blocks["layer"]
@@ -43,11 +44,11 @@ def test_a_gelu_of_operators_moves_and_keeps_more_worked_by_hand():
     assert activation_bytes(fused) == activation_bytes(by_kernel)
 
 
-@pytest.mark.parametrize(("word", "so"), [("gelu_new", True), ("gelu_pytorch_tanh", None), (None, None)])
+@pytest.mark.parametrize(("word", "so"), [("gelu_new", True), ("gelu_pytorch_tanh", False), (None, False)])
 def test_a_configuration_says_which_gelu_it_takes(word, so):
     config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 100, "n_positions": 32}
     shape = shape_of(config | ({} if word is None else {"activation_function": word}), name="tiny")
-    assert shape.has_gelu_operators is so
+    assert shape.has_gelu_of_operators is so
 
 
 def test_steps_that_were_timed_on_one_h200_are_met_and_nothing_was_fitted_on_them():

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from meshwright.errors import ConfigError
+from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork
+from meshwright.models.settings import FleetNetworkSettings
 from meshwright.training.fleet.train import train_fleet
 from tests.tiny_fleet import tiny_fleet
 
@@ -21,6 +23,12 @@ def test_a_gpu_that_is_not_there_is_told_before_anything_is_written(fleet, tmp_p
     with pytest.raises(ConfigError, match="device: torch sees no CUDA device here"):
         train_fleet(chosen(device="cuda"), tmp_path / "run", fleet)
     assert not (tmp_path / "run").exists()
+
+
+def test_what_a_network_reads_of_another_fleet_is_where_the_network_is(fleet):
+    network = FleetActor(FleetNetworkSettings(width=8, rounds=1), fleet).to("meta")
+    network.use(fleet)
+    assert {tensor.device.type for tensor in network.menu.buffers()} == {"meta"}
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no GPU here")

@@ -57,7 +57,7 @@ def activation(parts: LayerParts, numbers: float) -> tuple[Sweep, Sweep]:
     (6 e), tanh's (3 e), the power's (7 e), and two sums (6 e).
     """
     reads, e = parts.halves, parts.element_bytes
-    if parts.layout.runs_operators and parts.shape.has_gelu_operators:
+    if parts.layout.runs_operators and parts.shape.has_gelu_of_operators:
         return Sweep("activation", 18.0 * e * numbers, 8), Sweep("activation gradient", 28.0 * e * numbers, 11)
     if parts.layout.runs_operators and reads == 2:
         return Sweep("activation", 5.0 * e * numbers, 2), Sweep("activation gradient", 9.0 * e * numbers, 3)

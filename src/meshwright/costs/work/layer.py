@@ -142,7 +142,7 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
     if layout.tp > 1 and layout.sequence_parallel:
         forward.append(made.message("logits input", "all_gather"))
     # What names no framework is padded as Megatron-LM pads vocabularies; FSDP2 shards the table as it is.
-    at = row_bytes(columns, shape.hidden, number_bytes=layout.number_bytes) if layout.framework == "fsdp2" else ALIGNED_BYTES
+    at = row_bytes(columns, shape.hidden) if layout.framework == "fsdp2" else ALIGNED_BYTES
     forward.append(Product("logits", made.tokens, columns, shape.hidden, row_bytes=at))
     if layout.framework == "fsdp2":
         forward.append(Sweep("loss", PLAIN_LOSS_FORWARD_BYTES * logits, 4))

@@ -115,7 +115,7 @@ def layer_activation_bytes(
     stream = (norms * 2 * width + norms * mask) * hidden / split + (norms * width * hidden if keeps_gathered else 0.0)
     stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
     routed = shape.experts_per_token if shape.num_experts > 1 else 1
-    of_activation = 3 if shape.is_gated else 5 if runs_operators and shape.has_gelu_operators else 2
+    of_activation = 3 if shape.is_gated else 5 if runs_operators and shape.has_gelu_of_operators else 2
     inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) * of_activation * width / tp
     extra = 2 * width * routed * hidden / split if shape.num_experts > 1 else 0.0
     attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp

@@ -29,9 +29,9 @@ ALIGNED_BYTES = 16
 background user's guide", 2023, section 3)."""
 
 
-def row_bytes(*lengths: int, number_bytes: int = 2) -> int:
-    """Largest power of two of bytes, `ALIGNED_BYTES` at most, at multiples of which rows of such lengths begin."""
-    return math.gcd(ALIGNED_BYTES, *(number_bytes * length for length in lengths))
+def row_bytes(*lengths: int) -> int:
+    """Largest power of two of bytes, `ALIGNED_BYTES` at most, at multiples of which rows of so many numbers of 16 bits begin."""
+    return math.gcd(ALIGNED_BYTES, *(2 * length for length in lengths))
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,6 @@ def _gpt2(keys: ConfigKeys, name: str) -> TransformerShape:
         norm_vectors=2,
         is_head_tied=keys.flag("tie_word_embeddings", True),
         has_dropout=True,
-        has_gelu_operators=True if keys.config.get("activation_function") == "gelu_new" else None,
     )
 
 
