@@ -167,7 +167,8 @@ def row(run: StepRun, model: BenchmarkedModel, found: dict[str, float], device: 
         "cluster": {"device": device, "devices_per_host": 1, "host_link": "nvswitch", "num_devices": 1},
         "layout": {
             "tp": 1, "pp": 1, "dp": 1, "cp": 1, "micro_batch": run.micro_batch, "global_batch": run.micro_batch,
-            "recompute": run.recompute, "zero": 3, "precision": "bf16", "framework": "fsdp2", "compile": run.compile,
+            "schedule": "1f1b", "recompute": run.recompute, "zero": 3, "precision": "bf16", "framework": "fsdp2",
+            "compile": run.compile,
             "async_gradients": False, "fused_accumulation": False,
         },
         "measured": found,
