@@ -21,7 +21,7 @@ NEWER = {
     "dgx-h200-8x8": (64, 8, "h200", 141e9, [450e9, 50e9]),
     "nvl72": (72, 18, "gb200", 186e9, [900e9, 900e9]),
 }
-PRESETS = sorted([*ALIKE, "clos-64-25g", "mixed-256", *NEWER])
+PRESETS = sorted([*ALIKE, "clos-64-25g", "lingjun-64", "mixed-256", "two-sites-64", *NEWER])
 
 
 def written(tmp_path, change, preset="clos-64-4to1"):

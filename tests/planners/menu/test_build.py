@@ -197,6 +197,30 @@ def test_every_placement_on_an_uneven_tree_has_a_representative_of_its_class(deg
     assert (0, 1, placement_class(problem, drawn, len(drawn))) in of
 
 
+def test_a_job_in_two_sites_of_a_matrix_is_priced_there():
+    few = MENU.model_copy(update={"degrees": (1, 2, 8)})
+    topology = {"kind": "matrix", "sites": {"a": 4, "b": 4}, "bandwidth_gbytes_per_s": [[5.0, 0.5], [0.5, 5.0]]}
+    cluster = Cluster.from_data({"name": "sites", "device": "a100", "topology": topology | {"latency_us": [[5.0, 5.0], [5.0, 5.0]]}})
+    table = build_menu(TYPES[:1], cluster, few).table
+    within = build_menu(TYPES[:1], Cluster.from_data(alike(5.0)), few).table
+    across = build_menu(TYPES[:1], Cluster.from_data(alike(0.5)), few).table
+    assert table.step_s.shape[2:] == (1, 3)  # one, two or four hosts in a group
+    # Two devices of one site are as fast as where all links are the fast ones; two in two sites as where all are the slow ones.
+    assert fastest(table, 2, 1) == pytest.approx(fastest(within, 2, 1), rel=1e-12)
+    assert fastest(table, 2, 0) == pytest.approx(fastest(across, 2, 1), rel=1e-12)
+
+
+def alike(gbytes_per_s):
+    """Eight hosts, every pair alike."""
+    topology = {"kind": "matrix", "sites": {"a": 8}, "bandwidth_gbytes_per_s": [[gbytes_per_s]], "latency_us": [[5.0]]}
+    return {"name": "alike", "device": "a100", "topology": topology}
+
+
+def fastest(table, degree, spread):
+    """The least step time of so many devices in a class."""
+    return table.step_s[table.degree == degree, 0, 0, spread].min()
+
+
 @pytest.mark.parametrize(
     ("job_types", "menu_settings", "kind", "told"),
     [

@@ -1,7 +1,8 @@
-"""A network known only by its measured figures: a bandwidth and a latency for each ordered pair of devices.
+"""A network known only by its measured figures: a bandwidth and a latency for each ordered pair of devices, or of sites.
 
 Each pair has a channel of its own. The matrices stand in the YAML or in CSV files beside it (plain numbers, a row
-for each sending device, no header); their diagonals are not read.
+for each sending device, no header); their diagonals are not read. With ``sites`` they have a row for each site, and the diagonal
+holds between two hosts of a site.
 """
 
 from __future__ import annotations
@@ -17,16 +18,29 @@ from pydantic import model_validator
 
 from ... import files, quantities, settings
 from ...errors import InputFileError
-from .topology import Count, Links, Topology, TopologySection, check_size, frozen, relabelled
+from .topology import Count, GBytesPerS, Latency, Links, Topology, TopologySection, check_size, frozen, relabelled
 
 Rows = tuple[tuple[float, ...], ...]
 
+NEAR_BYTES = 4e6
+"""Of the message by which near and far hosts are told apart."""
+
+FAR = 2.0
+"""A step between times of messages that parts sites."""
+
 
 class MatrixSettings(TopologySection):
-    """``topology:`` of a measured cluster in YAML; row ``i``, column ``j`` holds from device ``i`` to device ``j``."""
+    """``topology:`` of a measured cluster in YAML; row ``i``, column ``j`` holds from device ``i`` to device ``j``.
+
+    ``sites`` counts the devices of each site by its name; rows and columns are then sites, in that order. Hosts of several devices
+    have the two figures of links inside a host too.
+    """
 
     kind: Literal["matrix"]
     devices_per_host: Count = 1
+    sites: dict[str, Count] | None = None
+    intra_host_bandwidth_gbytes_per_s: GBytesPerS | None = None
+    intra_host_latency_us: Latency | None = None
     bandwidth_gbytes_per_s: Rows | None = None
     bandwidth_gbytes_per_s_csv: str | None = None
     latency_us: Rows | None = None
@@ -34,6 +48,7 @@ class MatrixSettings(TopologySection):
 
     @model_validator(mode="after")
     def _consistent(self) -> MatrixSettings:
+        self._check_sites()
         for key in ("bandwidth_gbytes_per_s", "latency_us"):
             if (getattr(self, key) is None) == (getattr(self, f"{key}_csv") is None):
                 raise ValueError(f"needs either {key} or {key}_csv")
@@ -43,15 +58,34 @@ class MatrixSettings(TopologySection):
                 if len(row) != len(rows):
                     raise ValueError(f"{key} has {len(rows)} rows, but row {i} has {len(row)} numbers")
                 for j, figure in enumerate(row):
-                    if i != j and (problem := _problem(key, figure)) is not None:
+                    if (i != j or self.sites is not None) and (problem := _problem(key, figure)) is not None:
                         raise ValueError(f"{key}, row {i}, column {j}: {problem}, is {figure:g}")
         both = self.bandwidth_gbytes_per_s, self.latency_us
         if both[0] is not None and both[1] is not None and len(both[0]) != len(both[1]):
             raise ValueError(f"bandwidth_gbytes_per_s has {len(both[0])} rows, latency_us {len(both[1])}")
         for rows in both:
-            if rows is not None and (not rows or len(rows) % self.devices_per_host):
+            if rows is not None and self.sites is not None:
+                if len(rows) != len(self.sites):
+                    raise ValueError(f"{len(self.sites)} sites, but {len(rows)} rows")
+            elif rows is not None and (not rows or len(rows) % self.devices_per_host):
                 raise ValueError(f"{len(rows)} devices do not fill hosts of {self.devices_per_host}")
         return self
+
+    def _check_sites(self) -> None:
+        inside = self.intra_host_bandwidth_gbytes_per_s, self.intra_host_latency_us
+        if self.sites is None:
+            if inside != (None, None):
+                raise ValueError("intra_host_bandwidth_gbytes_per_s and intra_host_latency_us are read beside sites alone")
+            return
+        if not self.sites:
+            raise ValueError("sites: is empty")
+        for name, count in self.sites.items():
+            if count % self.devices_per_host:
+                raise ValueError(f"sites.{name}: {count} devices do not fill hosts of {self.devices_per_host}")
+        if self.devices_per_host > 1 and None in inside:
+            raise ValueError(
+                "sites of hosts of several devices need intra_host_bandwidth_gbytes_per_s and intra_host_latency_us"
+            )
 
     def resolved(self, folder: Path) -> MatrixSettings:
         """The same with the content of the CSV files written out.
@@ -71,10 +105,20 @@ class MatrixSettings(TopologySection):
 
     def build(self) -> MatrixTopology:
         """The topology with the units of the code."""
+        bandwidth, latency = np.array(self.bandwidth_gbytes_per_s) * 1e9, np.array(self.latency_us) / 1e6
+        if self.sites is None:
+            return MatrixTopology(bandwidth, latency, self.devices_per_host)
+        sizes = list(self.sites.values())
+        site = np.repeat(np.arange(len(sizes)), sizes)
+        host = np.arange(len(site)) // self.devices_per_host
+        is_inside = host[:, None] == host[None, :]
+        within = (self.intra_host_bandwidth_gbytes_per_s or 0.0) * 1e9, (self.intra_host_latency_us or 0.0) / 1e6
         return MatrixTopology(
-            pair_bandwidth_bytes_per_s=np.array(self.bandwidth_gbytes_per_s) * 1e9,
-            pair_latency_s=np.array(self.latency_us) / 1e6,
+            *(np.where(is_inside, own, rows[np.ix_(site, site)]) for own, rows in zip(within, (bandwidth, latency), strict=True)),
             devices_per_host=self.devices_per_host,
+            host_names=tuple(f"{name}-{i}" for name, size in self.sites.items() for i in range(size // self.devices_per_host)),
+            site_names=tuple(self.sites),
+            site_of_host=tuple(site[:: self.devices_per_host].tolist()),
         )
 
 
@@ -87,6 +131,7 @@ class MatrixTopology(Topology):
         pair_latency_s: from each device to each, ``(n, n)``.
         devices_per_host: consecutive devices of one host.
         host_names: ``host-{index}`` unless given.
+        site_names, site_of_host: of the sites, and the site of each host, where they are told.
     """
 
     kind: ClassVar[str] = "matrix"
@@ -94,6 +139,8 @@ class MatrixTopology(Topology):
     pair_latency_s: NDArray[np.float64]
     devices_per_host: int = 1
     host_names: tuple[str, ...] = ()
+    site_names: tuple[str, ...] = ()
+    site_of_host: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         n = len(self.pair_bandwidth_bytes_per_s)
@@ -113,6 +160,25 @@ class MatrixTopology(Topology):
     def device_host(self) -> NDArray[np.int64]:
         """Host of each device, ``(n,)``."""
         return frozen(np.arange(len(self.pair_latency_s)) // self.devices_per_host, np.int64)
+
+    @cached_property
+    def host_group(self) -> NDArray[np.int64]:
+        """The site of each host, ``(num_hosts,)``, counted from the first host on: as told, else as found in the figures.
+
+        A message of `NEAR_BYTES` takes some time each way between two devices of two hosts; the longest counts. Hosts are joined in
+        the order of these times (single linkage). Where one step of that order is at least `FAR` times the step before, hosts that
+        were joined before the largest such step are a site each; where there is none, all hosts are one site.
+        """
+        if self.site_of_host:
+            return frozen(_numbered(np.array(self.site_of_host)), np.int64)
+        return frozen(_sites(self._host_s()), np.int64)
+
+    def _host_s(self) -> NDArray[np.float64]:
+        """Seconds of a message of `NEAR_BYTES` between the devices of two hosts, the longest of both ways, ``(h, h)``."""
+        pair_s = self.pair_latency_s + NEAR_BYTES / self.pair_bandwidth_bytes_per_s
+        size, hosts = self.devices_per_host, len(self.host_names)
+        one_way = pair_s.reshape(hosts, size, hosts, size).max(axis=(1, 3))
+        return np.asarray(np.maximum(one_way, one_way.T))
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:
@@ -162,8 +228,9 @@ class MatrixTopology(Topology):
         return np.asarray(self.pair_latency_s[np.asarray(source), np.asarray(target)])
 
     def figures(self) -> tuple[object, ...]:
-        """Both matrices."""
-        return (self.devices_per_host, self.pair_bandwidth_bytes_per_s, self.pair_latency_s)
+        """Both matrices, and the sites where they are told."""
+        told = (self.site_of_host,) if self.site_of_host else ()
+        return (self.devices_per_host, self.pair_bandwidth_bytes_per_s, self.pair_latency_s, *told)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
         """Both figures of each pair of positions, bit for bit, and which positions share a host."""
@@ -171,6 +238,36 @@ class MatrixTopology(Topology):
         bandwidth = self.pair_bandwidth_bytes_per_s[rows, columns].reshape(len(devices), -1).view(np.int64)
         latency = self.pair_latency_s[rows, columns].reshape(len(devices), -1).view(np.int64)
         return np.hstack([bandwidth, latency, relabelled(self.device_host[devices])])
+
+
+def _sites(between_s: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Which hosts lie together, by the times between them, ``(h,)``."""
+    num_hosts = len(between_s)
+    joined = np.zeros(num_hosts, np.bool_)
+    joined[0] = True
+    nearest_s, nearest = between_s[0].copy(), np.zeros(num_hosts, np.int64)
+    edges = []
+    for _ in range(num_hosts - 1):  # Prim's minimum spanning tree: its edges are the steps of single linkage
+        host = int(np.argmin(np.where(joined, np.inf, nearest_s)))
+        edges.append((float(nearest_s[host]), int(nearest[host]), host))
+        joined[host] = True
+        is_nearer = between_s[host] < nearest_s
+        nearest_s[is_nearer], nearest[is_nearer] = between_s[host][is_nearer], host
+    edges.sort()
+    times = np.array([one[0] for one in edges])
+    if len(times) < 2 or times[0] <= 0.0:
+        return np.zeros(num_hosts, np.int64)
+    steps = times[1:] / times[:-1]
+    kept = int(np.argmax(steps)) + 1 if steps.max() >= FAR else len(edges)
+    label = np.arange(num_hosts)
+    for _, a, b in edges[:kept]:
+        label[label == label[b]] = label[a]
+    return _numbered(label)
+
+
+def _numbered(labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Labels as 0, 1, ... in the order in which they first occur."""
+    return np.asarray(np.unique(relabelled(labels[None])[0], return_inverse=True)[1], np.int64)
 
 
 def read_matrix(path: Path) -> Rows:

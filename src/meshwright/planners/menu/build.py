@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ... import files
 from ...clusters.cluster import Cluster
+from ...clusters.topologies.matrix import MatrixTopology
 from ...costs.settings import CostSettings
 from ...costs.training_step.kernels import kernel_model
 from ...errors import ConfigError, PlanError
@@ -108,7 +109,9 @@ def _check(menu: MenuSettings, cluster: Cluster) -> None:
 def _key(types: Sequence[JobType], cluster: Cluster, menu: MenuSettings, costs: CostSettings) -> str:
     kernels = [kernel_model(device, costs.kernels).constants.model_dump() for device in cluster.device_types]
     own = [one.own and one.own.model_dump(mode="json") for one in types]
-    more = [own] if any(own) else []  # left out where there are none, so that no digest of earlier menus changes
+    more: list[object] = [own] if any(own) else []  # left out where there are none, so that no digest of earlier menus changes
+    if isinstance(cluster.topology, MatrixTopology):
+        more.append(cluster.topology.host_group)
     return files.digest(
         FIGURES_VERSION, [one.digest for one in types], cluster.digest, menu.model_dump(), costs.digest, kernels, *more
     )

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
 from ...clusters.topologies.host_table import TraceTopology
+from ...clusters.topologies.matrix import MatrixTopology
 from ...costs.collectives.groups import Fabric
 from ...costs.process_groups.group_network import (
     AS_WIDE_AS_CARDS,
@@ -80,9 +81,9 @@ class PlacementClasses:
 
     @cached_property
     def host_group(self) -> NDArray[np.int64]:
-        """The group of each host: those below one leaf switch, or all of the cluster."""
+        """The group of each host: those below one leaf switch, of one site of a matrix, or all of the cluster."""
         topology = self.cluster.topology
-        if isinstance(topology, ClosTopology | TraceTopology):
+        if isinstance(topology, ClosTopology | TraceTopology | MatrixTopology):
             return topology.host_group
         return np.zeros(self.cluster.num_hosts, np.int64)
 

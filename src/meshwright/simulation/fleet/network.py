@@ -17,6 +17,7 @@ from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
 from ...clusters.topologies.host_table import TraceTopology
 from ...clusters.topologies.hosts import Hosts
+from ...clusters.topologies.matrix import MatrixTopology
 from ...compiled import njit
 from ...errors import ClusterError
 from ...numba_records import by_reference
@@ -32,7 +33,7 @@ class FleetNetwork(NamedTuple):
 
     Attributes:
         host_group: group of each host, ``(m,)``.
-        class_group: by which placement classes count groups, ``(m,)``: that of a Clos, or one for all hosts.
+        class_group: by which placement classes count groups, ``(m,)``: that of a Clos or a matrix, or one for all hosts.
         host_type: device type of each host, ``(m,)``.
         num_groups: ``r``.
         group_site: site of each group, ``(r,)``.
@@ -81,7 +82,8 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     """The links that jobs on a cluster share.
 
     Below a Clos of hosts, or in a tree of hosts, the groups are those of its leaf switches (of its sets of rails), the sites its
-    pods; elsewhere every host is a group of its own, and the links between two are those on the path between their first devices.
+    pods. In a matrix the groups are its sites, and no link is shared: each pair of devices has its own. Elsewhere every host is a
+    group of its own, and the links between two are those on the path between their first devices.
 
     Raises:
         ClusterError: hosts that differ in their number of devices, or too many groups.
@@ -90,8 +92,12 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     if (sizes != sizes[0]).any():
         raise ClusterError("a fleet wants equally many devices on each host", field=cluster.name)
     topology = cluster.topology
-    is_tree = isinstance(topology, ClosTopology | TraceTopology)
-    group = topology.host_group if isinstance(topology, ClosTopology | TraceTopology) else np.arange(cluster.num_hosts)
+    has_groups = isinstance(topology, ClosTopology | TraceTopology | MatrixTopology)
+    group = (
+        topology.host_group
+        if isinstance(topology, ClosTopology | TraceTopology | MatrixTopology)
+        else np.arange(cluster.num_hosts)
+    )
     num_groups = int(group.max()) + 1
     if num_groups > MAX_GROUPS:
         raise ClusterError(f"a fleet has at most {MAX_GROUPS} groups of hosts", field=cluster.name, value=num_groups)
@@ -101,7 +107,9 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     elif isinstance(topology, TraceTopology):
         site = topology.leaf_pod
         trunks, names, capacity, card = _tree_trunks(topology)
-    if is_tree:
+    elif isinstance(topology, MatrixTopology):
+        trunks, names, capacity, card = _matrix_trunks(topology, num_groups)
+    if has_groups:
         ways = [_way(a, b, site) for a in range(num_groups) for b in range(num_groups)]
     else:
         names, capacity, ways, card = _path_links(cluster)
@@ -112,12 +120,12 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     first_device = np.searchsorted(cluster.device_host, np.arange(cluster.num_hosts))
     arrays = FleetNetwork(  # copies: an array that cannot be written is another type to compiled code
         host_group=np.array(group, np.int64),
-        class_group=np.array(group if is_tree else np.zeros_like(group), np.int64),
+        class_group=np.array(group if has_groups else np.zeros_like(group), np.int64),
         host_type=np.array(cluster.device_type[first_device], np.int64),
         num_groups=num_groups,
         group_site=np.array(site, np.int64),
         num_sites=int(site.max()) + 1,
-        num_trunks=len(trunks) if is_tree else 0,
+        num_trunks=len(trunks) if has_groups else 0,
         group_first=np.concatenate([[0], np.cumsum(np.bincount(group, minlength=num_groups))]).astype(np.int64),
         group_hosts=np.argsort(group, kind="stable").astype(np.int64),
         devices_per_host=int(sizes[0]),
@@ -127,6 +135,8 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     )
     return NamedNetwork(arrays, (*host_names, *names), tuple(trunks))
 
+
+_UNLIMITED = 1e300
 
 _ENDS = ((0, "network"), (1, "network"))
 
@@ -149,6 +159,13 @@ def _tree_trunks(tree: TraceTopology) -> _Trunks:
     names = [f"{name}>{way}" for name in trunks for way in ("up", "down")]
     counts = [2 * len(tree.leaf_names), 2 * len(sites)]
     return trunks, names, np.repeat([tree.leaf_bandwidth_bytes_per_s, tree.pod_bandwidth_bytes_per_s], counts), _cards(tree.hosts)
+
+
+def _matrix_trunks(matrix: MatrixTopology, num_groups: int) -> _Trunks:
+    """The same; nothing limits them."""
+    trunks = list(matrix.site_names or (f"site{number}" for number in range(num_groups)))
+    names = [f"{name}>{way}" for name in trunks for way in ("out", "in")]
+    return trunks, names, np.full(2 * num_groups, _UNLIMITED), np.full(2 * len(matrix.host_names), _UNLIMITED)
 
 
 def _cards(hosts: Hosts) -> NDArray[np.float64]:
@@ -177,7 +194,7 @@ def _path_links(cluster: Cluster) -> _Links:
     names = [cluster.links.names[link] for link in used]
     capacity = cluster.links.bandwidth_bytes_per_s[used] if used else np.zeros(0)
     ways = [[number[link] for link in path] for path in paths]
-    return names, np.asarray(capacity, np.float64), ways, np.full(2 * cluster.num_hosts, 1e300)
+    return names, np.asarray(capacity, np.float64), ways, np.full(2 * cluster.num_hosts, _UNLIMITED)
 
 
 @njit
