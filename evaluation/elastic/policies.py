@@ -13,7 +13,6 @@ from ...errors import PolicyError
 from ...planners.elastic.goodput_shares import GoodputShares
 from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import PUBLISHED, ElasticScheduler
-from ...planners.elastic.shortest_remaining import BY_HAND
 from ...planning.policies import SHIPPED, display_name, policy_file
 
 BASELINES = (*PUBLISHED, "pollux", *SHARE_RULES)
@@ -40,7 +39,8 @@ def elastic_scheduler(spec: str) -> ElasticScheduler:
     if spec in PUBLISHED:
         return PUBLISHED[spec]()
     if spec in SHARE_RULES:
-        return SHARE_RULES[spec](BY_HAND)
+        rule = SHARE_RULES[spec]
+        return rule.scheduler(rule.by_hand)
     if spec in BASELINES:
         return GoodputShares()
     file = policy_file(spec, BASELINES)

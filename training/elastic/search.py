@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from ...jobs.readers.elastic import ElasticWorkload
 from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import play
-from ...planners.elastic.shortest_remaining import BY_HAND
 from ...simulation.elastic.simulation import ElasticSimulation
 from ..linear.populations import CovarianceAdaptation
 from .settings import ElasticTrainSettings
@@ -51,8 +50,9 @@ class ElasticSearch:
         self, chosen: ElasticTrainSettings, simulation: ElasticSimulation, training: Batches, validation: Batches
     ) -> None:
         self.chosen, self._simulation, self._training, self._validation = chosen, simulation, training, validation
-        self._population = CovarianceAdaptation(np.array(BY_HAND), chosen.spread, chosen.population)
-        self._by_hand = self._means_s(np.array(BY_HAND), training)
+        by_hand = np.array(SHARE_RULES[chosen.rule].by_hand)
+        self._population = CovarianceAdaptation(by_hand, chosen.spread, chosen.population)
+        self._by_hand = self._means_s(by_hand, training)
         self.generation = 0
         self.curve: list[dict[str, Any]] = []
         self.best: dict[str, Any] = {}
@@ -116,7 +116,7 @@ class ElasticSearch:
 
     def _means_s(self, weights: NDArray[np.float64], batches: Batches) -> NDArray[np.float64]:
         """Mean completion time in each workload with some weights."""
-        scheduler = SHARE_RULES[self.chosen.rule](weights.tolist())
+        scheduler = SHARE_RULES[self.chosen.rule].scheduler(weights.tolist())
         return np.array([spans.mean() for each in batches for spans in play(self._simulation, scheduler, each)])
 
     def _rng_of(self, generation: int) -> np.random.Generator:

@@ -20,7 +20,7 @@ from ... import files
 from ...envs.elastic_benchmark import ElasticBenchmark, load_elastic_benchmark, reference_path
 from ...jobs.readers.elastic import ElasticWorkload
 from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
-from ...planners.elastic.saved_shares import WEIGHTS
+from ...planners.elastic.saved_shares import SHARE_RULES
 from ...simulation.elastic.workload_draws import WorkloadDraws
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
@@ -70,7 +70,7 @@ def train_elastic(
     benchmark = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes)
     search = _search(chosen, benchmark)
     kept = chosen.model_dump(mode="json", exclude={"name", "benchmark", "changes", "trace", "log"})
-    key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), WEIGHTS)
+    key = files.digest(kept, benchmark.elastic.cluster.model_dump(mode="json"), SHARE_RULES[chosen.rule].names)
     if resume and run.checkpoint.exists():
         restore(search, run.checkpoint, key)
     if not resume:

@@ -1,8 +1,12 @@
-"""Shares by expected remaining time, of jobs of which nothing is known but how they have run.
+"""Shares by expected remaining time, of jobs of which nothing is known but how they have run and what their users ask for.
 
-Sizes of jobs spread over orders of magnitude, so that a job is expected to take as long again as it has had: its remaining
-time on one rank counts as a constant and the device-seconds that it has held. Other numbers of ranks follow from the model that
-the job has fitted to its own steps, up to twice the ranks that it has run on, as for Pollux (see `goodput_shares`).
+Sizes of jobs spread over orders of magnitude, so that a job is expected to take as long again as it has had. Its remaining time on one
+rank counts as
+
+    300 s e^first ranks^asked + e^again held
+
+where ``ranks`` is how many its user asks for and ``held`` the device-seconds that it has had. Other numbers of ranks follow from the
+model that the job has fitted to its own steps, up to twice the ranks that it has run on, as for Pollux (see `goodput_shares`).
 """
 
 from __future__ import annotations
@@ -22,20 +26,23 @@ from .shares import best_shares
 from .shortest_remaining import BY_HAND, NUM_WEIGHTS, give, share_values
 
 FIRST_S = 300.0
-"""Expected of a job that has not run."""
+"""Expected of a job that has not run, whose user asks for one rank."""
+
+WITHOUT_SIZE = (*BY_HAND, 0.0, 0.0, 0.0)
+"""As `shortest_remaining.BY_HAND`; then ``first``, ``asked`` and ``again``: all jobs are expected to be alike, and to take as long again."""
 
 
 class ExpectedRemaining:
     """Shares by expected remaining time.
 
     Args:
-        weights: what a share is worth, ``(12,)``, as `shortest_remaining.BY_HAND`.
+        weights: what a share is worth and what a job is expected to take, ``(15,)``, as `WITHOUT_SIZE`.
     """
 
     batch_rule = BatchRule.ESTIMATED
 
-    def __init__(self, weights: Sequence[float] = BY_HAND) -> None:
-        assert len(weights) == NUM_WEIGHTS
+    def __init__(self, weights: Sequence[float] = WITHOUT_SIZE) -> None:
+        assert len(weights) == len(WITHOUT_SIZE)
         self._weights = np.array(weights, np.float64)
 
     def begin(self, simulation: ElasticSimulation) -> None:
@@ -59,6 +66,8 @@ class ExpectedRemaining:
 def _allocate(apps, jobs, most_ranks, num_ranks, kept, weights, node_of_rank, size):  # type: ignore[no-untyped-def]
     goodputs, seen = kept
     num_nodes, devices_per_node = size
+    of_share, of_size = weights[:NUM_WEIGHTS], np.exp(weights[NUM_WEIGHTS:])
+    asked = weights[NUM_WEIGHTS + 1]
     for e in range(len(jobs.num_jobs)):
         active = np.array([j for j in range(jobs.num_jobs[e]) if is_active(jobs, e, j)], np.int64)
         spans_s = np.full((len(active), len(num_ranks)), np.inf)
@@ -67,12 +76,12 @@ def _allocate(apps, jobs, most_ranks, num_ranks, kept, weights, node_of_rank, si
             if seen[e, j, 0] != jobs.num_observed[e, j] or seen[e, j, 1] != jobs.epoch[e, j]:
                 seen[e, j, 0], seen[e, j, 1] = jobs.num_observed[e, j], jobs.epoch[e, j]
                 _goodputs(apps, jobs, e, j, most_ranks[a], num_ranks, devices_per_node, goodputs[e, j])
-            alone_s = FIRST_S + jobs.service_s[e, j]
+            alone_s = FIRST_S * of_size[0] * float(jobs.requested_ranks[e, j]) ** asked + of_size[2] * jobs.service_s[e, j]
             for o in range(len(num_ranks)):
                 if goodputs[e, j, o] > 0.0:
                     spans_s[i, o] = alone_s * goodputs[e, j, 0] / goodputs[e, j, o]
         chosen = np.empty(len(active), np.int64)
-        values = share_values(spans_s, jobs.num_ranks[e][active], num_ranks, num_nodes * devices_per_node, weights)
+        values = share_values(spans_s, jobs.num_ranks[e][active], num_ranks, num_nodes * devices_per_node, of_share)
         best_shares(values, num_ranks, num_nodes * devices_per_node, chosen)
         give(jobs, e, active, chosen, num_ranks, node_of_rank, num_nodes, devices_per_node)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from ... import files
 from ...errors import CheckpointError, InputFileError
 from ..linear import named_weights
-from .expected_remaining import ExpectedRemaining
+from .expected_remaining import WITHOUT_SIZE, ExpectedRemaining
 from .scheduler import ElasticScheduler
-from .shortest_remaining import ShortestRemaining
+from .shortest_remaining import BY_HAND, ShortestRemaining
 
 FORMAT_VERSION = 1
 KIND = "elastic shares"
@@ -36,9 +36,25 @@ WEIGHTS = (
 )
 """Names of the weights of `shortest_remaining`, in their order."""
 
-SHARE_RULES: dict[str, Callable[[Sequence[float]], ElasticScheduler]] = {
-    "shortest-remaining": ShortestRemaining,
-    "expected-remaining": ExpectedRemaining,
+
+
+class ShareRule(NamedTuple):
+    """A rule whose weights can be searched for.
+
+    Attributes:
+        scheduler: makes it of weights.
+        names: of the weights, in order.
+        by_hand: the weights that a search starts from.
+    """
+
+    scheduler: Callable[[Sequence[float]], ElasticScheduler]
+    names: tuple[str, ...]
+    by_hand: tuple[float, ...]
+
+
+SHARE_RULES = {
+    "shortest-remaining": ShareRule(ShortestRemaining, WEIGHTS, BY_HAND),
+    "expected-remaining": ShareRule(ExpectedRemaining, (*WEIGHTS, "first", "asked", "again"), WITHOUT_SIZE),
 }
 """What weights are for."""
 
@@ -49,7 +65,7 @@ class SavedShares:
 
     Attributes:
         rule: one of `SHARE_RULES`.
-        weights: in the order of `WEIGHTS`.
+        weights: in the order of the rule's names.
         trained: how they were found, plain data.
     """
 
@@ -59,11 +75,11 @@ class SavedShares:
 
     def scheduler(self) -> ElasticScheduler:
         """The rule with these weights."""
-        return SHARE_RULES[self.rule](self.weights.tolist())
+        return SHARE_RULES[self.rule].scheduler(self.weights.tolist())
 
     def save(self, path: str | Path) -> None:
         """Write them as JSON, whole or not at all."""
-        weights = dict(zip(WEIGHTS, self.weights.tolist(), strict=True))
+        weights = dict(zip(SHARE_RULES[self.rule].names, self.weights.tolist(), strict=True))
         data = {"kind": KIND, "format_version": FORMAT_VERSION, "rule": self.rule, "weights": weights, "trained": self.trained}
         files.write_json(path, data)
 
@@ -85,4 +101,7 @@ class SavedShares:
             raise CheckpointError("no such rule", file=path, field="rule", value=rule, choices=SHARE_RULES)
         if not isinstance(trained, dict):
             raise CheckpointError("must be a mapping", file=path, field="trained")
-        return cls(rule, named_weights(data.get("weights"), WEIGHTS, path), trained)
+        kept, names = data.get("weights"), SHARE_RULES[rule].names
+        if isinstance(kept, dict) and kept.keys() == set(WEIGHTS):  # of a rule that had no others yet: those by hand change nothing
+            kept = dict(zip(names, SHARE_RULES[rule].by_hand, strict=True)) | kept
+        return cls(rule, named_weights(kept, names, path), trained)
