@@ -12,7 +12,12 @@ import warnings
 from gymnasium.envs.registration import register as register_env
 from gymnasium.envs.registration import registry
 
-IDS = ("meshwright/JobPartitioning-v0", "meshwright/JobPartitioning-v1", "meshwright/OperatorPlacement-v0")
+IDS = (
+    "meshwright/JobPartitioning-v0",
+    "meshwright/JobPartitioning-v1",
+    "meshwright/OperatorPlacement-v0",
+    "meshwright/ElasticJobs-v0",
+)
 
 
 def register() -> None:
@@ -40,3 +45,5 @@ def register() -> None:
             entry_point="meshwright.envs.operators.env:OperatorPlacementEnv",
             vector_entry_point="meshwright.envs.operators.vector_env:PlacementVectorEnv",
         )
+    if IDS[3] not in registry:
+        register_env(id=IDS[3], entry_point="meshwright.envs.elastic.env:ElasticEnv")

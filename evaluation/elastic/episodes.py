@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from ...envs.elastic_benchmark import PublishedElastic
+from ...envs.elastic.benchmark import PublishedElastic
 from ...jobs.readers.elastic import ElasticWorkload
 from ...planners.elastic.scheduler import ElasticScheduler, play
 from ...simulation.elastic.simulation import ElasticSimulation

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...envs.elastic_benchmark import ElasticBenchmark, PublishedElastic
+from ...envs.elastic.benchmark import ElasticBenchmark, PublishedElastic
 from ...errors import ConfigError, PolicyError
 from ..evaluate import check_names
 from ..fleet.objectives import Objective

@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 
 from ... import files
-from ...envs.elastic_benchmark import ElasticBenchmark, load_elastic_benchmark, reference_path
+from ...envs.elastic.benchmark import TRACE, ElasticBenchmark, load_elastic_benchmark, reference_path
 from ...jobs.readers.elastic import ElasticWorkload
 from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 from ...planners.elastic.saved_shares import SHARE_RULES
@@ -29,7 +29,6 @@ from ..run_folder import AnyRunFolder
 from .search import ElasticSearch
 from .settings import ElasticTrainSettings
 
-TRACE = "traces/philly.csv"
 REPORTED = ReportedMeasure("elastic", "mean_completion_s", "validation_mean_completion_s", "generation", "generations")
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from meshwright import files
 from meshwright.envs.benchmark_files import ELASTIC
-from meshwright.envs.elastic_benchmark import ElasticBenchmark, load_elastic_benchmark
+from meshwright.envs.elastic.benchmark import ElasticBenchmark, load_elastic_benchmark
 from meshwright.errors import InputFileError, MeshwrightError
 from meshwright.evaluation.elastic.evaluate import ELASTIC_FORMAT_VERSION
 from meshwright.evaluation.elastic.policies import BASELINES

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, kind_of
-from meshwright.envs.elastic_benchmark import ElasticBenchmark
+from meshwright.envs.elastic.benchmark import ElasticBenchmark
 from meshwright.envs.fleet.benchmark import FleetBenchmark
 from meshwright.envs.operators.benchmark import PlacementBenchmark
 

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.envs.benchmark import benchmark_names, load_benchmark
 from meshwright.envs.benchmark_files import ELASTIC, kind_of, preset_names
-from meshwright.envs.elastic_benchmark import load_elastic_benchmark
+from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.errors import ConfigError
 from meshwright.evaluation.elastic.evaluate import evaluate_elastic
 from meshwright.planners.elastic.saved_shares import SavedShares

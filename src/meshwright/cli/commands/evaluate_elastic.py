@@ -22,7 +22,7 @@ def evaluate_elastic_policies(request: EvaluationRequest, workers: AbstractConte
         MeshwrightError: an option is given that does not go with elastic jobs.
     """
     request.check("elastic jobs", ELASTIC_FILES)
-    from ...envs.elastic_benchmark import load_elastic_benchmark
+    from ...envs.elastic.benchmark import load_elastic_benchmark
     from ...evaluation.elastic.evaluate import evaluate_elastic
     from ...evaluation.elastic.tables import elastic_cells, elastic_markdown, elastic_title
 

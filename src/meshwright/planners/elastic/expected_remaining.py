@@ -75,7 +75,7 @@ def _allocate(apps, jobs, most_ranks, num_ranks, kept, weights, node_of_rank, si
             a = jobs.application[e, j]
             if seen[e, j, 0] != jobs.num_observed[e, j] or seen[e, j, 1] != jobs.epoch[e, j]:
                 seen[e, j, 0], seen[e, j, 1] = jobs.num_observed[e, j], jobs.epoch[e, j]
-                _goodputs(apps, jobs, e, j, most_ranks[a], num_ranks, devices_per_node, goodputs[e, j])
+                job_goodputs(apps, jobs, e, j, most_ranks[a], num_ranks, devices_per_node, goodputs[e, j])
             alone_s = FIRST_S * of_size[0] * float(jobs.requested_ranks[e, j]) ** asked + of_size[2] * jobs.service_s[e, j]
             for o in range(len(num_ranks)):
                 if goodputs[e, j, o] > 0.0:
@@ -87,7 +87,7 @@ def _allocate(apps, jobs, most_ranks, num_ranks, kept, weights, node_of_rank, si
 
 
 @njit
-def _goodputs(apps, jobs, e, j, most_ranks, num_ranks, devices_per_node, goodputs):  # type: ignore[no-untyped-def]
+def job_goodputs(apps, jobs, e, j, most_ranks, num_ranks, devices_per_node, goodputs):  # type: ignore[no-untyped-def]
     """By the job's model on compact places, zero beyond its limit; before its first step only one rank has any."""
     goodputs[:] = 0.0
     limit = min(max(2 * jobs.max_profiled_ranks[e, j], 1), most_ranks)

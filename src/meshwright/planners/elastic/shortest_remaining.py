@@ -72,7 +72,7 @@ def _allocate(apps, jobs, curves, weights, node_of_rank, size):  # type: ignore[
         active = np.array([j for j in range(jobs.num_jobs[e]) if is_active(jobs, e, j)], np.int64)
         spans_s = np.empty((len(active), len(curves.num_ranks)))
         for i, j in enumerate(active):
-            _spans(apps, jobs, e, j, curves, spans_s[i])
+            job_spans(apps, jobs, e, j, curves, spans_s[i])
         chosen = np.empty(len(active), np.int64)
         now = jobs.num_ranks[e][active]
         values = share_values(spans_s, now, curves.num_ranks, num_devices, weights)
@@ -111,7 +111,7 @@ def share_values(spans_s, ranks_now, num_ranks, num_devices, weights):  # type: 
 
 
 @njit
-def _spans(apps, jobs, e, j, curves, spans_s):  # type: ignore[no-untyped-def]
+def job_spans(apps, jobs, e, j, curves, spans_s):  # type: ignore[no-untyped-def]
     """Remaining seconds on each number of ranks; on the present one where the job is now."""
     a, epoch = jobs.application[e, j], jobs.epoch[e, j]
     left = apps.progress[a, epoch + 1] - jobs.progress[e, j]

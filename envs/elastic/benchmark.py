@@ -15,13 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from .. import settings
-from ..errors import ConfigError
-from ..jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
-from ..simulation.elastic.simulation import ElasticCluster, ElasticSimulation
-from .benchmark_files import ELASTIC, NAME, find_benchmark_of
+from ... import settings
+from ...errors import ConfigError
+from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
+from ...simulation.elastic.simulation import ElasticCluster, ElasticSimulation
+from ..benchmark_files import ELASTIC, NAME, find_benchmark_of
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
+
+TRACE = "traces/philly.csv"
+"""Below that folder, from which workloads are drawn."""
 
 
 class PublishedElasticSettings(settings.Settings):

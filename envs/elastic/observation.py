@@ -1,0 +1,123 @@
+"""What a policy sees of elastic jobs: one row for each, and what each number of ranks would do for it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from ...planners.elastic.expected_remaining import FIRST_S, job_goodputs
+from ...planners.elastic.known_curves import KnownCurves
+from ...planners.elastic.shortest_remaining import job_spans
+from ...simulation.elastic.simulation import ElasticSimulation
+from ...simulation.elastic.state import BatchRule
+
+JOB = ("active", "decided", "ranks", "given", "asked", "held", "age", "restarts")
+"""Features of a job."""
+
+_HELD_S, _AGE_S, _RESTARTS, _SPAN_S = 36_000.0, 3_600.0, 4.0, 3_600.0
+
+
+class ElasticSeen(NamedTuple):
+    """An observation as arrays; ``j`` jobs of an episode, ``o`` numbers of ranks.
+
+    Attributes:
+        jobs: `JOB` of each, ``(j, 8)``; zeros for those that have not come or have ended.
+        spans: remaining time on each number of ranks as ``s / (s + 3600)``, 1 where it cannot be used, ``(j, o)``.
+        cluster: share of devices that are still to be given this round, ``(1,)``.
+        current: the job that is decided.
+        action_mask: ``(o + 1,)``.
+    """
+
+    jobs: NDArray[np.float32]
+    spans: NDArray[np.float32]
+    cluster: NDArray[np.float32]
+    current: int
+    action_mask: NDArray[np.int8]
+
+
+def elastic_space(num_jobs: int, num_choices: int) -> spaces.Dict:
+    """The space of `ElasticSeen` as a dictionary."""
+    return spaces.Dict(
+        {
+            "jobs": spaces.Box(0.0, 1.0, (num_jobs, len(JOB)), np.float32),
+            "spans": spaces.Box(0.0, 1.0, (num_jobs, num_choices), np.float32),
+            "cluster": spaces.Box(0.0, 1.0, (1,), np.float32),
+            "current": spaces.Discrete(num_jobs),
+            "action_mask": spaces.MultiBinary(num_choices + 1),
+        }
+    )
+
+
+class Spans:
+    """Remaining times of jobs by what is known of them.
+
+    Args:
+        simulation: reset.
+        num_ranks: numbers of ranks that are considered, ``(o,)``.
+        curves: of applications that ran before; None where jobs are known by their own steps alone.
+    """
+
+    def __init__(self, simulation: ElasticSimulation, num_ranks: NDArray[np.int64], curves: KnownCurves | None) -> None:
+        self._simulation, self._num_ranks, self._curves = simulation, num_ranks, curves
+
+    def of(self, job: int) -> NDArray[np.float64]:
+        """Seconds to the end on each number of ranks, infinite where it cannot be used, ``(o,)``.
+
+        Known by its own steps alone a job is expected to take as long again as it has had, as by `ExpectedRemaining`.
+        """
+        simulation, jobs = self._simulation, self._simulation.jobs
+        found = np.full(len(self._num_ranks), np.inf)
+        if self._curves is not None:
+            job_spans(simulation.apps, jobs, 0, job, self._curves, found)
+            return found
+        goodputs = np.zeros(len(self._num_ranks))
+        most = int(simulation.most_ranks[jobs.application[0, job]])
+        job_goodputs(simulation.apps, jobs, 0, job, most, self._num_ranks, simulation.cluster.devices_per_node, goodputs)
+        can = goodputs > 0.0
+        found[can] = (FIRST_S + jobs.service_s[0, job]) * goodputs[0] / goodputs[can]
+        return found
+
+
+def observe_elastic(
+    simulation: ElasticSimulation,
+    active: NDArray[np.int64],
+    given: NDArray[np.int64],
+    spans_s: NDArray[np.float64],
+    place: int,
+    action_mask: NDArray[np.bool_],
+    seen: ElasticSeen,
+) -> dict[str, Any]:
+    """The observation as a dictionary of new arrays.
+
+    Args:
+        simulation: with one episode.
+        active: jobs that are decided this round, ``(a,)``.
+        given: ranks of those decided so far, -1 beyond, ``(a,)``.
+        spans_s: of each of them, ``(a, o)``.
+        place: of the current job in ``active``.
+        action_mask: ``(o + 1,)``.
+        seen: gives the shapes.
+    """
+    jobs, devices = simulation.jobs, simulation.cluster.num_devices
+    row, spans = np.zeros_like(seen.jobs), np.zeros_like(seen.spans)
+    held, age = jobs.service_s[0, active], jobs.now_s[0] - jobs.submission_s[0, active]
+    restarts = np.maximum(jobs.num_restarts[0, active], 0)
+    features = (
+        np.ones(len(active)),
+        given >= 0,
+        jobs.num_ranks[0, active] / devices,
+        np.maximum(given, 0) / devices,
+        jobs.requested_ranks[0, active] / devices,
+        held / (held + _HELD_S),
+        age / (age + _AGE_S),
+        restarts / (restarts + _RESTARTS),
+    )
+    row[active] = np.stack(features, axis=1)
+    with np.errstate(invalid="ignore"):
+        spans[active] = np.where(np.isinf(spans_s), 1.0, spans_s / (spans_s + _SPAN_S))
+    left = np.array([1.0 - np.maximum(given, 0).sum() / devices], np.float32)
+    current = int(active[place]) if place < len(active) else 0
+    return ElasticSeen(row, spans, left, current, action_mask.astype(np.int8))._asdict()
