@@ -7,14 +7,14 @@ prediction to no-regret online learning", 2011).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ...envs.fleet.features import CONTEXT
+from ...envs.fleet.features import CONTEXT, HOST, TRUNK
 from ...errors import PolicyError
 from ...models.fleet.network import FleetActor
 from ...models.fleet.saved import player
@@ -32,6 +32,11 @@ by, mean times between two arrivals or decisions."""
 MOST_TAIL = 40
 """Rounds of that at most, for each unit of `TAIL`."""
 
+
+BUILT, IS_SITE = HOST.index("is picked"), TRUNK.index("is of a site")
+
+SITES_APART = 0.6180339887
+"""So much more features of a site count than those of a group, so that their sum tells which is which."""
 
 HOSTS_ARE_PICKED = CONTEXT.index("hosts are being picked")
 
@@ -93,8 +98,10 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
             for group in optimizer.param_groups:
                 group["lr"] = chosen.learning_rate * (1.01 - share)
             rows = order[number * chosen.minibatch : (number + 1) * chosen.minibatch]
-            scores, values = network({name: array[rows] for name, array in seen.items()})
-            cross = _cross_entropy(scores, actions[rows], seen["action_mask"][rows], chosen.smoothing, learned[rows])
+            part = {name: array[rows] for name, array in seen.items()}
+            scores, values = network(part)
+            right = right_actions(part, actions[rows], network.menu.member) if chosen.alike else None
+            cross = _cross_entropy(scores, actions[rows], part["action_mask"], chosen.smoothing, learned[rows], right)
             error = ((values - returns[rows]) ** 2).mean()
             optimizer.zero_grad()
             (cross + weight * error).backward()
@@ -116,12 +123,44 @@ def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor
     return picks if chosen.rules == (SEARCHED,) and bool(picks.any()) else torch.ones_like(picks)
 
 
+def right_actions(seen: Mapping[str, torch.Tensor], actions: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
+    """Which actions are as good as the rule's, ``(n, a)``: itself, and where hosts are picked all possible ones that look as the pick does.
+
+    A host looks like another where its own features are the same, and those of the trunks above it with the number of hosts that the
+    job has there already. A rule takes the first of such hosts by number, which nobody could learn who is told no numbers.
+
+    Args:
+        seen: observations.
+        actions: of the rule, ``(n,)``.
+        member: which trunks are above each host, ``(m, r)``.
+    """
+    mask, hosts, trunks = seen["action_mask"] != 0, seen["hosts"], seen["trunks"]
+    here = torch.nn.functional.one_hot(actions, mask.shape[1]).bool()
+    picked = member.T @ hosts[:, :, BUILT : BUILT + 1]
+    of_trunk = torch.cat([trunks, picked], dim=2) * (1.0 + SITES_APART * trunks[:, :, IS_SITE : IS_SITE + 1])
+    looks = torch.cat([hosts, member @ of_trunk], dim=2)
+    num_hosts = hosts.shape[1]
+    pick = looks[torch.arange(len(actions)), actions.clamp(max=num_hosts - 1)]
+    alike = (looks == pick.unsqueeze(1)).all(dim=2)
+    alike = torch.nn.functional.pad(alike, (0, mask.shape[1] - num_hosts)) & mask
+    is_pick = seen["context"][:, HOSTS_ARE_PICKED] > 0
+    return here | (alike & is_pick.unsqueeze(1))
+
+
 def _cross_entropy(
-    scores: torch.Tensor, actions: torch.Tensor, mask: torch.Tensor, smoothing: float, learned: torch.Tensor
+    scores: torch.Tensor,
+    actions: torch.Tensor,
+    mask: torch.Tensor,
+    smoothing: float,
+    learned: torch.Tensor,
+    right: torch.Tensor | None,
 ) -> torch.Tensor:
     shares = torch.log_softmax(scores, dim=1)
     possible = (mask != 0).float()
-    target = shares.gather(1, actions.unsqueeze(1)).squeeze(1)
+    if right is None:
+        target = shares.gather(1, actions.unsqueeze(1)).squeeze(1)
+    else:
+        target = torch.logsumexp(shares.masked_fill(~right, -torch.inf), dim=1)
     others = (shares * possible).sum(dim=1) / possible.sum(dim=1)
     found: torch.Tensor = -(((1 - smoothing) * target + smoothing * others) * learned).sum() / learned.sum().clamp(min=1.0)
     return found

@@ -29,6 +29,7 @@ class ImitationSettings(settings.Settings):
         smoothing: share of each target that all possible actions have together, so that PPO has something to try.
         corrections: rounds after that in which the network plays as many decisions and learns what the rule would have done in
             them, in addition to all that it learned before.
+        alike: whether every host that looks as the one that the rule picks does is as right (see `imitation.right_actions`).
         value_weight: of the critic's squared error beside the cross-entropy of actions; null: one over the variance of the sums
             that it foresees, so that neither drowns the other, whatever rewards are multiplied by.
     """
@@ -40,6 +41,7 @@ class ImitationSettings(settings.Settings):
     learning_rate: float = Field(default=2e-3, gt=0)
     smoothing: float = Field(default=0.3, ge=0, lt=1)
     corrections: int = Field(default=0, ge=0, le=20)
+    alike: settings.Switch = Field(default=False, exclude_if=lambda chosen: not chosen)
     value_weight: float | None = Field(default=1.0, ge=0)
 
     @property
