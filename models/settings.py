@@ -69,6 +69,7 @@ class FleetNetworkSettings(settings.Settings):
         linear: the same of scores that are linear in a few figures (see `fleet.linear_head`).
         logs: whether features are read together with their logarithms: those of ``x / (1 + x)`` say little where ``x`` is large
             (of 16 and of 17 running jobs, 0.941 and 0.944), and times are compared by their ratio.
+        room: whether trunks also know how they suit the job whose hosts are picked (see `fleet.network.room`).
     """
 
     width: int = Field(default=48, ge=4, le=512)
@@ -78,6 +79,7 @@ class FleetNetworkSettings(settings.Settings):
     relative: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
     linear: bool = False
     logs: bool = False
+    room: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
 
     @model_validator(mode="after")
     def _one_of_two(self) -> Self:

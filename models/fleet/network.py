@@ -41,6 +41,12 @@ from .linear_head import LinearHead
 from .prices import PriceHead, of_share, price_units
 
 IMPOSSIBLE = -1e9
+ROOM = 4
+"""Figures of `room`."""
+
+FREE, MAY_BE_PICKED, IS_PICKED = (HOST.index(name) for name in ("free share", "may be picked", "is picked"))
+PICKING, STILL_TO_PICK = CONTEXT.index("hosts are being picked"), CONTEXT.index("hosts still to pick")
+WANTED = CONTEXT.index("hosts wanted of the entry whose hosts are picked")
 TO_COME = 10
 """Figures of the jobs that arrive soon, which only the critic reads, and only in training."""
 
@@ -121,7 +127,7 @@ class FleetActor(nn.Module):
         self.enter = nn.ModuleDict(
             {
                 "hosts": nn.Linear(len(HOST), width),
-                "trunks": nn.Linear(len(TRUNK), width),
+                "trunks": nn.Linear(len(TRUNK) + (ROOM if settings.room else 0), width),
                 "running": nn.Linear(times * len(RUNNING) + width, width),
                 "offers": nn.Linear(times * len(OFFER) + width, width),
                 "context": nn.Linear(times * (len(CONTEXT) + more + bool(more) * len(LEFT)), width),
@@ -173,7 +179,7 @@ class FleetActor(nn.Module):
         enter = self.enter
         nodes = {
             "hosts": enter["hosts"](seen["hosts"]),
-            "trunks": enter["trunks"](seen["trunks"]),
+            "trunks": enter["trunks"](self._trunks(seen)),
             "running": enter["running"](torch.cat([self._read(seen["running"]), types[seen["running_type"].long()]], dim=2)),
             "offers": enter["offers"](torch.cat([self._read(seen["offers"]), types[seen["offer_type"].long()]], dim=2)),
         }
@@ -187,6 +193,11 @@ class FleetActor(nn.Module):
             for one in self.rounds:
                 nodes, context = one(nodes, context, there, None, menu.member)
         return nodes, torch.cat([context, *_pooled(nodes, there)], dim=1)
+
+    def _trunks(self, seen: Mapping[str, Tensor]) -> Tensor:
+        """Features of trunks, with those of `room` where the settings say so."""
+        trunks = seen["trunks"]
+        return torch.cat([trunks, room(seen, self.menu.member)], dim=2) if self.settings.room else trunks
 
     def _read(self, features: Tensor) -> Tensor:
         """Features; where logarithms are read, together with that of ``x`` in each that is ``x / (1 + x)``."""
@@ -246,6 +257,24 @@ class FleetActor(nn.Module):
     def _beside(self, jobs: Tensor, whole: Tensor) -> Tensor:
         """Jobs on offer with the whole, ``(b, v, 2 w)``."""
         return torch.cat([jobs, self.of_whole(whole).unsqueeze(1).expand_as(jobs)], dim=2)
+
+
+def room(seen: Mapping[str, Tensor], member: Tensor) -> Tensor:
+    """How each trunk suits the job whose hosts are picked, ``(b, r, 4)``; zeros where none are.
+
+    Its room are the free devices of hosts that may be picked. Told are what the job would leave of it, as share of the cluster; the
+    same in hosts, cut at four; whether the job fits; and the share of its hosts so far that are here.
+    """
+    hosts, context = seen["hosts"], seen["context"]
+    count = hosts.shape[1]
+    free = hosts[:, :, FREE] * hosts[:, :, MAY_BE_PICKED] / count
+    wanted = context[:, WANTED] * context[:, STILL_TO_PICK]
+    left = free @ member - wanted.unsqueeze(1)
+    picked = hosts[:, :, IS_PICKED]
+    here = picked @ member / picked.sum(dim=1, keepdim=True).clamp(min=1.0)
+    fits = (left > -0.5 / count).to(left.dtype)
+    told = torch.stack([left, (left * count / 4.0).clamp(-1.0, 1.0), fits, here], dim=2)
+    return told * (context[:, PICKING] > 0).to(told.dtype)[:, None, None]
 
 
 class _Round(nn.Module):
