@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 
 from meshwright.live import pricing
 from meshwright.live.service import Service
+from meshwright.live.web import replay_routes
 from meshwright.live.web.access import access
 from meshwright.live.web.app import build_app
 
@@ -34,7 +35,7 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 
 
 class _Threads(ThreadPoolExecutor):
-    """In place of the processes that price jobs."""
+    """In place of the processes that price jobs and replay the past."""
 
     _processes = None
 
@@ -43,7 +44,8 @@ class _Threads(ThreadPoolExecutor):
 def url(tmp_path_factory, planners):
     """A service on a free port of the loopback."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pricing, "WorkerPool", _Threads)
+        for module in (pricing, replay_routes):
+            patch.setattr(module, "WorkerPool", _Threads)
         yield from served(tmp_path_factory, planners)
 
 
