@@ -87,7 +87,7 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
     torch.manual_seed(0)
     env = FleetVecEnv(fleet, 8, 0, scale=0.1)
     network = FleetActor(FleetNetworkSettings(width=16, rounds=1), fleet)
-    made = ImitationSettings(rule="sjf", decisions=2000, epochs=8, minibatch=64, learning_rate=1e-2, smoothing=0.0)
+    made = ImitationSettings(rule="sjf", decisions=2000, epochs=5, minibatch=64, learning_rate=1e-2, smoothing=0.0)
     found = imitate(network, env, made, 0.98, lambda share: None)
     rule, same = fleet_rule("sjf", fleet.problem), []
     seen = env.reset()
