@@ -26,6 +26,9 @@ Index = Annotated[int, Field(strict=True, ge=0)]
 Switch = Annotated[bool, Field(strict=True)]
 
 
+_PLAIN = (int, float)
+
+
 class Settings(BaseModel):
     """Base of all configuration models: frozen, unknown keys refused, and every number one that can be.
 
@@ -48,7 +51,7 @@ class Settings(BaseModel):
     def _every_number_can_be(self) -> Self:
         for key, (least, most) in _ranges(type(self)):
             value = self.__dict__[key]
-            if value is None or (isinstance(value, int | float) and (value == 0 or least <= abs(value) <= most)):
+            if not value or (type(value) in _PLAIN and least <= value <= most):
                 continue  # at once, for searches make thousands
             for place, number in (
                 (((key, i), one) for i, one in enumerate(value)) if isinstance(value, tuple) else (((key,), value),)
