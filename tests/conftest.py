@@ -10,8 +10,10 @@ says which schedulers were proved and, of the others, why not.
 
 import gc
 import os
+import re
 import signal
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
+_tmp_paths = count()
 _ran_reference: set[str] = set()
 _schedulers: dict[str, dict[str, list[str]]] = {}
 """For each scheduler, for each outcome, the tests or, where they were skipped, the reasons."""
@@ -61,10 +64,22 @@ def published_steps(reference: Path) -> Any:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Step times go to a folder of the test run, never to the user's cache; subprocesses inherit it."""
+    """Step times go to a folder of the test run, one for all its workers, never to the user's cache; subprocesses inherit it."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "step_times"
+    folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MESHWRIGHT_CACHE", str(tmp_path_factory.mktemp("step_times")))
+        patch.setenv("MESHWRIGHT_CACHE", str(folder))
         yield
+
+
+@pytest.fixture
+def tmp_path(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """As pytest's own, without a look at the names of all former folders, which are thousands, for one that is free."""
+    name = re.sub(r"\W", "_", request.node.name)[:25]
+    path = tmp_path_factory.getbasetemp() / f"{next(_tmp_paths)}-{name}"
+    path.mkdir(mode=0o700)
+    return path
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -85,7 +100,7 @@ def _nohup_is_for_the_tests_alone() -> None:
 def pytest_collection_finish() -> None:
     """What is imported and collected stays to the end: the garbage collector need not look through it again and again."""
     gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -272,6 +272,14 @@ def test_no_file_is_longer_than_four_hundred_lines():
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
+def statements(nodes):
+    """All statements, also those within others."""
+    for node in nodes:
+        yield node
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            yield from statements(getattr(node, part, ()))
+
+
 @cache
 def imports_and_classes(module, path):
     """What a module's syntax tree tells, which is not kept: the garbage collector would look through all of them often.
@@ -279,9 +287,11 @@ def imports_and_classes(module, path):
     The modules of this package that it imports, anywhere in it, or names in a string as a program to start; and the public
     classes at its top level.
     """
-    tree, imported = ast.parse(path.read_text()), set()
+    text = path.read_text()
+    tree, imported = ast.parse(text), set()
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
-    for node in ast.walk(tree):
+    names_a_program = re.search(r"""["']meshwright\.""", text)  # most do not, and their expressions need not be looked at
+    for node in ast.walk(tree) if names_a_program else statements(tree.body):
         if isinstance(node, ast.Import):
             imported |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

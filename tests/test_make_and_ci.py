@@ -358,7 +358,9 @@ def suite(tmp_path):
 
 
 def pytest_run(tree, *options, **variables):
-    return run(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "no:schemathesis", *options, cwd=tree, **variables)
+    plugins = ("-p", "no:cacheprovider", *(("-p", "xdist") if "-n" in options else ()))
+    variables["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # the others take as long as all that these tests are about
+    return run(sys.executable, "-m", "pytest", *plugins, *options, cwd=tree, **variables)
 
 
 def test_without_the_variable_absent_data_is_a_skip_and_without_a_proof_there_is_no_line_about_schedulers(suite):

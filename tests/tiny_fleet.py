@@ -52,5 +52,5 @@ def fleet_settings(folder, **changes):
 
 
 def tiny_fleet(folder, **changes):
-    """The tiny fleet."""
-    return build_fleet(fleet_settings(folder, **changes), cache=folder)
+    """The tiny fleet; each menu is priced once for all tests of a process."""
+    return build_fleet(fleet_settings(folder, **changes))

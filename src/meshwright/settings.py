@@ -26,6 +26,9 @@ Index = Annotated[int, Field(strict=True, ge=0)]
 Switch = Annotated[bool, Field(strict=True)]
 
 
+_PLAIN = (int, float)
+
+
 class Settings(BaseModel):
     """Base of all configuration models: frozen, unknown keys refused, and every number one that can be.
 
@@ -39,19 +42,17 @@ class Settings(BaseModel):
     def _true_is_no_number(cls, data: Any) -> Any:
         """Refuse ``true`` where a number is wanted; pydantic would take it for 1."""
         for key, value in data.items() if isinstance(data, dict) else ():
-            if isinstance(value, bool) and key in cls.model_fields:
-                wanted = _types_in(cls.model_fields[key].annotation)
-                if wanted & {int, float} and bool not in wanted:
-                    problem = PydanticCustomError("bool_as_number", "must be a number")
-                    raise ValidationError.from_exception_data(
-                        cls.__name__, [InitErrorDetails(type=problem, loc=(key,), input=value)]
-                    )
+            if isinstance(value, bool) and key in _numbers(cls):
+                problem = PydanticCustomError("bool_as_number", "must be a number")
+                raise ValidationError.from_exception_data(cls.__name__, [InitErrorDetails(type=problem, loc=(key,), input=value)])
         return data
 
     @model_validator(mode="after")
     def _every_number_can_be(self) -> Self:
         for key, (least, most) in _ranges(type(self)):
             value = self.__dict__[key]
+            if not value or (type(value) in _PLAIN and least <= value <= most):
+                continue  # at once, for searches make thousands
             for place, number in (
                 (((key, i), one) for i, one in enumerate(value)) if isinstance(value, tuple) else (((key,), value),)
             ):
@@ -314,6 +315,13 @@ def _ranges(model: type[BaseModel]) -> tuple[tuple[str, quantities.Range], ...]:
         if kinds & {int, float}:
             found.append((key, quantities.range_of(key)))
     return tuple(found)
+
+
+@cache
+def _numbers(model: type[BaseModel]) -> frozenset[str]:
+    """The keys of a model that hold a number, and neither ``true`` nor ``false``."""
+    wanted = {key: _types_in(field.annotation) for key, field in model.model_fields.items()}
+    return frozenset(key for key, kinds in wanted.items() if kinds & {int, float} and bool not in kinds)
 
 
 def _parts_of(annotation: Any) -> list[Any]:

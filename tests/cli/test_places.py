@@ -58,7 +58,7 @@ MEASURED = [
     "validate pacml {pacml} --graphs pacml --json out/pacml.json",
     "validate elastic elastic --json out/elastic.json",
     "validate strategies --only 'uneven networks' --json out/strategies.json",
-    "validate placements {placed} --search-s 1 --json out/placed.json",
+    "validate placements {placed} --search-s 0.1 --json out/placed.json",
     "validate network --json out/network.json",
     "validate sharing --sets 1 --keep out/sets --json out/sharing.json",
     "calibrate sharing --sets 2 --keep out/fitted --json out/constants-of-sharing.json",

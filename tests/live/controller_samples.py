@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 from meshwright.live.controller import Controller
@@ -21,6 +22,12 @@ class Clock:
     def __init__(self):
         self.elapsed_s = 0.0
         self.now = NOW
+
+
+class InThreads(ThreadPoolExecutor):
+    """In place of the processes that price jobs and replay the past, where these are not what a test is about."""
+
+    _processes = None
 
 
 def controller(store, planners, clock=None, **options) -> Controller:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
 import time
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -25,9 +27,9 @@ def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("served")
     (folder / "three.yaml").write_text(CLUSTER)
     meshwright = [sys.executable, "-c", "from meshwright.cli import main; main()"]
-    token = subprocess.run(
-        [*meshwright, "token", "--file", "tokens", "--owner", "me"], cwd=folder, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    with redirect_stdout(io.StringIO()) as told:
+        assert run_command_line(["token", "--file", str(folder / "tokens"), "--owner", "me"]) == 0
+    token = told.getvalue().strip()
     words = ["--cluster", "three.yaml", "--policy", "fastest-feasible", "--state", "s.db", "--token-file", "tokens"]
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([*meshwright, "serve", *words, "--socket", "s"], cwd=folder, stdout=log, stderr=log)

@@ -176,4 +176,4 @@ class ControllerMachine(RuleBasedStateMachine):
 
 def test_a_controller_on_a_ledger_keeps_its_invariants_and_does_what_the_model_does(planners):
     ControllerMachine.planners = planners
-    run_state_machine_as_test(ControllerMachine, settings=draws(60, stateful_step_count=50, deadline=None))
+    run_state_machine_as_test(ControllerMachine, settings=draws(40, stateful_step_count=50, deadline=None))

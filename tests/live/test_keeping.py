@@ -134,19 +134,28 @@ def test_a_drained_host_refuses_and_takes_jobs_again(tmp_path):
     assert applied(kept, added("j", a=(0,)))
 
 
+# Four words for each process: the state, the first job and the one after the last, and what their names begin with.
 ADDS = """
-import sys
+import os, sys
 from meshwright.live.changes import JobAdded
 from meshwright.live.keeping import kept_state
 from meshwright.live.state import HeldJob
-kept = kept_state(sys.argv[1])
-for number in range(int(sys.argv[2]), int(sys.argv[3])):
-    job = HeldJob(id=f"{sys.argv[4]}{number}", devices={f"h{number}": (0,)}, source="plan")
+for path, begin, end, letter in zip(*[iter(sys.argv[1:])] * 4):
+    if len(sys.argv) == 5 or not os.fork():
+        break
+else:
+    for _ in sys.argv[1::4]:
+        os.wait()
+    sys.exit()
+kept = kept_state(path)
+for number in range(int(begin), int(end)):
+    job = HeldJob(id=f"{letter}{number}", devices={f"h{number}": (0,)}, source="plan")
     try:
         kept.apply(lambda before: JobAdded(job=job))
-        print(number, flush=True)
+        told = number
     except Exception as error:
-        print("refused", error, flush=True)
+        told = f"refused {error}"
+    os.write(1, f"{told}\\n".encode())  # at once, for others write there too
 """
 
 
@@ -157,10 +166,8 @@ resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 """
 
 
-def adding(path, *arguments, **others):
-    return subprocess.Popen(
-        [sys.executable, "-c", ADDS, str(path), *map(str, arguments)], stdout=subprocess.PIPE, text=True, **others
-    )
+def adding(*arguments):
+    return subprocess.Popen([sys.executable, "-c", ADDS, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
 
 
 def test_what_was_acknowledged_is_there_after_a_kill(tmp_path):
@@ -186,11 +193,10 @@ def test_of_two_processes_that_want_one_device_one_gets_it_by_whatever_name_the_
     (tmp_path / "real").mkdir()
     path, link = tmp_path / "real" / f"s.{ending}", tmp_path / f"link.{ending}"
     link.symlink_to(path)
-    both = [adding(name, 0, 15, letter) for letter, name in (("x", path), ("y", link))]
-    said = [process.communicate()[0].splitlines() for process in both]
-    got = [[int(line) for line in lines if line.isdigit()] for lines in said]
-    assert sorted(got[0] + got[1]) == list(range(15))
-    assert all("holds h" in line for lines in said for line in lines if not line.isdigit())
+    said = adding(path, 0, 15, "x", link, 0, 15, "y").communicate()[0].splitlines()
+    assert sorted(int(line) for line in said if line.isdigit()) == list(range(15))
+    assert [line for line in said if not line.isdigit() and "holds h" not in line] == []
+    assert len(said) == 30
     assert len(kept_state(path).read().jobs) == 15
 
 
@@ -254,9 +260,9 @@ def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
 
 def test_a_ledger_that_many_make_at_once_refuses_nobody(tmp_path):
     path = tmp_path / "s.db"
-    each = [adding(path, 10 * number, 10 * number + 3, "j") for number in range(4)]
-    said = [process.communicate()[0].splitlines() for process in each]
-    assert [len([line for line in lines if line.isdigit()]) for lines in said] == [3] * 4, said
+    four = [word for number in range(4) for word in (path, 10 * number, 10 * number + 3, "j")]
+    said = adding(*four).communicate()[0].splitlines()
+    assert sorted(said) == sorted(str(10 * number + i) for number in range(4) for i in range(3))
     assert len(kept_state(path).read().jobs) == 12
 
 

@@ -15,19 +15,10 @@ from meshwright.live.decisions import JobRequest
 from meshwright.live.pricing import JobPricing
 
 from .controller_samples import JOB
+from .slow_pricing import SLOW_JOB, price_or_sleep
 from .web.web_samples import client, wait_for
 
-SLOW = JobRequest(job="zoo:resnet18", steps=100, max_devices=2)
-
-
-def price_or_sleep(recipe, request):
-    """Prices all but the job of `SLOW`, which takes for ever."""
-    if request.job == SLOW.job:
-        time.sleep(600)
-    pricing_as_it_is(recipe, request)
-
-
-pricing_as_it_is = pricing.price
+SLOW = JobRequest(job=SLOW_JOB, steps=100, max_devices=2)
 
 
 def is_running(process: int) -> bool:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ...models.network import CandidateNetwork
 from ...models.offered import Offered
-from ..rollouts.group import GroupPlayer, GroupRollout, GroupTask
+from ..rollouts.group import WITHIN_POLICY, GroupPlayer, GroupRollout, GroupTask
 from ..updates.gradient import FIGURES, AdvantageScale, CollectedDecisions, PPOGradient, Weights
 
 
@@ -64,8 +64,8 @@ class WorkerShare:
     def play(self, tasks: Sequence[GroupTask]) -> list[GroupRollout]:
         """Play groups; their observations stay here."""
         for name, buffer in self._network.named_buffers():  # what PPO does not learn
-            if f"network.{name}" in tasks[0].weights:
-                buffer.copy_(torch.from_numpy(tasks[0].weights[f"network.{name}"]))
+            if WITHIN_POLICY + name in tasks[0].weights:
+                buffer.copy_(torch.from_numpy(tasks[0].weights[WITHIN_POLICY + name]))
         played = [self._player(task) for task in tasks]
         observations = {key: _rows([rollout.observations[key] for rollout in played]) for key in played[0].observations}
         self._seen = self._network.laid_out(observations)

@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from ...envs.static_features import static_features
-from ...models.masked_policy import CandidatePolicy
 from ...models.network import CandidateNetwork
 from ...planners.linear import LinearWeights
 from ..curriculum import TrainingPhase
@@ -20,6 +19,9 @@ from ..settings import TrainSettings
 from ..vec_env import Observations
 from ..vec_env_wrappers import AfterstateFeatures, CentredReward
 from .choosing import chooser, quick_chooser, tensors
+
+WITHIN_POLICY = "network."
+"""What the names of a network's weights begin with where they are those of a policy."""
 
 
 class GroupTask(NamedTuple):
@@ -83,11 +85,11 @@ class GroupPlayer:
 
     def __init__(self, chosen: TrainSettings, phase: TrainingPhase, first: TrainingPhase, prior: LinearWeights | None) -> None:
         self._chosen, self._phase, self._first, self._prior = chosen, phase, first, prior
-        self._policy: CandidatePolicy | None = None
+        self._network: CandidateNetwork | None = None
         self._envs: dict[int, CentredReward] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return vars(self) | {"_policy": None, "_envs": {}}
+        return vars(self) | {"_network": None, "_envs": {}}
 
     @torch.no_grad()
     def __call__(self, task: GroupTask) -> GroupRollout:
@@ -95,16 +97,17 @@ class GroupPlayer:
         if not self._envs:
             torch.set_num_threads(self._chosen.num_threads)  # in a process of its own; the sums of some threads differ
         env = self._env(task)
-        policy = self._policy_of(env)
-        policy.load_state_dict(tensors(task.weights))
-        policy.set_training_mode(False)
+        if self._network is None:
+            self._network = self.new_network()
+        network = self._network.eval()
+        network.load_state_dict(tensors({name.removeprefix(WITHIN_POLICY): value for name, value in task.weights.items()}))
         features = env.venv
         assert isinstance(features, AfterstateFeatures)
-        features.set_value_network(policy.network)
+        features.set_value_network(network)
         env.reward_centre, env.reward_scale = np.array([task.centre]), task.scale
         env.episodes.restore(task.state)
         seed = int(np.random.SeedSequence(task.seed).generate_state(1, np.uint64)[0] >> 1)
-        choose = (quick_chooser if self._chosen.num_workers > 1 else chooser)(policy.network, seed)
+        choose = (quick_chooser if self._chosen.num_workers > 1 else chooser)(network, seed)
         seen, starts, steps = features.observations(), task.starts, []
         for _ in range(self._chosen.ppo.rollout_steps):
             actions, values, log_probs = choose(seen)
@@ -114,7 +117,7 @@ class GroupPlayer:
                 end = infos[e].pop("terminal_observation")
                 if infos[e]["TimeLimit.truncated"]:
                     cut = {key: value[None] for key, value in end.items()}
-                    rewards[e] += self._chosen.ppo.discount * policy.predict_values(tensors(cut)).item()
+                    rewards[e] += self._chosen.ppo.discount * network.values(tensors(cut)).item()
             steps.append((seen, actions, rewards, values, log_probs, starts, infos))
             seen, starts = following, is_over
         each, actions_, rewards_, values_, log_probs_, starts_, infos_ = zip(*steps, strict=True)
@@ -125,14 +128,14 @@ class GroupPlayer:
             values=np.stack(values_),
             log_probs=np.stack(log_probs_),
             starts=np.stack(starts_),
-            last_values=policy.predict_values(tensors(seen)).squeeze(1).numpy(),
+            last_values=network.values(tensors(seen)).numpy(),
             last_starts=starts,
             infos=list(infos_),
             state=env.episodes.state(),
         )
 
     def new_network(self) -> CandidateNetwork:
-        """A network like that of the policy, with any weights."""
+        """A network like that of the policy, with any weights, on which PPO's generator does not depend."""
         with torch.random.fork_rng(devices=[]):
             return CandidateNetwork(self._chosen.network, static_features(self._first.scenarios[0]))
 
@@ -145,10 +148,3 @@ class GroupPlayer:
             self._envs[task.scenario] = env
         self._envs[task.scenario].episodes.first = task.first
         return self._envs[task.scenario]
-
-    def _policy_of(self, env: CentredReward) -> CandidatePolicy:
-        if self._policy is None:
-            made_of: dict[str, Any] = {"network": self._chosen.network, "static": static_features(self._first.scenarios[0])}
-            with torch.random.fork_rng(devices=[]):  # its weights are replaced, and PPO's generator is not to notice
-                self._policy = CandidatePolicy(env.observation_space, env.action_space, lambda _: 0.0, **made_of)
-        return self._policy

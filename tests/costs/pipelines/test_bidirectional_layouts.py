@@ -15,7 +15,7 @@ from meshwright.plans.partition import Layout
 
 DUALPIPE = "pp=4,dp=2,schedule=dualpipe,micro_batch=1,global_batch=16"
 DUALPIPEV = "pp=4,dp=2,schedule=dualpipev,virtual_stages=2,micro_batch=1,global_batch=16"
-EAGER = "pp=4,tp=2,dp=1,schedule=eager-1f1b,micro_batch=1,global_batch=16"
+EAGER = "pp=4,tp=2,dp=1,schedule=eager-1f1b,micro_batch=1,global_batch=8"
 EIGHT_LAYERS = {"model_type": "gpt2", "n_embd": 768, "n_layer": 8, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 
 

@@ -1,6 +1,7 @@
 """Who plays: what is asked for, what is carried to where it plays, and nothing of Ray without its extra."""
 
 import importlib.util
+import math
 import pickle
 import shutil
 import subprocess
@@ -14,10 +15,12 @@ from meshwright.evaluation.elastic.policies import carried_file as elastic_file
 from meshwright.evaluation.elastic.policies import elastic_scheduler
 from meshwright.evaluation.episodes import policy_carried
 from meshwright.evaluation.fleet.policies import carried_file as fleet_file
+from meshwright.evaluation.workers import processes
 from meshwright.evaluation.workers.carried import CarriedPolicies
 from meshwright.evaluation.workers.choice import chosen_workers
 from meshwright.evaluation.workers.processes import Processes
 from meshwright.planning.policies import fleet_policy_file, policy_file
+from meshwright.worker_pool import WorkerPool
 
 
 def test_a_policy_is_made_where_its_file_does_not_lie(tmp_path):
@@ -73,6 +76,15 @@ def test_a_spelling_of_workers_is_refused_before_anything_starts(monkeypatch, ca
     assert run_command_line(["evaluate", "max", "--ray", "head:6379"]) == 2
     told = "meshwright: error: --ray: Ray is not installed; the extra meshwright[ray] is (got 'head:6379')\n"
     assert capsys.readouterr().err == told
+
+
+def test_tasks_are_done_by_as_many_processes_as_there_may_be_and_kept_in_their_order(monkeypatch):
+    begun, kept = [], []
+    monkeypatch.setattr(processes, "WorkerPool", lambda number, *rest: begun.append(number) or WorkerPool(number, *rest))
+    for tasks in ([5, 1, 4, 2, 3], [6]):
+        Processes(2).do(math.factorial, tasks, lambda task, result: kept.append((task, result)))
+    assert kept == [(5, 120), (1, 1), (4, 24), (2, 2), (3, 6), (6, 720)]
+    assert begun == [2]  # a single task is done here
 
 
 def test_nothing_of_ray_is_imported_before_it_is_asked_for():

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ConfigError, InputFileError
+from meshwright.live import pricing
 from meshwright.live.actuators import kubernetes_api
 from meshwright.live.actuators.kueue_objects import CONTROLLER, CheckAnswer, KueueWorkload, labelled_nodes, workloads_of
 from meshwright.live.deciding import Planners
@@ -21,7 +22,7 @@ from meshwright.live.decisions import JobRequest
 from meshwright.live.records.memory_store import MemoryStore
 
 from ...draws import draws
-from ..controller_samples import NOW, Clock
+from ..controller_samples import NOW, Clock, InThreads
 from .kueue_samples import ASKED, CHECK, DictApi, held, turns, workload
 
 
@@ -178,7 +179,8 @@ def test_a_plan_that_cuts_a_pod_in_two_is_given_back(cluster, tmp_path, api):
         assert set(api.given()) == {"whole"}
 
 
-def test_a_workload_of_which_another_part_is_admitted_gets_another_decision(planners, api):
+def test_a_workload_of_which_another_part_is_admitted_gets_another_decision(planners, api, monkeypatch):
+    monkeypatch.setattr(pricing, "WorkerPool", InThreads)
     api.workloads["a"] = workload("a", count=4, devices=1)
     with turns(planners) as (take, made):
         api.failing = {5}  # it is decided on, and not told so
@@ -186,11 +188,11 @@ def test_a_workload_of_which_another_part_is_admitted_gets_another_decision(plan
             take()
         (first,) = held(made)
         api.workloads["a"]["status"]["admission"] = {"podSetAssignments": [{"name": "main", "count": 2}]}
-        for _ in range(200):
+        for _ in range(1000):
             take()
             if api.says("a")["state"] == "Ready":
                 break
-            time.sleep(0.1)  # a job of two devices is another one to price
+            time.sleep(0.02)  # a job of two devices is another one to price
         (second,) = held(made)
         assert second != first
         assert len(made.store.decision(second).decision.plan["ranks"]) == 2

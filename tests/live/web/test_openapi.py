@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -23,27 +22,23 @@ from schemathesis.specs.openapi.checks import (
 
 from meshwright.live import pricing
 from meshwright.live.service import Service
+from meshwright.live.web import replay_routes
 from meshwright.live.web.access import access
 from meshwright.live.web.app import build_app
 
 from ...draws import draws
-from ..controller_samples import Clock, controller
+from ..controller_samples import Clock, InThreads, controller
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
-
-
-class _Threads(ThreadPoolExecutor):
-    """In place of the processes that price jobs."""
-
-    _processes = None
 
 
 @pytest.fixture(scope="module")
 def url(tmp_path_factory, planners):
     """A service on a free port of the loopback."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pricing, "WorkerPool", _Threads)
+        for module in (pricing, replay_routes):
+            patch.setattr(module, "WorkerPool", InThreads)
         yield from served(tmp_path_factory, planners)
 
 

@@ -87,7 +87,7 @@ def test_imitation_learns_to_act_as_the_rule(fleet):
     torch.manual_seed(0)
     env = FleetVecEnv(fleet, 8, 0, scale=0.1)
     network = FleetActor(FleetNetworkSettings(width=16, rounds=1), fleet)
-    made = ImitationSettings(rule="sjf", decisions=2000, epochs=8, minibatch=64, learning_rate=1e-2, smoothing=0.0)
+    made = ImitationSettings(rule="sjf", decisions=2000, epochs=5, minibatch=64, learning_rate=1e-2, smoothing=0.0)
     found = imitate(network, env, made, 0.98, lambda share: None)
     rule, same = fleet_rule("sjf", fleet.problem), []
     seen = env.reset()
@@ -227,20 +227,26 @@ class _StopsIn(TrainingCallback):
         return (record.stage, record.share) < (self.stage, self.share) if record.stage == self.stage else None
 
 
+SEARCHED = {"search": SEARCH, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 0}
+
+
+@pytest.fixture(scope="module")
+def whole_search(fleet, tmp_path_factory):
+    return train_fleet(chosen(**SEARCHED), tmp_path_factory.mktemp("searched") / "whole", fleet)
+
+
 @pytest.mark.parametrize(("stage", "share"), [("search", 0.75), ("imitation", 0.1)])
-def test_a_search_goes_on_where_it_was_stopped(fleet, tmp_path, stage, share, capsys):
-    changes = {"search": SEARCH, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 0}
-    whole = train_fleet(chosen(**changes), tmp_path / "whole", fleet)
+def test_a_search_goes_on_where_it_was_stopped(whole_search, fleet, tmp_path, stage, share, capsys):
     stops, lines = _StopsIn(stage, share), LineWriter()
-    train_fleet(chosen(**changes), tmp_path / "run", fleet, callbacks=[stops, lines])
+    train_fleet(chosen(**SEARCHED), tmp_path / "run", fleet, callbacks=[stops, lines])
     shares = [record.share for record in stops.seen if record.stage == "search"]
     assert shares == [0.0, 0.25, 0.5, 0.75, 1.0][: len(shares)]
     assert "50 %  of the search  mean completion s" in capsys.readouterr().out
     assert not (tmp_path / "run" / "policy.pt").exists() or stage == "imitation"
-    made = train_fleet(chosen(**changes), tmp_path / "run", fleet, resume=True)
-    weights = [SavedFleetNetwork.load(run.policy).weights for run in (whole, made)]
+    made = train_fleet(chosen(**SEARCHED), tmp_path / "run", fleet, resume=True)
+    weights = [SavedFleetNetwork.load(run.policy).weights for run in (whole_search, made)]
     assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
-    curves = [json.loads(run.learning_curve.read_text()) for run in (whole, made)]
+    curves = [json.loads(run.learning_curve.read_text()) for run in (whole_search, made)]
     assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
 
 
@@ -264,7 +270,7 @@ def test_weights_that_find_no_end_are_the_worst_and_cut_off(tmp_path):
 
 
 def test_a_damaged_search_is_not_gone_on_with(fleet, tmp_path):
-    changes = {"search": SEARCH, "imitation": None, "network": {"width": 8, "rounds": 1, "prices": True}, "total_steps": 0}
+    changes = SEARCHED | {"imitation": None}
     run = train_fleet(chosen(**changes), tmp_path / "run", fleet, callbacks=[_StopsIn("search", 0.5)])
     state = json.loads(run.searching.read_text())
     run.searching.write_text(json.dumps(state | {"generation": 1}))

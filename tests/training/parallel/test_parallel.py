@@ -156,24 +156,24 @@ def test_workers_and_other_processes_are_not_both_asked_for(chosen, tmp_path):
 
 
 def test_both_ways_of_drawing_have_the_same_probabilities(chosen):
-    """Of 4,000 draws, each candidate's share is within four standard errors of its probability."""
+    """Of 4,000 draws, 200 at a time, each candidate's share is within four standard errors of its probability."""
     phase = phases(chosen)[0]
     model = _model(chosen, phase)
     with torch.no_grad():
         for weight in model.policy.parameters():
             weight.mul_(3.0)
-    seen = phase.env(chosen).reset()
+    seen = {name: np.repeat(values, 200, axis=0) for name, values in phase.env(chosen).reset().items()}
     for draw in (chooser(model.policy.network, 0), quick_chooser(model.policy.network, 0)):
         with torch.no_grad():
             wanted, values = model.policy.network(tensors(seen))
         log_share = torch.log_softmax(wanted, dim=1).numpy()
         counts = np.zeros_like(log_share)
-        for _ in range(4_000):
+        for _ in range(20):
             actions, found, log_probs = draw(seen)
             counts[np.arange(len(actions)), actions] += 1
         np.testing.assert_allclose(found, values, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(log_probs, log_share[np.arange(len(actions)), actions], rtol=1e-5, atol=1e-6)
-        share = np.exp(log_share)
+        share, counts = np.exp(log_share[::200]), counts.reshape(-1, 200, counts.shape[1]).sum(axis=1)
         assert np.all(np.abs(counts / 4_000 - share) <= 4 * np.sqrt(share * (1 - share) / 4_000) + 1e-9)
 
 

@@ -9,7 +9,7 @@ import torch
 from meshwright import settings
 from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError
-from meshwright.evaluation.workers.processes import KeptProcesses
+from meshwright.evaluation.workers import processes
 from meshwright.models.masked_policy import log_shares
 from meshwright.training.curriculum import phases
 from meshwright.training.rollouts.group import GroupPlayer
@@ -18,6 +18,7 @@ from meshwright.training.rollouts.overlap import alone, rollout_workers
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import _model, train
 from meshwright.training.vec_env_wrappers import CentredReward, wrapper_of
+from meshwright.worker_pool import WorkerPool
 
 
 @pytest.fixture(scope="module")
@@ -47,11 +48,6 @@ def carried(play, tasks, keep):
 
 def test_the_policy_does_not_depend_on_who_plays_nor_on_what_is_played_twice(chosen, whole, tmp_path):
     assert trained(chosen, tmp_path / "carried", carried) == whole
-
-
-def test_the_policy_is_that_of_processes_which_stay_from_update_to_update(chosen, whole, tmp_path):
-    with KeptProcesses(2) as processes:
-        assert trained(chosen, tmp_path / "kept", processes.do) == whole
 
 
 def test_the_policy_depends_on_the_groups(chosen, whole, tmp_path):
@@ -136,7 +132,10 @@ def test_groups_that_do_not_fit_are_refused(config, changes, said):
         settings.load(TrainSettings, config, changes=changes)
 
 
-def test_the_command_trains_by_two_processes(config, whole, tmp_path):
+def test_the_command_trains_by_two_processes_which_stay_from_update_to_update(config, whole, tmp_path, monkeypatch):
+    begun = []
+    monkeypatch.setattr(processes, "WorkerPool", lambda number, *rest: begun.append(number) or WorkerPool(number, *rest))
     words = [word for change in ("group_envs=2", "total_steps=256", "staggered=true") for word in ("--set", change)]
     assert run_command_line(["train", str(config), *words, "--jobs", "2", "--out", str(tmp_path / "run")]) == 0
     assert (tmp_path / "run" / "policy.pt").read_bytes() == whole
+    assert begun == [2]

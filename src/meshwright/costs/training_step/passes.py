@@ -85,13 +85,14 @@ def pass_time(
         element_bytes: of one number in the working precision.
         slowdown: factor by which kernels and messages both take longer while they run side by side.
     """
+    message_us, kernel_us = kernels.constants.host_us_per_message, kernels.constants.host_us_per_kernel
     clock = kernels_s = host_s = 0.0
     line: dict[str, float] = {}
     exposed: dict[str, float] = {}
     hidden: dict[str, float] = {}
     waits: list[tuple[int, float, float, float, Message]] = []
     for place, item in enumerate((*items, None)):
-        for wait in [w for w in waits if w[0] == place]:
+        for wait in [w for w in waits if w[0] == place] if waits else ():
             waits.remove(wait)
             _, end, whole_s, begun, message = wait
             exposed_s = max(0.0, end - clock)
@@ -104,7 +105,7 @@ def pass_time(
             break
         if isinstance(item, Message):
             whole_s = message_s(item)
-            host_s += kernels.constants.host_us_per_message / 1e6 if whole_s else 0.0
+            host_s += message_us / 1e6 if whole_s else 0.0
             begun = max(clock, line.get(item.axis, 0.0))
             if not item.beside:
                 _put(exposed, item.axis, begun + whole_s - clock)
@@ -119,7 +120,7 @@ def pass_time(
             seconds = kernels.kernel_s(item, element_bytes)
             clock += seconds
             kernels_s += seconds
-            host_s += (item.num_kernels if isinstance(item, Sweep) else 1) * kernels.constants.host_us_per_kernel / 1e6
+            host_s += (item.num_kernels if isinstance(item, Sweep) else 1) * kernel_us / 1e6
     return PassTime(kernels_s, exposed, hidden, host_s)
 
 

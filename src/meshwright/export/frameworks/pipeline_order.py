@@ -6,7 +6,6 @@ what is sent and received by itself. A cell of a schedule that is not torch's ow
 
 from __future__ import annotations
 
-from ...costs.pipelines.schedules import orders
 from ...costs.pipelines.tasks import FORWARD
 from ...plans.document import PlacementPlan
 from ...plans.frameworks.defaults import EAGER
@@ -30,6 +29,8 @@ def schedule_text(plan: PlacementPlan) -> str | None:
 
 def compute_rows(layout: Layout) -> str:
     """Passes of every stage as torch's runtime reads them, lines ending in newlines."""
+    from ...costs.pipelines.schedules import orders  # which loads numba, and no other export does
+
     tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches).tolist()
     rows = (
         ",".join(f"{stage}{'F' if kind == FORWARD else 'B'}{micro}" for kind, _, micro in of_stage)

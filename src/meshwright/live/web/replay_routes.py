@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from concurrent.futures import BrokenExecutor
-from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path as FilePath
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Path, Response
@@ -16,11 +13,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 from ...errors import MeshwrightError
 from ...planning.policies import OWN
 from ...worker_pool import WorkerPool
-from ..deciding import Planners
 from ..feedback.calibration import ObservedCalibration, calibration
 from ..feedback.runs import observed_runs
-from ..ledger import Ledger
-from ..replay.report import Asked, replay
+from ..replay.beside import played
+from ..replay.report import Asked
 from .context import JSON, Context, body, needs, problems
 from .problems import LOG, ProblemError, not_found
 
@@ -28,7 +24,6 @@ MOST_KEPT = 100
 """Replays whose results are kept at a time, while the service runs."""
 
 MOST_WAITING = 8
-NICE = 15
 
 Id = Annotated[int, Path(ge=1, le=2**31)]
 
@@ -127,17 +122,3 @@ def replay_routes(context: Context) -> APIRouter:
         return Response(found.model_dump_json(), media_type=JSON)
 
     return routes
-
-
-def played(path: FilePath, asked: Asked, recipe: dict[str, Any]) -> dict[str, Any]:
-    """Play a span; runs in a process of its own.
-
-    Raises:
-        MeshwrightError: as `replay`.
-    """
-    with suppress(OSError):
-        os.nice(NICE)
-    with Ledger(path, is_read=True) as ledger:
-        return replay(
-            ledger, recipe["cluster"], asked, lambda spec: Planners(**{**recipe, "policy": spec}), cache=recipe["cache"]
-        )
