@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.errors import ConfigError, PolicyError
-from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_graph, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import check, held_bytes, loads_s, lower_bound, value
 from meshwright.simulation.operators.schedules import arrays, critical_path_s, insert_in_order, upward_order
@@ -31,7 +31,7 @@ def play(batch: PlacementBatch, rng: np.random.Generator) -> float:
     return total
 
 
-@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["layered", "series-parallel", "transformer"]))
+@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["layered", "series-parallel", "transformer", "chain"]))
 def test_a_finished_episode_is_worth_its_placement(seed: int, kind: str) -> None:
     instance = draw_instance(GraphDraw(kind=kind, num_ops=(12,), width=3), draws(), "training", seed)
     rng = np.random.default_rng(seed)
@@ -131,6 +131,27 @@ def test_instances_of_splits_and_seeds_differ_and_repeat() -> None:
     }
     assert len(set(found.values())) == 9
     assert draw_instance(SMALL, draws(), "test", 1).digest == found["test", 1]
+
+
+@given(num_ops=st.integers(2, 60), seed=st.integers(0, 10_000))
+def test_a_chain_has_as_many_ops_as_wanted_and_forks_into_two_at_most(num_ops: int, seed: int) -> None:
+    draw = GraphDraw(kind="chain", num_ops=(num_ops,))
+    edges = draw_graph(draw, np.random.default_rng(seed)).edges
+    assert num_ops == draw.most_ops == edges.max() + 1
+    assert (edges[:, 0] < edges[:, 1]).all()
+    assert set(edges[:, 1].tolist()) == set(range(1, num_ops))
+    assert np.bincount(edges[:, 0]).max() <= 2
+    assert np.bincount(edges[:, 1]).max() <= 2
+    assert len({*map(tuple, edges.tolist())}) == len(edges)
+
+
+def test_a_mixture_has_every_kind_and_layered_graphs_most_often() -> None:
+    draw = GraphDraw(kind="mixed", num_ops=(10,), width=2)
+    drawn = [draw_graph(draw, np.random.default_rng(seed)) for seed in range(200)]
+    kinds = [each.name.rpartition("-")[0] for each in drawn]
+    assert set(kinds) == {"layered", "series-parallel", "transformer", "chain"}
+    assert 80 <= kinds.count("layered") <= 120
+    assert max(len(each.op_s) for each in drawn) <= draw.most_ops
 
 
 def test_communication_is_as_large_as_asked_for() -> None:
