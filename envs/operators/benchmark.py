@@ -15,6 +15,7 @@ from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.instance_files import load_instance
 from ...simulation.operators.placement import OperatorObjective
+from ...simulation.operators.stacked import PlacingOrder, PlacingRules
 from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
 
 
@@ -72,11 +73,21 @@ class PlacementSettings(settings.Settings):
         objective: ``latency``: seconds of one step; ``throughput``: the largest load of a device.
         instances: graphs of ops.
         devices: where they run; not for files, which name their own.
+        order: in which ops get devices: by falling ``upward-rank`` as HEFT does, in ``topological`` order, or as the ``policy``
+            chooses among those whose producers have one, so that an action is an op and a device.
+        refine_steps: steps after the placement; each moves one group of ops to another device or leaves all as it is.
     """
 
     objective: OperatorObjective = "latency"
     instances: InstanceDraw = GraphDraw()
     devices: DeviceDraw = DeviceDraw()
+    order: PlacingOrder = "upward-rank"
+    refine_steps: int = Field(default=0, ge=0, le=10_000)
+
+    @property
+    def rules(self) -> PlacingRules:
+        """What is decided, and in which order."""
+        return PlacingRules(self.objective, self.order, self.refine_steps)
 
     def most(self) -> tuple[int, int]:
         """Most ops and devices that an instance has.
