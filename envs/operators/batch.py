@@ -12,9 +12,17 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...errors import PolicyError
+from ...simulation.operators.choices import (
+    begin_choosing,
+    is_possible,
+    is_refined,
+    look_at_choices,
+    move,
+    place_chosen,
+    reschedule,
+)
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.choices import begin_choosing, is_possible, is_refined, look_at_choices, move, place_chosen, reschedule
-from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed, value
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
 from ...simulation.operators.placing import PlacingState, begin, is_over, new_state, place_next
 from ...simulation.operators.schedules import best_order, best_order_end_s, by_starts
 from ...simulation.operators.stacked import PlacingOrder, PlacingRules, StackedInstances, fill, has_room, room_for, stack
@@ -25,8 +33,8 @@ _IS_PLACED, _IS_MOVED = 1, 2
 class PlacementBatch:
     """Episodes of many instances; each decision gives a group of ops a device.
 
-    Which group that is the rules say, or the decision itself (``rules.has_choices``): then ``state.op_can`` ``(E, n, m)`` tells the
-    devices that each op may be chosen for, the first of its group.
+    Which group that is the rules say, or the decision itself (``rules.has_choices``): then ``state.op_can`` ``(E, n, m)`` tells
+    which devices each op may be chosen for, the first of its group.
 
     Args:
         instances: that may be placed, ``i`` of them.
@@ -41,8 +49,8 @@ class PlacementBatch:
         objective: what counts.
         stacked: the same as padded arrays.
         state: of ``E`` episodes; ``state.candidates`` ``(E, m, 17)`` and ``state.can_place`` ``(E, m)`` change in place.
-        lead: the op of each episode's next decision, the first of its group, ``(E,)``; of those that may be chosen the first; once an
-            episode is over, any.
+        lead: the op of each episode's next decision, the first of its group, ``(E,)``; of those that may be chosen the first;
+            once an episode is over, any.
         is_live: whether an episode has a decision to make, ``(E,)``.
         is_dead: whether it ended because no device could hold the next ops, ``(E,)``.
     """
@@ -165,8 +173,8 @@ class PlacementBatch:
             rewards[placed_now] += self.reorder(placed_now)
         for e in moved:
             before_s, instance = self.state.value_s[e], self.instances[self.state.instance[e]]
-            is_latency = self.objective == "latency"
-            reschedule(self.stacked, self.state, e, best_order(instance, self.device_of(e)) if is_latency else instance.topological)
+            order = best_order(instance, self.device_of(e)) if self.objective == "latency" else instance.topological
+            reschedule(self.stacked, self.state, e, order)
             rewards[e] = (before_s - self.state.value_s[e]) / self.stacked.scale_s[self.state.instance[e]]
         _look_all(self.stacked, self.state, rewards, self.lead, self.is_live, self.is_dead)
         return rewards
@@ -185,12 +193,10 @@ class PlacementBatch:
         before_s, of = self.state.value_s[whole], self.state.instance[whole]
         if self.objective == "latency":
             for e, instance in zip(whole, of, strict=True):
-                if self.rules.refine_steps:  # what is refined is the schedule itself
-                    order, here = best_order(self.instances[instance], self.device_of(e)), self.instances[instance]
-                    if value(here, self.device_of(e), "latency", order) < self.state.value_s[e]:
-                        reschedule(self.stacked, self.state, e, order)
-                    continue
-                ordered_s = best_order_end_s(self.instances[instance], self.device_of(e))
+                here, device_of = self.instances[instance], self.device_of(e)
+                ordered_s = best_order_end_s(here, device_of)
+                if self.rules.refine_steps and ordered_s < self.state.value_s[e]:  # what is refined is the schedule itself
+                    reschedule(self.stacked, self.state, e, best_order(here, device_of))
                 self.state.value_s[e] = min(self.state.value_s[e], ordered_s)
         return np.asarray((before_s - self.state.value_s[whole]) / self.stacked.scale_s[of])
 

@@ -24,8 +24,8 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     """Give each op of a job graph a device.
 
     **Id.** ``meshwright/OperatorPlacement-v0``; ``gymnasium.make_vec`` gives `PlacementVectorEnv`. One episode places
-    one instance; one step gives a group of ops a device. With ``order: upward-rank`` groups come by the upward rank of their first
-    op: ops that most depends on first, producers before their readers; with ``topological`` in the order of the graph. With
+    one instance; one step gives a group of ops a device. With ``order: upward-rank`` groups come by the upward rank of their
+    first op: ops that most depends on first, producers before their readers; with ``topological`` in the order of the graph. With
     ``order: policy`` the action chooses the group as well, among those whose first op has all its producers placed. With
     ``refine_steps: r`` there are ``r`` more steps once all have a device, each of which may move a group.
 
@@ -52,7 +52,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
 
     Where actions are pairs ``candidate`` is ``(n, m, 17)``, 0 but for ops that may be chosen, ``action_mask`` is ``(n * m,)``,
     ``current`` is absent, ``op_candidate`` ``(n, 8)`` tells of each op that may be chosen
-    (`simulation.operators.candidates.OP_FEATURES`), and ``refined`` ``(1,)`` is the share of the steps of refinement that are done.
+    (`simulation.operators.candidates.OP_FEATURES`), and ``refined`` ``(1,)`` is the share of the steps of refinement done.
 
     The parts that do not change within an episode are those of `instance`: times, edges, tensors, links, memory.
     `models.operators.graphs.hetero_data` makes a graph of them for PyG.

@@ -19,7 +19,7 @@ from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .compiled_steps import CompiledSteps
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
@@ -38,7 +38,7 @@ HOTTEST_AFTER_POLICY = 0.1
 """A search from the policy's placement begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
 
 
-_Found = tuple[NDArray[np.int64] | None, NDArray[np.float64]]
+_Found = tuple[OperatorPlacement | None, NDArray[np.float64]]
 """The best placement, None where all ended early, and how likely the policy found each device for each op, ``(n, m)``."""
 
 
@@ -113,8 +113,8 @@ class OperatorPlayer:
             samples = mode.samples if mode.kind == "sample" else 0
             best, likely = self._best_at_once(self.policy, instance, graphs, seed, samples)
         if mode.kind != "search":
-            return self._by_rule(instance) if best is None else placed(instance, best, self.objective, self.name)
-        starts = [self._by_rule(instance).device_of, *([] if best is None else [best])]
+            return self._by_rule(instance) if best is None else best
+        starts = [self._by_rule(instance).device_of, *([] if best is None else [best.device_of])]
         proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
         left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
@@ -126,16 +126,17 @@ class OperatorPlayer:
         self, policy: StepPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, goes_on: Callable[[int], bool]
     ) -> _Found:
         """The best of the greedy placement and of draws, as long as ``goes_on`` with the number of draws so far says so."""
-        steps, episodes = CompiledSteps(policy, graphs), PlacementBatch([instance], self.objective, 1)
+        steps = CompiledSteps(policy, graphs)
+        episodes, size = steps.new_batch(instance, self.objective), (instance.num_groups, steps.num_logits)
         rng, best, best_s, drawn = np.random.default_rng(seed), None, np.inf, 0
         likely = steps.play(episodes)
         while True:
             value_s = np.inf if episodes.is_dead[0] else episodes.state.value_s[0]
             if value_s < best_s:
-                best, best_s = episodes.device_of(0).copy(), value_s
+                best, best_s = episodes.placement(0, self.name), value_s
             if not goes_on(drawn):
                 return best, likely
-            noise = _SOFTNESS * rng.gumbel(size=(instance.num_groups, instance.num_devices))
+            noise = _SOFTNESS * rng.gumbel(size=size)
             steps.play(episodes, noise.astype(np.float32))
             drawn += 1
 
@@ -154,7 +155,7 @@ class OperatorPlayer:
             values_s = np.where(episodes.is_dead, np.inf, episodes.state.value_s)
             at = int(values_s.argmin())
             if values_s[at] < best_s:
-                best, best_s = episodes.device_of(at), values_s[at]
+                best, best_s = episodes.placement(at, self.name), values_s[at]
         return best, likely
 
     def _by_rule(self, instance: OperatorInstance) -> OperatorPlacement:

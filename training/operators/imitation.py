@@ -103,6 +103,8 @@ def imitation_loss(
 ) -> Tensor:
     """Mean cross-entropy of the devices that a search chose, in nats for each op or decision.
 
+    Where the policy chooses ops, that of the ops is added, in the order in which the search's schedule starts them.
+
     Args:
         policy: that learns.
         graphs: features of the instances.
@@ -112,9 +114,13 @@ def imitation_loss(
     """
     if isinstance(policy, StepPolicy):
         steps, is_wanted = replayed(graphs, episodes, numbers, devices)
-        logits, _ = policy.episode_logits(graphs, steps)
+        logits, _, picks = policy.episode_logits(graphs, steps)
         log_p = torch.log_softmax(logits, dim=2).gather(2, steps.actions[..., None])[..., 0]
-        return -log_p[is_wanted].mean()
+        loss = -log_p[is_wanted].mean()
+        if picks is not None and steps.choices is not None:
+            chosen = torch.log_softmax(picks, dim=2).gather(2, steps.choices.picked[..., None])[..., 0]
+            loss = loss - chosen[steps.is_live].mean()
+        return loss
     wanted = torch.zeros(graphs.is_op.shape, dtype=torch.long)
     for row, each in enumerate(devices):
         wanted[row, : len(each)] = torch.from_numpy(each)

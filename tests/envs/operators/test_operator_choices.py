@@ -49,7 +49,7 @@ def drawn(seed: int, kind: str, slack: float | None, is_grouped: bool) -> Operat
         output,
         latency_s=made.latency_s,
         bandwidth_bytes_per_s=made.bandwidth_bytes_per_s,
-        memory_bytes=2.0 * made.memory_bytes,
+        memory_bytes=1.4 * made.memory_bytes,
         resident_bytes=made.resident_bytes,
         workspace_bytes=0.3 * made.resident_bytes[::-1],
         group=[first[number] for number in group.tolist()],
@@ -115,7 +115,13 @@ def test_ops_chosen_in_a_given_order_are_placed_as_in_that_order(seed: int, orde
 def test_a_move_by_hand() -> None:
     """Two ops of 1 s one after the other, 1 GB between them at 1 GB/s: apart 3 s, together 2 s; device 1 is twice as fast."""
     instance = OperatorInstance.of_outputs(
-        "two", np.array([[1.0, 0.5], [1.0, 0.5]]), [(0, 1)], [1e9, 0.0], bandwidth_bytes_per_s=1e9, memory_bytes=2.0, resident_bytes=1.0
+        "two",
+        np.array([[1.0, 0.5], [1.0, 0.5]]),
+        [(0, 1)],
+        [1e9, 0.0],
+        bandwidth_bytes_per_s=1e9,
+        memory_bytes=2.0,
+        resident_bytes=1.0,
     )
     batch = PlacementBatch([instance], "latency", 1, order="policy", refine_steps=3)
     batch.begin(np.zeros(1, np.int64))
@@ -133,6 +139,17 @@ def test_a_move_by_hand() -> None:
     assert batch.step(np.array([0]), np.array([1]))[0] == pytest.approx(-1.5)  # 0-0.5, over 0.5-1.5, 1.5-2.5
     assert not batch.is_live[0]
     assert batch.state.value_s[0] == 2.5
+
+
+def test_slack_by_hand() -> None:
+    """Ops of 1 s and 1 s one after the other on device 0, one of 3 s on device 1: the first may end a second later, not two."""
+    instance = OperatorInstance.of_outputs("three", np.array([[1.0] * 2, [1.0] * 2, [3.0] * 2]), [], [0.0] * 3)
+    batch = PlacementBatch([instance], "latency", 1, order="policy", refine_steps=1)
+    batch.begin(np.zeros(1, np.int64))
+    for op, device in ((0, 0), (1, 0), (2, 1)):
+        batch.step(np.array([device]), np.array([op]))
+    unit = batch.stacked.feature_unit_s[0]
+    assert batch.state.op_features[0, :, 6] == pytest.approx([1 / (1 + unit), 1 / (1 + unit), 0.0])
 
 
 def test_an_op_whose_producers_wait_or_that_no_device_holds_may_not_be_chosen() -> None:

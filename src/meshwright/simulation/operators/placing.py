@@ -3,8 +3,8 @@
 Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors; ``N`` is ``n`` where
 there are choices (see `choices`), else 0. A decision gives one group of ops a device. Under ``latency`` every op is inserted into
 the earliest gap of its device as soon as its device and the devices of all ops before it in the order are known; where the
-policy chooses the order, as soon as its device is known and all its producers are scheduled. Under ``throughput`` loads grow as in
-`placement.loads_s`.
+policy chooses the order, as soon as its device is known and all its producers are scheduled. Under ``throughput`` loads grow as
+in `placement.loads_s`.
 """
 
 from __future__ import annotations

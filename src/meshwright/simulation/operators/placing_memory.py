@@ -12,6 +12,7 @@ from ...compiled import njit
 
 @njit
 def fits(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
+    """Whether a device runs a group and holds it beside what it has."""
     i = state.instance[e]
     workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
     held = state.held_bytes[e, device] + stacked.resident_bytes[i, group] + workspace
