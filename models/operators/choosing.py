@@ -109,16 +109,25 @@ def _widened(values: Tensor, most: int) -> Tensor:
 
 
 def replayed_choices(
-    graphs: OperatorGraphs, batch: PlacementBatch, numbers: NDArray[np.int64], devices: Sequence[NDArray[np.int64]]
+    graphs: OperatorGraphs,
+    batch: PlacementBatch,
+    numbers: NDArray[np.int64],
+    devices: Sequence[NDArray[np.int64]],
+    *,
+    by_rank: bool = False,
 ) -> tuple[PlayedSteps, Tensor]:
-    """`playing.replayed` where the policy chooses ops; the steps of refinement are left out."""
+    """`playing.replayed` where the policy chooses ops; the steps of refinement are left out.
+
+    With ``by_rank`` ops are taken by falling upward rank.
+    """
     count_e, n = len(numbers), graphs.group.shape[1]
-    wanted, start_s = np.zeros((count_e, n), np.int64), np.full((count_e, n), np.inf)
+    wanted, place = np.zeros((count_e, n), np.int64), np.full((count_e, n), np.inf)
     for row, (number, each) in enumerate(zip(numbers, devices, strict=True)):
         instance = batch.instances[number]
         starts, ends = append_in_order(arrays(instance), each, best_order(instance, each))
         wanted[row, : len(each)] = each
-        start_s[row, : len(each)] = starts + 1e-9 * ends  # an op of no time comes before those that wait for it
+        # An op of no time comes before those that wait for it.
+        place[row, : len(each)] = batch.stacked.position[number, : len(each)] if by_rank else starts + 1e-9 * ends
     batch.begin(numbers)
     made, is_wanted = RecordedChoices(batch, graphs, torch.arange(count_e)), []
     for _ in range(int(batch.stacked.num_groups[numbers].max())):
@@ -126,8 +135,8 @@ def replayed_choices(
         if not batch.is_live[:count_e].any():
             break
         among, _ = made.look()
-        begin_s = np.take_along_axis(start_s, among.open_ops[:, 0].numpy(), 1)
-        picked = np.where(among.is_open[:, 0].numpy(), begin_s, np.inf).argmin(axis=1)
+        places = np.take_along_axis(place, among.open_ops[:, 0].numpy(), 1)
+        picked = np.where(among.is_open[:, 0].numpy(), places, np.inf).argmin(axis=1)
         ops, _, _, can = made.pick(torch.from_numpy(picked))
         device = torch.from_numpy(wanted[np.arange(count_e), ops.numpy()])
         is_allowed = can.gather(1, device[:, None])[:, 0]

@@ -163,7 +163,12 @@ def _play_at_once(
 
 
 def replayed(
-    graphs: OperatorGraphs, batch: PlacementBatch, numbers: NDArray[np.int64], devices: Sequence[NDArray[np.int64]]
+    graphs: OperatorGraphs,
+    batch: PlacementBatch,
+    numbers: NDArray[np.int64],
+    devices: Sequence[NDArray[np.int64]],
+    *,
+    by_rank: bool = False,
 ) -> tuple[PlayedSteps, Tensor]:
     """The decisions that lead to given placements.
 
@@ -172,13 +177,14 @@ def replayed(
         batch: whose first ``E`` episodes are used.
         numbers: of the instances in the batch, ``(E,)``.
         devices: device of each op of each, ``(n,)``.
+        by_rank: where the policy chooses ops, whether they are taken by falling upward rank; else as they start in the best
+            order known of the given placement.
 
     Returns:
-        The decisions, and where the wanted device was allowed, ``(E, t)``; elsewhere the first one allowed was taken. Where the
-        policy chooses the order, ops are taken as they start in the best order known of the given placement.
+        The decisions, and where the wanted device was allowed, ``(E, t)``; elsewhere the first one allowed was taken.
     """
     if batch.rules.has_choices:
-        return replayed_choices(graphs, batch, numbers, devices)
+        return replayed_choices(graphs, batch, numbers, devices, by_rank=by_rank)
     count_e, m = len(numbers), graphs.devices.shape[1]
     num_steps = int(batch.stacked.num_groups[numbers].max())
     wanted = np.zeros((count_e, graphs.group.shape[1]), np.int64)

@@ -220,7 +220,8 @@ class _Trainer:
         first = int(self.rng.integers(len(self.features) - size + 1))
         numbers = np.arange(first, first + size)  # about the same size
         graphs = batch([self.features[number] for number in numbers])
-        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, [self.searched[1][number] for number in numbers])
+        placements, by_rank = [self.searched[1][number] for number in numbers], chosen.order == "upward-rank"
+        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, placements, by_rank=by_rank)
         self._descend(loss)
         self.told = {"cross_entropy": float(loss.detach())}
 
@@ -244,7 +245,8 @@ class _Trainer:
         values = torch.from_numpy(np.minimum(played.values, 1e3)).float().reshape(-1, samples)
         mean = values.mean(dim=1, keepdim=True)
         beyond = ((values - mean) / mean.clamp(min=1e-6)).reshape(-1)
-        parts = [part_of(graphs, played, beyond, part) for part in np.array_split(np.arange(len(numbers)), ppo.minibatches)]
+        num_parts = min(ppo.minibatches, len(numbers))
+        parts = [part_of(graphs, played, beyond, part) for part in np.array_split(np.arange(len(numbers)), num_parts)]
         for epoch in range(ppo.epochs):
             for part in parts:
                 log_p, entropies, foreseen = self._judged(part.graphs, part.played)
