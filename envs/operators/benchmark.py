@@ -63,6 +63,15 @@ class FileDraw(settings.Settings):
 
 _graph = cache(load_graph)
 
+Budget = Annotated[float, Field(ge=1e-4, le=3600)]
+
+
+def _rising(given: tuple[float, ...]) -> tuple[float, ...]:
+    if list(given) != sorted(set(given)):
+        raise ValueError("must rise")
+    return given
+
+
 InstanceDraw = Annotated[GraphDraw | JobDraw | FileDraw, Field(discriminator="kind")]
 
 
@@ -130,6 +139,7 @@ class PlacementBenchmark(settings.Settings):
         name: for tables; the file's stem in the built-in ones.
         placement: objective, graphs and devices.
         policies: compared in addition to those given, where the command names none (see `evaluation.operators.policies`).
+        budgets_s: seconds that searches, and those begun by learned policies, are given one after another, rising; none by default.
         best_known_s: seconds of annealing for each instance; the best of it and of all policies is called the best known.
         num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: instances on which training is validated.
@@ -138,6 +148,7 @@ class PlacementBenchmark(settings.Settings):
     name: str = Field(pattern=NAME)
     placement: PlacementSettings
     policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
+    budgets_s: Annotated[tuple[Budget, ...], AfterValidator(_rising)] = ()
     best_known_s: float = Field(default=10.0, gt=0, le=3600)
     num_seeds: int = Field(default=100, ge=2, le=1000)
     num_validation_seeds: int = Field(default=50, ge=2, le=1000)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +28,13 @@ class OperatorPolicySpec:
         name: as it was asked for.
         kind: ``planner``, ``constant`` or ``learned``.
         place: places an instance; the seed is of what is drawn.
+        trained: of a learned policy, on what and how, and the settings of its network.
     """
 
     name: str
     kind: str
     place: Callable[[OperatorInstance, int], OperatorPlacement]
+    trained: dict[str, Any] = field(default_factory=dict)
 
 
 def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySpec:
@@ -60,7 +63,7 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
     from ...models.operators.player import load_player  # takes a while, and planners need no network
 
     player, mode = load_player(spec, objective)
-    return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed))
+    return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)
 
 
 def _budget(spec: str, how: str) -> float:

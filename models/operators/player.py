@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -82,10 +82,13 @@ class PlayMode:
 
 
 class OperatorPlayer:
-    """A policy for one objective, asked for one instance at a time."""
+    """A policy for one objective, asked for one instance at a time; ``trained`` says how it came about."""
 
-    def __init__(self, policy: OperatorPolicy, objective: OperatorObjective, name: str) -> None:
+    def __init__(
+        self, policy: OperatorPolicy, objective: OperatorObjective, name: str, trained: dict[str, Any] | None = None
+    ) -> None:
         self.policy, self.objective, self.name = policy.eval(), objective, name
+        self.trained = {} if trained is None else trained
 
     def place(self, instance: OperatorInstance, mode: PlayMode, seed: int = 0) -> OperatorPlacement:
         """Place an instance.
@@ -191,4 +194,6 @@ def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer
     saved = SavedOperatorPolicy.load(file)
     if saved.objective != objective:
         raise PolicyError(f"was trained for {saved.objective}, not {objective}", field="policy", value=spec)
-    return OperatorPlayer(saved.policy(name), objective, spec), mode
+    network = saved.settings.model_dump(mode="json")
+    trained = {**saved.trained, "network": network, "order": saved.order, "refine_steps": saved.refine_steps}
+    return OperatorPlayer(saved.policy(name), objective, spec, trained), mode

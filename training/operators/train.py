@@ -284,6 +284,7 @@ class _Trainer:
         trained = {
             "config": self.chosen.name,
             "benchmark": self.benchmark.name,
+            "changes": list(self.chosen.changes),
             "seed": self.chosen.seed,
             "update": self.update,
             "validation": value,
