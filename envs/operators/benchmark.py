@@ -139,7 +139,7 @@ class PlacementBenchmark(settings.Settings):
         name: for tables; the file's stem in the built-in ones.
         placement: objective, graphs and devices.
         policies: compared in addition to those given, where the command names none (see `evaluation.operators.policies`).
-        budgets_s: seconds that searches, and those begun by learned policies, are given one after another, rising; none by default.
+        budgets_s: seconds that searches, and those begun by learned policies, are given one after another, rising.
         best_known_s: seconds of annealing for each instance; the best of it and of all policies is called the best known.
         num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: instances on which training is validated.

@@ -37,7 +37,10 @@ def classes(told: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[int]]
         known = np.array([value for value in values if value is not None], np.float64)
         distinct = sorted({_rounded(value) for value in known})
         if len(distinct) <= MOST_VALUES:
-            of = {_text(value): [at for at, each in enumerate(values) if each is not None and _rounded(each) == value] for value in distinct}
+            of = {
+                _text(value): [at for at, each in enumerate(values) if each is not None and _rounded(each) == value]
+                for value in distinct
+            }
         else:
             of = _thirds(values, known)
         unlimited = [at for at, value in enumerate(values) if value is None]
@@ -53,9 +56,17 @@ def by_class(ratios: NDArray[np.float64], of: Mapping[str, Mapping[str, Sequence
     return {name: {each: float(np.mean(ratios[list(rows)])) for each, rows in which.items()} for name, which in of.items()}
 
 
+def _of_value(values: Sequence[Any], wanted: float) -> list[int]:
+    return [at for at, value in enumerate(values) if value is not None and _rounded(value) == wanted]
+
+
 def _thirds(values: Sequence[Any], known: NDArray[np.float64]) -> dict[str, list[int]]:
     low, high = np.quantile(known, [1 / 3, 2 / 3])
-    ends = [(-np.inf, low, f"up to {_text(low)}"), (low, high, f"{_text(low)} to {_text(high)}"), (high, np.inf, f"above {_text(high)}")]
+    ends = [
+        (-np.inf, low, f"up to {_text(low)}"),
+        (low, high, f"{_text(low)} to {_text(high)}"),
+        (high, np.inf, f"above {_text(high)}"),
+    ]
     found = {
         text: [at for at, value in enumerate(values) if value is not None and begin < value <= end] for begin, end, text in ends
     }

@@ -189,6 +189,11 @@ def _results(
         "bounds_s": bounds.tolist(),
         "known_s": known.tolist(),
         "instances": told,
+        "classes": [
+            {"dimension": dimension, "class": name, "instances": rows_of}
+            for dimension, of in of_class.items()
+            for name, rows_of in of.items()
+        ],
         "rows": rows,
         "remarks": _remarks(rows),
     }
