@@ -14,6 +14,7 @@ from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from .refining import BEST_MOVE, DEFAULT_STEPS, best_moves
 
 CONSTANTS = ("fastest-device", "round-robin")
 """``fastest-device``: each group on the fastest device that memory allows; ``round-robin``: in turns, in topological order."""
@@ -38,7 +39,7 @@ class OperatorPolicySpec:
 
 
 def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySpec:
-    """A planner (``annealing@SECONDS`` for those that search), a constant, or a learned policy.
+    """A planner (``annealing@SECONDS`` for those that search), a constant, ``refine:best-move@STEPS``, or a learned policy.
 
     A learned one is a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@greedy`` (by default), ``@sample-K``,
     ``@search-SECONDS`` or ``@shuffled`` behind it.
@@ -58,6 +59,9 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
             able = [each for each, planner in PLACEMENT_PLANNERS.items() if objective in planner.objectives]
             raise PolicyError(f"does not plan for {objective}", field="policy", value=spec, choices=able)
         return OperatorPolicySpec(spec, "planner", plan)
+    if name == BEST_MOVE:
+        steps = _steps(spec, how)
+        return OperatorPolicySpec(spec, "planner", lambda instance, seed: best_moves(instance, objective, steps))
     if name in CONSTANTS and not how:
         return OperatorPolicySpec(spec, "constant", lambda instance, seed: _constant(instance, name, objective))
     from ...models.operators.player import load_player  # takes a while, and planners need no network
@@ -74,6 +78,13 @@ def _budget(spec: str, how: str) -> float:
     if not 0 < seconds <= 3600:
         raise PolicyError("seconds after @ are a number above 0, up to 3600", field="policy", value=spec)
     return seconds
+
+
+def _steps(spec: str, how: str) -> int:
+    steps = int(how) if how.isascii() and how.isdigit() else 0 if how else DEFAULT_STEPS
+    if not 1 <= steps <= 10_000:
+        raise PolicyError("steps after @ are a whole number from 1 to 10000", field="policy", value=spec)
+    return steps
 
 
 def _constant(instance: OperatorInstance, name: str, objective: OperatorObjective) -> OperatorPlacement:

@@ -64,9 +64,9 @@ def difference_words(shown: Data) -> str:
         sum(1 for cost in costs if cost is None),
     )
     return (
-        f"{len(costs)} ops or groups of ops have another device than HEFT gives them. Put back alone on HEFT's, {shorter} would make "
-        f"the value longer, {longer} shorter, {alone} would not fit, the others change nothing; they depend on each other, so this "
-        "does not add up."
+        f"{len(costs)} ops or groups of ops have another device than HEFT gives them. Put back alone on HEFT's, {shorter} would "
+        f"make the value longer, {longer} shorter, {alone} would not fit, the others change nothing; they depend on each other, "
+        "so this does not add up."
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..operators.tables import seconds_text
 from .curves import looks_of
 from .op_placement import DrawnOps, ops_svg
 from .style import BLUE, MUTED, ORANGE, RULE, VERMILION, ink_on
@@ -19,6 +20,7 @@ _TOP, _HEIGHT, _AXIS = 18.0, 300.0, 46.0
 _CELL, _LONGEST_NAME = 24.0, 36
 _SCHEDULE_LANE, _TITLE, _GAP = 20.0, 26.0, 20.0
 _KEYS = (LegendEntry("on the same device as HEFT has it", BLUE), LegendEntry("on another", ORANGE))
+_VALUES = (1, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50)
 _UNITS = ((1e-3, 1e-6, "µs"), (10.0, 1e-3, "ms"), (math.inf, 1.0, "s"))
 """Longest step for which a unit is used, its length in seconds, its name."""
 
@@ -46,23 +48,31 @@ def budgets_svg(budgets: Data, others: Sequence[Data], name: str = "budgets") ->
         sheet.legend(keys, 60, _TOP / 2, WIDTH - 70)
         axes = sheet.axes(66, top, WIDTH - 84, _HEIGHT)
         axes.grid()
-        axes.set(xscale="log", yscale="log", xlabel="time of a placement, median (s)", ylabel="value over the best known")
+        axes.set(xscale="log", yscale="log", xlabel="time of a placement, median", ylabel="value over the best known")
         ends: list[float] = []
+        times: list[float] = []
         for row, (colour, dash) in zip(searches, looks, strict=False):
-            means = [each["mean"] for each in row["over_best_known"]]
-            axes.plot(row["median_seconds"], means, color=colour, linestyle=dash, marker=".", linewidth=1.8)
-            low, high = ([each[end] or each["mean"] for each in row["over_best_known"]] for end in ("low", "high"))
-            axes.fill_between(row["median_seconds"], low, high, color=colour, alpha=0.15, linewidth=0)
+            points = sorted(zip(row["median_seconds"], row["over_best_known"], strict=True), key=lambda point: point[0])
+            seconds, told = [point[0] for point in points], [point[1] for point in points]
+            axes.plot(seconds, [each["mean"] for each in told], color=colour, linestyle=dash, marker=".", linewidth=1.8)
+            low, high = ([each[end] or each["mean"] for each in told] for end in ("low", "high"))
+            axes.fill_between(seconds, low, high, color=colour, alpha=0.15, linewidth=0)
             ends += high
+            times += seconds
         for row, (colour, _) in zip(others, looks[len(searches) :], strict=True):
             told = row["over_best_known"]
             axes.plot([row["seconds"]["median"]], [told["mean"]], "o", color=colour, markersize=6)
-            ends.append(told["high"] or told["mean"])
+            ends.append(told["mean"])
+            times.append(row["seconds"]["median"])
         highest = 1.02 * max(ends, default=2.0)
-        ticks = [tick for tick in (1, 1.02, 1.05, 1.1, 1.2, 1.5, 2, 3, 5, 10, 20, 50) if tick <= max(highest, 1.02)]
-        axes.set_ylim(0.998, max(highest, 1.02))
+        highest = max(highest, 1.02)
+        ticks = [tick for tick in _VALUES if tick == 1 or (tick <= highest and math.log(tick) > 0.06 * math.log(highest))]
+        axes.set_ylim(0.998, highest)
         axes.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
         axes.set_yticks([], minor=True)
+        powers = range(math.floor(math.log10(min(times))), math.ceil(math.log10(max(times))) + 1)
+        decades = [10.0**power for power in powers if min(times) / 2 <= 10.0**power <= 2 * max(times)]
+        axes.set_xticks(decades, [seconds_text(each) for each in decades])
         return sheet.svg(name, "Value of placements against the time that they take")
 
 
