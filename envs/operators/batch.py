@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...errors import PolicyError
-from ...simulation.operators.choices import (
+from ...simulation.operators.decisions.choices import (
     begin_choosing,
     is_possible,
     is_refined,
@@ -21,11 +21,19 @@ from ...simulation.operators.choices import (
     place_chosen,
     reschedule,
 )
+from ...simulation.operators.decisions.placing import PlacingState, begin, is_over, new_state, place_next
+from ...simulation.operators.decisions.stacked import (
+    PlacingOrder,
+    PlacingRules,
+    StackedInstances,
+    fill,
+    has_room,
+    room_for,
+    stack,
+)
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
-from ...simulation.operators.placing import PlacingState, begin, is_over, new_state, place_next
 from ...simulation.operators.schedules import best_order, best_order_end_s, by_starts
-from ...simulation.operators.stacked import PlacingOrder, PlacingRules, StackedInstances, fill, has_room, room_for, stack
 
 _IS_PLACED, _IS_MOVED = 1, 2
 
@@ -40,7 +48,7 @@ class PlacementBatch:
         instances: that may be placed, ``i`` of them.
         objective: what counts.
         num_episodes: ``E``.
-        order: see `simulation.operators.stacked.PlacingRules`.
+        order: see `simulation.operators.decisions.stacked.PlacingRules`.
         refine_steps: see there.
 
     Attributes:

@@ -11,11 +11,11 @@ from pydantic import AfterValidator, Field
 
 from ... import settings
 from ...jobs.load import load_graph
+from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.instance_files import load_instance
 from ...simulation.operators.placement import OperatorObjective
-from ...simulation.operators.stacked import PlacingOrder, PlacingRules
 from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
 
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
-from ...simulation.operators.candidates import NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES
-from ...simulation.operators.placing import PlacingState
-from ...simulation.operators.stacked import StackedInstances
+from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES
+from ...simulation.operators.decisions.placing import PlacingState
+from ...simulation.operators.decisions.stacked import StackedInstances
 
 
 @by_reference

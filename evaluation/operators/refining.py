@@ -6,7 +6,7 @@ import numpy as np
 
 from ...envs.operators.batch import PlacementBatch
 from ...errors import PlanError
-from ...simulation.operators.candidates import CANDIDATE_FEATURES
+from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, value
 

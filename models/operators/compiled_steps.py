@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...envs.operators.batch import PlacementBatch
 from ...numba_records import by_reference
+from ...simulation.operators.decisions.placing import is_over, place_next
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective
-from ...simulation.operators.placing import is_over, place_next
 from .compiled_choices import ChoosingPlay, PickWeights
 from .graphs import OperatorGraphs
 from .policy import StepPolicy

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from ...simulation.operators.candidates import NUM_OP_FEATURES, OP_FEATURES
+from ...simulation.operators.decisions.candidates import NUM_OP_FEATURES, OP_FEATURES
 
 _RULE = {"rank_below_highest": -60.0, "gain": 30.0, "slack": -30.0}
 """Weights of features in an untrained network's logits: HEFT's order, and in refinement what may gain most."""

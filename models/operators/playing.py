@@ -15,8 +15,8 @@ from torch import Tensor
 
 from ...compiled import njit
 from ...envs.operators.batch import PlacementBatch
-from ...simulation.operators.candidates import NUM_CANDIDATE_FEATURES
-from ...simulation.operators.placing import is_over, place_next
+from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES
+from ...simulation.operators.decisions.placing import is_over, place_next
 from .affinity import gathered
 from .choosing import RecordedChoices, Standing, replayed_choices
 from .graphs import OperatorGraphs

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import ConfigError
-from ...simulation.operators.candidates import CANDIDATE_FEATURES, FROM_PLACED, OP_FEATURES
-from ...simulation.operators.stacked import PlacingOrder
+from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, FROM_PLACED, OP_FEATURES
+from ...simulation.operators.decisions.stacked import PlacingOrder
 from .affinity import Affinity, gathered
 from .graphs import OperatorGraphs
 from .network import OperatorEncoder, OperatorNetworkSettings, PairScore
@@ -29,7 +29,7 @@ class StepPolicy(nn.Module):
 
     Args:
         given: widths.
-        order: in which ops get devices, see `simulation.operators.stacked.PlacingRules`.
+        order: in which ops get devices, see `simulation.operators.decisions.stacked.PlacingRules`.
         refine_steps: see there.
     """
 

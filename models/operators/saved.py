@@ -11,9 +11,9 @@ import torch
 
 from ... import files, settings
 from ...errors import CheckpointError, ConfigError, PolicyError
-from ...simulation.operators.candidates import CANDIDATE_FEATURES, OP_FEATURES
+from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, OP_FEATURES
+from ...simulation.operators.decisions.stacked import PlacingOrder
 from ...simulation.operators.placement import OperatorObjective
-from ...simulation.operators.stacked import PlacingOrder
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
 from .network import OperatorNetworkSettings

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor, nn
 
-from ...simulation.operators.candidates import CANDIDATE_FEATURES
+from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 
 _RULE_SHARPNESS = -30.0
 """Weight of ``end_beyond_best`` in an untrained network's logits."""
@@ -72,7 +72,7 @@ class PlayedChoices:
     Attributes:
         open_ops: those that might have been, padded, ``(E, t, r)``.
         is_open: False where padded, ``(E, t, r)``.
-        features: of each of them, see `simulation.operators.candidates.OP_FEATURES`, ``(E, t, r, 8)``.
+        features: of each of them, see `simulation.operators.decisions.candidates.OP_FEATURES`, ``(E, t, r, 8)``.
         picked: which of them was chosen, ``(E, t)``.
         was_on: its device before, -1 for none, ``(E, t)``.
     """

@@ -18,7 +18,7 @@ from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, dr
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import held_bytes, lower_bound
 
-from ...oracles.operator_choices import PlainChoices
+from ...oracles.operators.choices import PlainChoices
 from ..side_by_side import play_both
 
 ID = "meshwright/OperatorPlacement-v0"

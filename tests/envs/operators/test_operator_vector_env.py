@@ -12,9 +12,9 @@ from meshwright.envs.operators.benchmark import PlacementBenchmark, PlacementSet
 from meshwright.envs.operators.env import OperatorPlacementEnv
 from meshwright.envs.operators.vector_env import PlacementVectorEnv
 from meshwright.errors import ConfigError
+from meshwright.simulation.operators.decisions.stacked import PlacingRules
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw
 from meshwright.simulation.operators.schedules import upward_order
-from meshwright.simulation.operators.stacked import PlacingRules
 
 from ..side_by_side import play_both
 

@@ -21,7 +21,7 @@ from meshwright.models.operators.policy import OneShotPolicy, OperatorPolicy, St
 from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
-from meshwright.simulation.operators.candidates import CANDIDATE_FEATURES
+from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import check

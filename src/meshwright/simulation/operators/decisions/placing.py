@@ -14,11 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiled import njit
-from ...numba_records import by_reference
+from ....compiled import njit
+from ....numba_records import by_reference
+from ..schedules import earliest_gap, insert_busy
 from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES, rooms, tell_room
-from .placing_memory import allow, is_roomy, pack
-from .schedules import earliest_gap, insert_busy
+from .memory import allow, is_roomy, pack
 from .stacked import StackedInstances
 
 

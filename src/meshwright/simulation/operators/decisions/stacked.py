@@ -13,10 +13,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...numba_records import by_reference
-from .instance import OperatorInstance
-from .placement import OperatorObjective, feature_unit_s, lower_bound, port_s
-from .schedules import upward_order, upward_rank_s
+from ....numba_records import by_reference
+from ..instance import OperatorInstance
+from ..placement import OperatorObjective, feature_unit_s, lower_bound, port_s
+from ..schedules import upward_order, upward_rank_s
 
 PlacingOrder = Literal["upward-rank", "topological", "policy"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...compiled import njit
+from ....compiled import njit
 
 NUM_CANDIDATE_FEATURES = 17
 CANDIDATE_FEATURES = (

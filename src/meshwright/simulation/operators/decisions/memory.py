@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...compiled import njit
+from ....compiled import njit
 
 
 @njit

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...compiled import njit
+from ....compiled import njit
 from .candidates import rooms
+from .memory import allow, fits
 from .placing import clear, clear_schedule, give, is_over, run, tell
-from .placing_memory import allow, fits
 
 
 @njit
