@@ -179,7 +179,7 @@ class PlacementBatch:
         placed_now, moved = np.flatnonzero(what == _IS_PLACED), np.flatnonzero(what == _IS_MOVED)
         if len(placed_now):
             rewards[placed_now] += self.reorder(placed_now)
-        for e in moved:
+        for e in moved.tolist():
             before_s, instance = self.state.value_s[e], self.instances[self.state.instance[e]]
             order = best_order(instance, self.device_of(e)) if self.objective == "latency" else instance.topological
             reschedule(self.stacked, self.state, e, order)
@@ -230,7 +230,7 @@ class PlacementBatch:
         """Ops of an episode that is over in the order in which its schedule starts them, a topological one, ``(n,)``."""
         instance = self.instances[self.state.instance[e]]
         start_s, end_s = (times[e, : instance.num_ops] for times in (self.state.start_s, self.state.end_s))
-        return by_starts(instance.topological, start_s, end_s)
+        return np.asarray(by_starts(instance.topological, start_s, end_s))
 
 
 @njit

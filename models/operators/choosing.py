@@ -67,8 +67,9 @@ class RecordedChoices:
         self._open = np.argsort(~is_open, axis=1, kind="stable")[:, : is_open.sum(axis=1).max()]
         features = state.op_features[np.arange(count_e)[:, None], self._open]
         nobody = torch.zeros(count_e, 1, dtype=torch.long)
-        tensors = (torch.from_numpy(each)[:, None] for each in (self._open, np.take_along_axis(is_open, self._open, 1), features))
-        self._among = PlayedChoices(*tensors, nobody, nobody)
+        arrays_of = (self._open, np.take_along_axis(is_open, self._open, 1), features)
+        open_ops, is_open_op, told = (torch.from_numpy(each)[:, None] for each in arrays_of)
+        self._among = PlayedChoices(open_ops, is_open_op, told, nobody, nobody)
         return self._among, torch.from_numpy(self._live)
 
     def pick(self, picked: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:

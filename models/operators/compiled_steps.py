@@ -138,13 +138,14 @@ def _pick_weights(policy: StepPolicy, encoded: EncodedInstances) -> PickWeights:
     assert policy.choice is not None
     assert encoded.pick is not None
     stay = 0.0 if policy.stay is None else float(policy.stay)
-    tensors = (
+    tensors = [
         encoded.pick[0],
         policy.choice.features.weight * policy.kept_of_op,
         policy.choice.out.weight[0],
         policy.choice.direct.weight[0] * policy.kept_of_op,
-    )
-    return PickWeights(*(np.ascontiguousarray(tensor.numpy()) for tensor in tensors), np.full(1, stay, np.float32))
+        torch.tensor([stay]),
+    ]
+    return PickWeights(*(np.ascontiguousarray(tensor.numpy()) for tensor in tensors))
 
 
 def _walks(policy: StepPolicy, op_h: torch.Tensor, graphs: OperatorGraphs) -> _Walks:

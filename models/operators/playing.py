@@ -198,8 +198,8 @@ def replayed(
     made = (ops, actions, is_live, candidates, can_place)
     _replay(batch.stacked, batch.state, numbers, wanted, *made, is_wanted)
     batch.is_live[:count_e] = False
-    tensors = (torch.from_numpy(each) for each in made)
-    return PlayedSteps(torch.arange(count_e), *tensors, None), torch.from_numpy(is_wanted)
+    placed = dict(zip(("ops", "actions", "is_live", "candidates", "can_place"), map(torch.from_numpy, made), strict=True))
+    return PlayedSteps(of=torch.arange(count_e), **placed, choices=None), torch.from_numpy(is_wanted)
 
 
 def _drawn(logits: Tensor, generator: torch.Generator | None) -> Tensor:

@@ -121,8 +121,8 @@ def imitation_loss(
         log_p = torch.log_softmax(logits, dim=2).gather(2, steps.actions[..., None])[..., 0]
         loss = -log_p[is_wanted].mean()
         if picks is not None and steps.choices is not None:
-            chosen = torch.log_softmax(picks, dim=2).gather(2, steps.choices.picked[..., None])[..., 0]
-            loss = loss - chosen[steps.is_live].mean()
+            picked = torch.log_softmax(picks, dim=2).gather(2, steps.choices.picked[..., None])[..., 0]
+            loss = loss - picked[steps.is_live].mean()
         return loss
     wanted = torch.zeros(graphs.is_op.shape, dtype=torch.long)
     for row, each in enumerate(devices):

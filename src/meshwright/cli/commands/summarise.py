@@ -45,17 +45,17 @@ def summarise_results(
         summary.write(found, out, against)
     runs = {name: list(of) for name, of in found.learning.items()}
     others = summary.other_benchmarks(found)
-    placed = {title: {"head": head, "rows": cells} for title, _, head, cells in summary.operator_tables(found, against)}
+    over_several = summary.operator_tables(found, against)
+    placed = {title: {"head": head, "rows": cells} for title, _, head, cells in over_several}
     told = {"benchmarks": benchmarks, "rows": rows, "ablations": tables, "training_runs": runs, "other_benchmarks": others}
-    told["operators"] = placed
-    output.write_json(json_file, told)
+    output.write_json(json_file, {**told, "operators": placed})
     console = output.console(json_file)
     if rows:
         output.table(console, "Blocked, % of jobs", ["policy", *benchmarks], rows)
     for title, other in others.items():
         output.table(console, title, other["head"], other["rows"])
-    for title, other in placed.items():
-        output.table(console, title, other["head"], other["rows"], numbers_from=2)
+    for title, _, head, cells in over_several:
+        output.table(console, title, head, cells, numbers_from=2)
     for benchmark, cells in tables.items():
         output.table(console, f"Ablations on {benchmark}", ["policy", "blocked %", f"against {against}, points"], cells)
     output.print_written(console, json_file, out)
