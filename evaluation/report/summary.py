@@ -269,6 +269,11 @@ def to_html(summary: Summary, against: str | None = None) -> str:
     for title, note, names, rows in operator_tables(summary, against):
         tables.append((title, note, _table([Cell(name) for name in names], rows)))
     others = [COMPARED[kind](result, f"-{number}") for number, (kind, result) in enumerate(summary.others.values(), 1)]
+    titles = [one.title for one in others]
+    others = [
+        one._replace(title=f"{one.title} ({folder})") if titles.count(one.title) > 1 else one
+        for folder, one in zip(summary.others, others, strict=True)
+    ]
     tables += [(one.title, one.verdict, one.table) for one in others]
     for name, runs in summary.learning.items():
         measure = summary.measures.get(name, BLOCKING)
