@@ -161,6 +161,19 @@ def test_an_op_whose_producers_wait_or_that_no_device_holds_may_not_be_chosen() 
             batch.step(np.array([device]), np.array([op]))
 
 
+def test_an_episode_that_was_left_leaves_nothing_behind() -> None:
+    large, little = (draw_instance(GraphDraw(num_ops=(n,)), DeviceDraw(num_devices=(3,)), "training", n) for n in (12, 4))
+    used, fresh = (PlacementBatch([large, little], "latency", 1, order="policy", refine_steps=1) for _ in range(2))
+    used.begin(np.zeros(1, np.int64))
+    for _ in range(6):
+        op = int(used.lead[0])
+        used.step(np.array([used.state.op_can[0, op].argmax()]), np.array([op]))
+    for batch in (used, fresh):
+        batch.begin(np.ones(1, np.int64))
+    for name in ("is_open", "op_can", "op_candidates", "op_features"):
+        assert getattr(used.state, name).tolist() == getattr(fresh.state, name).tolist(), name
+
+
 def test_where_no_op_fits_any_more_the_episode_ends() -> None:
     instance = OperatorInstance.of_outputs("full", np.ones((3, 2)), [], [0.0] * 3, memory_bytes=10.0, resident_bytes=6.0)
     batch = PlacementBatch([instance], "latency", 1, order="policy", refine_steps=2)

@@ -21,6 +21,10 @@ from .placing import clear, clear_schedule, give, is_over, run, tell
 def begin_choosing(stacked, state, e, instance):  # type: ignore[no-untyped-def]
     """Start episode ``e`` on an instance with nothing placed."""
     clear(stacked, state, e, instance)
+    state.is_open[e] = False
+    state.op_can[e] = False
+    state.op_candidates[e] = 0.0
+    state.op_features[e] = 0.0
     for op in range(stacked.num_ops[instance]):
         state.waits_for[e, op] = stacked.first_in[instance, op + 1] - stacked.first_in[instance, op]
     look_at_choices(stacked, state, e)
@@ -109,11 +113,11 @@ def look_at_choices(stacked, state, e):  # type: ignore[no-untyped-def]
     """Write masks and features of all ops that may be chosen; whether there is a choice."""
     i = state.instance[e]
     for op in range(stacked.num_ops[i]):
-        if state.is_open[e, op]:
+        if state.is_open[e, op]:  # no other row holds anything
             state.op_candidates[e, op] = 0.0
-    state.is_open[e] = False
-    state.op_can[e] = False
-    state.op_features[e] = 0.0
+            state.op_can[e, op] = False
+            state.op_features[e, op] = 0.0
+            state.is_open[e, op] = False
     if is_refined(stacked, state, e):
         return False
     is_moved = is_over(stacked, state, e)
