@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.errors import ConfigError, PolicyError
@@ -163,6 +164,17 @@ def test_communication_is_as_large_as_asked_for() -> None:
         output[instance.edges[:, 0]] = instance.edge_bytes
         sent = output[output > 0].mean() * (1 / instance.bandwidth_bytes_per_s[apart]).mean() + 5e-6
         assert sent / instance.times_s.mean() == pytest.approx(ratio, rel=0.35)  # outputs that nobody reads count in the draw
+
+
+def test_memory_is_of_one_of_the_slacks_and_a_single_one_draws_as_alone() -> None:
+    of = [draw_instance(SMALL, DeviceDraw(num_devices=(3,), memory_slack=(1.2, 2.0, None)), "test", seed) for seed in range(30)]
+    found = {round(float(each.memory_bytes.sum() / each.resident_bytes.sum()), 6) for each in of}
+    assert found == {1.2, 2.0, np.inf}
+    alone, single = (draw_instance(SMALL, DeviceDraw(num_devices=(3,), memory_slack=each), "test", 0) for each in (1.5, (1.5,)))
+    assert alone.digest == single.digest
+    for wrong in ((), (0.5,), 0.5, "much"):
+        with pytest.raises(ValidationError, match="memory_slack"):
+            DeviceDraw(memory_slack=wrong)
 
 
 def test_too_tight_a_memory_is_told() -> None:

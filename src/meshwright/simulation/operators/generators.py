@@ -23,6 +23,7 @@ Split = Literal["test", "validation", "training"]
 SPLITS: tuple[Split, ...] = ("test", "validation", "training")
 
 Number = Annotated[int, Field(ge=1)]
+Slack = Annotated[float, Field(ge=1)]
 _MEAN_OP_S = 1e-3
 _MEAN_OP_BYTES = 1e9
 _BANDWIDTH_BYTES_PER_S = 25e9
@@ -47,20 +48,28 @@ class DeviceDraw(settings.Settings):
         link_spread: the same for the bandwidth of each pair of devices; both directions are alike.
         communication_to_computation: mean seconds of a tensor between two devices over mean seconds of an op, log-uniform
             within these two; the bandwidths follow from it.
-        memory_slack: memory of all devices together over what the ops hold together, shared evenly; null: unlimited.
+        memory_slack: memory of all devices together over what the ops hold together, shared evenly; null: unlimited;
+            or several of these, one of which is drawn.
     """
 
     num_devices: tuple[Number, ...] = (4, 8)
     speed_spread: float = Field(default=1.0, ge=0, le=5)
     link_spread: float = Field(default=1.0, ge=0, le=5)
     communication_to_computation: tuple[float, float] = (1.0, 5.0)
-    memory_slack: float | None = Field(default=1.3, ge=1)
+    memory_slack: Slack | tuple[Slack | None, ...] | None = 1.3
 
     @field_validator("communication_to_computation")
     @classmethod
     def _is_range(cls, given: tuple[float, float]) -> tuple[float, float]:
         if not 0 < given[0] <= given[1]:
             raise ValueError("must be two numbers above 0, the smaller first")
+        return given
+
+    @field_validator("memory_slack")
+    @classmethod
+    def _has_slack(cls, given: float | tuple[float | None, ...] | None) -> float | tuple[float | None, ...] | None:
+        if given == ():
+            raise ValueError("must name one number or more")
         return given
 
     @field_validator("num_devices")
@@ -193,8 +202,11 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
     low, high = draw.communication_to_computation
     wanted_s = float(times_s.mean() * np.exp(rng.uniform(np.log(low), np.log(high))))
     memory = np.full(m, np.inf)
-    if draw.memory_slack is not None:
-        memory = np.full(m, draw.memory_slack * graph.resident_bytes.sum() / m)
+    slack = draw.memory_slack
+    if isinstance(slack, tuple):
+        slack = slack[int(rng.integers(len(slack)))]
+    if slack is not None:
+        memory = np.full(m, slack * graph.resident_bytes.sum() / m)
         if not _packs(graph.resident_bytes, memory):
             return None
     outputs, bandwidth = np.asarray(graph.output_bytes, np.float64), np.full((m, m), np.inf)
