@@ -241,6 +241,22 @@ class _Seconds(_Told):
     p99: float
 
 
+class _Network(_Told):
+    """Of a learned policy of operator placement, what an ablation leaves out."""
+
+    without: list[str]
+    rounds: int
+    walks: int
+
+
+class _Trained(_Told):
+    """How a learned policy of operator placement came about."""
+
+    benchmark: str | None = None
+    changes: list[str] = Field(default_factory=list)
+    network: _Network | None = None
+
+
 class _OperatorRow(_Told):
     """One policy of operator placement."""
 
@@ -251,6 +267,8 @@ class _OperatorRow(_Told):
     against_best_rule: _Interval | None
     won: float
     seconds: _Seconds
+    trained: _Trained | None = None
+    against: dict[str, _Interval] = Field(default_factory=dict)
 
 
 class _OperatorResults(_Told):

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from ... import settings
 from ...jobs.load import load_graph
+from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.instance_files import load_instance
@@ -62,6 +63,15 @@ class FileDraw(settings.Settings):
 
 _graph = cache(load_graph)
 
+Budget = Annotated[float, Field(ge=1e-4, le=3600)]
+
+
+def _rising(given: tuple[float, ...]) -> tuple[float, ...]:
+    if list(given) != sorted(set(given)):
+        raise ValueError("must rise")
+    return given
+
+
 InstanceDraw = Annotated[GraphDraw | JobDraw | FileDraw, Field(discriminator="kind")]
 
 
@@ -72,11 +82,21 @@ class PlacementSettings(settings.Settings):
         objective: ``latency``: seconds of one step; ``throughput``: the largest load of a device.
         instances: graphs of ops.
         devices: where they run; not for files, which name their own.
+        order: in which ops get devices: by falling ``upward-rank`` as HEFT does, in ``topological`` order, or as the ``policy``
+            chooses among those whose producers have one, so that an action is an op and a device.
+        refine_steps: steps after the placement; each moves one group of ops to another device or leaves all as it is.
     """
 
     objective: OperatorObjective = "latency"
     instances: InstanceDraw = GraphDraw()
     devices: DeviceDraw = DeviceDraw()
+    order: PlacingOrder = "upward-rank"
+    refine_steps: int = Field(default=0, ge=0, le=10_000)
+
+    @property
+    def rules(self) -> PlacingRules:
+        """What is decided, and in which order."""
+        return PlacingRules(self.objective, self.order, self.refine_steps)
 
     def most(self) -> tuple[int, int]:
         """Most ops and devices that an instance has.
@@ -119,6 +139,7 @@ class PlacementBenchmark(settings.Settings):
         name: for tables; the file's stem in the built-in ones.
         placement: objective, graphs and devices.
         policies: compared in addition to those given, where the command names none (see `evaluation.operators.policies`).
+        budgets_s: seconds that searches, and those begun by learned policies, are given one after another, rising.
         best_known_s: seconds of annealing for each instance; the best of it and of all policies is called the best known.
         num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: instances on which training is validated.
@@ -127,6 +148,7 @@ class PlacementBenchmark(settings.Settings):
     name: str = Field(pattern=NAME)
     placement: PlacementSettings
     policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
+    budgets_s: Annotated[tuple[Budget, ...], AfterValidator(_rising)] = ()
     best_known_s: float = Field(default=10.0, gt=0, le=3600)
     num_seeds: int = Field(default=100, ge=2, le=1000)
     num_validation_seeds: int = Field(default=50, ge=2, le=1000)

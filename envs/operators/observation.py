@@ -1,6 +1,7 @@
 """What an agent sees of a partial placement, written by compiled code into arrays that exist already.
 
-Legend of shapes: ``E`` episodes, ``n`` ops, ``m`` devices, as of `OperatorPlacementEnv`, which says what each key means.
+Legend of shapes: ``E`` episodes, ``n`` ops, ``m`` devices, as of `OperatorPlacementEnv`, which says what each key means. Where
+actions are pairs of an op and a device, their number is that of the op times ``m`` plus that of the device.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
-from ...simulation.operators.candidates import NUM_CANDIDATE_FEATURES
+from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES
+from ...simulation.operators.decisions.placing import PlacingState
+from ...simulation.operators.decisions.stacked import StackedInstances
 
 
 @by_reference
@@ -28,8 +31,33 @@ class PlacementObservations(NamedTuple):
     action_mask: NDArray[np.int8]
 
 
-def placement_space(n: int, m: int) -> spaces.Dict:
+@by_reference
+class ChoiceObservations(NamedTuple):
+    """The same where some actions are pairs."""
+
+    placed: NDArray[np.int64]
+    op_dynamic: NDArray[np.float32]
+    device_dynamic: NDArray[np.float32]
+    candidate: NDArray[np.float32]
+    op_candidate: NDArray[np.float32]
+    refined: NDArray[np.float32]
+    action_mask: NDArray[np.int8]
+
+
+def placement_space(n: int, m: int, *, has_choices: bool = False) -> spaces.Dict:
     """The observation space with at most ``n`` ops and ``m`` devices."""
+    if has_choices:
+        return spaces.Dict(
+            {
+                "placed": spaces.Box(0, m, (n,), np.int64),
+                "op_dynamic": spaces.Box(0.0, 1.0, (n, 3), np.float32),
+                "device_dynamic": spaces.Box(0.0, 1.0, (m, 3), np.float32),
+                "candidate": spaces.Box(0.0, 1.0, (n, m, NUM_CANDIDATE_FEATURES), np.float32),
+                "op_candidate": spaces.Box(0.0, 1.0, (n, NUM_OP_FEATURES), np.float32),
+                "refined": spaces.Box(0.0, 1.0, (1,), np.float32),
+                "action_mask": spaces.Box(0, 1, (n * m,), np.int8),
+            }
+        )
     return spaces.Dict(
         {
             "placed": spaces.Box(0, m, (n,), np.int64),
@@ -42,9 +70,21 @@ def placement_space(n: int, m: int) -> spaces.Dict:
     )
 
 
-def new_placement_observations(num_episodes: int, n: int, m: int) -> PlacementObservations:
+def new_placement_observations(
+    num_episodes: int, n: int, m: int, *, has_choices: bool = False
+) -> PlacementObservations | ChoiceObservations:
     """Empty observations of a number of episodes."""
     e = num_episodes
+    if has_choices:
+        return ChoiceObservations(
+            placed=np.zeros((e, n), np.int64),
+            op_dynamic=np.zeros((e, n, 3), np.float32),
+            device_dynamic=np.zeros((e, m, 3), np.float32),
+            candidate=np.zeros((e, n, m, NUM_CANDIDATE_FEATURES), np.float32),
+            op_candidate=np.zeros((e, n, NUM_OP_FEATURES), np.float32),
+            refined=np.zeros((e, 1), np.float32),
+            action_mask=np.zeros((e, n * m), np.int8),
+        )
     return PlacementObservations(
         placed=np.zeros((e, n), np.int64),
         op_dynamic=np.zeros((e, n, 3), np.float32),
@@ -55,24 +95,60 @@ def new_placement_observations(num_episodes: int, n: int, m: int) -> PlacementOb
     )
 
 
-@njit
-def observe_placements(stacked, state, lead, which, out):  # type: ignore[no-untyped-def]
+def observe_placements(
+    stacked: StackedInstances,
+    state: PlacingState,
+    lead: NDArray[np.int64],
+    which: NDArray[np.bool_],
+    out: PlacementObservations | ChoiceObservations,
+) -> None:
     """Write the observations of the episodes of a mask ``(E,)``."""
+    if isinstance(out, ChoiceObservations):
+        _observe_choices(stacked, state, which, out)
+    else:
+        _observe_all(stacked, state, lead, which, out)
+
+
+@njit
+def _observe_all(stacked, state, lead, which, out):  # type: ignore[no-untyped-def]
     for e in range(len(which)):
         if which[e]:
-            _observe(stacked, state, e, lead[e], out)
+            _observe(stacked, state, e, out)
+            out.candidate[e] = 0.0
+            out.action_mask[e] = 0
+            out.current[e] = lead[e]
+            for j in range(stacked.num_devices[state.instance[e]]):
+                for feature in range(state.candidates.shape[2]):
+                    out.candidate[e, j, feature] = state.candidates[e, j, feature]
+                out.action_mask[e, j] = state.can_place[e, j]
 
 
 @njit
-def _observe(stacked, state, e, lead, out):  # type: ignore[no-untyped-def]
+def _observe_choices(stacked, state, which, out):  # type: ignore[no-untyped-def]
+    for e in range(len(which)):
+        if which[e]:
+            _observe(stacked, state, e, out)
+            out.candidate[e] = 0.0
+            out.op_candidate[e] = 0.0
+            out.action_mask[e] = 0
+            out.refined[e, 0] = state.num_moves[e] / max(1, stacked.refine_steps)
+            m, most = stacked.num_devices[state.instance[e]], out.candidate.shape[2]
+            for op in range(stacked.num_ops[state.instance[e]]):
+                if state.is_open[e, op]:
+                    out.candidate[e, op, :m] = state.op_candidates[e, op, :m]
+                    out.op_candidate[e, op] = state.op_features[e, op]
+                    for j in range(m):
+                        out.action_mask[e, op * most + j] = state.op_can[e, op, j]
+
+
+@njit
+def _observe(stacked, state, e, out):  # type: ignore[no-untyped-def]
+    """What is told alike whatever is chosen."""
     i = state.instance[e]
     n, m, scale = stacked.num_ops[i], stacked.num_devices[i], stacked.scale_s[i]
     out.placed[e] = 0
     out.op_dynamic[e] = 0.0
     out.device_dynamic[e] = 0.0
-    out.candidate[e] = 0.0
-    out.action_mask[e] = 0
-    out.current[e] = lead
     for op in range(n):
         on = state.device_of[e, stacked.group[i, op]]
         out.placed[e, op] = on + 1
@@ -95,6 +171,3 @@ def _observe(stacked, state, e, lead, out):  # type: ignore[no-untyped-def]
             left = 1.0 - (state.held_bytes[e, j] + state.workspace_bytes[e, j]) / memory
         out.device_dynamic[e, j, 1] = left
         out.device_dynamic[e, j, 2] = state.work_s[e, j] / (state.work_s[e, j] + scale)
-        for feature in range(state.candidates.shape[2]):
-            out.candidate[e, j, feature] = state.candidates[e, j, feature]
-        out.action_mask[e, j] = state.can_place[e, j]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,14 @@ from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import lower_bound
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
 from ...simulation.operators.schedules import upward_order
 from ..statistics import excludes_zero, interval, paired
+from .budgets import BudgetCurves
+from .classes import by_class, classes, facts
+from .differences import shown_instance
 from .policies import OperatorPolicySpec, operator_policy
+from .refining import BEST_MOVE
 
 OPERATORS_FORMAT_VERSION = 1
 
@@ -29,6 +33,8 @@ def evaluate_operators(
     policies: Sequence[str],
     *,
     num_seeds: int | None = None,
+    shown: Sequence[int] = (),
+    keep: Callable[[int, OperatorInstance, Mapping[str, OperatorPlacement]], None] = lambda number, instance, placements: None,
     progress: Callable[[str, int, int], None] = lambda what, done, total: None,
 ) -> Data:
     """Place every test instance by every policy.
@@ -37,6 +43,9 @@ def evaluate_operators(
         benchmark: instances and policies.
         policies: beside those of the benchmark.
         num_seeds: test instances, by default as the benchmark says.
+        shown: numbers of instances of which schedules and differences from HEFT's placement are told, as the first policy placed
+            them.
+        keep: is given each instance with the placements of all policies that found one, and its number.
         progress: told what is done, how much of it and of how much.
 
     Returns:
@@ -45,7 +54,7 @@ def evaluate_operators(
         there as the worst value that anybody reached, and is told.
 
     Raises:
-        ConfigError: more seeds than there are.
+        ConfigError: more seeds than there are, or an instance is to be shown that is not among them.
         PolicyError: a policy is unknown or of another objective.
         PlanError: an instance that nobody places.
     """
@@ -58,7 +67,11 @@ def evaluate_operators(
         total = min(total, most)
     if not 2 <= total <= min(1000, most):
         raise ConfigError(f"from 2 to {min(1000, most)} instances", field="--seeds", value=total)
+    for number in shown:
+        if not 0 <= number < total:
+            raise ConfigError(f"no such instance; from 0 to {total - 1}", field="--show", value=number)
     instances = [benchmark.placement.instance("test", seed) for seed in range(total)]
+    curves, details = BudgetCurves.of(benchmark.budgets_s, names, objective, total), []
     values, seconds = np.full((len(chosen), total), np.nan), np.zeros((len(chosen), total))
     bounds, known = np.zeros(total), np.zeros(total)
     for each in chosen:  # what has to be compiled is compiled before anything is timed
@@ -67,21 +80,41 @@ def evaluate_operators(
         progress("instances", number, total)
         bounds[number] = max(lower_bound(instance, objective), 1e-30)
         upward_order(instance)  # what every policy asks of an instance is worked out before anything is timed
+        placements: dict[str, OperatorPlacement] = {}
         for row, each in enumerate(chosen):
             begun_s = time.perf_counter()
-            values[row, number] = _placed(each, instance, number)
+            made = _placed(each, instance, number)
             seconds[row, number] = time.perf_counter() - begun_s
+            if made is not None:
+                values[row, number], placements[each.name] = made.value_s, made
+        keep(number, instance, placements)
+        if number in shown and placements:
+            name, made = next(iter(placements.items()))
+            details.append(shown_instance(instance, number, name, made, _by_heft(instance, objective, placements)))
+        best_s = min(curves.place(number, instance, _value), np.nanmin(values[:, number], initial=np.inf))
         request = PlacementRequest(objective=objective, budget_s=benchmark.best_known_s, seed=number)
-        known[number] = np.fmin(_searched(instance, request), np.fmin.reduce(values[:, number]))
+        known[number] = np.fmin(_searched(instance, request), best_s)
     progress("instances", total, total)
-    return _results(benchmark, chosen, instances, values, seconds, bounds, known)
+    found = _results(benchmark, chosen, instances, values, seconds, bounds, known)
+    return {**found, "budgets": curves.told(known), "shown": details}
 
 
-def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> float:
+def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> OperatorPlacement | None:
     try:
-        return policy.place(instance, seed).value_s
+        return policy.place(instance, seed)
     except PlanError:
-        return float("nan")
+        return None
+
+
+def _value(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> float:
+    made = _placed(policy, instance, seed)
+    return float("nan") if made is None else made.value_s
+
+
+def _by_heft(
+    instance: OperatorInstance, objective: OperatorObjective, placements: Mapping[str, OperatorPlacement]
+) -> OperatorPlacement:
+    return placements.get("heft") or place(instance, "heft", PlacementRequest(objective=objective))
 
 
 def _searched(instance: OperatorInstance, request: PlacementRequest) -> float:
@@ -110,6 +143,8 @@ def _results(
     has_rule = bool(len(ruled)) and not np.isnan(ruled).all(axis=0).any()
     best_rule = np.nanmin(ruled, axis=0) if has_rule else np.ones(len(instances))
     values = np.where(infeasible, np.nanmax(values, axis=0), values)
+    told = [facts(each) for each in instances]
+    of_class = classes(told)
     sizes = sorted({(each.num_ops, each.num_devices) for each in instances})
     rows = []
     for row, each in enumerate(chosen):
@@ -140,6 +175,8 @@ def _results(
                     )
                     for n, m in (sizes if len(sizes) <= 12 else [])
                 },
+                "by_class": by_class(values[row] / known, of_class),
+                "trained": each.trained,
                 "values_s": values[row].tolist(),
             }
         )
@@ -151,6 +188,13 @@ def _results(
         "num_instances": len(instances),
         "best_known_s": benchmark.best_known_s,
         "bounds_s": bounds.tolist(),
+        "known_s": known.tolist(),
+        "instances": told,
+        "classes": [
+            {"dimension": dimension, "class": name, "instances": rows_of}
+            for dimension, of in of_class.items()
+            for name, rows_of in of.items()
+        ],
         "rows": rows,
         "remarks": _remarks(rows),
     }
@@ -159,8 +203,9 @@ def _results(
 
 def _searches(policy: OperatorPolicySpec) -> bool:
     """Whether it searches, or proves that nothing is better: neither is a rule."""
-    planner = PLACEMENT_PLANNERS.get(policy.name.partition("@")[0])
-    return planner is not None and (planner.is_search or planner.is_exact)
+    name = policy.name.partition("@")[0]
+    planner = PLACEMENT_PLANNERS.get(name)
+    return name == BEST_MOVE or (planner is not None and (planner.is_search or planner.is_exact))
 
 
 def _verdict(rows: Sequence[Data]) -> str:

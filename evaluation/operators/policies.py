@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from .refining import BEST_MOVE, DEFAULT_STEPS, best_moves
 
 CONSTANTS = ("fastest-device", "round-robin")
 """``fastest-device``: each group on the fastest device that memory allows; ``round-robin``: in turns, in topological order."""
@@ -27,15 +29,17 @@ class OperatorPolicySpec:
         name: as it was asked for.
         kind: ``planner``, ``constant`` or ``learned``.
         place: places an instance; the seed is of what is drawn.
+        trained: of a learned policy, on what and how, and the settings of its network.
     """
 
     name: str
     kind: str
     place: Callable[[OperatorInstance, int], OperatorPlacement]
+    trained: dict[str, Any] = field(default_factory=dict)
 
 
 def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySpec:
-    """A planner (``annealing@SECONDS`` for those that search), a constant, or a learned policy.
+    """A planner (``annealing@SECONDS`` for those that search), a constant, ``refine:best-move@STEPS``, or a learned policy.
 
     A learned one is a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@greedy`` (by default), ``@sample-K``,
     ``@search-SECONDS`` or ``@shuffled`` behind it.
@@ -55,12 +59,15 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
             able = [each for each, planner in PLACEMENT_PLANNERS.items() if objective in planner.objectives]
             raise PolicyError(f"does not plan for {objective}", field="policy", value=spec, choices=able)
         return OperatorPolicySpec(spec, "planner", plan)
+    if name == BEST_MOVE:
+        steps = _steps(spec, how)
+        return OperatorPolicySpec(spec, "planner", lambda instance, seed: best_moves(instance, objective, steps))
     if name in CONSTANTS and not how:
         return OperatorPolicySpec(spec, "constant", lambda instance, seed: _constant(instance, name, objective))
     from ...models.operators.player import load_player  # takes a while, and planners need no network
 
     player, mode = load_player(spec, objective)
-    return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed))
+    return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)
 
 
 def _budget(spec: str, how: str) -> float:
@@ -71,6 +78,13 @@ def _budget(spec: str, how: str) -> float:
     if not 0 < seconds <= 3600:
         raise PolicyError("seconds after @ are a number above 0, up to 3600", field="policy", value=spec)
     return seconds
+
+
+def _steps(spec: str, how: str) -> int:
+    steps = int(how) if how.isascii() and how.isdigit() else 0 if how else DEFAULT_STEPS
+    if not 1 <= steps <= 10_000:
+        raise PolicyError("steps after @ are a whole number from 1 to 10000", field="policy", value=spec)
+    return steps
 
 
 def _constant(instance: OperatorInstance, name: str, objective: OperatorObjective) -> OperatorPlacement:

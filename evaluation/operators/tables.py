@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..alike import alike, joined
+from ..statistics import excludes_zero
 from ..tables import escaped, table
 from .evaluate import Data
 
@@ -37,6 +38,95 @@ def operator_cells(results: Data) -> Cells:
     return head, rows
 
 
+def difference_cells(shown: Data) -> tuple[str, list[str], list[list[str]]]:
+    """Title, headings and rows of what a policy decides differently from HEFT on an instance; what brings most is first."""
+    mine, rule = shown["placements"]
+    title = f"{shown['instance']}: {shown['policy']} {1e3 * mine['value_s']:.4g} ms, HEFT {1e3 * rule['value_s']:.4g} ms"
+    rows = [
+        [
+            _named(each["ops"]),
+            each["device"],
+            each["heft_device"],
+            "does not fit" if each["costs_s"] is None else _signed(-1e3 * each["costs_s"], "+.4g"),
+            "-" if each["costs_s"] is None else _signed(-100 * each["costs_s"] / mine["value_s"], "+.1f"),
+        ]
+        for each in shown["differences"]
+    ]
+    return title, ["ops", "device", "HEFT's device", "HEFT's instead, ms", "%"], rows
+
+
+def difference_words(shown: Data) -> str:
+    """How many decisions differ from HEFT's, and how many of them are for the better."""
+    costs = [each["costs_s"] for each in shown["differences"]]
+    shorter, longer, alone = (
+        sum(1 for cost in costs if cost is not None and cost < 0),
+        sum(1 for cost in costs if cost is not None and cost > 0),
+        sum(1 for cost in costs if cost is None),
+    )
+    return (
+        f"{len(costs)} ops or groups of ops have another device than HEFT gives them. Put back alone on HEFT's, {shorter} would "
+        f"make the value longer, {longer} shorter, {alone} would not fit, the others change nothing; they depend on each other, "
+        "so this does not add up."
+    )
+
+
+def _signed(value: float, form: str) -> str:
+    return format(value, form) if abs(value) > 1e-9 else "0"
+
+
+def _named(ops: Sequence[str]) -> str:
+    return ops[0] if len(ops) == 1 else f"{ops[0]} and {len(ops) - 1} more"
+
+
+def ablation_cells(results: Data) -> Cells | None:
+    """Headings and rows of learned policies whose networks leave something out, against the first that leaves out nothing.
+
+    None where there are no two such.
+    """
+    learned = [row for row in results["rows"] if row.get("trained", {}).get("network") and "@" not in row["policy"]]
+    whole = next((row for row in learned if left_out(row) == ()), None)
+    if whole is None or all(left_out(row) == () for row in learned):
+        return None
+    rows = []
+    for row in sorted(learned, key=lambda each: (each is not whole, each["over_bound"]["mean"])):
+        against = row["against"].get(whole["policy"])
+        word = "" if against is None else (" unclear", " worse", " better")[excludes_zero(against)]
+        rows.append(
+            [
+                row["policy"],
+                ", ".join(left_out(row)) or "nothing",
+                _interval(row["over_bound"], 1.0, ".2f"),
+                "-" if against is None else _interval(against, 1.0, "+.3f") + word,
+            ]
+        )
+    return ["policy", "left out", "over bound", "over best known, paired"], rows
+
+
+_WHOLE = {"rounds": 4, "walks": 2}
+"""Of `OperatorNetworkSettings`, what an ablation may take less of."""
+
+
+def left_out(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a learned policy's network leaves out."""
+    network = row["trained"]["network"]
+    fewer = tuple(f"{name}={network[name]}" for name, usual in _WHOLE.items() if network[name] < usual)
+    return (*network["without"], *fewer)
+
+
+def budget_cells(results: Data) -> Cells | None:
+    """Headings and rows of searches by the time that they are given; None where none was asked for."""
+    told = results.get("budgets", {"rows": []})
+    if not told["rows"]:
+        return None
+    rows = [[row["policy"], *(_interval(each, 1.0, ".3f") for each in row["over_best_known"])] for row in told["rows"]]
+    return ["policy", *(seconds_text(each) for each in told["seconds"])], rows
+
+
+def seconds_text(seconds: float) -> str:
+    """Seconds in ms below one second."""
+    return f"{seconds:g} s" if seconds >= 1 else f"{1e3 * seconds:g} ms"
+
+
 def ranked(results: Data) -> list[list[Mapping[str, Any]]]:
     """The rows, the best first, those of policies that place alike together."""
     return alike(sorted(results["rows"], key=lambda each: float(each["over_best_known"]["mean"])))
@@ -58,6 +148,12 @@ def operator_markdown(results: Data) -> str:
         escaped(results["verdict"]),
         "",
     ]
+    for title, more in (("Over the best known, by time", budget_cells(results)), ("Left out", ablation_cells(results))):
+        if more is not None:
+            lines += [f"## {title}", "", *table(more[0], [[escaped(cell) for cell in row] for row in more[1]]), ""]
+    for one in results.get("shown", []):
+        title, head, rows = difference_cells(one)
+        lines += [f"## {escaped(title)}", "", *table(head, [[escaped(cell) for cell in row] for row in rows]), ""]
     return "\n".join(lines)
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...jobs.graph import JobGraph
 from ...planning.place import PlacedOps
 from .style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PINK, RULE, SKY, VERMILION, YELLOW
 from .svg import SMALL, TEXT, WIDTH, canvas, shortened, text_width
@@ -24,6 +24,27 @@ MOST_LABELS = 14
 
 _LEFT, _RIGHT, _TITLE, _BELOW = 150.0, 18.0, 34.0, 40.0
 _LANE_MOST, _LANE_LEAST, _BETWEEN = 64.0, 26.0, 26.0
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnOps:
+    """Ops on devices.
+
+    Attributes:
+        title: above the drawing.
+        edges: producing and reading op, ``(e, 2)``.
+        edge_bytes: of what each carries, ``(e,)``.
+        order: the ops, each after its producers, ``(n,)``.
+        lane: of each op, ``(n,)``.
+        lane_names: from the top.
+    """
+
+    title: str
+    edges: NDArray[np.int64]
+    edge_bytes: NDArray[np.float64]
+    order: NDArray[np.int64]
+    lane: NDArray[np.int64]
+    lane_names: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -42,8 +63,19 @@ def placement_svg(found: PlacedOps) -> str:
     partition = found.plan.op_placement()
     assert partition is not None
     lane = np.array([rank_at[device] for device in partition.device_of])
-    level = levels(graph)
-    row, rows = _rows(lane, level, len(ranks))
+    edge_bytes = np.asarray(graph.activation_bytes[graph.edges[:, 0]], np.float64)
+    crossed = _bytes(sum(one.num_bytes for one in _crossings(graph.edges, edge_bytes, lane, levels(graph.edges, graph.order))))
+    what = "one step" if found.placement.objective == "latency" else "largest load"
+    title = f"{shortened(graph.name, 40)} on {shortened(found.cluster.name, 30)}: {what} "
+    title += f"{1e3 * found.placement.value_s:.4g} ms by {found.placement.planner}, {crossed} cross forward"
+    names = [f"{rank.host}/{rank.local_rank}" for rank in ranks]
+    return ops_svg(DrawnOps(title, graph.edges, edge_bytes, graph.order, lane, names))
+
+
+def ops_svg(drawn: DrawnOps, name: str = "placement") -> str:
+    """Ops on their devices, and the tensors that cross; ``name`` is of the drawing, where several stand in one page."""
+    lane, level = drawn.lane, levels(drawn.edges, drawn.order)
+    row, rows = _rows(lane, level, len(drawn.lane_names))
     heights = [float(np.clip(12.0 * count, _LANE_LEAST, _LANE_MOST)) for count in rows]
     tops = _TITLE + np.cumsum([0.0, *(height + _BETWEEN for height in heights)])[:-1] + _BETWEEN / 2
     width = WIDTH - _LEFT - _RIGHT
@@ -51,24 +83,23 @@ def placement_svg(found: PlacedOps) -> str:
     x = np.asarray(_LEFT + (level + 0.5) * step, np.float64)
     y = np.array([tops[k] + heights[k] * (row[v] + 0.5) / rows[k] for v, k in enumerate(lane.tolist())])
     bar = min(14.0, max(1.2, 0.72 * step))
-    crossings = _crossings(graph, lane, level)
-    title = f"{shortened(graph.name, 40)} on {shortened(found.cluster.name, 30)}: " + _told(found, crossings)
+    crossings = _crossings(drawn.edges, drawn.edge_bytes, lane, level)
     height = float(tops[-1] + heights[-1] + _BETWEEN / 2 + _BELOW)
     with canvas(WIDTH, height) as sheet:
-        sheet.write(18.0, _TITLE / 2, title, bold=True)
-        for number, rank in enumerate(ranks):
+        sheet.write(18.0, _TITLE / 2, drawn.title, bold=True)
+        for number, lane_name in enumerate(drawn.lane_names):
             middle = tops[number] + heights[number] / 2
             sheet.paper.axhspan(tops[number] - 3, tops[number] + heights[number] + 3, _LEFT / WIDTH, color=RULE, alpha=0.35, lw=0)
-            sheet.write(18.0, middle - 7, shortened(f"{rank.host}/{rank.local_rank}", 20), size=SMALL)
+            sheet.write(18.0, middle - 7, shortened(lane_name, 20), size=SMALL)
             sheet.write(18.0, middle + 7, _counted(int((lane == number).sum())), size=SMALL, colour=MUTED)
-        stays = graph.edges[lane[graph.edges[:, 0]] == lane[graph.edges[:, 1]]]
+        stays = drawn.edges[lane[drawn.edges[:, 0]] == lane[drawn.edges[:, 1]]]
         for source, target in stays.tolist():
             sheet.paper.plot([x[source], x[target]], [y[source], y[target]], color=MUTED, linewidth=0.5, alpha=0.5, zorder=1)
         for one in crossings:
             colour = COLOURS[lane[one.source] % len(COLOURS)]
             ends = [x[one.source], x[one.target]], [y[one.source], y[one.target]]
             sheet.paper.plot(*ends, color=colour, linewidth=1.1, alpha=0.85, zorder=2)
-        for number in range(len(ranks)):
+        for number in range(len(drawn.lane_names)):
             tall = min(10.0, heights[number] / rows[number] - 2.0)
             boxes = [(x[v] - bar / 2, y[v] - tall / 2, bar, tall) for v in np.flatnonzero(lane == number).tolist()]
             sheet.boxes(sheet.paper, boxes, COLOURS[number % len(COLOURS)])
@@ -77,16 +108,16 @@ def placement_svg(found: PlacedOps) -> str:
         told = f"from left to right: ops by depth in the graph, {int(level.max()) + 1} levels; a line that changes lane is a "
         told += f"tensor sent once to that device, {labelled} of {len(crossings)} with their size"
         sheet.write(18.0, height - _BELOW / 2, told, size=SMALL, colour=MUTED)
-        return sheet.svg("placement", title)
+        return sheet.svg(name, drawn.title)
 
 
-def levels(graph: JobGraph) -> NDArray[np.int64]:
-    """Ops before each op on the longest way from a source, ``(n,)``."""
-    found = np.zeros(graph.num_ops, np.int64)
-    after: list[list[int]] = [[] for _ in range(graph.num_ops)]
-    for source, target in graph.edges.tolist():
+def levels(edges: NDArray[np.int64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Ops before each op on the longest way from a source, ``(n,)``, given a topological order."""
+    found = np.zeros(len(order), np.int64)
+    after: list[list[int]] = [[] for _ in range(len(order))]
+    for source, target in edges.tolist():
         after[source].append(target)
-    for op in graph.order.tolist():
+    for op in order.tolist():
         for target in after[op]:
             found[target] = max(found[target], found[op] + 1)
     return found
@@ -99,24 +130,21 @@ def _rows(lane: NDArray[np.int64], level: NDArray[np.int64], lanes: int) -> tupl
     for op, at in enumerate(zip(lane.tolist(), level.tolist(), strict=True)):
         row[op] = taken.get(at, 0)
         taken[at] = int(row[op]) + 1
-    return row, [max(count for (which, _), count in taken.items() if which == number) for number in range(lanes)]
+    return row, [max((count for (which, _), count in taken.items() if which == number), default=1) for number in range(lanes)]
 
 
-def _crossings(graph: JobGraph, lane: NDArray[np.int64], level: NDArray[np.int64]) -> list[_Crossing]:
+def _crossings(
+    edges: NDArray[np.int64], edge_bytes: NDArray[np.float64], lane: NDArray[np.int64], level: NDArray[np.int64]
+) -> list[_Crossing]:
     first: dict[tuple[int, int], int] = {}
-    for source, target in graph.edges.tolist():
+    sizes = dict(zip(edges[:, 0].tolist(), edge_bytes.tolist(), strict=True))
+    for source, target in edges.tolist():
         if lane[source] != lane[target]:
             key = source, int(lane[target])
             if key not in first or level[target] < level[first[key]]:
                 first[key] = target
-    found = [_Crossing(source, target, float(graph.activation_bytes[source])) for (source, _), target in first.items()]
+    found = [_Crossing(source, target, sizes[source]) for (source, _), target in first.items()]
     return sorted(found, key=lambda one: -one.num_bytes)
-
-
-def _told(found: PlacedOps, crossings: list[_Crossing]) -> str:
-    what = "one step" if found.placement.objective == "latency" else "largest load"
-    crossed = _bytes(sum(one.num_bytes for one in crossings))
-    return f"{what} {1e3 * found.placement.value_s:.4g} ms by {found.placement.planner}, {crossed} cross forward"
 
 
 def _labels(paper: Axes, crossings: list[_Crossing], x: NDArray[np.float64], y: NDArray[np.float64], gaps: list[float]) -> int:

@@ -15,7 +15,7 @@ from ..plots.gantt_charts import Chart
 from ..plots.scatter_charts import PolicyFigure, policies_chart
 from ..plots.scatter_plot import scatter_svg
 from ..statistics import interval
-from .pages import Cell, Drawn, PageTable, Row, cells, figure_cells, page
+from .pages import Drawn, PageTable, Row, cells, figure_cells, page
 
 Data = Mapping[str, Any]
 
@@ -83,32 +83,6 @@ def compared_elastic(results: Data, mark: str = "") -> Compared:
     )
 
 
-def operator_report(results: dict[str, Any], *, command: str = "") -> str:
-    """The page of an evaluation of operator placement, and the command that made it."""
-    shown, groups = compared_operators(results), ranked(results)
-    sizes = list(dict.fromkeys(size for group in groups for size in group[0]["by_size"]))
-    by_size = PageTable(
-        (Cell("policy"), *cells(sizes)),
-        [_row([joined(group), *(_mean(group[0]["by_size"].get(size)) for size in sizes)], group[0]["kind"]) for group in groups],
-    )
-    return page(
-        "compared.html",
-        title=results["benchmark"],
-        heading=f"Benchmark {results['benchmark']}: who places ops best?",
-        facts=f"{results['num_instances']} instances; objective: {results['objective']}.",
-        verdict=results["verdict"],
-        remarks=results["remarks"],
-        policies=shown.table,
-        legend="Means of ratios over the instances, 95 % bootstrap intervals in brackets. The best known of an instance is the "
-        f"best of all policies here and of annealing for {results['best_known_s']:g} s; the best rule is the best of all that "
-        f"neither learn, "
-        "search nor prove, instance by instance. Policies that place alike share a row. Learned policies are shaded.",
-        tables=[("Over the best known, by size", by_size)] if len(sizes) > 1 else [],
-        drawn=shown.drawn,
-        command=command,
-    )
-
-
 def compared_operators(results: dict[str, Any], mark: str = "") -> Compared:
     """An evaluation of operator placement; arguments as of `compared_elastic`."""
     groups = ranked(results)
@@ -163,7 +137,7 @@ COMPARED: dict[str, Callable[..., Compared]] = {
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[Sequence[Data]]) -> PageTable:
-    return PageTable(cells(head), [_row(row, group[0]["kind"]) for row, group in zip(rows, groups, strict=True)], "wide")
+    return PageTable(cells(head), [policy_row(row, group[0]["kind"]) for row, group in zip(rows, groups, strict=True)], "wide")
 
 
 def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]:
@@ -173,12 +147,9 @@ def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]
     return [Drawn([scatter_svg(chart, f"trade-off{mark}")], told, chart)]
 
 
-def _row(texts: Sequence[str], kind: str) -> Row:
+def policy_row(texts: Sequence[str], kind: str) -> Row:
+    """A row of a table, shaded where it is a learned policy's."""
     return Row(figure_cells(texts), is_learned=kind == "learned")
-
-
-def _mean(value: Data | None) -> str:
-    return "-" if value is None else f"{value['mean']:.3f}"
 
 
 def _bars(rows: Sequence[Data], figure: PolicyFigure) -> list[BarRow]:

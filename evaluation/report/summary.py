@@ -24,11 +24,14 @@ from ..saved_results import read_any_results, read_curve
 from ..statistics import excludes_zero, paired
 from ..tables import escaped, table, with_ends
 from .compared import COMPARED, Compared
+from .operator_tables import operator_ablations, transfer_cells
 from .pages import Cell, Drawn, PageTable, Row, figure_cells, page
 from .report import BLOCKED, COMPLETION, TRADE_OFF, named_rows
 
 Data = Mapping[str, Any]
 Cells = list[list[str]]
+
+TRANSFER = "Trained on rows, tested on columns"
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,9 @@ def _measure(method: Any, config: Data) -> LearningMeasure:
 
 def learned_names(summary: Summary) -> list[str]:
     """The learned policies that were evaluated."""
-    return list(dict.fromkeys(name for rows in _learned(summary).values() for name in rows))
+    placing = [row for kind, result in summary.others.values() if kind == "operators" for row in result["rows"]]
+    names = [name for rows in _learned(summary).values() for name in rows]
+    return list(dict.fromkeys([*names, *(str(row["policy"]) for row in placing if row["kind"] == "learned")]))
 
 
 def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
@@ -232,6 +237,8 @@ def to_markdown(summary: Summary, against: str | None = None) -> str:
     for benchmark, rows in ablations(summary, against).items() if against else ():
         head = ["policy", "blocked, % of jobs", f"against {escaped(against)}, points"]
         lines += [f"## Ablations on {escaped(benchmark)}", "", *table(head, [[escaped(r[0]), *r[1:]] for r in rows]), ""]
+    for title, _, head, rows in operator_tables(summary, against):
+        lines += [f"## {escaped(title)}", "", *table([escaped(cell) for cell in head], [[*map(escaped, r)] for r in rows]), ""]
     for title, one in other_benchmarks(summary).items():
         rows = [[escaped(row[0]), *row[1:]] for row in one["rows"]]
         lines += [f"## {escaped(title)}", "", *table([escaped(cell) for cell in one["head"]], rows), ""]
@@ -259,7 +266,14 @@ def to_html(summary: Summary, against: str | None = None) -> str:
     for benchmark, rows in ablations(summary, against).items() if against else ():
         head = [Cell("policy"), Cell("blocked", "% of jobs"), Cell(f"against {against}", "points")]
         tables.append((f"Ablations on {benchmark}", "", _table(head, rows)))
+    for title, note, names, rows in operator_tables(summary, against):
+        tables.append((title, note, _table([Cell(name) for name in names], rows)))
     others = [COMPARED[kind](result, f"-{number}") for number, (kind, result) in enumerate(summary.others.values(), 1)]
+    titles = [one.title for one in others]
+    others = [
+        one._replace(title=f"{one.title} ({folder})") if titles.count(one.title) > 1 else one
+        for folder, one in zip(summary.others, others, strict=True)
+    ]
     tables += [(one.title, one.verdict, one.table) for one in others]
     for name, runs in summary.learning.items():
         measure = summary.measures.get(name, BLOCKING)
@@ -276,6 +290,19 @@ def to_html(summary: Summary, against: str | None = None) -> str:
         tables=tables,
         drawn=_drawings(summary, others),
     )
+
+
+def operator_tables(summary: Summary, against: str | None) -> list[tuple[str, str, list[str], Cells]]:
+    """Title, note, headings and rows of the tables over several evaluations of operator placement."""
+    found: list[tuple[str, str, list[str], Cells]] = []
+    transfers = transfer_cells(summary.others)
+    if transfers is not None:
+        note = "Value over the best known, mean and 95 % interval: trained on what the row says, tested on what the column says."
+        found.append((TRANSFER, note, *transfers))
+    for title, rows in operator_ablations(summary.others, against).items() if against else ():
+        head = ["policy", "left out", "over best known", f"against {against}"]
+        found.append((f"Ablations on {title}", "Differences are paired over the instances.", head, rows))
+    return found
 
 
 def _drawings(summary: Summary, others: Sequence[Compared]) -> list[Drawn]:

@@ -59,8 +59,8 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
 
     Args:
         path: its file.
-        placement: the device of each op: a list of device names or numbers, an object of op names and those, or a split of
-            dnn-partitioning; None: what each planner finds.
+        placement: the device of each op: a list of device names or numbers, an object of op names and those, an object of such
+            ``device_of`` and perhaps the ``order`` of the ops, or a split of dnn-partitioning; None: what each planner finds.
         search_s: seconds for each search.
 
     Raises:
@@ -77,6 +77,10 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
         device_of = _device_of(placement, path, instance)
         given = [placed(instance, device_of, objective, "given") for objective in OBJECTIVES]
         found = [InstanceValue(each.objective, each.planner, each.value_s, "") for each in given]
+        order = _order(placement, instance)
+        if order is not None:
+            ordered_s = placed(instance, device_of, "latency", "given", order=order).value_s
+            found.insert(1, InstanceValue("latency", "given", ordered_s, "in the order of the file"))
     else:
         found = []
         for objective in OBJECTIVES:
@@ -118,6 +122,27 @@ def _pipedream(path: Path) -> InstanceValues:
         note = f"{number} machines at 1 GB/s, replicas {':'.join(map(str, made.replicas))}"
         found.append(InstanceValue("pipedream", "pipedream", made.value_s, note))
     return InstanceValues(graph.name, tuple(found))
+
+
+def _order(path: Path, instance: OperatorInstance) -> NDArray[np.int64] | None:
+    """The order of the ops in a placement's file, a topological one; None where it has none."""
+    data = files.read_json(path)
+    told = data.get("order") if isinstance(data, dict) and "device_of" in data else None
+    if told is None:
+        return None
+    numbers = {name: op for op, name in enumerate(instance.op_names)}
+    if not isinstance(told, list) or any(not isinstance(each, str) or each not in numbers for each in told):
+        wrong = next((each for each in told if each not in numbers), None) if isinstance(told, list) else told
+        raise InputFileError("no such op", file=path, field="order", value=wrong, choices=instance.op_names)
+    order = np.array([numbers[each] for each in told], np.int64)
+    if sorted(told) != sorted(instance.op_names):
+        raise InputFileError(f"must name each of the {instance.num_ops} ops once", file=path, field="order", value=len(told))
+    place = np.argsort(order)
+    late = np.flatnonzero(place[instance.edges[:, 0]] >= place[instance.edges[:, 1]])
+    if late.size:
+        source, reader = (instance.op_names[op] for op in instance.edges[late[0]])
+        raise InputFileError(f"has {reader} before {source}, whose output it reads", file=path, field="order", value=reader)
+    return order
 
 
 def _device_of(path: Path, instance_path: Path, instance: OperatorInstance) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .compiled_steps import CompiledSteps
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
@@ -38,7 +38,7 @@ HOTTEST_AFTER_POLICY = 0.1
 """A search from the policy's placement begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
 
 
-_Found = tuple[NDArray[np.int64] | None, NDArray[np.float64]]
+_Found = tuple[OperatorPlacement | None, NDArray[np.float64]]
 """The best placement, None where all ended early, and how likely the policy found each device for each op, ``(n, m)``."""
 
 
@@ -82,10 +82,13 @@ class PlayMode:
 
 
 class OperatorPlayer:
-    """A policy for one objective, asked for one instance at a time."""
+    """A policy for one objective, asked for one instance at a time; ``trained`` says how it came about."""
 
-    def __init__(self, policy: OperatorPolicy, objective: OperatorObjective, name: str) -> None:
+    def __init__(
+        self, policy: OperatorPolicy, objective: OperatorObjective, name: str, trained: dict[str, Any] | None = None
+    ) -> None:
         self.policy, self.objective, self.name = policy.eval(), objective, name
+        self.trained = {} if trained is None else trained
 
     def place(self, instance: OperatorInstance, mode: PlayMode, seed: int = 0) -> OperatorPlacement:
         """Place an instance.
@@ -113,8 +116,8 @@ class OperatorPlayer:
             samples = mode.samples if mode.kind == "sample" else 0
             best, likely = self._best_at_once(self.policy, instance, graphs, seed, samples)
         if mode.kind != "search":
-            return self._by_rule(instance) if best is None else placed(instance, best, self.objective, self.name)
-        starts = [self._by_rule(instance).device_of, *([] if best is None else [best])]
+            return self._by_rule(instance) if best is None else best
+        starts = [self._by_rule(instance).device_of, *([] if best is None else [best.device_of])]
         proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
         left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
@@ -126,16 +129,17 @@ class OperatorPlayer:
         self, policy: StepPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, goes_on: Callable[[int], bool]
     ) -> _Found:
         """The best of the greedy placement and of draws, as long as ``goes_on`` with the number of draws so far says so."""
-        steps, episodes = CompiledSteps(policy, graphs), PlacementBatch([instance], self.objective, 1)
+        steps = CompiledSteps(policy, graphs)
+        episodes, size = steps.new_batch(instance, self.objective), (instance.num_groups, steps.num_logits)
         rng, best, best_s, drawn = np.random.default_rng(seed), None, np.inf, 0
         likely = steps.play(episodes)
         while True:
             value_s = np.inf if episodes.is_dead[0] else episodes.state.value_s[0]
             if value_s < best_s:
-                best, best_s = episodes.device_of(0).copy(), value_s
+                best, best_s = episodes.placement(0, self.name), value_s
             if not goes_on(drawn):
                 return best, likely
-            noise = _SOFTNESS * rng.gumbel(size=(instance.num_groups, instance.num_devices))
+            noise = _SOFTNESS * rng.gumbel(size=size)
             steps.play(episodes, noise.astype(np.float32))
             drawn += 1
 
@@ -154,7 +158,7 @@ class OperatorPlayer:
             values_s = np.where(episodes.is_dead, np.inf, episodes.state.value_s)
             at = int(values_s.argmin())
             if values_s[at] < best_s:
-                best, best_s = episodes.device_of(at), values_s[at]
+                best, best_s = episodes.placement(at, self.name), values_s[at]
         return best, likely
 
     def _by_rule(self, instance: OperatorInstance) -> OperatorPlacement:
@@ -190,4 +194,6 @@ def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer
     saved = SavedOperatorPolicy.load(file)
     if saved.objective != objective:
         raise PolicyError(f"was trained for {saved.objective}, not {objective}", field="policy", value=spec)
-    return OperatorPlayer(saved.policy(name), objective, spec), mode
+    network = saved.settings.model_dump(mode="json")
+    trained = {**saved.trained, "network": network, "order": saved.order, "refine_steps": saved.refine_steps}
+    return OperatorPlayer(saved.policy(name), objective, spec, trained), mode

@@ -5,18 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from ... import files, settings
 from ...errors import CheckpointError, ConfigError, PolicyError
-from ...simulation.operators.candidates import CANDIDATE_FEATURES
+from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, OP_FEATURES
+from ...simulation.operators.decisions.stacked import PlacingOrder
 from ...simulation.operators.placement import OperatorObjective
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
 from .network import OperatorNetworkSettings
-from .policy import OperatorPolicy, new_policy
+from .policy import OneShotPolicy, OperatorPolicy, new_policy
 
 KIND = "operators"
 SHIPPED = "shipped:"
@@ -37,18 +38,24 @@ class SavedOperatorPolicy:
         objective: for which it was trained.
         weights: named tensors.
         trained: how: config name, benchmark, seed, updates, figures reached.
+        order: in which it places ops.
+        refine_steps: steps after the placement.
     """
 
     settings: OperatorNetworkSettings
     objective: OperatorObjective
     weights: dict[str, torch.Tensor]
     trained: dict[str, Any] = field(default_factory=dict)
+    order: PlacingOrder = "upward-rank"
+    refine_steps: int = 0
 
     @classmethod
     def of(cls, policy: OperatorPolicy, objective: OperatorObjective, trained: dict[str, Any]) -> SavedOperatorPolicy:
         """A copy of a policy's weights."""
         weights = {name: tensor.detach().cpu().clone() for name, tensor in policy.state_dict().items()}
-        return cls(policy.settings, objective, weights, trained)
+        if isinstance(policy, OneShotPolicy):
+            return cls(policy.settings, objective, weights, trained)
+        return cls(policy.settings, objective, weights, trained, policy.order, policy.refine_steps)
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
@@ -57,11 +64,13 @@ class SavedOperatorPolicy:
             {
                 "format_version": FORMAT_VERSION,
                 "kind": KIND,
-                "features": FEATURES,
+                "features": _features(has_choices=self.order == "policy" or self.refine_steps > 0),
                 "objective": self.objective,
                 "network": self.settings.model_dump(),
                 "weights": self.weights,
                 "trained": self.trained,
+                "order": self.order,
+                "refine_steps": self.refine_steps,
             },
         )
 
@@ -76,11 +85,14 @@ class SavedOperatorPolicy:
         data = load_tensors(file)
         if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
             raise CheckpointError(f"is no policy of operator placement of version {FORMAT_VERSION}", file=file)
-        if data.get("features") != FEATURES:
-            raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
         weights, trained, objective = data.get("weights"), data.get("trained"), data.get("objective")
         if not isinstance(weights, dict) or not isinstance(trained, dict) or objective not in ("latency", "throughput"):
             raise CheckpointError("the policy lacks a part", file=file)
+        order, refine_steps = data.get("order", "upward-rank"), data.get("refine_steps", 0)
+        if order not in get_args(PlacingOrder) or not isinstance(refine_steps, int) or not 0 <= refine_steps <= 10_000:
+            raise CheckpointError("places ops in an order that this version does not know", file=file)
+        if data.get("features") != _features(has_choices=order == "policy" or refine_steps > 0):
+            raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
         for name, tensor in weights.items():
             if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
                 raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
@@ -88,7 +100,7 @@ class SavedOperatorPolicy:
             chosen = settings.build_settings(OperatorNetworkSettings, data.get("network"))
         except ConfigError as error:
             raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
-        return cls(chosen, objective, weights, trained)
+        return cls(chosen, objective, weights, trained, order, refine_steps)
 
     def policy(self, file: str | Path = "policy") -> OperatorPolicy:
         """The policy, ready to play.
@@ -96,12 +108,17 @@ class SavedOperatorPolicy:
         Raises:
             CheckpointError: weights of other shapes than the settings make.
         """
-        found = new_policy(self.settings)
+        found = new_policy(self.settings, self.order, self.refine_steps)
         try:
             found.load_state_dict(self.weights)
         except RuntimeError:
             raise CheckpointError("its weights are not those of its settings", file=file) from None
         return found.eval()
+
+
+def _features(*, has_choices: bool) -> str:
+    """What a policy reads; one that chooses ops also reads features of these."""
+    return files.digest(FEATURES, list(OP_FEATURES)) if has_choices else FEATURES
 
 
 def shipped_operators() -> list[str]:

@@ -65,6 +65,8 @@ OPTIONS = {
         "--ray": "workers",
         "--set": "BUILT BEFORE",
         "--graphs": "graphs_dir",
+        "--show": "OF OPERATORS",
+        "--dump": "OF OPERATORS",
         **(WRITES | {"--trace": "BUILT BEFORE"}),
     },
     "place": {

@@ -51,6 +51,7 @@ class ImitatedSearchSettings(settings.Settings):
         minibatch: instances of one.
         learning_rate: Adam's step size at the start of a round; it falls linearly to a twentieth.
         validate_every_steps: steps between two validations.
+        order: in which ops are learned where the policy chooses it: as the found ``schedule`` starts them, or by ``upward-rank``.
     """
 
     rounds: int = Field(default=1, ge=1, le=100)
@@ -60,6 +61,7 @@ class ImitatedSearchSettings(settings.Settings):
     minibatch: int = Field(default=32, ge=1, le=1024)
     learning_rate: float = Field(default=2e-3, gt=0)
     validate_every_steps: int = Field(default=250, ge=1)
+    order: Literal["schedule", "upward-rank"] = "schedule"
 
 
 class OperatorTrainSettings(settings.Settings):

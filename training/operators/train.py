@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from ... import files
 from ...envs.operators.batch import PlacementBatch
@@ -151,15 +152,16 @@ class _Trainer:
         side_by_side = ppo.instances_per_update * ppo.samples_per_instance
         if chosen.imitation is not None:
             side_by_side = max(side_by_side, chosen.imitation.minibatch)
-        self.episodes = PlacementBatch(instances, objective, side_by_side)
-        self.validation = PlacementBatch(self.looked_at, objective, len(self.looked_at))
+        order, refine_steps = benchmark.placement.order, benchmark.placement.refine_steps
+        self.episodes = PlacementBatch(instances, objective, side_by_side, order=order, refine_steps=refine_steps)
+        self.validation = PlacementBatch(self.looked_at, objective, len(self.looked_at), order=order, refine_steps=refine_steps)
         self.validation_features = [features(each, objective) for each in self.looked_at]
         request = PlacementRequest(objective=objective)
         rule = [place(each, RULE, request).value_s for each in self.looked_at]
         self.rule = np.array(rule) / self.validation.stacked.scale_s
         self._check_something_to_learn()
         torch.manual_seed(chosen.seed)
-        self.policy: OperatorPolicy = new_policy(chosen.network)
+        self.policy: OperatorPolicy = new_policy(chosen.network, order, refine_steps)
         self.average = copy.deepcopy(self.policy)
         self.optimizer = EagerAdam(self.policy.parameters(), lr=ppo.learning_rate)
         self.generator = torch.Generator().manual_seed(chosen.seed)
@@ -218,7 +220,8 @@ class _Trainer:
         first = int(self.rng.integers(len(self.features) - size + 1))
         numbers = np.arange(first, first + size)  # about the same size
         graphs = batch([self.features[number] for number in numbers])
-        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, [self.searched[1][number] for number in numbers])
+        placements, by_rank = [self.searched[1][number] for number in numbers], chosen.order == "upward-rank"
+        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, placements, by_rank=by_rank)
         self._descend(loss)
         self.told = {"cross_entropy": float(loss.detach())}
 
@@ -226,7 +229,7 @@ class _Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = most * max(0.05, left)
 
-    def _descend(self, loss: torch.Tensor) -> None:
+    def _descend(self, loss: Tensor) -> None:
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.chosen.ppo.most_gradient)
@@ -242,16 +245,17 @@ class _Trainer:
         values = torch.from_numpy(np.minimum(played.values, 1e3)).float().reshape(-1, samples)
         mean = values.mean(dim=1, keepdim=True)
         beyond = ((values - mean) / mean.clamp(min=1e-6)).reshape(-1)
-        parts = [part_of(graphs, played, beyond, part) for part in np.array_split(np.arange(len(numbers)), ppo.minibatches)]
+        num_parts = min(ppo.minibatches, len(numbers))
+        parts = [part_of(graphs, played, beyond, part) for part in np.array_split(np.arange(len(numbers)), num_parts)]
         for epoch in range(ppo.epochs):
             for part in parts:
-                log_all, foreseen = self._judged(part.graphs, part.played)
+                log_p, entropies, foreseen = self._judged(part.graphs, part.played)
                 if epoch == 0:
                     part.advantage = self._advantage(part.played, part.beyond, foreseen)
-                log_p, is_live = log_all.gather(2, part.played.actions[..., None])[..., 0], part.played.is_live
+                is_live = part.played.is_live
                 ratio = (log_p - part.played.log_p).exp()
                 gain = torch.minimum(ratio * part.advantage, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * part.advantage)
-                entropy = -(log_all.exp() * log_all.masked_fill(log_all == -torch.inf, 0.0)).sum(dim=2)[is_live].mean()
+                entropy = entropies[is_live].mean()
                 loss = -gain[is_live].mean() - ppo.entropy * left * entropy
                 if foreseen is not None:
                     error = ((foreseen - part.beyond[:, None]) ** 2)[is_live].mean()
@@ -280,6 +284,7 @@ class _Trainer:
         trained = {
             "config": self.chosen.name,
             "benchmark": self.benchmark.name,
+            "changes": list(self.chosen.changes),
             "seed": self.chosen.seed,
             "update": self.update,
             "validation": value,
@@ -312,7 +317,7 @@ class _Trainer:
         self.rng.bit_generator.state = files.parse_json(data["numpy_generator"])
         self._before = (self.curve[-1]["elapsed_s"], self.curve[-1]["cpu_s"])
 
-    def _advantage(self, played: PlayedPlacements, beyond: torch.Tensor, foreseen: torch.Tensor | None) -> torch.Tensor:
+    def _advantage(self, played: PlayedPlacements, beyond: Tensor, foreseen: Tensor | None) -> Tensor:
         """How much better than foreseen each decision made the outcome, ``(E, t)``, scaled to a standard deviation of 1.
 
         Generalised advantage estimation (Schulman et al. 2016) without a discount: rewards come at the end alone. Without a
@@ -333,13 +338,19 @@ class _Trainer:
         chosen = advantage[played.is_live]
         return (advantage - chosen.mean()) / (chosen.std() + 1e-6)
 
-    def _judged(self, graphs: OperatorGraphs, played: PlayedPlacements) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def _judged(self, graphs: OperatorGraphs, played: PlayedPlacements) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Logarithm of each decision's probability and its entropy, ``(E, t)``, and values foreseen."""
         policy = self.policy
-        if isinstance(policy, StepPolicy):
-            logits, foreseen = policy.episode_logits(graphs, played)
-            return torch.log_softmax(logits, dim=2), foreseen
-        log_p: torch.Tensor = policy(graphs)
-        return torch.log_softmax(log_p[played.of].masked_fill(~played.can_place, -torch.inf), dim=2), None
+        if not isinstance(policy, StepPolicy):
+            log_p: Tensor = policy(graphs)
+            log_p = log_p[played.of].masked_fill(~played.can_place, -torch.inf)
+            return *_taken(log_p, played.actions), None
+        logits, foreseen, picks = policy.episode_logits(graphs, played)
+        taken, entropy = _taken(logits, played.actions)
+        if picks is not None and played.choices is not None:
+            of_ops = _taken(picks, played.choices.picked)
+            taken, entropy = taken + of_ops[0], entropy + of_ops[1]
+        return taken, entropy, foreseen
 
     def _drawn_numbers(self) -> NDArray[np.int64]:
         """Instances of about the same size, which lie next to each other."""
@@ -354,9 +365,8 @@ class _Trainer:
         Raises:
             NothingToLearnError: the rule and two random placements are equal on every validation instance.
         """
-        rng = np.random.default_rng(0)
+        rng, found = np.random.default_rng(0), PlacementBatch(self.looked_at, self.validation.objective, len(self.looked_at))
         for _ in range(2):
-            found = self.validation
             found.begin(np.arange(len(self.looked_at)))
             while found.is_live.any():
                 weights = np.where(found.state.can_place, rng.random(found.state.can_place.shape), -1.0)
@@ -368,6 +378,13 @@ class _Trainer:
             field="placement",
             value=self.benchmark.name,
         )
+
+
+def _taken(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithm of the probability of what was taken, and entropy, ``(E, t)`` each, from logits ``(E, t, a)``."""
+    log_all = torch.log_softmax(logits, dim=2)
+    entropy = -(log_all.exp() * log_all.masked_fill(log_all == -torch.inf, 0.0)).sum(dim=2)
+    return log_all.gather(2, actions[..., None])[..., 0], entropy
 
 
 def _load_checkpoint(path: Path, key: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from ...plans.test_op_placement import fork
 
 
 def test_levels_are_the_longest_ways_from_a_source():
-    assert levels(fork()).tolist() == [0, 1, 1, 2]
+    assert levels(fork().edges, fork().order).tolist() == [0, 1, 1, 2]
 
 
 def test_a_drawing_names_each_device_and_its_ops_and_the_bytes_that_cross():

@@ -154,3 +154,34 @@ def test_a_spoiled_file_is_refused_by_its_field(folder, name, change, said):
     with pytest.raises(InputFileError, match=said) as error:
         summary.read(folder)
     assert "\n" not in str(error.value)
+
+
+def test_what_was_trained_on_rows_is_tested_on_columns_and_ablations_are_told(tmp_path, capsys):
+    network = {"without": [], "rounds": 4, "walks": 2}
+    trained = {"benchmark": "latency-tight", "changes": ["placement.instances.kind=mixed"], "network": network}
+    less = {"benchmark": "latency-tight", "network": {**network, "without": ["edges"]}}
+    against = {"net": {"mean": 0.1, "low": 0.05, "high": 0.2}}
+    for number, name in enumerate(("small", "large")):
+        planner = {**operator_row("heft", "planner", 1.02 + number), "kind": "planner"}
+        rows = [
+            planner,
+            {**operator_row("net", "learned", 1.1 + number), "trained": trained},
+            {**operator_row("net@sample-64", "learned", 1.05), "trained": trained},
+            {**operator_row("less", "learned", 1.2), "trained": less, "against": against},
+        ]
+        files.write_json(tmp_path / "in" / name / "results.json", {**OPERATORS, "rows": rows[: 3 + (number == 0)]})
+    asked = ["summarise", str(tmp_path / "in"), "--against", "net", "--out", str(tmp_path / "out"), "--json", str(tmp_path / "s")]
+    assert run_command_line(asked) == 0
+    told = json.loads((tmp_path / "s").read_text())["operators"]
+    head, rows = told[summary.TRANSFER]["head"], told[summary.TRANSFER]["rows"]
+    assert head == ["policy", "trained on", "large", "small"]
+    assert rows[0][:3] == ["net", "latency-tight; instances.kind=mixed", "2.100 [2.090, 2.110]"]
+    assert [row[0] for row in rows] == ["net", "less", "best planner"]
+    assert rows[1][2] == "-"
+    assert rows[2][3] == "1.020 [1.010, 1.030] heft"
+    ablated = told["Ablations on placed (small)"]["rows"]
+    assert [row[:2] for row in ablated] == [["net", "nothing"], ["net@sample-64", "nothing"], ["less", "edges"]]
+    assert ablated[2][3] == "+0.100 [+0.050, +0.200] worse"
+    for written in ("summary.html", "summary.md"):
+        assert summary.TRANSFER in (tmp_path / "out" / written).read_text()
+    assert "trained on" in capsys.readouterr().out

@@ -16,7 +16,7 @@ from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import lower_bound, placed, value
 
 from ...draws import draws
-from ...oracles.operator_values import latency_s, legal_placements, max_load_s, topological_orders
+from ...oracles.operators.values import latency_s, legal_placements, max_load_s, topological_orders
 from .instances import chain, fork, renamed, small_instances
 
 OBJECTIVES = ("latency", "throughput")

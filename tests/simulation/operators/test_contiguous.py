@@ -10,7 +10,7 @@ from meshwright.simulation.operators.contiguous import contiguous_latency_s
 from meshwright.simulation.operators.instance import OperatorInstance
 
 from ...draws import draws
-from ...oracles import operator_schedules as plain
+from ...oracles.operators import schedules as plain
 
 
 def drawn(seed, num_ops=8):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.errors import ConfigError, PolicyError
-from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_graph, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import check, held_bytes, loads_s, lower_bound, value
 from meshwright.simulation.operators.schedules import arrays, critical_path_s, insert_in_order, upward_order
@@ -31,7 +32,7 @@ def play(batch: PlacementBatch, rng: np.random.Generator) -> float:
     return total
 
 
-@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["layered", "series-parallel", "transformer"]))
+@given(seed=st.integers(0, 10_000), kind=st.sampled_from(["layered", "series-parallel", "transformer", "chain"]))
 def test_a_finished_episode_is_worth_its_placement(seed: int, kind: str) -> None:
     instance = draw_instance(GraphDraw(kind=kind, num_ops=(12,), width=3), draws(), "training", seed)
     rng = np.random.default_rng(seed)
@@ -133,6 +134,27 @@ def test_instances_of_splits_and_seeds_differ_and_repeat() -> None:
     assert draw_instance(SMALL, draws(), "test", 1).digest == found["test", 1]
 
 
+@given(num_ops=st.integers(2, 60), seed=st.integers(0, 10_000))
+def test_a_chain_has_as_many_ops_as_wanted_and_forks_into_two_at_most(num_ops: int, seed: int) -> None:
+    draw = GraphDraw(kind="chain", num_ops=(num_ops,))
+    edges = draw_graph(draw, np.random.default_rng(seed)).edges
+    assert num_ops == draw.most_ops == edges.max() + 1
+    assert (edges[:, 0] < edges[:, 1]).all()
+    assert set(edges[:, 1].tolist()) == set(range(1, num_ops))
+    assert np.bincount(edges[:, 0]).max() <= 2
+    assert np.bincount(edges[:, 1]).max() <= 2
+    assert len({*map(tuple, edges.tolist())}) == len(edges)
+
+
+def test_a_mixture_has_every_kind_and_layered_graphs_most_often() -> None:
+    draw = GraphDraw(kind="mixed", num_ops=(10,), width=2)
+    drawn = [draw_graph(draw, np.random.default_rng(seed)) for seed in range(200)]
+    kinds = [each.name.rpartition("-")[0] for each in drawn]
+    assert set(kinds) == {"layered", "series-parallel", "transformer", "chain"}
+    assert 80 <= kinds.count("layered") <= 120
+    assert max(len(each.op_s) for each in drawn) <= draw.most_ops
+
+
 def test_communication_is_as_large_as_asked_for() -> None:
     for ratio in (1.0, 4.0):
         devices = DeviceDraw(num_devices=(4,), communication_to_computation=(ratio, ratio), memory_slack=None)
@@ -142,6 +164,17 @@ def test_communication_is_as_large_as_asked_for() -> None:
         output[instance.edges[:, 0]] = instance.edge_bytes
         sent = output[output > 0].mean() * (1 / instance.bandwidth_bytes_per_s[apart]).mean() + 5e-6
         assert sent / instance.times_s.mean() == pytest.approx(ratio, rel=0.35)  # outputs that nobody reads count in the draw
+
+
+def test_memory_is_of_one_of_the_slacks_and_a_single_one_draws_as_alone() -> None:
+    of = [draw_instance(SMALL, DeviceDraw(num_devices=(3,), memory_slack=(1.2, 2.0, None)), "test", seed) for seed in range(30)]
+    found = {round(float(each.memory_bytes.sum() / each.resident_bytes.sum()), 6) for each in of}
+    assert found == {1.2, 2.0, np.inf}
+    alone, single = (draw_instance(SMALL, DeviceDraw(num_devices=(3,), memory_slack=each), "test", 0) for each in (1.5, (1.5,)))
+    assert alone.digest == single.digest
+    for wrong in ((), (0.5,), 0.5, "much"):
+        with pytest.raises(ValidationError, match="memory_slack"):
+            DeviceDraw(memory_slack=wrong)
 
 
 def test_too_tight_a_memory_is_told() -> None:

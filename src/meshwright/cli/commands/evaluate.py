@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ... import inputs
+from ...errors import ConfigError
 from .. import output
 from ..options import Changes, GraphsDir, JsonFile
 
@@ -45,6 +46,13 @@ def evaluate_policies(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write results, report and the plans of one episode there.")
     ] = None,
+    show_instances: Annotated[
+        list[int] | None,
+        typer.Option("--show", metavar="N", help="Of operator placement: instance N in detail, beside HEFT; as often as needed."),
+    ] = None,
+    dump: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Of operator placement: instances and placements as JSON.")
+    ] = None,
     json_file: JsonFile = None,
 ) -> None:
     """Compare policies on a benchmark, with paired seeds and 95 % intervals.
@@ -71,6 +79,9 @@ def evaluate_policies(
     others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
     workers = chosen_workers(jobs, ray)
     kind = kind_of(benchmark)
+    for option, value in (("--show", show_instances), ("--dump", dump)):
+        if value is not None and kind != PLACEMENT:
+            raise ConfigError("goes with a benchmark of operator placement alone", field=option, value=str(value))
     request = EvaluationRequest(policies, benchmark, seeds, changes, out, json_file, others)
     if kind == FLEET:
         evaluate_fleet_policies(request, workers)
@@ -84,7 +95,7 @@ def evaluate_policies(
         from .evaluate_operators import evaluate_operator_policies
 
         request.others.update({"--ray": ray, "--jobs": None if jobs == 1 else jobs})
-        evaluate_operator_policies(request)
+        evaluate_operator_policies(request, show_instances or [], dump)
         return
     output.check_file("--json", json_file)
     if graphs is not None:

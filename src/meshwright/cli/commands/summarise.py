@@ -23,7 +23,8 @@ def summarise_results(
     """Put several evaluations and training runs on one page, without playing anything again.
 
     A table of all policies on all benchmarks, load curves where one cluster was evaluated at several loads, learning curves
-    of training runs that differ in their seed, and an ablation table.
+    of training runs that differ in their seed, and an ablation table; of operator placement what was trained on what and tested
+    on what.
     """
     from ...evaluation.report import summary
 
@@ -44,13 +45,17 @@ def summarise_results(
         summary.write(found, out, against)
     runs = {name: list(of) for name, of in found.learning.items()}
     others = summary.other_benchmarks(found)
+    over_several = summary.operator_tables(found, against)
+    placed = {title: {"head": head, "rows": cells} for title, _, head, cells in over_several}
     told = {"benchmarks": benchmarks, "rows": rows, "ablations": tables, "training_runs": runs, "other_benchmarks": others}
-    output.write_json(json_file, told)
+    output.write_json(json_file, {**told, "operators": placed})
     console = output.console(json_file)
     if rows:
         output.table(console, "Blocked, % of jobs", ["policy", *benchmarks], rows)
     for title, other in others.items():
         output.table(console, title, other["head"], other["rows"])
+    for title, _, head, cells in over_several:
+        output.table(console, title, head, cells, numbers_from=2)
     for benchmark, cells in tables.items():
         output.table(console, f"Ablations on {benchmark}", ["policy", "blocked %", f"against {against}, points"], cells)
     output.print_written(console, json_file, out)

@@ -6,6 +6,7 @@ meet. Legend of shapes: ``n`` ops, ``m`` devices.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -22,11 +23,20 @@ Split = Literal["test", "validation", "training"]
 SPLITS: tuple[Split, ...] = ("test", "validation", "training")
 
 Number = Annotated[int, Field(ge=1)]
+Slack = Annotated[float, Field(ge=1)]
 _MEAN_OP_S = 1e-3
 _MEAN_OP_BYTES = 1e9
 _BANDWIDTH_BYTES_PER_S = 25e9
 _LATENCY_S = 5e-6
 _ATTEMPTS = 200
+
+_KINDS = {
+    "any": ["layered", "series-parallel", "transformer"],
+    "mixed": ["layered", "layered", "layered", "series-parallel", "transformer", "chain"],
+}
+"""Kinds of graph from which those of a mixture are drawn, each as often as it stands here."""
+_LONGEST_RUN = 6
+_LONGEST_BRANCH = 3
 
 
 class DeviceDraw(settings.Settings):
@@ -38,20 +48,28 @@ class DeviceDraw(settings.Settings):
         link_spread: the same for the bandwidth of each pair of devices; both directions are alike.
         communication_to_computation: mean seconds of a tensor between two devices over mean seconds of an op, log-uniform
             within these two; the bandwidths follow from it.
-        memory_slack: memory of all devices together over what the ops hold together, shared evenly; null: unlimited.
+        memory_slack: memory of all devices together over what the ops hold together, shared evenly; null: unlimited;
+            or several of these, one of which is drawn.
     """
 
     num_devices: tuple[Number, ...] = (4, 8)
     speed_spread: float = Field(default=1.0, ge=0, le=5)
     link_spread: float = Field(default=1.0, ge=0, le=5)
     communication_to_computation: tuple[float, float] = (1.0, 5.0)
-    memory_slack: float | None = Field(default=1.3, ge=1)
+    memory_slack: Slack | tuple[Slack | None, ...] | None = 1.3
 
     @field_validator("communication_to_computation")
     @classmethod
     def _is_range(cls, given: tuple[float, float]) -> tuple[float, float]:
         if not 0 < given[0] <= given[1]:
             raise ValueError("must be two numbers above 0, the smaller first")
+        return given
+
+    @field_validator("memory_slack")
+    @classmethod
+    def _has_slack(cls, given: float | tuple[float | None, ...] | None) -> float | tuple[float | None, ...] | None:
+        if given == ():
+            raise ValueError("must name one number or more")
         return given
 
     @field_validator("num_devices")
@@ -68,7 +86,9 @@ class GraphDraw(settings.Settings):
     Attributes:
         kind: ``layered``: levels of random width, each op reads from the two levels before it. ``series-parallel``: blocks that
             fork and join, one after another. ``transformer``: layers of attention heads and experts side by side, with the
-            additions that skip them. ``any``: one of these, drawn for each instance.
+            additions that skip them. ``any``: one of these, drawn for each instance. ``chain``: runs of ops, with here and there
+            a fork into two short branches, one of which may be empty. ``mixed``: layered for half of the instances, else
+            ``chain`` or one of the others.
         num_ops: one of these numbers; series-parallel graphs and transformers come near it.
         width: mean number of ops of a level, or of branches.
         parents: least and most producers of an op of a layered graph.
@@ -76,7 +96,7 @@ class GraphDraw(settings.Settings):
         memory_sigma: the same for the bytes that it holds.
     """
 
-    kind: Literal["layered", "series-parallel", "transformer", "any"] = "layered"
+    kind: Literal["layered", "series-parallel", "transformer", "any", "chain", "mixed"] = "layered"
     num_ops: tuple[Number, ...] = (30, 100)
     width: float = Field(default=6.0, ge=1, le=256)
     parents: tuple[Number, Number] = (1, 3)
@@ -87,7 +107,7 @@ class GraphDraw(settings.Settings):
     def most_ops(self) -> int:
         """No graph has more: the last block of those made of blocks may go beyond ``num_ops``."""
         wide = round(2 * self.width)
-        beyond = {"layered": 0, "series-parallel": 3 * wide + 1, "transformer": 2 * wide + 2}
+        beyond = {"layered": 0, "chain": 0, "series-parallel": 3 * wide + 1, "transformer": 2 * wide + 2}
         return max(self.num_ops) + beyond.get(self.kind, max(beyond.values()))
 
     @field_validator("num_ops")
@@ -150,12 +170,14 @@ def draw_instance(
 
 def draw_graph(draw: GraphDraw, rng: np.random.Generator) -> DrawnGraph:
     """Ops and edges; every op but those of the first level reads at least one."""
-    kind = draw.kind if draw.kind != "any" else str(rng.choice(["layered", "series-parallel", "transformer"]))
+    kind = str(rng.choice(_KINDS[draw.kind])) if draw.kind in _KINDS else draw.kind
     num_ops = int(rng.choice(draw.num_ops))
     if kind == "layered":
         edges = _layered(num_ops, draw.width, draw.parents, rng)
     elif kind == "series-parallel":
         num_ops, edges = _series_parallel(num_ops, draw.width, rng)
+    elif kind == "chain":
+        edges = _chain(num_ops, rng)
     else:
         num_ops, edges = _transformer(num_ops, draw.width, rng)
     return DrawnGraph(
@@ -180,8 +202,11 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
     low, high = draw.communication_to_computation
     wanted_s = float(times_s.mean() * np.exp(rng.uniform(np.log(low), np.log(high))))
     memory = np.full(m, np.inf)
-    if draw.memory_slack is not None:
-        memory = np.full(m, draw.memory_slack * graph.resident_bytes.sum() / m)
+    slack = draw.memory_slack
+    if isinstance(slack, tuple):
+        slack = slack[int(rng.integers(len(slack)))]
+    if slack is not None:
+        memory = np.full(m, slack * graph.resident_bytes.sum() / m)
         if not _packs(graph.resident_bytes, memory):
             return None
     outputs, bandwidth = np.asarray(graph.output_bytes, np.float64), np.full((m, m), np.inf)
@@ -240,6 +265,26 @@ def _series_parallel(num_ops: int, width: float, rng: np.random.Generator) -> tu
         edges += [(end, done) for end in ends]
         last, done = done, done + 1
     return done, np.array(edges, np.int64)
+
+
+def _chain(num_ops: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Runs of 1 to 6 ops; as often, where it still fits, a fork into branches of 1 to 3 and of 0 to 3 ops that an op joins."""
+    edges: list[tuple[int, int]] = []
+    last, done = 0, 1
+    while done < num_ops:
+        lengths = int(rng.integers(1, _LONGEST_BRANCH + 1)), int(rng.integers(_LONGEST_BRANCH + 1))
+        run = min(int(rng.integers(1, _LONGEST_RUN + 1)), num_ops - done)
+        if rng.random() < 0.5 or done + sum(lengths) >= num_ops:
+            edges += [(op - 1 if op > done else last, op) for op in range(done, done + run)]
+            last, done = done + run - 1, done + run
+            continue
+        join, before = done + sum(lengths), done
+        for length in lengths:
+            branch = [last, *range(before, before + length), join]
+            edges += itertools.pairwise(branch)
+            before += length
+        last, done = join, join + 1
+    return np.array(edges, np.int64).reshape(-1, 2)
 
 
 def _transformer(num_ops: int, width: float, rng: np.random.Generator) -> tuple[int, NDArray[np.int64]]:

@@ -204,10 +204,10 @@ def _best_of(given, readers, topological, by_rank, device_of):  # type: ignore[n
     by_tail = topological[np.argsort(-tail[topological], kind="mergesort")]
     for which in range(4):
         if which == 0:
-            order = _by_starts(topological, start_s, end_s)
+            order = by_starts(topological, start_s, end_s)
         elif which == 1:
             start_s, end_s = insert_in_order(given, device_of, by_tail)
-            order = _by_starts(topological, start_s, end_s)
+            order = by_starts(topological, start_s, end_s)
         else:
             order = _list_order(given, readers, topological, device_of, tail, which == 3)
         now_s = append_in_order(given, device_of, order)[1].max()
@@ -217,7 +217,7 @@ def _best_of(given, readers, topological, by_rank, device_of):  # type: ignore[n
 
 
 @njit
-def _by_starts(topological, start_s, end_s):  # type: ignore[no-untyped-def]
+def by_starts(topological, start_s, end_s):  # type: ignore[no-untyped-def]
     """Ops as a schedule starts them, equal starts by ends and then topologically."""
     order = topological[np.argsort(end_s[topological], kind="mergesort")]
     return order[np.argsort(start_s[order], kind="mergesort")]

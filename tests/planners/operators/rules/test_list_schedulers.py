@@ -16,7 +16,7 @@ from meshwright.simulation.operators.placement import lower_bound, value
 from meshwright.simulation.operators.schedules import append_in_order, arrays, insert_in_order, upward_order, upward_rank_s
 
 from ....draws import draws
-from ....oracles import operator_schedules as plain
+from ....oracles.operators import schedules as plain
 from ..placed_samples import drawn, renamed
 
 LATENCY = PlacementRequest("latency")

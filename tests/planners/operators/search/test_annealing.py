@@ -19,7 +19,7 @@ from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import held_bytes, loads_s
 
 from ....draws import cases, draws
-from ....oracles import operator_schedules as plain
+from ....oracles.operators import schedules as plain
 from ..placed_samples import drawn
 
 LATENCY, THROUGHPUT = PlacementRequest("latency"), PlacementRequest("throughput")

@@ -15,7 +15,7 @@ from meshwright.planners.operators.stages.milp import milp
 from meshwright.simulation.operators.instance import OperatorInstance
 
 from ....draws import draws
-from ....oracles.operator_values import is_contiguous, is_pipeline, legal_placements, max_load_s
+from ....oracles.operators.values import is_contiguous, is_pipeline, legal_placements, max_load_s
 from ..instances import chain, fork, renamed, small_instances
 
 THROUGHPUT = PlacementRequest("throughput")

@@ -10,7 +10,7 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.planners.operators.stages.pipedream import MachineLevel, ReplicatedStage, _handed_on_bytes, pipedream
 
 from ....draws import draws
-from ....oracles.operator_values import pipedream_s
+from ....oracles.operators.values import pipedream_s
 
 
 def stages_value_s(graph, stages, bandwidth_bytes_per_s, form="published"):

@@ -13,7 +13,7 @@ from meshwright.planners.operators.stages.piper_kernel import least_cost_s
 from meshwright.simulation.operators.piper_files import PiperInstance
 
 from ....draws import draws
-from ....oracles.operator_values import piper_s
+from ....oracles.operators.values import piper_s
 
 
 def drawn(num_ops, num_devices, seed):

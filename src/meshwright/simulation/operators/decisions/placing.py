@@ -1,8 +1,10 @@
-"""Placing ops one after another, compiled: the partial schedule, what each device would make of the next op, and memory.
+"""Placing ops one after another, compiled: the partial schedule, and what each device would make of the next op.
 
-Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors. A decision gives one
-group of ops a device. Under ``latency`` every op is inserted into the earliest gap of its device as soon as its device and the
-devices of all ops before it in the order are known. Under ``throughput`` loads grow as in `placement.loads_s`.
+Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors; ``N`` is ``n`` where
+there are choices (see `choices`), else 0. A decision gives one group of ops a device. Under ``latency`` every op is inserted into
+the earliest gap of its device as soon as its device and the devices of all ops before it in the order are known; where the
+policy chooses the order, as soon as its device is known and all its producers are scheduled. Under ``throughput`` loads grow as
+in `placement.loads_s`.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ...compiled import njit
-from ...numba_records import by_reference
-from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, rooms, tell_room
-from .schedules import earliest_gap, insert_busy
+from ....compiled import njit
+from ....numba_records import by_reference
+from ..schedules import earliest_gap, insert_busy
+from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES, rooms, tell_room
+from .memory import allow, is_roomy, pack
 from .stacked import StackedInstances
 
 
@@ -42,6 +45,12 @@ class PlacingState(NamedTuple):
         value_s: of what is placed so far, ``(E,)``.
         can_place: devices that the next group may have, ``(E, m)``.
         candidates: features of each device for the next group, ``(E, m, 17)``.
+        num_moves: steps of refinement so far, ``(E,)``.
+        waits_for: producers of each op that are not scheduled, -1 once it is itself, ``(E, N)``.
+        is_open: ops that may be chosen, each the first of its group, ``(E, N)``.
+        op_can: devices that each of them may have, ``(E, N, m)``.
+        op_candidates: features of these, ``(E, N, m, 17)``.
+        op_features: of each of them among all that may be chosen, see `candidates.OP_FEATURES`, ``(E, N, 8)``.
     """
 
     instance: NDArray[np.int64]
@@ -62,6 +71,12 @@ class PlacingState(NamedTuple):
     value_s: NDArray[np.float64]
     can_place: NDArray[np.bool_]
     candidates: NDArray[np.float32]
+    num_moves: NDArray[np.int64]
+    waits_for: NDArray[np.int64]
+    is_open: NDArray[np.bool_]
+    op_can: NDArray[np.bool_]
+    op_candidates: NDArray[np.float32]
+    op_features: NDArray[np.float32]
 
 
 def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
@@ -69,6 +84,7 @@ def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
     n, m = stacked.times_s.shape[1:]
     g, k, e = stacked.decided.shape[1], stacked.port_s.shape[1], num_episodes
     k = k if stacked.is_throughput else 1
+    chosen = n if stacked.has_choices else 0
     return PlacingState(
         instance=np.zeros(e, np.int64),
         num_decided=np.zeros(e, np.int64),
@@ -88,25 +104,46 @@ def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
         value_s=np.zeros(e),
         can_place=np.zeros((e, m), np.bool_),
         candidates=np.zeros((e, m, NUM_CANDIDATE_FEATURES), np.float32),
+        num_moves=np.zeros(e, np.int64),
+        waits_for=np.zeros((e, chosen), np.int64),
+        is_open=np.zeros((e, chosen), np.bool_),
+        op_can=np.zeros((e, chosen, m), np.bool_),
+        op_candidates=np.zeros((e, chosen, m, NUM_CANDIDATE_FEATURES), np.float32),
+        op_features=np.zeros((e, chosen, NUM_OP_FEATURES), np.float32),
     )
 
 
 @njit
-def begin(stacked, state, e, instance):  # type: ignore[no-untyped-def]
-    """Start episode ``e`` on an instance with nothing placed."""
+def clear(stacked, state, e, instance):  # type: ignore[no-untyped-def]
+    """Put episode ``e`` before its first decision on an instance; nothing is looked at yet."""
     state.instance[e] = instance
     state.num_decided[e] = 0
     state.num_scheduled[e] = 0
+    state.num_moves[e] = 0
     state.device_of[e, :] = -1
+    state.packing[e, :] = -1
+    clear_schedule(state, e)
+    state.held_bytes[e, :] = 0.0
+    state.workspace_bytes[e, :] = 0.0
+    state.candidates[e, :, :] = 0.0
+    state.can_place[e, :] = False
+    pack(stacked, state, e, -1, -1)
+
+
+@njit
+def clear_schedule(state, e):  # type: ignore[no-untyped-def]
+    """Nothing runs anywhere."""
     state.num_busy[e, :] = 0
     state.work_s[e, :] = 0.0
     state.load_s[e, :] = 0.0
-    state.held_bytes[e, :] = 0.0
-    state.workspace_bytes[e, :] = 0.0
-    state.packing[e, :] = -1
     state.arrived[e, :, :] = False
     state.value_s[e] = 0.0
-    _pack(stacked, state, e, -1, -1)
+
+
+@njit
+def begin(stacked, state, e, instance):  # type: ignore[no-untyped-def]
+    """Start episode ``e`` on an instance with nothing placed, in the instance's order."""
+    clear(stacked, state, e, instance)
     look(stacked, state, e)
 
 
@@ -120,28 +157,40 @@ def is_over(stacked, state, e):  # type: ignore[no-untyped-def]
 def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
     """Give the next group a device and look at the one after it; how much the value grew, in scales of the instance."""
     i = state.instance[e]
-    group = stacked.decided[i, state.num_decided[e]]
     before = state.value_s[e]
-    is_known = state.packing[e, group] == device
-    if not is_known and (_is_roomy(stacked, state, e, group) or not _pack(stacked, state, e, group, device)):
-        state.packing[e, :] = -1
-    state.device_of[e, group] = device
-    state.num_decided[e] += 1
-    state.held_bytes[e, device] += stacked.resident_bytes[i, group]
-    state.workspace_bytes[e, device] = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
+    give(stacked, state, e, stacked.decided[i, state.num_decided[e]], device)
     while state.num_scheduled[e] < stacked.num_ops[i]:
         op = stacked.order[i, state.num_scheduled[e]]
         on = state.device_of[e, stacked.group[i, op]]
         if on < 0:
             break
-        if stacked.is_throughput:
-            _add_load(stacked, state, e, op, on)
-        else:
-            _insert(stacked, state, e, op, on)
-        state.work_s[e, on] += stacked.times_s[i, op, on]
-        state.num_scheduled[e] += 1
+        run(stacked, state, e, op, on)
     look(stacked, state, e)
     return (state.value_s[e] - before) / stacked.scale_s[i]
+
+
+@njit
+def give(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
+    """Let a device hold a group; its ops are not scheduled yet."""
+    i = state.instance[e]
+    is_known = state.packing[e, group] == device
+    if not is_known and (is_roomy(stacked, state, e, group) or not pack(stacked, state, e, group, device)):
+        state.packing[e, :] = -1
+    state.device_of[e, group] = device
+    state.num_decided[e] += 1
+    state.held_bytes[e, device] += stacked.resident_bytes[i, group]
+    state.workspace_bytes[e, device] = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
+
+
+@njit
+def run(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
+    """Schedule an op, whose producers are scheduled, on its device."""
+    if stacked.is_throughput:
+        _add_load(stacked, state, e, op, device)
+    else:
+        _insert(stacked, state, e, op, device)
+    state.work_s[e, device] += stacked.times_s[state.instance[e], op, device]
+    state.num_scheduled[e] += 1
 
 
 @njit
@@ -215,112 +264,37 @@ def _transfers(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _fits(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
-    i = state.instance[e]
-    workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
-    held = state.held_bytes[e, device] + stacked.resident_bytes[i, group] + workspace
-    return stacked.can_run[i, group, device] and held <= stacked.memory_bytes[i, device]
-
-
-@njit
-def _is_roomy(stacked, state, e, group):  # type: ignore[no-untyped-def]
-    """Whether packing what is left after ``group`` succeeds wherever the group goes, without trying.
-
-    Packing fails at a group of size ``s`` only where each of the ``m`` devices has less than ``s`` left, so all room together
-    is less than what is still to be packed and ``(m - 1) s``. Where there is more, it cannot fail.
-    """
-    i = state.instance[e]
-    if not stacked.runs_anywhere[i]:
-        return False
-    m = stacked.num_devices[i]
-    room = -m * stacked.most_workspace_bytes[i] - stacked.all_bytes[i]
-    for device in range(m):
-        if stacked.memory_bytes[i, device] == np.inf:
-            return True
-        room += stacked.memory_bytes[i, device]
-    largest = 0.0
-    for at in range(stacked.num_groups[i]):
-        other = stacked.by_size[i, at]
-        if other != group and state.device_of[e, other] < 0:
-            largest = stacked.resident_bytes[i, other]
-            break
-    return room >= (m - 1) * largest
-
-
-@njit
-def _pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
-    """Whether all that is left fits when ``group`` goes to ``device``, packed largest first, each where most is left.
-
-    A packing that was found is kept in ``state.packing``. Group -1 packs everything that is left.
-    """
-    i = state.instance[e]
-    m = stacked.num_devices[i]
-    held = np.empty(m)
-    workspace = np.empty(m)
-    for j in range(m):
-        held[j] = state.held_bytes[e, j]
-        workspace[j] = state.workspace_bytes[e, j]
-    if group >= 0:
-        held[device] += stacked.resident_bytes[i, group]
-        workspace[device] = max(workspace[device], stacked.workspace_bytes[i, group])
-    found = np.full(stacked.num_groups[i], -1, np.int64)
-    for at in range(stacked.num_groups[i]):
-        other = stacked.by_size[i, at]
-        if other == group or state.device_of[e, other] >= 0:
-            continue
-        best, most = -1, -1.0
-        for j in range(m):
-            if stacked.can_run[i, other, j]:
-                needs = held[j] + stacked.resident_bytes[i, other] + max(workspace[j], stacked.workspace_bytes[i, other])
-                left = stacked.memory_bytes[i, j] - needs
-                if left > most or (left >= 0.0 and best < 0):
-                    best, most = j, left
-        if best < 0 or most < 0.0:
-            return False
-        found[other] = best
-        held[best] += stacked.resident_bytes[i, other]
-        workspace[best] = max(workspace[best], stacked.workspace_bytes[i, other])
-    if group >= 0:
-        found[group] = device
-    for other in range(stacked.num_groups[i]):
-        if found[other] >= 0:
-            state.packing[e, other] = found[other]
-    return True
-
-
-@njit
-def allow(stacked, state, e):  # type: ignore[no-untyped-def]
-    """Devices that the next group may have: they hold it, and what is left fits as far as packing can tell.
-
-    One device always stays while a packing is known: that of the packing. Where none is known, holding the group is enough.
-    """
-    i = state.instance[e]
-    group = stacked.decided[i, state.num_decided[e]]
-    state.can_place[e, :] = False
-    is_roomy = _is_roomy(stacked, state, e, group)
-    if not is_roomy and state.packing[e, group] < 0:
-        _pack(stacked, state, e, -1, -1)
-    planned = state.packing[e, group]
-    kept = state.packing[e].copy() if not is_roomy else state.packing[e]
-    for device in range(stacked.num_devices[i]):
-        if _fits(stacked, state, e, group, device):
-            is_planned = is_roomy or planned < 0 or device == planned
-            state.can_place[e, device] = is_planned or _pack(stacked, state, e, group, device)
-    if not is_roomy:
-        state.packing[e, :] = kept
-
-
-@njit
 def look(stacked, state, e):  # type: ignore[no-untyped-def]
     """Write mask and features of the next group."""
     state.candidates[e, :, :] = 0.0
     state.can_place[e, :] = False
     if is_over(stacked, state, e):
         return
-    allow(stacked, state, e)
+    i, at = state.instance[e], state.num_decided[e]
+    group, op = stacked.decided[i, at], stacked.lead[i, at]
+    allow(stacked, state, e, group, state.can_place[e])
+    tell(stacked, state, e, op, rooms(stacked, state, e), -1, state.can_place[e], state.candidates[e])
+
+
+@njit
+def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-untyped-def]
+    """Write the features of each device that a group, told by its first op, may have.
+
+    Args:
+        stacked: instances.
+        state: of the episodes.
+        e: which one.
+        op: first of the group.
+        room_of: `candidates.rooms`.
+        own: device where the group is already and which does not count it among what it holds; -1: none.
+        can: devices that it may have, ``(m,)``.
+        told: is written to, ``(m, 17)``.
+
+    Returns:
+        Least start, least end and second least end on these devices, and their number.
+    """
     i = state.instance[e]
-    m, group = stacked.num_devices[i], stacked.decided[i, state.num_decided[e]]
-    op = stacked.lead[i, state.num_decided[e]]
+    m, group = stacked.num_devices[i], stacked.group[i, op]
     unit = stacked.feature_unit_s[i]
     best_time = np.inf
     for device in range(m):
@@ -341,25 +315,32 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
                 if on >= 0:
                     co_here[on] += stacked.in_bytes[i, other]
     times, least = np.zeros((m, 4)), np.full(4, np.inf)
-    room, all_room, open_bytes = rooms(stacked, state, e)
+    second, count_allowed = np.inf, 0
+    room, all_room, open_bytes = room_of
     for device in range(m):
-        if not state.can_place[e, device]:
+        if not can[device]:
             continue
+        count_allowed += 1
         length = stacked.times_s[i, op, device]
-        out = state.candidates[e, device]
+        out = told[device]
         if stacked.is_throughput:
             moved, sender = _transfers(stacked, state, e, op, device)
-            start, end, wait = state.load_s[e, device], state.load_s[e, device] + length + moved, moved
+            start, wait = state.load_s[e, device] - (length if device == own else 0.0), moved
+            end = start + length + moved
             growth = max(0.0, max(end, sender) - state.value_s[e])
-            free = state.load_s[e, device]
+            free = start
         else:
             ready, ended = _inputs_ready(stacked, state, e, op, device)
             count = state.num_busy[e, device]
-            start, _ = earliest_gap(state.busy_start_s[e, device], state.busy_end_s[e, device], count, ready, length)
+            if device == own:
+                start = state.start_s[e, op]
+            else:
+                start, _ = earliest_gap(state.busy_start_s[e, device], state.busy_end_s[e, device], count, ready, length)
             end, wait = start + length, ready - ended
             growth = max(0.0, end - state.value_s[e])
             free = state.busy_end_s[e, device, count - 1] if count else 0.0
         times[device, 0], times[device, 1], times[device, 2], times[device, 3] = start, end, state.work_s[e, device], free
+        second = min(second, max(end, least[1]))
         for kind in range(4):
             least[kind] = min(least[kind], times[device, kind])
         workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
@@ -376,7 +357,8 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
         out[12] = 1.0
         tell_room(out, room[device], all_room, open_bytes, stacked.resident_bytes[i, group], m)
     for device in range(m):
-        if state.can_place[e, device]:
+        if can[device]:
             for kind in range(4):
                 beyond = times[device, kind] - least[kind]
-                state.candidates[e, device, BEYOND_LEAST[kind]] = beyond / (beyond + unit)
+                told[device, BEYOND_LEAST[kind]] = beyond / (beyond + unit)
+    return least[0], least[1], second, count_allowed

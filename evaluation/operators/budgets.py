@@ -1,0 +1,87 @@
+"""Value against time: policies that use all the time that they are given, on the same instances with one budget after another."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...planners.operators.place import PLACEMENT_PLANNERS
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import OperatorObjective
+from ..statistics import interval
+from .policies import OperatorPolicySpec, operator_policy
+
+
+@dataclass(eq=False)
+class BudgetCurves:
+    """Searches, each with all budgets.
+
+    Attributes:
+        budgets_s: rising.
+        searches: name, and the policy with each budget.
+        values_s: ``(searches, budgets, instances)``; NaN where nothing was found.
+        seconds: what it took, as ``values_s``.
+    """
+
+    budgets_s: tuple[float, ...]
+    searches: dict[str, list[OperatorPolicySpec]]
+    values_s: NDArray[np.float64] = field(init=False)
+    seconds: NDArray[np.float64] = field(init=False)
+
+    @classmethod
+    def of(
+        cls, budgets_s: Sequence[float], policies: Sequence[str], objective: OperatorObjective, num_instances: int
+    ) -> BudgetCurves:
+        """Curves of every search and of every learned policy among those that are compared.
+
+        A learned policy searches from its own placement (``@search-SECONDS``).
+        """
+        searches: dict[str, list[OperatorPolicySpec]] = {}
+        for name in dict.fromkeys(policy.partition("@")[0] for policy in policies) if budgets_s else ():
+            planner = PLACEMENT_PLANNERS.get(name)
+            if planner is not None and not planner.is_search:
+                continue
+            first = operator_policy(name, objective)
+            if first.kind == "constant":
+                continue
+            how = "" if planner is not None else "search-"
+            shown = name if planner is not None else f"{name}@search"
+            searches[shown] = [operator_policy(f"{name}@{how}{seconds:g}", objective) for seconds in budgets_s]
+        made = cls(tuple(budgets_s), searches)
+        made.values_s = np.full((len(searches), len(budgets_s), num_instances), np.nan)
+        made.seconds = np.zeros_like(made.values_s)
+        return made
+
+    def place(
+        self, number: int, instance: OperatorInstance, value_of: Callable[[OperatorPolicySpec, OperatorInstance, int], float]
+    ) -> float:
+        """Place an instance with every budget; the best value, infinite where there is none."""
+        for row, specs in enumerate(self.searches.values()):
+            for column, spec in enumerate(specs):
+                begun_s = time.perf_counter()
+                self.values_s[row, column, number] = value_of(spec, instance, number)
+                self.seconds[row, column, number] = time.perf_counter() - begun_s
+        found = self.values_s[:, :, number]
+        return float(np.nanmin(found)) if np.isfinite(found).any() else np.inf
+
+    def told(self, known: NDArray[np.float64]) -> dict[str, Any]:
+        """What ``results.json`` holds: the value over the best known ``(instances,)``, where nothing was found the worst one."""
+        worst = np.nanmax(self.values_s, axis=(0, 1)) if self.values_s.size else known
+        values = np.where(np.isnan(self.values_s), worst, self.values_s) / known
+        return {
+            "seconds": list(self.budgets_s),
+            "rows": [
+                {
+                    "policy": name,
+                    "kind": specs[0].kind,
+                    "over_best_known": [interval(each.tolist()) for each in values[row]],
+                    "median_seconds": np.median(self.seconds[row], axis=1).tolist(),
+                }
+                for row, (name, specs) in enumerate(self.searches.items())
+            ],
+        }

@@ -1,0 +1,84 @@
+"""One placement beside HEFT's: when ops run, which have another device, and what each of these decisions brings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import OperatorPlacement, held_bytes, value
+from ...simulation.operators.schedules import append_in_order, arrays
+
+
+def shown_instance(
+    instance: OperatorInstance, number: int, policy: str, made: OperatorPlacement, rule: OperatorPlacement
+) -> dict[str, Any]:
+    """What a page shows of an instance.
+
+    Args:
+        instance: that was placed.
+        number: its seed.
+        policy: who placed it.
+        made: its placement.
+        rule: HEFT's.
+
+    Returns:
+        Names, edges, both schedules, and for every group of ops with another device than HEFT's what the value would be with
+        HEFT's: ``costs_s`` is by how much the decision makes the value longer, less than 0 where it makes it shorter; None
+        where the ops do not fit HEFT's device beside the others. Decisions depend on each other, so costs do not add up.
+    """
+    return {
+        "number": number,
+        "instance": instance.name,
+        "policy": policy,
+        "objective": made.objective,
+        "op_names": list(instance.op_names),
+        "device_names": list(instance.device_names),
+        "edges": instance.edges.tolist(),
+        "edge_bytes": instance.edge_bytes.tolist(),
+        "topological": instance.topological.tolist(),
+        "placements": [_scheduled(instance, policy, made), _scheduled(instance, "heft", rule)],
+        "differences": differences(instance, made, rule),
+    }
+
+
+def differences(instance: OperatorInstance, made: OperatorPlacement, rule: OperatorPlacement) -> list[dict[str, Any]]:
+    """Groups of ops that have another device, those that bring most first; see `shown_instance`."""
+    found = []
+    for group in range(instance.num_groups):
+        ops = np.flatnonzero(instance.group == group)
+        here, there = int(made.device_of[ops[0]]), int(rule.device_of[ops[0]])
+        if here == there:
+            continue
+        other = made.device_of.copy()
+        other[ops] = there
+        fits = held_bytes(instance, other)[there] <= instance.memory_bytes[there]
+        without_s = _best_value_s(instance, other, made) if fits else None
+        found.append(
+            {
+                "ops": [instance.op_names[op] for op in ops.tolist()],
+                "device": instance.device_names[here],
+                "heft_device": instance.device_names[there],
+                "costs_s": None if without_s is None else made.value_s - without_s,
+            }
+        )
+    return sorted(found, key=lambda each: np.inf if each["costs_s"] is None else each["costs_s"])
+
+
+def _best_value_s(instance: OperatorInstance, device_of: NDArray[np.int64], made: OperatorPlacement) -> float:
+    """In the best order known, the placement's own among them."""
+    return min(value(instance, device_of, made.objective), value(instance, device_of, made.objective, made.order))
+
+
+def _scheduled(instance: OperatorInstance, policy: str, made: OperatorPlacement) -> dict[str, Any]:
+    start_s, end_s = append_in_order(arrays(instance), made.device_of, made.order)
+    return {
+        "policy": policy,
+        "value_s": made.value_s,
+        "device_of": made.device_of.tolist(),
+        "order": made.order.tolist(),
+        "start_s": start_s.tolist(),
+        "end_s": end_s.tolist(),
+    }

@@ -1,0 +1,105 @@
+"""The page of an evaluation of operator placement: the comparison, value by time and by class, ablations, single instances."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..alike import joined
+from ..operators.tables import ablation_cells, budget_cells, difference_cells, difference_words, ranked
+from ..plots.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
+from .compared import compared_operators, policy_row
+from .pages import Cell, Drawn, PageTable, cells, page
+
+Data = Mapping[str, Any]
+
+
+def operator_report(results: dict[str, Any], *, command: str = "") -> str:
+    """The page, and the command that made it."""
+    shown = compared_operators(results)
+    return page(
+        "operators.html",
+        title=results["benchmark"],
+        heading=f"Benchmark {results['benchmark']}: who places ops best?",
+        facts=f"{results['num_instances']} instances; objective: {results['objective']}.",
+        verdict=results["verdict"],
+        remarks=results["remarks"],
+        policies=shown.table,
+        legend="Means of ratios over the instances, 95 % bootstrap intervals in brackets. The best known of an instance is the "
+        f"best of all policies here and of annealing for {results['best_known_s']:g} s; the best rule is the best of all that "
+        f"neither learn, "
+        "search nor prove, instance by instance. Policies that place alike share a row. Learned policies are shaded.",
+        tables=_tables(results),
+        decisions=_decisions(results),
+        drawn=[*shown.drawn, *_budgets(results), *_classes(results), *_shown(results)],
+        command=command,
+    )
+
+
+def _tables(results: dict[str, Any]) -> list[tuple[str, PageTable]]:
+    groups = ranked(results)
+    sizes = list(dict.fromkeys(size for group in groups for size in group[0]["by_size"]))
+    tables = []
+    if len(sizes) > 1:
+        rows = [
+            policy_row([joined(group), *(_mean(group[0]["by_size"].get(size)) for size in sizes)], group[0]["kind"])
+            for group in groups
+        ]
+        tables.append(("Over the best known, by size", PageTable((Cell("policy"), *cells(sizes)), rows)))
+    kinds = {row["policy"]: row["kind"] for row in results["rows"]}
+    told = (
+        ("Over the best known, by time given", budget_cells(results)),
+        ("What the networks leave out", ablation_cells(results)),
+    )
+    for title, found in told:
+        if found is not None:
+            head, rows_of = found
+            tables.append((title, PageTable(cells(head), [policy_row(row, kinds.get(row[0], "")) for row in rows_of])))
+    return tables
+
+
+def _decisions(results: dict[str, Any]) -> list[tuple[str, str, PageTable]]:
+    """Of each shown instance a title, what its decisions amount to, and a table of them."""
+    found = []
+    for one in results.get("shown", []):
+        title, head, rows = difference_cells(one)
+        found.append((title, difference_words(one), PageTable(cells(head), [policy_row(row, "") for row in rows])))
+    return found
+
+
+def _budgets(results: dict[str, Any]) -> list[Drawn]:
+    budgets = results.get("budgets", {"rows": []})
+    if not budgets["rows"]:
+        return []
+    searches = {row["policy"].partition("@")[0] for row in budgets["rows"] if row["kind"] == "planner"}
+    others = [
+        {**group[0], "policy": joined(group)} for group in ranked(results) if group[0]["policy"].partition("@")[0] not in searches
+    ]
+    told = "Value over the best known against the time that a placement takes: searches with several budgets as lines, with "
+    return [Drawn([budgets_svg(budgets, others)], told + "95 % intervals, all others as points.")]
+
+
+def _classes(results: dict[str, Any]) -> list[Drawn]:
+    rows = [{**group[0], "policy": joined(group)} for group in ranked(results)]
+    if not results.get("classes"):
+        return []
+    told = "Mean value over the best known on the instances of each class; the deeper the colour, the further above it."
+    return [Drawn([classes_svg(rows, results["classes"])], told)]
+
+
+def _shown(results: dict[str, Any]) -> list[Drawn]:
+    drawn = []
+    for one in results.get("shown", []):
+        name = f"{one['number']}"
+        drawn += [
+            Drawn([shown_svg(one, f"shown-{name}")], f"Instance {name}: its ops on their devices, and the tensors that cross."),
+            Drawn(
+                [schedules_svg(one, f"schedules-{name}")],
+                f"Instance {name}: when each device runs its ops, as {one['policy']} and as HEFT places them.",
+            ),
+        ]
+    return drawn
+
+
+def _mean(value: Data | None) -> str:
+    return "-" if value is None else f"{value['mean']:.3f}"

@@ -1,0 +1,108 @@
+"""Memory of a partial placement, compiled: which devices hold the next ops, and whether all that is left still fits.
+
+States are `placing.PlacingState`, instances `stacked.StackedInstances`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....compiled import njit
+
+
+@njit
+def fits(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
+    """Whether a device runs a group and holds it beside what it has."""
+    i = state.instance[e]
+    workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
+    held = state.held_bytes[e, device] + stacked.resident_bytes[i, group] + workspace
+    return stacked.can_run[i, group, device] and held <= stacked.memory_bytes[i, device]
+
+
+@njit
+def is_roomy(stacked, state, e, group):  # type: ignore[no-untyped-def]
+    """Whether packing what is left after ``group`` succeeds wherever the group goes, without trying.
+
+    Packing fails at a group of size ``s`` only where each of the ``m`` devices has less than ``s`` left, so all room together
+    is less than what is still to be packed and ``(m - 1) s``. Where there is more, it cannot fail.
+    """
+    i = state.instance[e]
+    if not stacked.runs_anywhere[i]:
+        return False
+    m = stacked.num_devices[i]
+    room = -m * stacked.most_workspace_bytes[i] - stacked.all_bytes[i]
+    for device in range(m):
+        if stacked.memory_bytes[i, device] == np.inf:
+            return True
+        room += stacked.memory_bytes[i, device]
+    largest = 0.0
+    for at in range(stacked.num_groups[i]):
+        other = stacked.by_size[i, at]
+        if other != group and state.device_of[e, other] < 0:
+            largest = stacked.resident_bytes[i, other]
+            break
+    return room >= (m - 1) * largest
+
+
+@njit
+def pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
+    """Whether all that is left fits when ``group`` goes to ``device``, packed largest first, each where most is left.
+
+    A packing that was found is kept in ``state.packing``. Group -1 packs everything that is left.
+    """
+    i = state.instance[e]
+    m = stacked.num_devices[i]
+    held = np.empty(m)
+    workspace = np.empty(m)
+    for j in range(m):
+        held[j] = state.held_bytes[e, j]
+        workspace[j] = state.workspace_bytes[e, j]
+    if group >= 0:
+        held[device] += stacked.resident_bytes[i, group]
+        workspace[device] = max(workspace[device], stacked.workspace_bytes[i, group])
+    found = np.full(stacked.num_groups[i], -1, np.int64)
+    for at in range(stacked.num_groups[i]):
+        other = stacked.by_size[i, at]
+        if other == group or state.device_of[e, other] >= 0:
+            continue
+        best, most = -1, -1.0
+        for j in range(m):
+            if stacked.can_run[i, other, j]:
+                needs = held[j] + stacked.resident_bytes[i, other] + max(workspace[j], stacked.workspace_bytes[i, other])
+                left = stacked.memory_bytes[i, j] - needs
+                if left > most or (left >= 0.0 and best < 0):
+                    best, most = j, left
+        if best < 0 or most < 0.0:
+            return False
+        found[other] = best
+        held[best] += stacked.resident_bytes[i, other]
+        workspace[best] = max(workspace[best], stacked.workspace_bytes[i, other])
+    if group >= 0:
+        found[group] = device
+    for other in range(stacked.num_groups[i]):
+        if found[other] >= 0:
+            state.packing[e, other] = found[other]
+    return True
+
+
+@njit
+def allow(stacked, state, e, group, can):  # type: ignore[no-untyped-def]
+    """Write which devices a group may have ``(m,)``: they hold it, and what is left fits as far as packing can tell.
+
+    One device always stays while a packing is known: that of the packing. Where none is known, holding the group is enough.
+    Whether there is one.
+    """
+    i = state.instance[e]
+    can[:] = False
+    has_room = is_roomy(stacked, state, e, group)
+    if not has_room and state.packing[e, group] < 0:
+        pack(stacked, state, e, -1, -1)
+    planned = state.packing[e, group]
+    kept = state.packing[e].copy() if not has_room else state.packing[e]
+    for device in range(stacked.num_devices[i]):
+        if fits(stacked, state, e, group, device):
+            is_planned = has_room or planned < 0 or device == planned
+            can[device] = is_planned or pack(stacked, state, e, group, device)
+    if not has_room:
+        state.packing[e, :] = kept
+    return can.any()

@@ -1,0 +1,241 @@
+"""What the evaluation of operator placement shows beside its table: time given, classes, single instances, files, ablations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshwright import files
+from meshwright.cli import run_command_line
+from meshwright.envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
+from meshwright.errors import ConfigError, InputFileError, PolicyError
+from meshwright.evaluation.operators.classes import by_class, classes, facts
+from meshwright.evaluation.operators.differences import differences
+from meshwright.evaluation.operators.dumped import dump
+from meshwright.evaluation.operators.evaluate import evaluate_operators
+from meshwright.evaluation.operators.policies import operator_policy
+from meshwright.evaluation.operators.refining import best_moves
+from meshwright.evaluation.operators.tables import ablation_cells, budget_cells, difference_cells, operator_markdown
+from meshwright.evaluation.report.operator_report import operator_report
+from meshwright.evaluation.validation.placed_instance import values_of
+from meshwright.planners.operators.place import place
+from meshwright.planners.operators.request import PlacementRequest
+from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.placement import OperatorPlacement, placed, value
+
+SMALL = [
+    "placement.instances.num_ops=[8, 12]",
+    "placement.devices.num_devices=[2, 3]",
+    "best_known_s=0.01",
+    "policies=[heft, round-robin]",
+]
+
+
+def small(*changes: str) -> PlacementBenchmark:
+    return load_placement_benchmark("preset:latency-tight", changes=[*SMALL, *changes])
+
+
+def chain() -> OperatorInstance:
+    """Two ops of 1 s, one after the other, 1 GB between them at 1 GB/s; a third op of 1 s beside them; room for two each."""
+    return OperatorInstance.of_outputs(
+        "three", np.ones((3, 2)), [(0, 1)], [1e9, 0.0, 0.0], bandwidth_bytes_per_s=1e9, memory_bytes=2.0, resident_bytes=1.0
+    )
+
+
+def test_searches_get_each_budget_and_everything_else_none() -> None:
+    found = evaluate_operators(small("budgets_s=[0.001, 0.02]"), ["annealing@0.5"], num_seeds=2)
+    told = found["budgets"]
+    assert told["seconds"] == [0.001, 0.02]
+    (row,) = told["rows"]
+    assert row["policy"] == "annealing"
+    assert len(row["over_best_known"]) == len(row["median_seconds"]) == 2
+    assert all(each["mean"] >= 1.0 for each in row["over_best_known"])
+    assert 0.01 < row["median_seconds"][1] < 0.2
+    head, cells = budget_cells(found)
+    assert head == ["policy", "1 ms", "20 ms"]
+    assert cells[0][0] == "annealing"
+    assert budget_cells(evaluate_operators(small(), ["annealing@0.01"], num_seeds=2)) is None
+
+
+@pytest.mark.parametrize("wrong", ["[0.1, 0.01]", "[0.1, 0.1]", "[0]", "[-1]", "[5000]", "[soon]"])
+def test_budgets_that_do_not_rise_or_are_none_are_refused(wrong: str) -> None:
+    with pytest.raises(ConfigError, match="budgets_s") as found:
+        small(f"budgets_s={wrong}")
+    assert "\n" not in str(found.value)
+
+
+def test_classes_are_of_what_instances_are_and_each_instance_is_in_one_of_each() -> None:
+    chosen = small("placement.devices.memory_slack=null").placement
+    instances = [chosen.instance("test", seed) for seed in range(12)]
+    told = [facts(each) for each in instances]
+    assert {each["ops"] for each in told} == {8, 12}
+    assert all(each["memory slack"] is None for each in told)
+    first, mean_bytes = instances[0], instances[0].edge_bytes.mean()
+    apart = ~np.eye(first.num_devices, dtype=bool)
+    mean_s = (first.latency_s + mean_bytes / first.bandwidth_bytes_per_s)[apart].mean()
+    assert told[0]["communication to computation"] == pytest.approx(mean_s / first.times_s.mean())
+    found = classes(told)
+    assert list(found) == ["ops", "devices", "communication to computation"]
+    for of in found.values():
+        assert sorted(at for rows in of.values() for at in rows) == list(range(12))
+    assert [len(rows) for rows in found["communication to computation"].values()] == [4, 4, 4]
+    ratios = np.arange(12.0)
+    by = by_class(ratios, found)
+    assert by["ops"]["8"] == np.mean([at for at, each in enumerate(told) if each["ops"] == 8])
+    tight = small().placement.instance("test", 0)
+    assert facts(tight)["memory slack"] == pytest.approx(1.3)
+    assert list(classes([facts(tight), {**facts(tight), "memory slack": None}])["memory slack"]) == ["1.3", "unlimited"]
+
+
+def test_what_a_decision_costs_by_hand() -> None:
+    """All as HEFT has it but the second op, which waits a second for its input: 3 s instead of 2."""
+    instance = chain()
+    rule = placed(instance, np.array([0, 0, 1]), "latency", "heft")
+    mine = placed(instance, np.array([0, 1, 1]), "latency", "mine")
+    assert (rule.value_s, mine.value_s) == (2.0, 3.0)
+    assert differences(instance, mine, rule) == [{"ops": ["op1"], "device": "device1", "heft_device": "device0", "costs_s": 1.0}]
+    other = placed(instance, np.array([1, 1, 0]), "latency", "mine")
+    assert {each["costs_s"] for each in differences(instance, other, rule)} == {None, -1.0}  # room for two each
+    assert differences(instance, rule, rule) == []
+
+
+def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them(tmp_path: Path) -> None:
+    found = evaluate_operators(small("budgets_s=[0.001]"), ["annealing@0.01"], num_seeds=4, shown=[2])
+    (shown,) = found["shown"]
+    assert (shown["number"], shown["policy"]) == (2, "annealing@0.01")
+    for made, name in zip(shown["placements"], ("annealing@0.01", "heft"), strict=True):
+        row = next(each for each in found["rows"] if each["policy"] == name)
+        assert made["value_s"] == pytest.approx(max(made["end_s"]))
+        assert made["value_s"] == row["values_s"][2]
+    title, head, rows = difference_cells(shown)
+    assert shown["instance"] in title
+    assert all(len(row) == len(head) for row in rows)
+    drawn = operator_report(json.loads(json.dumps(found)))
+    for text in (">1 ms<", "communication to computation", f"{shown['instance']}: one step", "the last op ends after"):
+        assert text in drawn
+    assert drawn == operator_report(found)
+    assert shown["instance"] in operator_markdown(found)
+    with pytest.raises(ConfigError, match=r"--show.*from 0 to 3") as wrong:
+        evaluate_operators(small(), [], num_seeds=4, shown=[4])
+    assert "\n" not in str(wrong.value)
+
+
+def test_what_is_dumped_gives_every_value_again(tmp_path: Path) -> None:
+    kept: dict[int, dict[str, OperatorPlacement]] = {}
+
+    def keep(number: int, instance: OperatorInstance, placements: dict[str, OperatorPlacement]) -> None:
+        kept[number] = dict(placements)
+        dump(tmp_path, number, instance, placements)
+
+    found = evaluate_operators(small(), ["annealing@0.01", "shipped:operators-latency"], num_seeds=2, keep=keep)
+    assert sorted(kept) == [0, 1]
+    for row in found["rows"]:
+        for number in kept:
+            inside = tmp_path / f"instance-{number}"
+            file = inside / f"{row['policy'].replace('@', '-').replace(':', '-')}.json"
+            told = values_of(inside / "instance.json", file, 1.0).values
+            again = next(each for each in told if each.form == "latency" and each.note)
+            assert again.value_s == row["values_s"][number]
+
+
+def test_names_that_make_one_file_name_get_numbers(tmp_path: Path) -> None:
+    instance = chain()
+    made = placed(instance, np.array([0, 0, 1]), "latency", "x")
+    dump(tmp_path, 0, instance, {"a/b": made, "a b": made, "instance": made, "//": made})
+    inside = sorted(path.name for path in (tmp_path / "instance-0").iterdir())
+    assert inside == ["a-b-1.json", "a-b.json", "instance-1.json", "instance.json", "policy.json"]
+
+
+@pytest.mark.parametrize(
+    ("order", "told"),
+    [
+        (["op0", "op1"], "each of the 3 ops once"),
+        (["op0", "op1", "op1"], "each of the 3 ops once"),
+        (["op1", "op0", "op2"], "op1 before op0"),
+        (["op0", "op1", "op3"], "no such op"),
+        ("op0", "no such op"),
+        ([0, 1, 2], "no such op"),
+    ],
+)
+def test_an_order_that_is_none_is_refused(tmp_path: Path, order: object, told: str) -> None:
+    instance = chain()
+    dump(tmp_path, 0, instance, {})
+    files.write_json(tmp_path / "mine.json", {"device_of": [0, 0, 1], "order": order})
+    with pytest.raises(InputFileError, match=told) as found:
+        values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0)
+    assert "\n" not in str(found.value)
+
+
+def test_an_order_of_the_file_counts(tmp_path: Path) -> None:
+    """On one device of room for all: op2 first lets nobody wait, and op1 last or not is the same; two orders, one value each."""
+    instance = OperatorInstance.of_outputs("two", np.array([[1.0, 9.0], [1.0, 9.0], [9.0, 1.0]]), [(0, 2)], [0.0] * 3)
+    dump(tmp_path, 0, instance, {})
+    values = []
+    for order in (["op0", "op1", "op2"], ["op1", "op0", "op2"]):  # the op on the other device waits for op0: 2 s or 3 s
+        files.write_json(tmp_path / "mine.json", {"device_of": [0, 0, 1], "order": order})
+        told = values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0).values
+        values.append([each.value_s for each in told if each.form == "latency" and each.planner == "given"])
+    assert values == [[2.0, 2.0], [2.0, 3.0]]
+
+
+@pytest.mark.parametrize("objective", ["latency", "throughput"])
+def test_the_best_move_is_never_worse_for_more_steps_and_ends_where_no_move_helps(objective: str) -> None:
+    for seed in range(4):
+        instance = small().placement.instance("test", seed)
+        found = [best_moves(instance, objective, steps) for steps in (1, 5, 200)]
+        values = [each.value_s for each in found]
+        assert values == sorted(values, reverse=True)
+        start = place(instance, "heft", PlacementRequest(objective=objective)).value_s
+        assert values[0] <= 1.5 * start
+        last = found[-1].device_of
+        for op in range(instance.num_ops):
+            for device in range(instance.num_devices):
+                moved = np.where(np.arange(instance.num_ops) == op, device, last)
+                held = np.bincount(moved, weights=instance.resident_bytes, minlength=instance.num_devices)
+                if (held <= instance.memory_bytes).all():
+                    assert value(instance, moved, objective) >= values[-1] * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("spec", ["refine:best-move@0", "refine:best-move@x", "refine:best-move@10001"])
+def test_steps_that_are_none_are_refused(spec: str) -> None:
+    with pytest.raises(PolicyError, match="from 1 to 10000") as found:
+        operator_policy(spec, "latency")
+    assert "\n" not in str(found.value)
+
+
+def test_networks_that_leave_something_out_are_held_against_the_whole_one() -> None:
+    found = evaluate_operators(small(), ["shipped:operators-latency"], num_seeds=2)
+    assert ablation_cells(found) is None
+    row = next(each for each in found["rows"] if each["kind"] == "learned")
+    assert row["trained"]["benchmark"] == "latency-tight"
+    network = {**row["trained"]["network"], "without": ["edges"], "walks": 0}
+    difference = {"mean": 0.2, "low": 0.1, "high": 0.3}
+    less = {**row, "policy": "less", "trained": {"network": network}, "against": {row["policy"]: difference}}
+    head, cells = ablation_cells({**found, "rows": [*found["rows"], less]})
+    assert [each[1] for each in cells] == ["nothing", "edges, walks=0"]
+    assert cells[1][3] == "+0.200 [+0.100, +0.300] worse"
+    assert len(head) == 4
+
+
+def test_the_command_shows_dumps_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = [part for change in SMALL for part in ("--set", change)]
+    base = ["evaluate", "--benchmark", "preset:latency-tight", "--seeds", "2", *changes]
+    assert (
+        run_command_line([*base, "annealing@0.01", "--show", "1", "--dump", str(tmp_path / "d"), "--out", str(tmp_path / "o")])
+        == 0
+    )
+    told = capsys.readouterr().out
+    assert "HEFT's device" in told
+    assert f"written: {tmp_path / 'd'}" in told
+    again = ["validate", "placements", str(tmp_path / "d/instance-1/instance.json")]
+    assert run_command_line([*again, "--placement", str(tmp_path / "d/instance-1/heft.json")]) == 0
+    assert "in the order of the file" in capsys.readouterr().out
+    for wrong in (["--show", "2"], ["--dump", str(tmp_path / "o")]):
+        assert run_command_line([*base, *wrong]) == 2
+        assert capsys.readouterr().err.count("\n") == 1
+    for option in (["--show", "0"], ["--dump", str(tmp_path / "x")]):
+        assert run_command_line(["evaluate", "--benchmark", "quickstart", *option]) == 2
+        assert "operator placement" in capsys.readouterr().err
