@@ -2,8 +2,8 @@
 
 A benchmark is of one kind: with the key ``scenario`` of the world of `simulation.cluster` (`envs.benchmark`), with the key
 ``fleet`` of that of `simulation.fleet` (`envs.fleet.benchmark`), with the key ``elastic`` of that of `simulation.elastic`
-(`envs.elastic_benchmark`), with the key ``placement`` of operator placement (`envs.operators.benchmark`), with the key ``tasklets``
-of stages on distant devices (`envs.tasklets.benchmark`).
+(`envs.elastic_benchmark`), with the key ``placement`` of operator placement (`envs.operators.benchmark`), with the key
+``tasklets`` of stages on distant devices (`envs.tasklets.benchmark`).
 """
 
 from __future__ import annotations

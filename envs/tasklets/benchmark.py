@@ -25,8 +25,9 @@ class TaskletBenchmark(settings.Settings):
     Attributes:
         name: for tables; the file's stem in the built-in ones.
         tasklets: networks.
-        policies: compared in addition to those given, where the command names none (see `evaluation.tasklets.policies`).
-        best_known_s: seconds of the search ``chain`` with a seed of its own; the best of it and of all policies is the best known.
+        policies: compared in addition to those given (see `evaluation.tasklets.policies`).
+        best_known_s: seconds of the search ``chain`` with a seed of its own; the best of it and of all policies is the best
+            known.
         num_seeds: test networks (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: networks (seeds 100, 101, ...) on which training is validated.
     """
@@ -39,7 +40,7 @@ class TaskletBenchmark(settings.Settings):
     num_validation_seeds: int = Field(default=40, ge=2, le=MOST_VALIDATED)
 
     def instance(self, split: Split, seed: int) -> TaskletInstance:
-        """The network of a seed of a split; those of one split are in no other one, up to the numbers that a benchmark may ask for."""
+        """The network of a seed of a split; up to the numbers that a benchmark may ask for no split has those of another."""
         return self.tasklets.draw(FIRST_SEED[split] + seed)
 
 

@@ -24,8 +24,8 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
     """Group distant devices into the stages of a pipeline, with a replica on each device.
 
     **Id.** ``meshwright/OperatorPlacement-v0`` with a benchmark of tasklets, such as ``preset:tasklets-64``;
-    ``gymnasium.make_vec`` gives `TaskletVectorEnv`. One episode is one network of ``n`` devices; stages are filled one after another
-    along the pipeline, and one step says which device joins the stage that is being filled.
+    ``gymnasium.make_vec`` gives `TaskletVectorEnv`. One episode is one network of ``n`` devices; stages are filled one after
+    another along the pipeline, and one step says which device joins the stage that is being filled.
 
     **Action.** ``Discrete(n)``: a device; ``n`` is the most devices that the benchmark draws. `action_masks` and the key
     ``action_mask`` tell which are in no stage yet. Any other action counts as the first possible one; ``info["was_possible"]``

@@ -72,9 +72,15 @@ def _array(tensor: torch.Tensor) -> NDArray[np.float32]:
 
 
 def fill_stages(
-    weights: FillingWeights, stacked: StackedNetworks, state: FillingState, e: int, at: int, noise: NDArray[np.float32] | None
+    weights: FillingWeights,
+    stacked: StackedNetworks,
+    state: FillingState,
+    e: int,
+    at: int,
+    noise: NDArray[np.float32] | None = None,
+    log_p: NDArray[np.float32] | None = None,
 ) -> None:
-    """Play one episode to its end.
+    """Play one episode to its end; other threads may play others at the same time.
 
     Args:
         weights: the policy, and the network as it has read it.
@@ -82,39 +88,40 @@ def fill_stages(
         state: of episodes.
         e: the episode.
         at: the network's place.
-        noise: added to the logits of each decision, ``(n, n)``; Gumbel's noise draws devices as likely as the policy finds them, none
-            takes the likeliest each time.
+        noise: added to the logits of each decision, ``(n, n)``; Gumbel's noise draws devices as likely as the policy finds them,
+            none takes the likeliest each time.
+        log_p: written to: logarithms of the probabilities of what was taken, ``(n,)``.
     """
-    _fill(weights, stacked, state, e, at, np.zeros((0, 0), np.float32) if noise is None else noise)
+    given = np.zeros((0, 0), np.float32) if noise is None else noise
+    _fill(weights, stacked, state, e, at, given, np.zeros(0, np.float32) if log_p is None else log_p)
 
 
-@njit
-def _fill(weights, stacked, state, e, at, noise):  # type: ignore[no-untyped-def]
+@njit(nogil=True)
+def _fill(weights, stacked, state, e, at, noise, log_p):  # type: ignore[no-untyped-def]
     begin_filling(stacked, state, e, at)
     n, h = weights.embedding.shape
     p = n // stacked.num_stages[at]
     stage, previous, left = np.zeros(h, np.float32), np.zeros(h, np.float32), np.zeros(h, np.float32)
     context, shift, query = np.zeros(h, np.float32), np.zeros(h, np.float32), np.zeros(h, np.float32)
-    hidden = np.zeros(h, np.float32)
+    hidden, scores = np.zeros(h, np.float32), np.zeros(n, np.float32)
     for device in range(n):
-        left += weights.embedding[device]
+        _add(left, weights.embedding[device], np.float32(1.0))
     step = 0
     while not is_filled(stacked, state, e):
-        inside = step % p
         context[:] = weights.known
         for k in range(weights.progress.shape[0]):
-            context += state.progress[e, k] * weights.progress[k]
-        _add_mean(context, stage, max(1, inside), weights.stage)
-        if step >= p:
-            _add_mean(context, previous, p, weights.previous)
-        _add_mean(context, left, n - step, weights.left)
+            _add(context, weights.progress[k], state.progress[e, k])
+        for k in range(h):
+            _add(context, weights.stage[k], stage[k] / np.float32(max(1, step % p)))
+            _add(context, weights.previous[k], previous[k] / np.float32(p))
+            _add(context, weights.left[k], left[k] / np.float32(n - step))
         shift[:] = np.float32(0.0)
         query[:] = np.float32(0.0)
         for k in range(h):
             if context[k] > 0.0:
-                shift += context[k] * weights.shift[k]
-                query += context[k] * weights.query[k]
-        best, best_score = -1, np.float32(-np.inf)
+                _add(shift, weights.shift[k], context[k])
+                _add(query, weights.query[k], context[k])
+        best, best_score, highest = -1, np.float32(-np.inf), np.float32(-np.inf)
         for device in range(n):
             if not state.can_join[e, device]:
                 continue
@@ -126,24 +133,31 @@ def _fill(weights, stacked, state, e, at, noise):  # type: ignore[no-untyped-def
                 told = state.candidates[e, device, f]
                 if told != 0.0:
                     score += told * weights.direct[f]
-                    for k in range(h):
-                        hidden[k] += told * weights.candidate[f, k]
+                    _add(hidden, weights.candidate[f], told)
             for k in range(h):
                 score += weights.out[k] * max(hidden[k], np.float32(0.0))
+            scores[device] = score
+            highest = max(highest, score)
             if noise.shape[0] > 0:
                 score += noise[step, device]
             if score > best_score:
                 best, best_score = device, score
+        if log_p.shape[0] > 0:
+            total = 0.0
+            for device in range(n):
+                if state.can_join[e, device]:
+                    total += np.exp(scores[device] - highest)
+            log_p[step] = scores[best] - highest - np.log(total)
         join(stacked, state, e, best)
         step += 1
-        left -= weights.embedding[best]
-        stage += weights.embedding[best]
+        _add(left, weights.embedding[best], np.float32(-1.0))
+        _add(stage, weights.embedding[best], np.float32(1.0))
         if step % p == 0:
             previous[:] = stage
             stage[:] = np.float32(0.0)
 
 
 @njit
-def _add_mean(context, total, count, weight):  # type: ignore[no-untyped-def]
+def _add(total, row, weight):  # type: ignore[no-untyped-def]
     for k in range(len(total)):
-        context += total[k] / np.float32(count) * weight[k]
+        total[k] += weight * row[k]

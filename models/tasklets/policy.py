@@ -1,6 +1,7 @@
 """The policy that fills stages: which device joins next, from embeddings and from what each would make of the stage.
 
-Legend of shapes: ``b`` networks, ``E`` episodes (several of a network), ``t`` decisions, ``n`` devices, ``h`` width, ``f`` features.
+Legend of shapes: ``b`` networks, ``E`` episodes (several of a network), ``t`` decisions, ``n`` devices, ``h`` width,
+``f`` features.
 """
 
 from __future__ import annotations

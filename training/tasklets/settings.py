@@ -69,8 +69,8 @@ class TaskletTrainSettings(settings.Settings):
         validate_every_updates: updates between two validations.
         num_threads: threads of torch.
         num_workers: processes of the search that is imitated; 1: this one alone.
-        device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays. On a GPU sums are in no fixed order, so that the
-            same seed gives the same numbers on a CPU alone.
+        device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays. On a GPU sums are in no fixed order, so
+            that the same seed gives the same numbers on a CPU alone.
         log: writers of the validations (see `training.hooks.names`).
         imitation: the first stage; null: none.
         averaging: weight of the newest weights in the running average of them that is validated and kept, per step of the

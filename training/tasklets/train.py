@@ -194,12 +194,14 @@ class _Trainer:
             seeds = range(self.chosen.seed * chosen.networks, (self.chosen.seed + 1) * chosen.networks)
             workers = self.chosen.num_workers
             self._groupings = searched(self.benchmark, seeds, chosen.rounds, run.placements, self._searching, workers)
-            self._imitated = FillingBatch([self.benchmark.instance("training", seed) for seed in seeds], 1)
+            instances = [self.benchmark.instance("training", seed) for seed in seeds]
+            self._imitated = FillingBatch(instances, self.chosen.num_threads)
         self._set_learning_rate(chosen.learning_rate, 1.0 - self.update / chosen.steps)
         numbers = self.rng.choice(chosen.networks, min(chosen.minibatch, chosen.networks), replace=False)
         graphs = tasklet_graphs([tasklet_features(self._imitated.instances[number]) for number in numbers])
         orders = [an_order(self._groupings[number], self.rng) for number in numbers]
-        steps = replayed(self._imitated, numbers, np.arange(len(numbers)), orders).to(self.device)
+        steps = replayed(self._imitated, numbers, np.arange(len(numbers)), orders, num_threads=self.chosen.num_threads)
+        steps = steps.to(self.device)
         graphs = graphs.to(self.device)
         loss = imitation_loss(self.policy(graphs, steps), steps, graphs.num_replicas)
         self._descend(loss)
@@ -222,8 +224,9 @@ class _Trainer:
         seeds = self.rng.integers(self.chosen.num_training_networks, size=count)
         batch = FillingBatch([self.benchmark.instance("training", _FIRST_OF_PPO + int(seed)) for seed in seeds], count)
         graphs = tasklet_graphs([tasklet_features(each) for each in batch.instances]).to(self.device)
-        joined, found = play(self.policy, graphs, batch, np.arange(count), samples=samples, rng=self.rng)
-        values = found.reshape(count, samples)
+        threads = self.chosen.num_threads
+        played = play(self.policy, graphs, batch, np.arange(count), samples=samples, rng=self.rng, num_threads=threads)
+        values = played.values.reshape(count, samples)
         mean = values.mean(axis=1, keepdims=True)
         better = (mean - values) / mean
         advantage = torch.from_numpy(better.reshape(-1) / (better.std() + 1e-6)).float().to(self.device)
@@ -231,19 +234,19 @@ class _Trainer:
         for part in np.array_split(np.arange(count), min(ppo.minibatches, count)):
             rows = (part[:, None] * samples + np.arange(samples)).reshape(-1)
             of = np.repeat(np.arange(len(part)), samples)
-            steps = replayed(batch, part, of, [joined[row] for row in rows])
+            steps = replayed(batch, part, of, [played.joined[row] for row in rows], num_threads=threads)
+            old = np.zeros(steps.joined.shape, np.float32)
+            for place, row in enumerate(rows):
+                old[place, : len(played.log_p[row])] = played.log_p[row]
+            gained = advantage[torch.from_numpy(rows).to(self.device)]
             few = graphs.some(torch.from_numpy(part).to(self.device))
-            parts.append((few, steps.to(self.device), advantage[torch.from_numpy(rows).to(self.device)]))
-        before: list[torch.Tensor] = []
+            parts.append((few, steps.to(self.device), gained, torch.from_numpy(old).to(self.device)))
         entropies: list[torch.Tensor] = []
-        with torch.no_grad():
-            for few, steps, _ in parts:
-                before.append(_likely(self.policy(few, steps), steps)[0])
         for _ in range(ppo.epochs):
-            for (few, steps, gained), old in zip(parts, before, strict=True):
+            for few, steps, gained, old in parts:
                 log_p, entropy = _likely(self.policy(few, steps), steps)
-                ratio, gained = (log_p - old).exp(), gained[:, None].expand_as(log_p)
-                gain = torch.minimum(ratio * gained, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * gained)
+                ratio, won = (log_p - old).exp(), gained[:, None]
+                gain = torch.minimum(ratio * won, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * won)
                 self._descend(-gain[steps.is_live].mean() - ppo.entropy * left * entropy)
                 entropies.append(entropy.detach())
         self.told = {"sampled": float(mean.mean()), "entropy": float(torch.stack(entropies).mean())}
@@ -252,7 +255,8 @@ class _Trainer:
         """Group the validation networks greedily, keep the best policy and the imitated one, write the learning curve."""
         numbers = np.arange(len(self.searched_s))
         scale_s = self.validation.stacked.scale_s
-        _, found = play(self.average, self.validation_graphs.to(self.device), self.validation, numbers)
+        graphs, threads = self.validation_graphs.to(self.device), self.chosen.num_threads
+        found = play(self.average, graphs, self.validation, numbers, num_threads=threads).values
         value = float(np.mean(found * scale_s / self.searched_s))
         seconds = self._before[0] + time.perf_counter() - self._began
         cpu_s = self._before[1] + time.process_time() - self._cpu_began
@@ -282,9 +286,9 @@ class _Trainer:
             "format_version": FORMAT_VERSION,
             "key": key,
             "update": self.update,
-            "policy": self.policy.state_dict(),
-            "average": self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "policy": _on_cpu(self.policy.state_dict()),
+            "average": _on_cpu(self.average.state_dict()),
+            "optimizer": _on_cpu(self.optimizer.state_dict()),
             "numpy_generator": files.json_text(self.rng.bit_generator.state),
             "curve": self.curve,
             "best": self.best,
@@ -317,6 +321,15 @@ class _Trainer:
                 field="tasklets",
                 value=self.benchmark.name,
             )
+
+
+def _on_cpu(data: Any) -> Any:
+    """The same tensors and plain data, readable where there is no GPU."""
+    if isinstance(data, torch.Tensor):
+        return data.detach().cpu()
+    if isinstance(data, dict):
+        return {name: _on_cpu(value) for name, value in data.items()}
+    return data
 
 
 def _likely(logits: torch.Tensor, steps: Any) -> tuple[torch.Tensor, torch.Tensor]:

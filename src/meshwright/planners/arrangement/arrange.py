@@ -103,9 +103,7 @@ def arrange_from(
     return _searched(instance, request or ArrangementRequest(), starts)
 
 
-def _searched(
-    instance: TaskletInstance, request: ArrangementRequest, starts: Sequence[NDArray[np.int64]]
-) -> TaskletPlacement:
+def _searched(instance: TaskletInstance, request: ArrangementRequest, starts: Sequence[NDArray[np.int64]]) -> TaskletPlacement:
     _load_compiled_code()
     deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
     search = _ChainSearch(instance, request, deadline_s, starts)

@@ -38,11 +38,11 @@ CANDIDATE_FEATURES = (
     "is_first",
     "has_previous",
 )
-"""Of a device that may join the stage: the stage's exchange with it and how far it raises the slowest; the mean and largest exchange
-with those that are in it; the mean of its shortest exchanges with devices left, as many as the stage still wants; the least and mean
-hand-over from the stage before, the least that all of the stage need then, and how far this device raises that; its least
-hand-over to a device left; the mean exchange and hand-over with all devices left; whether the stage is empty; whether there is a
-stage before."""
+"""Of a device that may join the stage: the stage's exchange with it and how far it raises the slowest; the mean and largest
+exchange with those that are in it; the mean of its shortest exchanges with devices left, as many as the stage still wants; the
+least and mean hand-over from the stage before, the least that all of the stage need then, and how far this device raises that;
+its least hand-over to a device left; the mean exchange and hand-over with all devices left; whether the stage is empty; whether
+there is a stage before."""
 
 NUM_CANDIDATE_FEATURES = len(CANDIDATE_FEATURES)
 
@@ -101,7 +101,7 @@ class FillingState(NamedTuple):
         value_s: of what is filled, ``(E,)``.
         candidates: features of devices that may join; others are 0, ``(E, n, f)``.
         progress: features of episodes, ``(E, 5)``.
-        scratch: written to, ``(3, n)``.
+        scratch: written to, ``(E, 3, n)``.
     """
 
     instance: NDArray[np.int64]
@@ -181,7 +181,7 @@ def new_filling(stacked: StackedNetworks, num_episodes: int) -> FillingState:
         *(np.zeros(e) for _ in range(4)),
         np.zeros((e, n, NUM_CANDIDATE_FEATURES), np.float32),
         np.zeros((e, NUM_PROGRESS_FEATURES), np.float32),
-        np.zeros((3, n), np.int64),
+        np.zeros((e, 3, n), np.int64),
     )
 
 
@@ -236,7 +236,7 @@ def join(stacked, state, e, device):  # type: ignore[no-untyped-def]
     if (before + 1) % p == 0:
         stage = state.joined[e, first : before + 1]
         if first > 0:
-            scratch = state.scratch[:, :p]
+            scratch = state.scratch[e, :, :p]
             previous = state.joined[e, first - p : first]
             state.path_s[e] += matching_s(hand_over_s, previous, stage, scratch[0], scratch[1], scratch[2])
         state.hop_s[e] = 0.0
