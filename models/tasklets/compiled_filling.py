@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
-from ...simulation.tasklets.filling import FillingState, StackedNetworks, begin_filling, is_filled, join
+from ...simulation.tasklets.filling import (
+    NUM_PROGRESS_FEATURES,
+    FillingState,
+    StackedNetworks,
+    begin_filling,
+    is_filled,
+    join,
+)
 from .graphs import TaskletGraphs
 from .policy import TaskletPolicy
 
@@ -47,24 +54,28 @@ def filling_weights(policy: TaskletPolicy, graphs: TaskletGraphs) -> list[Fillin
     h = embedding.shape[2]
     device, key = policy.device(embedding), policy.key(embedding) / h**0.5
     count = graphs.is_device.sum(dim=1)
-    stage, previous, left, whole, network, progress = policy.context.weight.split(
-        [h, h, h, h, graphs.network.shape[1], policy.context.in_features - 4 * h - graphs.network.shape[1]], dim=1
-    )
+    told = [h, h, h, h, graphs.network.shape[1], NUM_PROGRESS_FEATURES]
+    stage, previous, left, whole, network, progress = torch.split(policy.context.weight, told, dim=1)
     mean = embedding.sum(dim=1) / count[:, None]
     known = policy.context.bias + mean @ whole.T + graphs.network @ network.T
-    shared = [
-        policy.shift.weight.T,
-        policy.query.weight.T,
-        policy.candidate.weight.T,
-        policy.out.weight[0],
-        policy.direct.weight[0],
+    return [
+        FillingWeights(
+            embedding=_array(embedding[row, :n]),
+            device=_array(device[row, :n]),
+            key=_array(key[row, :n]),
+            known=_array(known[row]),
+            stage=_array(stage.T),
+            previous=_array(previous.T),
+            left=_array(left.T),
+            progress=_array(progress.T),
+            shift=_array(policy.shift.weight.T),
+            query=_array(policy.query.weight.T),
+            candidate=_array(policy.candidate.weight.T),
+            out=_array(policy.out.weight[0]),
+            direct=_array(policy.direct.weight[0]),
+        )
+        for row, n in enumerate(count.tolist())
     ]
-    fixed = [_array(each) for each in (stage.T, previous.T, left.T, progress.T, *shared)]
-    made = []
-    for row, n in enumerate(count.tolist()):
-        own = [_array(each[row, :n]) for each in (embedding, device, key)]
-        made.append(FillingWeights(*own, _array(known[row]), *fixed))
-    return made
 
 
 def _array(tensor: torch.Tensor) -> NDArray[np.float32]:

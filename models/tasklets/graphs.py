@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from ...compiled import njit
 from ...simulation.tasklets.filling import units_s
 from ...simulation.tasklets.instance import TaskletInstance
 
@@ -78,7 +79,7 @@ def tasklet_features(instance: TaskletInstance) -> TaskletFeatures:
         others = np.sort(squashed + np.diag(np.full(n, np.inf)), axis=1)[:, : max(1, n - 1)] if n > 1 else np.zeros((1, 1))
         at = [round(share * (others.shape[1] - 1)) for share in _QUANTILES]
         devices += [others.mean(axis=1)[:, None], others[:, at]]
-        place = np.argsort(np.argsort(squashed, axis=1, kind="stable"), axis=1, kind="stable") / max(1, n - 1)
+        place = _ranks(squashed, np.argsort(squashed, axis=1)) / max(1, n - 1)
         links += [squashed, (place + place.T) / 2, np.exp(-_SHARPNESS * relative / 2)]
     data, pipeline = units[0] * (p - 1), 2 * units[1] * (k - 1)
     network = [data / max(data + pipeline, 1e-30), n / (n + 64), k / (k + 8), p / (p + 8)]
@@ -88,6 +89,23 @@ def tasklet_features(instance: TaskletInstance) -> TaskletFeatures:
         np.array(network, np.float32),
         p,
     )
+
+
+@njit
+def _ranks(values, order):  # type: ignore[no-untyped-def]
+    """Place of each value in its row, ``(n, n)``, from 0; equal values share the mean of their places."""
+    n = len(values)
+    made = np.zeros((n, n))
+    for row in range(n):
+        first = 0
+        while first < n:
+            last = first
+            while last + 1 < n and values[row, order[row, last + 1]] == values[row, order[row, first]]:
+                last += 1
+            for place in range(first, last + 1):
+                made[row, order[row, place]] = (first + last) / 2
+            first = last + 1
+    return made
 
 
 def tasklet_graphs(given: Sequence[TaskletFeatures]) -> TaskletGraphs:

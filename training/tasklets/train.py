@@ -243,9 +243,9 @@ class _Trainer:
             parts.append((few, steps.to(self.device), gained, torch.from_numpy(old).to(self.device)))
         entropies: list[torch.Tensor] = []
         for _ in range(ppo.epochs):
-            for few, steps, gained, old in parts:
+            for few, steps, gained, before in parts:
                 log_p, entropy = _likely(self.policy(few, steps), steps)
-                ratio, won = (log_p - old).exp(), gained[:, None]
+                ratio, won = (log_p - before).exp(), gained[:, None]
                 gain = torch.minimum(ratio * won, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * won)
                 self._descend(-gain[steps.is_live].mean() - ppo.entropy * left * entropy)
                 entropies.append(entropy.detach())

@@ -171,17 +171,24 @@ def stack_networks(instances: Sequence[TaskletInstance]) -> StackedNetworks:
 def new_filling(stacked: StackedNetworks, num_episodes: int) -> FillingState:
     """Room for episodes."""
     e, n = num_episodes, stacked.reduce_s.shape[1]
-    figures = [np.zeros((e, n)) for _ in range(6)]
     return FillingState(
-        np.zeros(e, np.int64),
-        np.zeros((e, n), np.int64),
-        np.zeros(e, np.int64),
-        np.zeros((e, n), np.bool_),
-        *figures,
-        *(np.zeros(e) for _ in range(4)),
-        np.zeros((e, n, NUM_CANDIDATE_FEATURES), np.float32),
-        np.zeros((e, NUM_PROGRESS_FEATURES), np.float32),
-        np.zeros((e, 3, n), np.int64),
+        instance=np.zeros(e, np.int64),
+        joined=np.zeros((e, n), np.int64),
+        num_joined=np.zeros(e, np.int64),
+        can_join=np.zeros((e, n), np.bool_),
+        stage_s=np.zeros((e, n)),
+        most_s=np.zeros((e, n)),
+        least_from_s=np.zeros((e, n)),
+        mean_from_s=np.zeros((e, n)),
+        left_reduce_s=np.zeros((e, n)),
+        left_hand_s=np.zeros((e, n)),
+        hop_s=np.zeros(e),
+        slowest_s=np.zeros(e),
+        path_s=np.zeros(e),
+        value_s=np.zeros(e),
+        candidates=np.zeros((e, n, NUM_CANDIDATE_FEATURES), np.float32),
+        progress=np.zeros((e, NUM_PROGRESS_FEATURES), np.float32),
+        scratch=np.zeros((e, 3, n), np.int64),
     )
 
 
