@@ -61,13 +61,15 @@ class TaskletPlayer:
             if mode.kind == "greedy":
                 break
             noise = rng.gumbel(size=(n, n)).astype(np.float32)
-        found.sort(key=lambda each: each[0])
-        best = placed_tasklets(instance, found[0][1], self.name, num_valued=len(found))
+        # What is told while stages are filled is their value in that order; the best ones are valued in their best order.
+        near = [found[0], *sorted(found[1:], key=lambda each: each[0])[: _MOST_STARTS - 1]]
+        placed = [placed_tasklets(instance, stages, self.name, num_valued=len(found)) for _, stages in near]
+        placed.sort(key=lambda each: each.value_s)
+        best = placed[0]
         left_s = mode.budget_s - (time.perf_counter() - begun_s)
         if mode.kind != "search" or left_s <= 0 or instance.num_stages == 1:
             return best
-        starts = [np.ascontiguousarray(best.device_of), *(stages for _, stages in found[1:_MOST_STARTS])]
-        made = arrange_from(instance, starts, ArrangementRequest(left_s, seed))
+        made = arrange_from(instance, [each.device_of for each in placed], ArrangementRequest(left_s, seed))
         return replace(made, planner=self.name, num_valued=made.num_valued + len(found))
 
 
