@@ -20,7 +20,7 @@ from meshwright.simulation.tasklets.filling import (
 from meshwright.simulation.tasklets.generators import NetworkDraw, draw_network
 
 from ...draws import draws
-from ...oracles.tasklet_filling import PlainFilling
+from .plain_filling import PlainFilling
 from .test_tasklets import drawn, two_sites
 
 
