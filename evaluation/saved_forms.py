@@ -15,6 +15,7 @@ from .elastic.evaluate import ELASTIC_FORMAT_VERSION
 from .fleet.evaluate import FLEET_FORMAT_VERSION
 from .fleet.objectives import OBJECTIVES
 from .operators.evaluate import OPERATORS_FORMAT_VERSION
+from .tasklets.evaluate import TASKLETS_FORMAT_VERSION
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -241,27 +242,45 @@ class _Seconds(_Told):
     p99: float
 
 
-class _OperatorRow(_Told):
-    """One policy of operator placement."""
+class _PlacedRow(_Told):
+    """One policy that placed instances."""
 
     policy: str
     kind: str
-    over_bound: _Interval
     over_best_known: _Interval
-    against_best_rule: _Interval | None
     won: float
     seconds: _Seconds
 
 
-class _OperatorResults(_Told):
-    """The root of ``results.json`` of operator placement."""
-
+class _PlacedResults(_Told):
     benchmark: str
-    objective: str
     verdict: str
     num_instances: int = Field(ge=1)
     best_known_s: float
+
+
+class _OperatorRow(_PlacedRow):
+    over_bound: _Interval
+    against_best_rule: _Interval | None
+
+
+class _OperatorResults(_PlacedResults):
+    """The root of ``results.json`` of operator placement."""
+
+    objective: str
     rows: list[_OperatorRow] = Field(min_length=1)
+
+
+class _TaskletRow(_PlacedRow):
+    by_kind: dict[str, _Interval]
+    against: dict[str, dict[str, _Interval]]
+
+
+class _TaskletResults(_PlacedResults):
+    """The root of ``results.json`` of tasklets."""
+
+    kinds: list[str] = Field(min_length=1)
+    rows: list[_TaskletRow] = Field(min_length=1)
 
 
 class _OperatorValues(_Told):
@@ -329,7 +348,7 @@ class _ElasticCurve(_Told):
 
 
 class _OperatorLook(_Told):
-    """A row of the ``learning_curve.json`` of a policy of operator placement."""
+    """A row of the ``learning_curve.json`` of a policy of operator placement or of tasklets."""
 
     update: int = Field(ge=0)
     validation: float
@@ -360,8 +379,14 @@ OTHERS = {
     "fleet": OtherForm("fleet", "a fleet", FLEET_FORMAT_VERSION, _FleetTable),
     "elastic": OtherForm("elastic", "elastic jobs", ELASTIC_FORMAT_VERSION, _ElasticResults),
     "operators": OtherForm("placement", "operator placement", OPERATORS_FORMAT_VERSION, _OperatorResults),
+    "tasklets": OtherForm("tasklets", "tasklets", TASKLETS_FORMAT_VERSION, _TaskletResults),
 }
-CURVES: dict[str, type[settings.Settings]] = {"fleet": _FleetCurve, "elastic": _ElasticCurve, "operators": _OperatorCurve}
+CURVES: dict[str, type[settings.Settings]] = {
+    "fleet": _FleetCurve,
+    "elastic": _ElasticCurve,
+    "operators": _OperatorCurve,
+    "tasklets": _OperatorCurve,
+}
 
 
 def _check_rows(episodes: Sequence[tuple[str, int]], num_seeds: int) -> None:

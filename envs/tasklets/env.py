@@ -40,7 +40,7 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
     ``stage``        (n,)     1 plus the stage of each device; 0 while it has none
     ``reduce``       (n, n)   exchange of a stage's gradients between two devices
     ``hand_over``    (n, n)   hand-over of activations between two devices
-    ``candidate``    (n, 14)  what each device would make of the stage, see `simulation.tasklets.filling`
+    ``candidate``    (n, 16)  what each device would make of the stage, see `simulation.tasklets.filling`
     ``progress``     (5,)     how far the episode is, see there
     ``action_mask``  (n,)     1 where a device may join
     ===============  =======  =======================================================================================

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..alike import alike, joined
+from ..alike import joined
+from ..operators.tables import ranked
 from ..tables import escaped, table
 from .evaluate import Data, best_search
 
@@ -20,7 +21,7 @@ def tasklet_cells(results: Data) -> tuple[list[str], list[list[str]]]:
     against = [] if best is None else [f"against {best['policy']}, points"]
     head = ["policy, % over the best known", "all", *(kinds if len(kinds) > 1 else []), *against, "best, %", "median, ms"]
     rows = []
-    for group in alike(sorted(results["rows"], key=lambda each: float(each["over_best_known"]["mean"]))):
+    for group in ranked(results):
         row = group[0]
         cells = [joined(group), _above(row["over_best_known"])]
         if len(kinds) > 1:

@@ -87,6 +87,9 @@ def test_the_command_writes_what_it_prints(saved: str, tmp_path: Path, capsys: p
     written = json.loads((tmp_path / "out" / "results.json").read_text())
     assert [row["policy"] for row in written["rows"]] == [saved, "chain@0.01"]
     assert (tmp_path / "out" / "results.md").read_text().startswith("# Benchmark tasklets-64")
+    assert "who groups distant devices best?" in (tmp_path / "out" / "report.html").read_text()
+    assert run_command_line(["summarise", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
+    assert "tasklets-64: 2 networks" in (tmp_path / "page" / "summary.html").read_text()
     assert run_command_line([*given[:4], "--references", "x"]) != 0
     assert "tasklets" in capsys.readouterr().err
 

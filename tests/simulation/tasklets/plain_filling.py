@@ -106,7 +106,9 @@ class PlainFilling:
                 told[9] = share(min(self.hand[device][other] for other in others), hand_unit_s)
                 told[10] = share(max(0.0, self.left_reduce[device] / len(others)), unit_s)
                 told[11] = share(max(0.0, self.left_hand[device] / len(others)), hand_unit_s)
-            told |= {12: float(not stage), 13: float(bool(previous))}
+            halfway_s = (min([each for u, each in enumerate(self.reduce[device]) if u != device], default=np.inf) + unit_s) / 2
+            near = 1 + sum(self.reduce[device][other] <= halfway_s for other in others)
+            told |= {12: near / (near + p), 13: near % p / p, 14: float(not stage), 15: float(bool(previous))}
             for feature, value in told.items():
                 made[device, feature] = value
         return made

@@ -6,7 +6,7 @@ from ... import files
 from .. import output
 from .evaluate_fleet import EvaluationRequest, show_rows
 
-TASKLET_FILES = ("results.json", "results.md")
+TASKLET_FILES = ("results.json", "results.md", "report.html")
 
 
 def evaluate_tasklet_policies(request: EvaluationRequest) -> None:
@@ -25,8 +25,11 @@ def evaluate_tasklet_policies(request: EvaluationRequest) -> None:
     with output.progress() as bars:
         found = evaluate_tasklets(chosen, request.policies, num_seeds=request.seeds, progress=output.phases(bars))
     if request.out is not None:
+        from ...evaluation.report.compared import tasklet_report  # matplotlib takes a while
+
         files.write_json(request.out / TASKLET_FILES[0], found)
         files.write_text(request.out / TASKLET_FILES[1], tasklet_markdown(found))
+        files.write_text(request.out / TASKLET_FILES[2], tasklet_report(found, command=request.command))
     output.write_json(request.json_file, found)
     show_rows(console, tasklet_title(found), tasklet_cells(found), found)
     output.print_written(console, request.json_file, request.out)

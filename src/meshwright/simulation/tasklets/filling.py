@@ -35,14 +35,16 @@ CANDIDATE_FEATURES = (
     "least_to_others_s",
     "mean_left_reduce_s",
     "mean_left_hand_s",
+    "near_left",
+    "near_left_over",
     "is_first",
     "has_previous",
 )
 """Of a device that may join the stage: the stage's exchange with it and how far it raises the slowest; the mean and largest
 exchange with those that are in it; the mean of its shortest exchanges with devices left, as many as the stage still wants; the
 least and mean hand-over from the stage before, the least that all of the stage need then, and how far this device raises that;
-its least hand-over to a device left; the mean exchange and hand-over with all devices left; whether the stage is empty; whether
-there is a stage before."""
+its least hand-over to a device left; the mean exchange and hand-over with all devices left; how many stages it could fill with
+the devices left near it, and what share of one would be over; whether the stage is empty; whether there is a stage before."""
 
 NUM_CANDIDATE_FEATURES = len(CANDIDATE_FEATURES)
 
@@ -64,6 +66,8 @@ class StackedNetworks(NamedTuple):
         hand_over_s: see `TaskletInstance`, ``(i, n, n)``.
         by_reduce: for each device all others, those with the shortest exchange first, ``(i, n, n)``.
         by_hand_over: the same by hand-over, ``(i, n, n)``.
+        is_near: whether the exchange with another device is nearer to the shortest of the first one than to the network's mean,
+            ``(i, n, n)``.
         reduce_unit_s: mean exchange of two devices, ``(i,)``.
         hand_over_unit_s: mean hand-over of two devices, ``(i,)``.
         scale_s: lower bound of the value, or next to nothing where that is 0, ``(i,)``.
@@ -75,6 +79,7 @@ class StackedNetworks(NamedTuple):
     hand_over_s: NDArray[np.float64]
     by_reduce: NDArray[np.int64]
     by_hand_over: NDArray[np.int64]
+    is_near: NDArray[np.bool_]
     reduce_unit_s: NDArray[np.float64]
     hand_over_unit_s: NDArray[np.float64]
     scale_s: NDArray[np.float64]
@@ -95,6 +100,7 @@ class FillingState(NamedTuple):
         mean_from_s: mean hand-over from it, ``(E, n)``.
         left_reduce_s: exchange of each device with all devices left, ``(E, n)``.
         left_hand_s: hand-over to all devices left, ``(E, n)``.
+        num_near: devices left near each, itself not among them, ``(E, n)``.
         hop_s: least that those in the stage need from the one before, ``(E,)``.
         slowest_s: slowest exchange of all stages so far, ``(E,)``.
         path_s: hand-overs between stages that are full, one way, ``(E,)``.
@@ -114,6 +120,7 @@ class FillingState(NamedTuple):
     mean_from_s: NDArray[np.float64]
     left_reduce_s: NDArray[np.float64]
     left_hand_s: NDArray[np.float64]
+    num_near: NDArray[np.int64]
     hop_s: NDArray[np.float64]
     slowest_s: NDArray[np.float64]
     path_s: NDArray[np.float64]
@@ -133,6 +140,7 @@ def room_for_networks(num_places: int, n: int) -> StackedNetworks:
         hand_over_s=np.zeros((i, n, n)),
         by_reduce=np.zeros((i, n, n), np.int64),
         by_hand_over=np.zeros((i, n, n), np.int64),
+        is_near=np.zeros((i, n, n), np.bool_),
         reduce_unit_s=np.ones(i),
         hand_over_unit_s=np.ones(i),
         scale_s=np.ones(i),
@@ -151,6 +159,9 @@ def fill_network(stacked: StackedNetworks, at: int, instance: TaskletInstance) -
         own_last = np.where(np.eye(n, dtype=np.bool_), np.inf, seconds)
         order[at, :n, :n] = np.argsort(own_last, axis=1, kind="stable")
     stacked.reduce_unit_s[at], stacked.hand_over_unit_s[at] = units_s(instance)
+    others_s = np.where(np.eye(n, dtype=np.bool_), np.inf, instance.reduce_s)
+    halfway_s = (others_s.min(axis=1) + stacked.reduce_unit_s[at]) / 2
+    stacked.is_near[at, :n, :n] = np.isfinite(others_s) & (others_s <= halfway_s[:, None])
     stacked.scale_s[at] = max(lower_bound_s(instance), 1e-30)
 
 
@@ -182,6 +193,7 @@ def new_filling(stacked: StackedNetworks, num_episodes: int) -> FillingState:
         mean_from_s=np.zeros((e, n)),
         left_reduce_s=np.zeros((e, n)),
         left_hand_s=np.zeros((e, n)),
+        num_near=np.zeros((e, n), np.int64),
         hop_s=np.zeros(e),
         slowest_s=np.zeros(e),
         path_s=np.zeros(e),
@@ -204,6 +216,7 @@ def begin_filling(stacked, state, e, at):  # type: ignore[no-untyped-def]
     for device in range(n):
         state.left_reduce_s[e, device] = stacked.reduce_s[at, device, :n].sum()
         state.left_hand_s[e, device] = stacked.hand_over_s[at, device, :n].sum()
+        state.num_near[e, device] = stacked.is_near[at, device, :n].sum()
     for total in (state.hop_s, state.slowest_s, state.path_s, state.value_s):
         total[e] = 0.0
     _tell(stacked, state, e)
@@ -238,6 +251,7 @@ def join(stacked, state, e, device):  # type: ignore[no-untyped-def]
         state.most_s[e, other] = max(state.most_s[e, other], seconds)
         state.left_reduce_s[e, other] -= seconds
         state.left_hand_s[e, other] -= hand_over_s[device, other]
+        state.num_near[e, other] -= stacked.is_near[at, other, device]
     for place in range(first, before + 1):
         state.slowest_s[e] = max(state.slowest_s[e], state.stage_s[e, state.joined[e, place]])
     if (before + 1) % p == 0:
@@ -323,5 +337,8 @@ def _tell(stacked, state, e):  # type: ignore[no-untyped-def]
             told[10] = mean_s / (mean_s + unit_s)
             mean_s = max(0.0, state.left_hand_s[e, device] / (left - 1))
             told[11] = mean_s / (mean_s + hand_unit_s)
-        told[12] = inside == 0
-        told[13] = first > 0
+        near = 1 + state.num_near[e, device]
+        told[12] = near / (near + p)
+        told[13] = near % p / p
+        told[14] = inside == 0
+        told[15] = first > 0
