@@ -60,21 +60,16 @@ class TaskletPolicy(nn.Module):
         self.candidate = nn.Linear(NUM_CANDIDATE_FEATURES, h, bias=False)
         self.out = nn.Linear(h, 1, bias=False)
         self.direct = nn.Linear(NUM_CANDIDATE_FEATURES, 1, bias=False)
-        self.value = nn.Sequential(nn.Linear(h, h), nn.ReLU(), nn.Linear(h, 1))
 
-    def forward(self, graphs: TaskletGraphs, steps: FilledSteps) -> tuple[Tensor, Tensor]:
-        """Logits of all decisions, ``(E, t, n)``; minus infinity where a device may not join, finite where there is no decision.
-
-        And how far the final value is foreseen to be above the mean of the network's episodes, relative to it, ``(E, t)``.
-        """
+    def forward(self, graphs: TaskletGraphs, steps: FilledSteps) -> Tensor:
+        """Logits of all decisions, ``(E, t, n)``; minus infinity where a device may not join, finite where there is no decision."""
         devices = self.encoder(graphs)
         context = self._context(devices, graphs, steps)
         device, key = self.device(devices)[steps.of], self.key(devices)[steps.of]
         hidden = torch.relu(device[:, None] + self.shift(context)[:, :, None] + self.candidate(steps.candidates))
         pointed = self.query(context) @ key.transpose(1, 2) / key.shape[2] ** 0.5
         logits: Tensor = (self.out(hidden) + self.direct(steps.candidates))[..., 0] + pointed
-        foreseen: Tensor = self.value(context)[..., 0]
-        return logits.masked_fill(~steps.can_join & steps.is_live[..., None], -torch.inf), foreseen
+        return logits.masked_fill(~steps.can_join & steps.is_live[..., None], -torch.inf)
 
     def _context(self, devices: Tensor, graphs: TaskletGraphs, steps: FilledSteps) -> Tensor:
         """Of each decision: means of the stage, of the one before, of the devices left and of all, and how far the episode is."""

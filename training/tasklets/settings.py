@@ -22,20 +22,16 @@ class TaskletPPOSettings(settings.Settings):
         clip: of the ratio of probabilities.
         learning_rate: Adam's step size at the start; it falls linearly to a twentieth.
         entropy: weight of the entropy's bonus at the start; it falls linearly to 0.
-        gae_lambda: weight of later surprises in a decision's advantage; 1 credits each with the whole outcome.
-        value: weight of the error of foreseen values.
         most_gradient: longer gradients are shortened to this norm.
     """
 
-    networks_per_update: int = Field(default=16, ge=1, le=1024)
+    networks_per_update: int = Field(default=8, ge=1, le=1024)
     samples_per_network: int = Field(default=8, ge=2, le=1024)
     epochs: int = Field(default=2, ge=1, le=20)
-    minibatches: int = Field(default=4, ge=1, le=1024)
+    minibatches: int = Field(default=2, ge=1, le=1024)
     clip: float = Field(default=0.2, gt=0, lt=1)
     learning_rate: float = Field(default=1e-3, gt=0)
     entropy: float = Field(default=0.0, ge=0)
-    gae_lambda: float = Field(default=0.95, ge=0, le=1)
-    value: float = Field(default=0.5, ge=0)
     most_gradient: float = Field(default=1.0, gt=0)
 
 

@@ -203,7 +203,7 @@ class _Trainer:
         steps = replayed(self._imitated, numbers, np.arange(len(numbers)), orders, num_threads=self.chosen.num_threads)
         steps = steps.to(self.device)
         graphs = graphs.to(self.device)
-        loss = imitation_loss(self.policy(graphs, steps)[0], steps, graphs.num_replicas)
+        loss = imitation_loss(self.policy(graphs, steps), steps, graphs.num_replicas)
         self._descend(loss)
         self.told = {"cross_entropy": float(loss.detach())}
 
@@ -228,7 +228,8 @@ class _Trainer:
         played = play(self.policy, graphs, batch, np.arange(count), samples=samples, rng=self.rng, num_threads=threads)
         values = played.values.reshape(count, samples)
         mean = values.mean(axis=1, keepdims=True)
-        beyond = torch.from_numpy(((values - mean) / mean).reshape(-1)).float().to(self.device)
+        better = (mean - values) / mean
+        advantage = torch.from_numpy(better.reshape(-1) / (better.std() + 1e-6)).float().to(self.device)
         parts = []
         for part in np.array_split(np.arange(count), min(ppo.minibatches, count)):
             rows = (part[:, None] * samples + np.arange(samples)).reshape(-1)
@@ -238,23 +239,17 @@ class _Trainer:
             for place, row in enumerate(rows):
                 old[place, : len(played.log_p[row])] = played.log_p[row]
             few = graphs.some(torch.from_numpy(part).to(self.device))
-            ended = beyond[torch.from_numpy(rows).to(self.device)]
-            parts.append((few, steps.to(self.device), ended, torch.from_numpy(old).to(self.device)))
-        advantages: list[torch.Tensor] = []
+            gained = advantage[torch.from_numpy(rows).to(self.device)]
+            parts.append((few, steps.to(self.device), gained, torch.from_numpy(old).to(self.device)))
         entropies: list[torch.Tensor] = []
-        for epoch in range(ppo.epochs):
-            for number, (few, steps, ended, before) in enumerate(parts):
-                logits, foreseen = self.policy(few, steps)
-                log_p, entropy = _likely(logits, steps)
-                if epoch == 0:
-                    advantages.append(advantage(foreseen.detach(), ended, steps.is_live, ppo.gae_lambda))
-                ratio, won, live = (log_p - before).exp(), advantages[number], steps.is_live
+        for _ in range(ppo.epochs):
+            for few, steps, gained, before in parts:
+                log_p, entropy = _likely(self.policy(few, steps), steps)
+                ratio, won = (log_p - before).exp(), gained[:, None]
                 gain = torch.minimum(ratio * won, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * won)
-                error = ((foreseen - ended[:, None]) ** 2)[live].mean() / beyond.var().clamp(min=1e-6)
-                self._descend(-gain[live].mean() - ppo.entropy * left * entropy + ppo.value * error)
+                self._descend(-gain[steps.is_live].mean() - ppo.entropy * left * entropy)
                 entropies.append(entropy.detach())
-        errors = {"sampled": float(mean.mean()), "foreseen_error": float(error.detach())}
-        self.told = {**errors, "entropy": float(torch.stack(entropies).mean())}
+        self.told = {"sampled": float(mean.mean()), "entropy": float(torch.stack(entropies).mean())}
 
     def look(self, run: TaskletRunFolder) -> None:
         """Group the validation networks greedily, keep the best policy and the imitated one, write the learning curve."""
@@ -326,27 +321,6 @@ class _Trainer:
                 field="tasklets",
                 value=self.benchmark.name,
             )
-
-
-def advantage(foreseen: torch.Tensor, ended: torch.Tensor, is_live: torch.Tensor, gae_lambda: float) -> torch.Tensor:
-    """How much better than foreseen each decision made the outcome, ``(E, t)``, scaled to a standard deviation of 1.
-
-    Generalised advantage estimation (Schulman et al. 2016) without a discount: outcomes are told at the end alone.
-
-    Args:
-        foreseen: outcome before each decision, the less the better, ``(E, t)``.
-        ended: outcome, ``(E,)``.
-        is_live: where there is a decision, ``(E, t)``.
-        gae_lambda: weight of later surprises; 1 credits each decision with all of them.
-    """
-    made, later, after = torch.zeros_like(foreseen), torch.zeros_like(ended), ended
-    for step in range(foreseen.shape[1] - 1, -1, -1):
-        here = is_live[:, step]
-        later = torch.where(here, foreseen[:, step] - after + gae_lambda * later, later)
-        after = torch.where(here, foreseen[:, step], after)
-        made[:, step] = later
-    chosen = made[is_live]
-    return (made - chosen.mean()) / (chosen.std() + 1e-6)
 
 
 def _on_cpu(data: Any) -> Any:

@@ -89,7 +89,7 @@ def test_compiled_decisions_are_those_of_torch(without: tuple[str, ...], num_thr
     assert [each.tolist() for each in played.joined] == [each.tolist() for each in again.joined]
     steps = replayed(batch, NUMBERS, np.repeat(NUMBERS, 3), played.joined, num_threads=num_threads)
     with torch.no_grad():
-        log_p = torch.log_softmax(made(GRAPHS, steps)[0], dim=2).gather(2, steps.joined[..., None])[..., 0]
+        log_p = torch.log_softmax(made(GRAPHS, steps), dim=2).gather(2, steps.joined[..., None])[..., 0]
     for row, each in enumerate(played.log_p):
         assert log_p[row, : len(each)].numpy() == pytest.approx(each, abs=1e-4)
         network = NETWORKS[row // 3]
@@ -104,7 +104,7 @@ def test_greedy_takes_the_likeliest_and_messages_matter() -> None:
         played = play(made, GRAPHS, batch, NUMBERS)
         steps = replayed(batch, NUMBERS, NUMBERS, played.joined)
         with torch.no_grad():
-            logits, _ = made(GRAPHS, steps)
+            logits = made(GRAPHS, steps)
         taken = logits.gather(2, steps.joined[..., None])[..., 0]
         assert torch.allclose(taken[steps.is_live], logits.max(dim=2).values[steps.is_live], atol=1e-4)  # some are alike
         chosen.append([each.tolist() for each in played.joined])

@@ -125,9 +125,9 @@ def test_padding_changes_no_probability() -> None:
     orders = [np.random.default_rng(seed).permutation(each.num_devices) for seed, each in enumerate(networks)]
     numbers = np.arange(5)
     steps = replayed(FillingBatch(networks, 1), numbers, numbers, orders)
-    together, _ = made(tasklet_graphs([tasklet_features(each) for each in networks]), steps)
+    together = made(tasklet_graphs([tasklet_features(each) for each in networks]), steps)
     for row, each in enumerate(networks):
         one, n = np.zeros(1, np.int64), each.num_devices
         steps = replayed(FillingBatch([each], 1), one, one, [orders[row]])
-        alone, _ = made(tasklet_graphs([tasklet_features(each)]), steps)
+        alone = made(tasklet_graphs([tasklet_features(each)]), steps)
         assert torch.allclose(together[row, :n, :n], alone[0], atol=1e-5)
