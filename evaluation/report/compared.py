@@ -144,8 +144,8 @@ def tasklet_report(results: dict[str, Any], *, command: str = "") -> str:
         remarks=results["remarks"],
         policies=shown.table,
         legend="Means over the networks, 95 % bootstrap intervals in brackets, differences paired. The best known of a network "
-        f"is the best of all policies here and of chain for {results['best_known_s']:g} s with a seed of its own. Learned policies "
-        "are shaded.",
+        f"is the best of all here and of chain for {results['best_known_s']:g} s with a seed of its own. Learned policies are "
+        "shaded.",
         tables=[],
         drawn=shown.drawn,
         command=command,

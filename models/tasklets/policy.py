@@ -62,7 +62,7 @@ class TaskletPolicy(nn.Module):
         self.direct = nn.Linear(NUM_CANDIDATE_FEATURES, 1, bias=False)
 
     def forward(self, graphs: TaskletGraphs, steps: FilledSteps) -> Tensor:
-        """Logits of all decisions, ``(E, t, n)``; minus infinity where a device may not join, finite where there is no decision."""
+        """Logits of all decisions, ``(E, t, n)``: minus infinity where a device may not join, finite where none is made."""
         devices = self.encoder(graphs)
         context = self._context(devices, graphs, steps)
         device, key = self.device(devices)[steps.of], self.key(devices)[steps.of]
