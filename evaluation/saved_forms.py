@@ -253,6 +253,8 @@ class _PlacedRow(_Told):
 
 
 class _PlacedResults(_Told):
+    """The root of ``results.json`` of operator placement and of tasklets."""
+
     benchmark: str
     verdict: str
     num_instances: int = Field(ge=1)
@@ -265,8 +267,6 @@ class _OperatorRow(_PlacedRow):
 
 
 class _OperatorResults(_PlacedResults):
-    """The root of ``results.json`` of operator placement."""
-
     objective: str
     rows: list[_OperatorRow] = Field(min_length=1)
 
@@ -277,8 +277,6 @@ class _TaskletRow(_PlacedRow):
 
 
 class _TaskletResults(_PlacedResults):
-    """The root of ``results.json`` of tasklets."""
-
     kinds: list[str] = Field(min_length=1)
     rows: list[_TaskletRow] = Field(min_length=1)
 
@@ -381,12 +379,8 @@ OTHERS = {
     "operators": OtherForm("placement", "operator placement", OPERATORS_FORMAT_VERSION, _OperatorResults),
     "tasklets": OtherForm("tasklets", "tasklets", TASKLETS_FORMAT_VERSION, _TaskletResults),
 }
-CURVES: dict[str, type[settings.Settings]] = {
-    "fleet": _FleetCurve,
-    "elastic": _ElasticCurve,
-    "operators": _OperatorCurve,
-    "tasklets": _OperatorCurve,
-}
+_OPS = dict.fromkeys(("operators", "tasklets"), _OperatorCurve)
+CURVES: dict[str, type[settings.Settings]] = {"fleet": _FleetCurve, "elastic": _ElasticCurve, **_OPS}
 
 
 def _check_rows(episodes: Sequence[tuple[str, int]], num_seeds: int) -> None:

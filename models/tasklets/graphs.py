@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ...compiled import njit
-from ...simulation.tasklets.filling import units_s
+from ...simulation.tasklets.filling import near_devices, units_s
 from ...simulation.tasklets.instance import TaskletInstance
 
 _QUANTILES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0)
-NUM_DEVICE_FEATURES = 2 * (1 + len(_QUANTILES))
+_NUM_PLACES = 5
+NUM_DEVICE_FEATURES = 2 * (1 + len(_QUANTILES)) + _NUM_PLACES
 NUM_LINK_FEATURES = 6
 NUM_NETWORK_FEATURES = 4
 _SHARPNESS = 8.0
@@ -30,7 +30,8 @@ class TaskletGraphs:
     """Networks side by side.
 
     Attributes:
-        devices: of each device, the mean and quantiles of its exchanges and hand-overs, ``(b, n, 18)``.
+        devices: of each device, the mean and quantiles of its exchanges and hand-overs, and its place among the devices near it,
+            ``(b, n, 23)``.
         links: of each pair: exchange and hand-over by the network's means, how near they are among all of both devices, and how
             near at all, ``(b, n, n, 6)``.
         network: shares of data parallelism, devices, stages and replicas, ``(b, 4)``.
@@ -72,15 +73,16 @@ def tasklet_features(instance: TaskletInstance) -> TaskletFeatures:
     """What the policy reads of a network, in [0, 1] and relative to it."""
     n, k, p = instance.num_devices, instance.num_stages, instance.num_replicas
     devices, links = [], []
-    units = units_s(instance)
+    units, order = units_s(instance), _in_order(instance)
     for seconds, unit_s in zip((instance.reduce_s, instance.hand_over_s), units, strict=True):
         relative = seconds / unit_s
         squashed = relative / (relative + 1.0)
         others = np.sort(squashed + np.diag(np.full(n, np.inf)), axis=1)[:, : max(1, n - 1)] if n > 1 else np.zeros((1, 1))
         at = [round(share * (others.shape[1] - 1)) for share in _QUANTILES]
         devices += [others.mean(axis=1)[:, None], others[:, at]]
-        place = _ranks(squashed, np.argsort(squashed, axis=1)) / max(1, n - 1)
+        place = _ranks(squashed, order) / max(1, n - 1)
         links += [squashed, (place + place.T) / 2, np.exp(-_SHARPNESS * relative / 2)]
+    devices.append(_places(instance, order))
     data, pipeline = units[0] * (p - 1), 2 * units[1] * (k - 1)
     network = [data / max(data + pipeline, 1e-30), n / (n + 64), k / (k + 8), p / (p + 8)]
     return TaskletFeatures(
@@ -91,20 +93,27 @@ def tasklet_features(instance: TaskletInstance) -> TaskletFeatures:
     )
 
 
-@njit
-def _ranks(values, order):  # type: ignore[no-untyped-def]
-    """Place of each value in its row, ``(n, n)``, from 0; equal values share the mean of their places."""
-    n = len(values)
-    made = np.zeros((n, n))
-    for row in range(n):
-        first = 0
-        while first < n:
-            last = first
-            while last + 1 < n and values[row, order[row, last + 1]] == values[row, order[row, first]]:
-                last += 1
-            for place in range(first, last + 1):
-                made[row, order[row, place]] = (first + last) / 2
-            first = last + 1
+def _in_order(instance: TaskletInstance) -> NDArray[np.int64]:
+    """All devices by their mean exchange; those that are alike by number, so that they can be told apart and planned for."""
+    mean_s = instance.reduce_s.mean(axis=1)
+    return np.argsort(np.round(mean_s / max(mean_s.max(), 1e-300), 9), kind="stable")
+
+
+def _places(instance: TaskletInstance, order: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each device, ``(n, 5)``: how many stages those near it could fill, what share of one would be over, its place among them
+    in the order, its place in a stage of them, and whether it would be over."""
+    p = instance.num_replicas
+    is_near, rank = near_devices(instance), np.argsort(order)
+    near = 1 + is_near.sum(axis=1)
+    place = (is_near & (rank[None] < rank[:, None])).sum(axis=1)
+    told = [near / (near + p), near % p / p, place / (place + p), place % p / p, place >= near // p * p]
+    return np.stack(told, axis=1).astype(np.float64)
+
+
+def _ranks(values: NDArray[np.float64], order: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Place of each value in its row, ``(n, n)``, from 0; of equal ones the device that is first in the order is first."""
+    made = np.empty(values.shape, np.int64)
+    made[:, order] = np.argsort(np.argsort(values[:, order], axis=1, kind="stable"), axis=1, kind="stable")
     return made
 
 

@@ -66,8 +66,7 @@ class StackedNetworks(NamedTuple):
         hand_over_s: see `TaskletInstance`, ``(i, n, n)``.
         by_reduce: for each device all others, those with the shortest exchange first, ``(i, n, n)``.
         by_hand_over: the same by hand-over, ``(i, n, n)``.
-        is_near: whether the exchange with another device is nearer to the shortest of the first one than to the network's mean,
-            ``(i, n, n)``.
+        is_near: see `near_devices`, ``(i, n, n)``.
         reduce_unit_s: mean exchange of two devices, ``(i,)``.
         hand_over_unit_s: mean hand-over of two devices, ``(i,)``.
         scale_s: lower bound of the value, or next to nothing where that is 0, ``(i,)``.
@@ -159,10 +158,15 @@ def fill_network(stacked: StackedNetworks, at: int, instance: TaskletInstance) -
         own_last = np.where(np.eye(n, dtype=np.bool_), np.inf, seconds)
         order[at, :n, :n] = np.argsort(own_last, axis=1, kind="stable")
     stacked.reduce_unit_s[at], stacked.hand_over_unit_s[at] = units_s(instance)
-    others_s = np.where(np.eye(n, dtype=np.bool_), np.inf, instance.reduce_s)
-    halfway_s = (others_s.min(axis=1) + stacked.reduce_unit_s[at]) / 2
-    stacked.is_near[at, :n, :n] = np.isfinite(others_s) & (others_s <= halfway_s[:, None])
+    stacked.is_near[at, :n, :n] = near_devices(instance)
     stacked.scale_s[at] = max(lower_bound_s(instance), 1e-30)
+
+
+def near_devices(instance: TaskletInstance) -> NDArray[np.bool_]:
+    """Whether each device's exchange with each other is nearer to its shortest than to the network's mean, ``(n, n)``."""
+    others_s = np.where(np.eye(instance.num_devices, dtype=np.bool_), np.inf, instance.reduce_s)
+    halfway_s = (others_s.min(axis=1) + units_s(instance)[0]) / 2
+    return np.isfinite(others_s) & (others_s <= halfway_s[:, None])
 
 
 def units_s(instance: TaskletInstance) -> tuple[float, float]:
