@@ -166,7 +166,8 @@ def near_devices(instance: TaskletInstance) -> NDArray[np.bool_]:
     """Whether each device's exchange with each other is nearer to its shortest than to the network's mean, ``(n, n)``."""
     others_s = np.where(np.eye(instance.num_devices, dtype=np.bool_), np.inf, instance.reduce_s)
     halfway_s = (others_s.min(axis=1) + units_s(instance)[0]) / 2
-    return np.isfinite(others_s) & (others_s <= halfway_s[:, None])
+    is_near: NDArray[np.bool_] = np.isfinite(others_s) & (others_s <= halfway_s[:, None])
+    return is_near
 
 
 def units_s(instance: TaskletInstance) -> tuple[float, float]:
