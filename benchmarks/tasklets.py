@@ -16,10 +16,10 @@ from rich.progress import track
 from meshwright.cli import output
 from meshwright.evaluation.statistics import Interval, interval, paired
 from meshwright.planners.arrangement.arrange import CHAIN, ArrangementRequest, arrange
+from meshwright.simulation.tasklets.generators import NetworkKind, draw_network
 from meshwright.simulation.tasklets.instance import TaskletInstance
 
-NUM_DEVICES, NUM_STAGES = 64, 8
-GRADIENT_BYTES, ACTIVATION_BYTES = 0.4e9, 0.05e9
+KINDS: dict[NetworkKind, str] = {"uneven": "uneven networks", "spot": "mixed spot fleets"}
 SOLVERS = (CHAIN, "annealing", "genetic")
 LONGER = 10
 
@@ -33,37 +33,16 @@ def main() -> None:
     chosen = parser.parse_args()
     console = Console()
     for solver in SOLVERS:  # their compiled code is loaded before any clock runs
-        arrange(network(0, is_spot=True), ArrangementRequest(0.2, solver=solver))
+        arrange(draw_network(0, "spot"), ArrangementRequest(0.2, solver=solver))
     rows = []
-    for is_spot, kind in ((False, "uneven networks"), (True, "mixed spot fleets")):
+    for kind, told in KINDS.items():
         seeds = range(chosen.first_seed, chosen.first_seed + chosen.networks)
-        drawn = track([network(seed, is_spot=is_spot) for seed in seeds], kind, console=console)
+        drawn = track([draw_network(seed, kind) for seed in seeds], told, console=console)
         found = np.array([_values_s(instance, chosen.budget_s) for instance in drawn])
         above = (found[:, : len(SOLVERS)] / found.min(axis=1, keepdims=True) - 1.0).T.tolist()
-        rows.append([kind, *(_percent(interval(one)) for one in above), _percent(paired(above[0], above[-1]))])
+        rows.append([told, *(_percent(interval(one)) for one in above), _percent(paired(above[0], above[-1]))])
     head = ["64 devices, 8 stages", *(f"{solver}, % above the best" for solver in SOLVERS), f"{CHAIN} against genetic, points"]
     output.table(console, f"{chosen.networks} networks each, {chosen.budget_s:g} s for each solver", head, rows)
-
-
-def network(seed: int, *, is_spot: bool) -> TaskletInstance:
-    """Three to eight regions of unequal size with links of any speed; of a spot fleet each device has a port of its own speed."""
-    rng = np.random.default_rng(seed)
-    num_regions = int(rng.integers(3, 9))
-    region = np.sort(rng.choice(num_regions, size=NUM_DEVICES, p=rng.dirichlet(np.full(num_regions, 1.5))))
-    place = rng.uniform(0.0, 1.0, (num_regions, 2))
-    latency_s = 0.005 + 0.15 * np.linalg.norm(place[:, None] - place[None], axis=2)
-    gbps = np.exp(rng.normal(np.log(0.6), 0.6, (num_regions, num_regions)))
-    gbps_inside = np.exp(rng.normal(np.log(3.0), 0.7, num_regions))
-    is_near = region[:, None] == region[None]
-    between_s = np.where(is_near, 0.002, latency_s[region][:, region])
-    between_gbps = np.where(is_near, gbps_inside[region][:, None], ((gbps + gbps.T) / 2)[region][:, region])
-    if is_spot:
-        port = np.exp(rng.normal(np.log(2.0), 0.8, NUM_DEVICES))
-        between_gbps = np.minimum(between_gbps, np.minimum(port[:, None], port[None]))
-    names = tuple(f"region-{one}" for one in region)
-    return TaskletInstance(
-        f"network-{seed}", names, between_s, between_gbps * 1e9 / 8, NUM_STAGES, GRADIENT_BYTES, ACTIVATION_BYTES
-    )
 
 
 def _values_s(instance: TaskletInstance, budget_s: float) -> list[float]:

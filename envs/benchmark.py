@@ -18,13 +18,25 @@ from .. import settings
 from ..errors import ConfigError
 from ..simulation.cluster import scenario
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings
-from .benchmark_files import ELASTIC, FLEET, NAME, PLACEMENT, SCENARIO, each_once, find_benchmark, kind_of, preset_names
+from .benchmark_files import (
+    ELASTIC,
+    FLEET,
+    NAME,
+    PLACEMENT,
+    SCENARIO,
+    TASKLETS,
+    each_once,
+    find_benchmark,
+    kind_of,
+    preset_names,
+)
 from .reward import RewardSettings
 
 _TAKERS = {
     FLEET: "a fleet, which `meshwright evaluate` and the environment meshwright/JobPartitioning-v1 take",
     ELASTIC: "elastic jobs, which `meshwright evaluate` takes",
     PLACEMENT: "operator placement, which `meshwright evaluate` and the environment meshwright/OperatorPlacement-v0 take",
+    TASKLETS: "tasklets, which `meshwright evaluate` and the environment meshwright/OperatorPlacement-v0 take",
 }
 """What a benchmark of another kind is, and who takes it."""
 

@@ -2,7 +2,8 @@
 
 A benchmark is of one kind: with the key ``scenario`` of the world of `simulation.cluster` (`envs.benchmark`), with the key
 ``fleet`` of that of `simulation.fleet` (`envs.fleet.benchmark`), with the key ``elastic`` of that of `simulation.elastic`
-(`envs.elastic.benchmark`), with the key ``placement`` of operator placement (`envs.operators.benchmark`).
+(`envs.elastic.benchmark`), with the key ``placement`` of operator placement (`envs.operators.benchmark`), with the key
+``tasklets`` of stages on distant devices (`envs.tasklets.benchmark`).
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from ..errors import ConfigError, InputFileError
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 PRESET = "preset:"
 
-SCENARIO, FLEET, ELASTIC, PLACEMENT = "scenario", "fleet", "elastic", "placement"
-_KIND = re.compile(rf"""^["']?({SCENARIO}|{FLEET}|{ELASTIC}|{PLACEMENT})["']?\s*:""", re.MULTILINE)
+SCENARIO, FLEET, ELASTIC, PLACEMENT, TASKLETS = "scenario", "fleet", "elastic", "placement", "tasklets"
+_KIND = re.compile(rf"""^["']?({SCENARIO}|{FLEET}|{ELASTIC}|{PLACEMENT}|{TASKLETS})["']?\s*:""", re.MULTILINE)
 
 
 def each_once(policies: tuple[str, ...]) -> tuple[str, ...]:

@@ -42,8 +42,8 @@ def register() -> None:
     if IDS[2] not in registry:
         register_env(
             id=IDS[2],
-            entry_point="meshwright.envs.operators.env:OperatorPlacementEnv",
-            vector_entry_point="meshwright.envs.operators.vector_env:PlacementVectorEnv",
+            entry_point="meshwright.envs.tasklets.any_objective:placement_env",
+            vector_entry_point="meshwright.envs.tasklets.any_objective:placement_vector_env",
         )
     if IDS[3] not in registry:
         register_env(id=IDS[3], entry_point="meshwright.envs.elastic.env:ElasticEnv")

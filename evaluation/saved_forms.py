@@ -15,6 +15,7 @@ from .elastic.evaluate import ELASTIC_FORMAT_VERSION
 from .fleet.evaluate import FLEET_FORMAT_VERSION
 from .fleet.objectives import OBJECTIVES
 from .operators.evaluate import OPERATORS_FORMAT_VERSION
+from .tasklets.evaluate import TASKLETS_FORMAT_VERSION
 
 Share = Annotated[float, Field(ge=0, le=1)]
 
@@ -257,29 +258,45 @@ class _Trained(_Told):
     network: _Network | None = None
 
 
-class _OperatorRow(_Told):
-    """One policy of operator placement."""
+class _PlacedRow(_Told):
+    """One policy that placed instances."""
 
     policy: str
     kind: str
-    over_bound: _Interval
     over_best_known: _Interval
-    against_best_rule: _Interval | None
     won: float
     seconds: _Seconds
+
+
+class _PlacedResults(_Told):
+    """The root of ``results.json`` of operator placement and of tasklets."""
+
+    benchmark: str
+    verdict: str
+    num_instances: int = Field(ge=1)
+    best_known_s: float
+
+
+class _OperatorRow(_PlacedRow):
+    over_bound: _Interval
+    against_best_rule: _Interval | None
     trained: _Trained | None = None
     against: dict[str, _Interval] = Field(default_factory=dict)
 
 
-class _OperatorResults(_Told):
-    """The root of ``results.json`` of operator placement."""
-
-    benchmark: str
+class _OperatorResults(_PlacedResults):
     objective: str
-    verdict: str
-    num_instances: int = Field(ge=1)
-    best_known_s: float
     rows: list[_OperatorRow] = Field(min_length=1)
+
+
+class _TaskletRow(_PlacedRow):
+    by_kind: dict[str, _Interval]
+    against: dict[str, dict[str, _Interval]]
+
+
+class _TaskletResults(_PlacedResults):
+    kinds: list[str] = Field(min_length=1)
+    rows: list[_TaskletRow] = Field(min_length=1)
 
 
 class _OperatorValues(_Told):
@@ -347,7 +364,7 @@ class _ElasticCurve(_Told):
 
 
 class _OperatorLook(_Told):
-    """A row of the ``learning_curve.json`` of a policy of operator placement."""
+    """A row of the ``learning_curve.json`` of a policy of operator placement or of tasklets."""
 
     update: int = Field(ge=0)
     validation: float
@@ -378,8 +395,10 @@ OTHERS = {
     "fleet": OtherForm("fleet", "a fleet", FLEET_FORMAT_VERSION, _FleetTable),
     "elastic": OtherForm("elastic", "elastic jobs", ELASTIC_FORMAT_VERSION, _ElasticResults),
     "operators": OtherForm("placement", "operator placement", OPERATORS_FORMAT_VERSION, _OperatorResults),
+    "tasklets": OtherForm("tasklets", "tasklets", TASKLETS_FORMAT_VERSION, _TaskletResults),
 }
-CURVES: dict[str, type[settings.Settings]] = {"fleet": _FleetCurve, "elastic": _ElasticCurve, "operators": _OperatorCurve}
+_OPS = dict.fromkeys(("operators", "tasklets"), _OperatorCurve)
+CURVES: dict[str, type[settings.Settings]] = {"fleet": _FleetCurve, "elastic": _ElasticCurve, **_OPS}
 
 
 def _check_rows(episodes: Sequence[tuple[str, int]], num_seeds: int) -> None:

@@ -31,7 +31,7 @@ def read_results(path: Path) -> dict[str, Any]:
 
 
 def read_any_results(path: Path) -> tuple[str | None, dict[str, Any]]:
-    """What any evaluation wrote into ``results.json``, and its kind: ``fleet``, ``elastic``, ``operators``; None of a scenario.
+    """What any evaluation wrote into ``results.json``, and its kind, a key of `saved_forms.OTHERS`; None of a scenario.
 
     Raises:
         InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
@@ -81,7 +81,7 @@ def read_curve(path: Path, method: str | None = None) -> list[dict[str, Any]]:
 
     Args:
         path: the file.
-        method: of the training: ``fleet``, ``elastic`` or ``operators``; any other one validates by blocking rate.
+        method: of the training: ``fleet``, ``elastic``, ``operators`` or ``tasklets``; any other one validates by blocking rate.
 
     Raises:
         InputFileError: missing, not JSON, or not of the form; the field is named.

@@ -15,8 +15,11 @@ from .linear.settings import LinearSettings, load_linear_settings
 from .operators.settings import OperatorTrainSettings
 from .run_folder import AnyRunFolder
 from .settings import TrainSettings, load_train_settings
+from .tasklets.settings import TaskletTrainSettings
 
-SeedSettings = TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings
+SeedSettings = (
+    TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings | TaskletTrainSettings
+)
 """Configs of all methods."""
 
 
@@ -43,6 +46,8 @@ def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
         return settings.load(ElasticTrainSettings, path, changes=changes)
     if method == "operators":
         return settings.load(OperatorTrainSettings, path, changes=changes)
+    if method == "tasklets":
+        return settings.load(TaskletTrainSettings, path, changes=changes)
     return load_train_settings(path, changes)
 
 
@@ -104,6 +109,12 @@ def train(
         from .operators.train import train_operators
 
         return train_operators(
+            config, path, resume=resume, overwrite=overwrite, command=command, progress=told, callbacks=callbacks
+        )
+    if isinstance(config, TaskletTrainSettings):
+        from .tasklets.train import train_tasklets
+
+        return train_tasklets(
             config, path, resume=resume, overwrite=overwrite, command=command, progress=told, callbacks=callbacks
         )
     from .elastic.train import train_elastic

@@ -107,8 +107,10 @@ def _folder_of(chosen: SeedSettings) -> type[AnyRunFolder[Any]]:
     from .linear.tune import LinearRun
     from .operators.train import OperatorRunFolder
     from .run_folder import RunFolder
+    from .tasklets.train import TaskletRunFolder
 
-    kinds: tuple[type[AnyRunFolder[Any]], ...] = (RunFolder, LinearRun, FleetRunFolder, ElasticRun, OperatorRunFolder)
+    own: tuple[type[AnyRunFolder[Any]], ...] = (FleetRunFolder, ElasticRun, OperatorRunFolder, TaskletRunFolder)
+    kinds: tuple[type[AnyRunFolder[Any]], ...] = (RunFolder, LinearRun, *own)
     return next(kind for kind in kinds if isinstance(chosen, kind.kind))
 
 

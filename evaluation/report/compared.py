@@ -1,4 +1,4 @@
-"""Evaluations of other kinds than a scenario's: pages of elastic jobs and operator placement, and parts of a page of several."""
+"""Evaluations of other kinds than a scenario's: pages of elastic jobs, ops and tasklets, and parts of a page of several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from ..plots.gantt_charts import Chart
 from ..plots.scatter_charts import PolicyFigure, policies_chart
 from ..plots.scatter_plot import scatter_svg
 from ..statistics import interval
-from .pages import Drawn, PageTable, Row, cells, figure_cells, page
+from ..tasklets.tables import tasklet_cells, tasklet_title
+from .pages import Cell, Drawn, PageTable, Row, cells, figure_cells, page
 
 Data = Mapping[str, Any]
 
@@ -104,6 +105,47 @@ def compared_operators(results: dict[str, Any], mark: str = "") -> Compared:
     )
 
 
+def tasklet_report(results: dict[str, Any], *, command: str = "") -> str:
+    """The page of an evaluation on networks of distant devices, and the command that made it."""
+    shown, tasklets = compared_tasklets(results), results["tasklets"]
+    sizes = (" or ".join(map(str, tasklets[key])) for key in ("num_devices", "num_stages"))
+    return page(
+        "compared.html",
+        title=results["benchmark"],
+        heading=f"Benchmark {results['benchmark']}: who groups distant devices best?",
+        facts="{} networks; {} devices in {} stages.".format(results["num_instances"], *sizes),
+        verdict=results["verdict"],
+        remarks=results["remarks"],
+        policies=shown.table,
+        legend="Means over the networks, 95 % bootstrap intervals in brackets, differences paired. The best known of a network "
+        f"is the best of all here and of chain for {results['best_known_s']:g} s with a seed of its own. Learned policies are "
+        "shaded.",
+        tables=[],
+        drawn=shown.drawn,
+        command=command,
+    )
+
+
+def compared_tasklets(results: dict[str, Any], mark: str = "") -> Compared:
+    """An evaluation on networks of distant devices; arguments as of `compared_elastic`."""
+    groups = ranked(results)
+    head, rows = tasklet_cells(results)
+    named = [{**group[0], "policy": joined(group), "time_s": interval([group[0]["seconds"]["median"]])} for group in groups]
+    y = PolicyFigure("over_best_known", "communication over the best known", 1.0)
+    x = PolicyFigure("time_s", "time of a grouping, ms, median", 1e3)
+    chart = policies_chart("Policies by value and time of a grouping", named, x, y, is_log=(True, False))
+    axis = "value over the best known (1 is as good)"
+    drawn = Drawn(
+        [bars_svg(_bars(named, y), axis, f"over-best{mark}", "Each policy over the best known", 1.0, 3)],
+        "Communication of a step as each policy groups the devices, over the best known of the same network: 1 is as good. Means "
+        "over the networks, whiskers are 95 % intervals.",
+    )
+    caption = "Value over the best known against the time that a grouping takes, in the median."
+    return Compared(
+        tasklet_title(results), results["verdict"], _table(head, rows, groups), [drawn, *_trade_off(chart, caption, mark)]
+    )
+
+
 def compared_fleet(results: Data, mark: str = "") -> Compared:
     """An evaluation of a fleet, without its episodes; arguments as of `compared_elastic`."""
     groups, objective = alike(results["rows"]), OBJECTIVES[results["objective"]]
@@ -132,6 +174,7 @@ COMPARED: dict[str, Callable[..., Compared]] = {
     "fleet": compared_fleet,
     "elastic": compared_elastic,
     "operators": compared_operators,
+    "tasklets": compared_tasklets,
 }
 """By the kind of results, as `evaluation.saved_results.read_any_results` tells it."""
 

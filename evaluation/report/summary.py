@@ -96,6 +96,8 @@ def _measure(method: Any, config: Data) -> LearningMeasure:
         return LearningMeasure("generation", "generations", 1.0, key, "mean completion time (min)", 1 / 60)
     if method == "operators":
         return LearningMeasure("update", "updates", 1.0, "validation", "value over that of the rule (1 is as good)", 1.0, 3)
+    if method == "tasklets":
+        return LearningMeasure("update", "updates", 1.0, "validation", "value over a short search's (1 is as good)", 1.0, 3)
     if method != "fleet":
         return BLOCKING
     try:
@@ -145,7 +147,7 @@ def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
 
 
 def other_benchmarks(summary: Summary) -> dict[str, dict[str, list[Any]]]:
-    """Of each evaluation of a fleet, of elastic jobs and of operator placement, ``head`` and ``rows`` of its table."""
+    """Of each evaluation of a fleet, of elastic jobs, ops and tasklets, ``head`` and ``rows`` of its table."""
     found: dict[str, dict[str, list[Any]]] = {}
     for folder, (kind, result) in summary.others.items():
         one = COMPARED[kind](result)

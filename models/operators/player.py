@@ -96,7 +96,7 @@ class OperatorPlayer:
         Raises:
             PlanError: neither the policy nor the rule behind it found a legal placement.
         """
-        with _one_thread():
+        with one_thread():
             return self._place(instance, mode, seed)
 
     def _place(self, instance: OperatorInstance, mode: PlayMode, seed: int) -> OperatorPlacement:
@@ -169,7 +169,7 @@ class OperatorPlayer:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def one_thread() -> Iterator[None]:
     """Torch in one thread, for the tensors of one instance are small; then as many as before."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)

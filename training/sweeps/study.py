@@ -34,6 +34,7 @@ from ..hooks.callback import TrainingCallback, ValidationRecord
 from ..methods import train
 from ..operators.settings import OperatorTrainSettings
 from ..run_folder import to_yaml
+from ..tasklets.settings import TaskletTrainSettings
 from .settings import SweepSettings, config_of
 
 SWEEP, STORAGE, TRIALS, BEST = "sweep.yaml", "sweep.db", "trials", "best.yaml"
@@ -252,6 +253,8 @@ def measure_of(chosen: SweepSettings) -> str:
         return str(load_fleet_benchmark(config.benchmark, changes=config.changes).fleet.objective)
     if isinstance(config, ElasticTrainSettings):
         return "mean_completion_s"
+    if isinstance(config, TaskletTrainSettings):
+        return "over_chain"
     return "over_rule" if isinstance(config, OperatorTrainSettings) else "blocking_rate"
 
 

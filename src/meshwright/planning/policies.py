@@ -41,7 +41,7 @@ MENU_RULE = "menu:"
 """Begins a rule of fleets on the menu of one job alone, as ``menu:fastest-feasible``."""
 
 OF_FLEET = ".fleet.pt"
-OF_OPERATORS = ".operators.pt"
+OF_PLACEMENT = (".operators.pt", ".tasklets.pt")
 OF_ONE_JOB = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
 # Files of policies, as run folders hold them: a network, a linear scorer.
 POLICY_FILES = ("policy.pt", "policy.json")
@@ -176,7 +176,7 @@ def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> 
 def shipped_names() -> list[str]:
     """The trained policies for benchmarks without a fleet that come with the package."""
     held = (path for path in _shipped().iterdir() if path.suffix in (".pt", ".json"))
-    return sorted(path.stem for path in held if not path.name.endswith((OF_FLEET, OF_OPERATORS)))
+    return sorted(path.stem for path in held if not path.name.endswith((OF_FLEET, *OF_PLACEMENT)))
 
 
 def shipped_fleet_names() -> list[str]:

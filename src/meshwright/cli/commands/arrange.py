@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +41,12 @@ def arrange_devices(
     budget_s: Annotated[float, typer.Option("--budget-s", metavar="N", help="The search takes so long.")] = 10.0,
     seed: Annotated[int, typer.Option(metavar="N", help="Of what is drawn.")] = 0,
     solver: Annotated[
-        str, typer.Option(metavar="NAME", help="chain (best on all networks tried), structured, genetic or annealing.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="chain, structured, genetic or annealing; or a policy: shipped:tasklets or a run folder, "
+            "with @sample-K or @search-SECONDS, which keep their own time.",
+        ),
     ] = "chain",
     json_file: JsonFile = None,
 ) -> None:
@@ -55,8 +62,7 @@ def arrange_devices(
         raise ConfigError("must be at least 0", field="--seed", value=seed)
     if not 0 < budget_s < float("inf"):
         raise ConfigError("must be a positive number of seconds", field="--budget-s", value=budget_s)
-    if solver not in SOLVERS:
-        raise ConfigError("no such solver", field="--solver", value=solver, choices=SOLVERS)
+    place = _policy(solver, seed) if solver not in SOLVERS else None
     try:
         instance = read_tasklets(matrix, num_stages=stages, gradient_bytes=dp_bytes, activation_bytes=pp_bytes)
     except ClusterError as error:
@@ -66,7 +72,7 @@ def arrange_devices(
     if replicas not in (None, instance.num_replicas):
         problem = f"{instance.num_devices} devices in {instance.num_stages} stages are {instance.num_replicas} replicas"
         raise PlanError(problem, field="--replicas", value=replicas)
-    found = arrange(instance, ArrangementRequest(budget_s, seed, solver))
+    found = arrange(instance, ArrangementRequest(budget_s, seed, solver)) if place is None else place(instance)
     if json_file is not None:
         output.write_json(json_file, _data(instance, found))
     out = output.console(json_file)
@@ -78,6 +84,28 @@ def arrange_devices(
         out, [told, *remarks, f"{found.num_valued:,} groupings and moves tried", *([found.note] if found.note else [])]
     )
     output.print_written(out, json_file)
+
+
+def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacement]:
+    """A learned policy that groups the devices of a network.
+
+    Raises:
+        ConfigError: no such solver, file or shipped policy.
+        PolicyError: no such way to ask it.
+        CheckpointError: the file holds no policy of tasklets.
+    """
+    from ...models.tasklets.saved import SHIPPED, shipped_tasklets  # takes a while, and searches need no network
+
+    shipped = [SHIPPED + name for name in shipped_tasklets()]
+    name = solver.partition("@")[0]
+    if name not in shipped and (name.startswith(SHIPPED) or not os.path.exists(name)):
+        from ...planners.arrangement.arrange import SOLVERS
+
+        raise ConfigError("no such solver", field="--solver", value=solver, choices=[*SOLVERS, *shipped])
+    from ...models.tasklets.player import load_tasklet_player
+
+    player, mode = load_tasklet_player(solver)
+    return lambda instance: player.place(instance, mode, seed)
 
 
 def _data(instance: TaskletInstance, found: TaskletPlacement) -> dict[str, object]:

@@ -70,8 +70,11 @@ def evaluate_policies(
 
     On operator placement, such as preset:latency-tight, a policy is a run folder or shipped:NAME, with @sample-K or
     @search-SECONDS behind it, a planner such as heft or annealing@0.1, fastest-device or round-robin.
+
+    On distant devices, such as preset:tasklets-64, a policy is a run folder or shipped:NAME, with @sample-K or
+    @search-SECONDS behind it, or a solver of meshwright arrange such as chain@0.1.
     """
-    from ...envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, kind_of
+    from ...envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, TASKLETS, kind_of
     from ...evaluation.workers.choice import chosen_workers
     from .evaluate_fleet import EvaluationRequest, evaluate_fleet_policies
 
@@ -96,6 +99,12 @@ def evaluate_policies(
 
         request.others.update({"--ray": ray, "--jobs": None if jobs == 1 else jobs})
         evaluate_operator_policies(request, show_instances or [], dump)
+        return
+    if kind == TASKLETS:
+        from .evaluate_tasklets import evaluate_tasklet_policies
+
+        request.others.update({"--ray": ray, "--jobs": None if jobs == 1 else jobs})
+        evaluate_tasklet_policies(request)
         return
     output.check_file("--json", json_file)
     if graphs is not None:

@@ -9,6 +9,7 @@ grouping, from a start or from a random grouping, in turn. The best grouping of 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -39,7 +40,7 @@ ROUND_STEPS = 60_000
 CHUNKS = 20
 """Parts of a round, between which the clock is looked at."""
 FREE_ROUNDS = 3
-"""Rounds where there is no budget."""
+"""Rounds where there is no budget, if not said otherwise."""
 
 CHAIN = "chain"
 """Annealing of stages in their order, of few devices all groupings."""
@@ -53,14 +54,16 @@ class ArrangementRequest:
     """How to arrange devices.
 
     Attributes:
-        budget_s: seconds that the search may take; None: until `FREE_ROUNDS` rounds are done.
+        budget_s: seconds that the search may take; None: until ``num_rounds`` rounds are done.
         seed: the same seed gives the same arrangement where no budget cuts the search.
         solver: one of `SOLVERS`.
+        num_rounds: of annealing where there is no budget.
     """
 
     budget_s: float | None = None
     seed: int = 0
     solver: str = CHAIN
+    num_rounds: int = FREE_ROUNDS
 
 
 def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None) -> TaskletPlacement:
@@ -84,9 +87,26 @@ def arrange(instance: TaskletInstance, request: ArrangementRequest | None = None
         )
     if instance.num_devices <= MOST_DEVICES:
         return best_of_all(instance)
+    return _searched(instance, request, ())
+
+
+def arrange_from(
+    instance: TaskletInstance, starts: Sequence[NDArray[np.int64]], request: ArrangementRequest | None = None
+) -> TaskletPlacement:
+    """The same search from given groupings in place of regular and random ones; never worse than the best of them.
+
+    Args:
+        instance: the network, and what stages and replicas send.
+        starts: devices of each stage in the order of the pipeline, the best one first, ``(k, p)`` each; at least one.
+        request: budget and seed.
+    """
+    return _searched(instance, request or ArrangementRequest(), starts)
+
+
+def _searched(instance: TaskletInstance, request: ArrangementRequest, starts: Sequence[NDArray[np.int64]]) -> TaskletPlacement:
     _load_compiled_code()
     deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
-    search = _ChainSearch(instance, request, deadline_s)
+    search = _ChainSearch(instance, request, deadline_s, starts)
     search.run()
     return _told_of_order(instance, placed_tasklets(instance, search.best, "arrangement", num_valued=search.num_steps))
 
@@ -98,14 +118,20 @@ def _told_of_order(instance: TaskletInstance, found: TaskletPlacement) -> Taskle
 class _ChainSearch:
     """One search of one instance."""
 
-    def __init__(self, instance: TaskletInstance, request: ArrangementRequest, deadline_s: float) -> None:
+    def __init__(
+        self,
+        instance: TaskletInstance,
+        request: ArrangementRequest,
+        deadline_s: float,
+        starts: Sequence[NDArray[np.int64]] = (),
+    ) -> None:
         self._instance, self._deadline_s = instance, deadline_s
-        self._budget_s = request.budget_s
+        self._budget_s, self._num_rounds, self._are_given = request.budget_s, request.num_rounds, bool(starts)
         self._alike = replace(instance, regions=alike_devices(instance))
         self._region = np.unique(self._alike.regions, return_inverse=True)[1].astype(np.int64).reshape(-1)
         self._random = np.random.SeedSequence(request.seed).generate_state(1, np.uint64).astype(np.uint64)
         self._drawn = np.random.default_rng(request.seed)
-        self._starts = self._first_groupings()
+        self._starts = [np.ascontiguousarray(one) for one in starts] or self._first_groupings()
         values = [self._value_s(one) for one in self._starts]
         self.best = self._starts[int(np.argmin(values))].copy()
         self._best_s = np.array([min(values)])
@@ -116,14 +142,16 @@ class _ChainSearch:
         if self._instance.num_stages == 1:
             return
         number = 0
-        while time.perf_counter() < self._deadline_s and (self._budget_s is not None or number < FREE_ROUNDS):
+        while time.perf_counter() < self._deadline_s and (self._budget_s is not None or number < self._num_rounds):
             self._round(self._start(number), *TEMPERATURES[(number + number // 3) % len(TEMPERATURES)])
             number += 1
 
     def _start(self, number: int) -> NDArray[np.int64]:
-        """The best grouping, a start or a random one, in turn."""
+        """The best grouping, a start or a random one, in turn; where starts are given, these in place of random ones."""
         if number % 3 == 1:
             return self.best.copy()
+        if self._are_given:
+            return self._starts[(number - number // 3) % len(self._starts)].copy()
         if number % 3 == 0 and number // 3 < len(self._starts):
             return self._starts[number // 3].copy()
         n = self._instance.num_devices

@@ -29,6 +29,7 @@ LINEAR = "linear"
 FLEET = "fleet"
 ELASTIC = "elastic"
 OPERATORS = "operators"
+TASKLETS = "tasklets"
 
 
 def train_policy(
@@ -224,12 +225,19 @@ def _train_operators(asked: TrainRequest) -> None:
     train_operator_policy(asked)
 
 
+def _train_tasklets(asked: TrainRequest) -> None:
+    from .train_tasklets import train_tasklet_policy
+
+    train_tasklet_policy(asked)
+
+
 _METHODS: dict[str | None, Callable[[_ScenarioRequest], None]] = {
     None: _train_network,
     LINEAR: _tune_scorer,
     FLEET: _train_fleet,
     ELASTIC: _train_elastic,
     OPERATORS: _train_operators,
+    TASKLETS: _train_tasklets,
 }
 
 

@@ -1,0 +1,60 @@
+"""What groups devices into stages, by name: searches and learned policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ...errors import PolicyError
+from ...planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
+from ...simulation.tasklets.instance import TaskletInstance
+from ...simulation.tasklets.placement import TaskletPlacement
+
+_DEFAULT_BUDGET_S = 1.0
+
+
+@dataclass(frozen=True)
+class TaskletPolicySpec:
+    """Somebody who groups the devices of networks.
+
+    Attributes:
+        name: as it was asked for.
+        kind: ``planner`` or ``learned``.
+        place: groups the devices of a network; the seed is of what is drawn.
+    """
+
+    name: str
+    kind: str
+    place: Callable[[TaskletInstance, int], TaskletPlacement]
+
+
+def tasklet_policy(spec: str) -> TaskletPolicySpec:
+    """A solver of `planners.arrangement.arrange`, with ``@SECONDS`` behind it (1 by default), or a learned policy.
+
+    A learned one is a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@greedy`` (by default), ``@sample-K`` or
+    ``@search-SECONDS`` behind it.
+
+    Raises:
+        PolicyError: no such name, or no such budget.
+        CheckpointError: the file holds no policy of tasklets.
+    """
+    name, _, how = spec.partition("@")
+    if name in SOLVERS:
+        budget_s = _budget(spec, how)
+        return TaskletPolicySpec(
+            spec, "planner", lambda instance, seed: arrange(instance, ArrangementRequest(budget_s, seed, name))
+        )
+    from ...models.tasklets.player import load_tasklet_player  # takes a while, and searches need no network
+
+    player, mode = load_tasklet_player(spec)
+    return TaskletPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed))
+
+
+def _budget(spec: str, how: str) -> float:
+    try:
+        seconds = float(how) if how else _DEFAULT_BUDGET_S
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise PolicyError("seconds after @ are a number above 0, up to 3600", field="policy", value=spec)
+    return seconds

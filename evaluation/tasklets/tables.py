@@ -1,0 +1,62 @@
+"""The rows of an evaluation of tasklets as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..alike import joined
+from ..operators.tables import ranked
+from ..tables import escaped, table
+from .evaluate import Data, best_search
+
+
+def tasklet_title(results: Data) -> str:
+    """What was grouped, in a line."""
+    return f"{results['benchmark']}: {results['num_instances']} networks"
+
+
+def tasklet_cells(results: Data) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows, the best first; policies that group alike share a row, with the times of the first."""
+    kinds, best = list(dict.fromkeys(results["kinds"])), best_search(results["rows"])
+    against = [] if best is None else [f"against {best['policy']}, points"]
+    head = ["policy, % over the best known", "all", *(kinds if len(kinds) > 1 else []), *against, "best, %", "median, ms"]
+    rows = []
+    for group in ranked(results):
+        row = group[0]
+        cells = [joined(group), _above(row["over_best_known"])]
+        if len(kinds) > 1:
+            cells += [_above(row["by_kind"][kind]) for kind in kinds]
+        if best is not None:
+            cells.append("" if row["policy"] == best["policy"] else _points(row["against"][best["policy"]]["all"], 0.0, "+.1f"))
+        rows.append([*cells, f"{100 * row['won']:.0f}", f"{1000 * row['seconds']['median']:.1f}"])
+    return head, rows
+
+
+def tasklet_markdown(results: Data) -> str:
+    """A heading, a table with a line per policy, and the verdict."""
+    head, rows = tasklet_cells(results)
+    lines = [
+        f"# Benchmark {escaped(results['benchmark'])}",
+        "",
+        f"{results['num_instances']} networks; means with 95 % bootstrap intervals over them. The best known of a network "
+        f"is the best of all policies here and of chain for {results['best_known_s']:g} s with a seed of its own.",
+        "",
+        *table(head, [[escaped(cell) for cell in row] for row in rows]),
+        "",
+        escaped(results["verdict"]),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _above(found: Any) -> str:
+    return _points(found, 1.0, ".1f")
+
+
+def _points(found: Any, base: float, form: str) -> str:
+    if found is None:
+        return "-"
+    mean = format(100 * (found["mean"] - base), form)
+    if found["low"] is None:
+        return mean
+    return f"{mean} [{format(100 * (found['low'] - base), form)}, {format(100 * (found['high'] - base), form)}]"

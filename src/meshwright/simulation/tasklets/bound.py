@@ -1,0 +1,23 @@
+"""What no placement of tasklets can beat."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .instance import TaskletInstance
+
+
+def lower_bound_s(instance: TaskletInstance) -> float:
+    """Seconds that every grouping takes at least.
+
+    Each device exchanges gradients with ``P - 1`` others, at best those that are nearest. Each has a hand-over to or from another
+    device, so that one of the ``K - 1`` hand-overs is as long as the least of the device that needs most, and none is
+    shorter than the shortest of all.
+    """
+    n, k = instance.num_devices, instance.num_stages
+    near_s = np.sort(instance.reduce_s + np.diag(np.full(n, np.inf)), axis=1)
+    data_s = float(near_s[:, : instance.num_replicas - 1].sum(axis=1).max())
+    if k == 1:
+        return data_s
+    least_s = (instance.hand_over_s + np.diag(np.full(n, np.inf))).min(axis=1)
+    return data_s + 2.0 * float(least_s.max() + (k - 2) * least_s.min())

@@ -1,0 +1,349 @@
+"""Stages filled device by device, compiled: what each device would make of the stage that is being filled.
+
+Stages are filled one after another along the pipeline, each until it has a device for every replica. A step says which device
+joins. The value of what is filled so far is the slowest stage's exchange of gradients and twice the hand-overs between stages
+that are full, in the order in which they were filled; no step lowers it.
+
+Legend of shapes: ``i`` networks, ``E`` episodes, ``n`` most devices, ``f`` features of a candidate. Places beyond a network's
+own number of devices are never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
+from ...numba_records import by_reference
+from .bound import lower_bound_s
+from .instance import TaskletInstance
+from .values import matching_s
+
+CANDIDATE_FEATURES = (
+    "stage_s",
+    "stage_growth_s",
+    "mean_reduce_s",
+    "most_reduce_s",
+    "least_left_s",
+    "least_from_previous_s",
+    "mean_from_previous_s",
+    "hop_s",
+    "hop_growth_s",
+    "least_to_others_s",
+    "mean_left_reduce_s",
+    "mean_left_hand_s",
+    "near_left",
+    "near_left_over",
+    "is_first",
+    "has_previous",
+)
+"""Of a device that may join the stage: the stage's exchange with it and how far it raises the slowest; the mean and largest
+exchange with those that are in it; the mean of its shortest exchanges with devices left, as many as the stage still wants; the
+least and mean hand-over from the stage before, the least that all of the stage need then, and how far this device raises that;
+its least hand-over to a device left; the mean exchange and hand-over with all devices left; how many stages it could fill with
+the devices left near it, and what share of one would be over; whether the stage is empty; whether there is a stage before."""
+
+NUM_CANDIDATE_FEATURES = len(CANDIDATE_FEATURES)
+
+PROGRESS_FEATURES = ("stage_filled", "stages_filled", "slowest_s", "path_s", "hop_s")
+"""Of an episode: shares of the stage and of all stages that are filled, the slowest exchange, hand-overs so far, and the least
+that those in the stage need from the one before."""
+
+NUM_PROGRESS_FEATURES = len(PROGRESS_FEATURES)
+
+
+@by_reference
+class StackedNetworks(NamedTuple):
+    """Networks side by side.
+
+    Attributes:
+        num_devices: ``(i,)``.
+        num_stages: ``(i,)``.
+        reduce_s: see `TaskletInstance`, ``(i, n, n)``.
+        hand_over_s: see `TaskletInstance`, ``(i, n, n)``.
+        by_reduce: for each device all others, those with the shortest exchange first, ``(i, n, n)``.
+        by_hand_over: the same by hand-over, ``(i, n, n)``.
+        is_near: see `near_devices`, ``(i, n, n)``.
+        reduce_unit_s: mean exchange of two devices, ``(i,)``.
+        hand_over_unit_s: mean hand-over of two devices, ``(i,)``.
+        scale_s: lower bound of the value, or next to nothing where that is 0, ``(i,)``.
+    """
+
+    num_devices: NDArray[np.int64]
+    num_stages: NDArray[np.int64]
+    reduce_s: NDArray[np.float64]
+    hand_over_s: NDArray[np.float64]
+    by_reduce: NDArray[np.int64]
+    by_hand_over: NDArray[np.int64]
+    is_near: NDArray[np.bool_]
+    reduce_unit_s: NDArray[np.float64]
+    hand_over_unit_s: NDArray[np.float64]
+    scale_s: NDArray[np.float64]
+
+
+@by_reference
+class FillingState(NamedTuple):
+    """Episodes side by side.
+
+    Attributes:
+        instance: ``(E,)``.
+        joined: devices in the order in which they joined, ``(E, n)``.
+        num_joined: ``(E,)``.
+        can_join: ``(E, n)``.
+        stage_s: exchange of each device with those in the stage, ``(E, n)``.
+        most_s: the longest of them, ``(E, n)``.
+        least_from_s: least hand-over from the stage before, ``(E, n)``.
+        mean_from_s: mean hand-over from it, ``(E, n)``.
+        left_reduce_s: exchange of each device with all devices left, ``(E, n)``.
+        left_hand_s: hand-over to all devices left, ``(E, n)``.
+        num_near: devices left near each, itself not among them, ``(E, n)``.
+        hop_s: least that those in the stage need from the one before, ``(E,)``.
+        slowest_s: slowest exchange of all stages so far, ``(E,)``.
+        path_s: hand-overs between stages that are full, one way, ``(E,)``.
+        value_s: of what is filled, ``(E,)``.
+        candidates: features of devices that may join; others are 0, ``(E, n, f)``.
+        progress: features of episodes, ``(E, 5)``.
+        scratch: written to, ``(E, 3, n)``.
+    """
+
+    instance: NDArray[np.int64]
+    joined: NDArray[np.int64]
+    num_joined: NDArray[np.int64]
+    can_join: NDArray[np.bool_]
+    stage_s: NDArray[np.float64]
+    most_s: NDArray[np.float64]
+    least_from_s: NDArray[np.float64]
+    mean_from_s: NDArray[np.float64]
+    left_reduce_s: NDArray[np.float64]
+    left_hand_s: NDArray[np.float64]
+    num_near: NDArray[np.int64]
+    hop_s: NDArray[np.float64]
+    slowest_s: NDArray[np.float64]
+    path_s: NDArray[np.float64]
+    value_s: NDArray[np.float64]
+    candidates: NDArray[np.float32]
+    progress: NDArray[np.float32]
+    scratch: NDArray[np.int64]
+
+
+def room_for_networks(num_places: int, n: int) -> StackedNetworks:
+    """Empty places for networks of up to ``n`` devices; `fill_network` fills them."""
+    i = num_places
+    return StackedNetworks(
+        num_devices=np.zeros(i, np.int64),
+        num_stages=np.ones(i, np.int64),
+        reduce_s=np.zeros((i, n, n)),
+        hand_over_s=np.zeros((i, n, n)),
+        by_reduce=np.zeros((i, n, n), np.int64),
+        by_hand_over=np.zeros((i, n, n), np.int64),
+        is_near=np.zeros((i, n, n), np.bool_),
+        reduce_unit_s=np.ones(i),
+        hand_over_unit_s=np.ones(i),
+        scale_s=np.ones(i),
+    )
+
+
+def fill_network(stacked: StackedNetworks, at: int, instance: TaskletInstance) -> None:
+    """Write a network into a place."""
+    n = instance.num_devices
+    stacked.num_devices[at], stacked.num_stages[at] = n, instance.num_stages
+    for seconds, whole, order in (
+        (instance.reduce_s, stacked.reduce_s, stacked.by_reduce),
+        (instance.hand_over_s, stacked.hand_over_s, stacked.by_hand_over),
+    ):
+        whole[at, :n, :n] = seconds
+        own_last = np.where(np.eye(n, dtype=np.bool_), np.inf, seconds)
+        order[at, :n, :n] = np.argsort(own_last, axis=1, kind="stable")
+    stacked.reduce_unit_s[at], stacked.hand_over_unit_s[at] = units_s(instance)
+    stacked.is_near[at, :n, :n] = near_devices(instance)
+    stacked.scale_s[at] = max(lower_bound_s(instance), 1e-30)
+
+
+def near_devices(instance: TaskletInstance) -> NDArray[np.bool_]:
+    """Whether each device's exchange with each other is nearer to its shortest than to the network's mean, ``(n, n)``."""
+    others_s = np.where(np.eye(instance.num_devices, dtype=np.bool_), np.inf, instance.reduce_s)
+    halfway_s = (others_s.min(axis=1) + units_s(instance)[0]) / 2
+    is_near: NDArray[np.bool_] = np.isfinite(others_s) & (others_s <= halfway_s[:, None])
+    return is_near
+
+
+def units_s(instance: TaskletInstance) -> tuple[float, float]:
+    """Mean exchange and mean hand-over of two devices, or next to nothing where that is 0."""
+    pairs = max(1, instance.num_devices * (instance.num_devices - 1))
+    return max(float(instance.reduce_s.sum()) / pairs, 1e-30), max(float(instance.hand_over_s.sum()) / pairs, 1e-30)
+
+
+def stack_networks(instances: Sequence[TaskletInstance]) -> StackedNetworks:
+    """Networks side by side, each in its place."""
+    stacked = room_for_networks(len(instances), max(each.num_devices for each in instances))
+    for at, each in enumerate(instances):
+        fill_network(stacked, at, each)
+    return stacked
+
+
+def new_filling(stacked: StackedNetworks, num_episodes: int) -> FillingState:
+    """Room for episodes."""
+    e, n = num_episodes, stacked.reduce_s.shape[1]
+    return FillingState(
+        instance=np.zeros(e, np.int64),
+        joined=np.zeros((e, n), np.int64),
+        num_joined=np.zeros(e, np.int64),
+        can_join=np.zeros((e, n), np.bool_),
+        stage_s=np.zeros((e, n)),
+        most_s=np.zeros((e, n)),
+        least_from_s=np.zeros((e, n)),
+        mean_from_s=np.zeros((e, n)),
+        left_reduce_s=np.zeros((e, n)),
+        left_hand_s=np.zeros((e, n)),
+        num_near=np.zeros((e, n), np.int64),
+        hop_s=np.zeros(e),
+        slowest_s=np.zeros(e),
+        path_s=np.zeros(e),
+        value_s=np.zeros(e),
+        candidates=np.zeros((e, n, NUM_CANDIDATE_FEATURES), np.float32),
+        progress=np.zeros((e, NUM_PROGRESS_FEATURES), np.float32),
+        scratch=np.zeros((e, 3, n), np.int64),
+    )
+
+
+@njit
+def begin_filling(stacked, state, e, at):  # type: ignore[no-untyped-def]
+    """Start an episode on a network, by number, with all stages empty."""
+    n = stacked.num_devices[at]
+    state.instance[e], state.num_joined[e] = at, 0
+    state.can_join[e] = False
+    state.can_join[e, :n] = True
+    for each in (state.stage_s, state.most_s, state.least_from_s, state.mean_from_s):
+        each[e] = 0.0
+    for device in range(n):
+        state.left_reduce_s[e, device] = stacked.reduce_s[at, device, :n].sum()
+        state.left_hand_s[e, device] = stacked.hand_over_s[at, device, :n].sum()
+        state.num_near[e, device] = stacked.is_near[at, device, :n].sum()
+    for total in (state.hop_s, state.slowest_s, state.path_s, state.value_s):
+        total[e] = 0.0
+    _tell(stacked, state, e)
+
+
+@njit
+def is_filled(stacked, state, e):  # type: ignore[no-untyped-def]
+    """Whether every device is in a stage."""
+    return state.num_joined[e] == stacked.num_devices[state.instance[e]]
+
+
+@njit
+def join(stacked, state, e, device):  # type: ignore[no-untyped-def]
+    """Let a device join the stage that is being filled.
+
+    Returns:
+        What the value grew, in lower bounds of the network.
+    """
+    at = state.instance[e]
+    n = stacked.num_devices[at]
+    p = n // stacked.num_stages[at]
+    reduce_s, hand_over_s = stacked.reduce_s[at], stacked.hand_over_s[at]
+    before = state.num_joined[e]
+    first = before // p * p
+    state.joined[e, before] = device
+    state.num_joined[e] = before + 1
+    state.can_join[e, device] = False
+    state.hop_s[e] = max(state.hop_s[e], state.least_from_s[e, device])
+    for other in range(n):
+        seconds = reduce_s[device, other]
+        state.stage_s[e, other] += seconds
+        state.most_s[e, other] = max(state.most_s[e, other], seconds)
+        state.left_reduce_s[e, other] -= seconds
+        state.left_hand_s[e, other] -= hand_over_s[device, other]
+        state.num_near[e, other] -= stacked.is_near[at, other, device]
+    for place in range(first, before + 1):
+        state.slowest_s[e] = max(state.slowest_s[e], state.stage_s[e, state.joined[e, place]])
+    if (before + 1) % p == 0:
+        stage = state.joined[e, first : before + 1]
+        if first > 0:
+            scratch = state.scratch[e, :, :p]
+            previous = state.joined[e, first - p : first]
+            state.path_s[e] += matching_s(hand_over_s, previous, stage, scratch[0], scratch[1], scratch[2])
+        state.hop_s[e] = 0.0
+        for other in range(n):
+            state.stage_s[e, other] = state.most_s[e, other] = 0.0
+            least, total = np.inf, 0.0
+            for member in stage:
+                least = min(least, hand_over_s[member, other])
+                total += hand_over_s[member, other]
+            state.least_from_s[e, other], state.mean_from_s[e, other] = least, total / p
+    value_s = state.slowest_s[e] + 2.0 * state.path_s[e]
+    growth = (value_s - state.value_s[e]) / stacked.scale_s[at]
+    state.value_s[e] = value_s
+    _tell(stacked, state, e)
+    return growth
+
+
+@njit
+def _tell(stacked, state, e):  # type: ignore[no-untyped-def]
+    """Write what each device would make of the stage, and how far the episode is."""
+    at, count = state.instance[e], state.num_joined[e]
+    n, k = stacked.num_devices[at], stacked.num_stages[at]
+    p = n // k
+    reduce_s, hand_over_s = stacked.reduce_s[at], stacked.hand_over_s[at]
+    unit_s, hand_unit_s = stacked.reduce_unit_s[at], stacked.hand_over_unit_s[at]
+    first = count // p * p
+    inside, left = count - first, n - count
+    stage_unit_s = unit_s * max(1, p - 1)
+    state.progress[e, 0] = inside / p
+    state.progress[e, 1] = first / n
+    state.progress[e, 2] = state.slowest_s[e] / (state.slowest_s[e] + stage_unit_s)
+    path_unit_s = hand_unit_s * max(1, k - 1)
+    state.progress[e, 3] = state.path_s[e] / (state.path_s[e] + path_unit_s)
+    state.progress[e, 4] = state.hop_s[e] / (state.hop_s[e] + hand_unit_s)
+    state.candidates[e] = 0.0
+    for device in range(n):
+        if not state.can_join[e, device]:
+            continue
+        told = state.candidates[e, device]
+        own_s = state.stage_s[e, device]
+        stage_s = own_s
+        for place in range(first, count):
+            member = state.joined[e, place]
+            stage_s = max(stage_s, state.stage_s[e, member] + reduce_s[member, device])
+        growth_s = max(0.0, stage_s - state.slowest_s[e])
+        told[0] = stage_s / (stage_s + stage_unit_s)
+        told[1] = growth_s / (growth_s + stage_unit_s)
+        if inside > 0:
+            mean_s = own_s / inside
+            told[2] = mean_s / (mean_s + unit_s)
+            told[3] = state.most_s[e, device] / (state.most_s[e, device] + unit_s)
+        wanted, met, total_s = min(p - 1 - inside, left - 1), 0, 0.0
+        for place in range(n - 1):
+            if met >= wanted:
+                break
+            other = stacked.by_reduce[at, device, place]
+            if state.can_join[e, other]:
+                met += 1
+                total_s += reduce_s[device, other]
+        if met > 0:
+            total_s /= met
+            told[4] = total_s / (total_s + unit_s)
+        if first > 0:
+            least_s, mean_s = state.least_from_s[e, device], state.mean_from_s[e, device]
+            told[5] = least_s / (least_s + hand_unit_s)
+            told[6] = mean_s / (mean_s + hand_unit_s)
+            hop_s = max(state.hop_s[e], least_s)
+            told[7] = hop_s / (hop_s + hand_unit_s)
+            told[8] = (hop_s - state.hop_s[e]) / (hop_s - state.hop_s[e] + hand_unit_s)
+        for place in range(n - 1):
+            other = stacked.by_hand_over[at, device, place]
+            if state.can_join[e, other]:
+                told[9] = hand_over_s[device, other] / (hand_over_s[device, other] + hand_unit_s)
+                break
+        if left > 1:
+            mean_s = max(0.0, state.left_reduce_s[e, device] / (left - 1))
+            told[10] = mean_s / (mean_s + unit_s)
+            mean_s = max(0.0, state.left_hand_s[e, device] / (left - 1))
+            told[11] = mean_s / (mean_s + hand_unit_s)
+        near = 1 + state.num_near[e, device]
+        told[12] = near / (near + p)
+        told[13] = near % p / p
+        told[14] = inside == 0
+        told[15] = first > 0

@@ -1,0 +1,116 @@
+"""The evaluation of tasklets: ratios worked out anew, kinds of network, what is refused, and the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright.cli import run_command_line
+from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
+from meshwright.errors import ConfigError, PolicyError
+from meshwright.evaluation.tasklets.evaluate import evaluate_tasklets
+from meshwright.evaluation.tasklets.policies import tasklet_policy
+from meshwright.evaluation.tasklets.tables import tasklet_cells, tasklet_markdown
+from meshwright.models.tasklets.network import TaskletNetworkSettings
+from meshwright.models.tasklets.policy import TaskletPolicy
+from meshwright.models.tasklets.saved import SavedTaskletPolicy
+
+SMALL = ["tasklets.num_devices=[16]", "tasklets.num_stages=[4]", "best_known_s=0.02", "policies=[chain@0.01]"]
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> str:
+    torch.manual_seed(0)
+    path = tmp_path / "policy.pt"
+    SavedTaskletPolicy.of(TaskletPolicy(TaskletNetworkSettings(hidden=8, heads=1, rounds=1)), {}).save(path)
+    return str(path)
+
+
+def test_figures_are_those_of_the_groupings(saved: str) -> None:
+    chosen = load_tasklet_benchmark("preset:tasklets-64", changes=SMALL)
+    found = evaluate_tasklets(chosen, [saved, f"{saved}@sample-4", "structured@0.01"], num_seeds=6)
+    rows = {row["policy"]: row for row in found["rows"]}
+    greedy, drawn = (np.array(rows[name]["values_s"]) for name in (saved, f"{saved}@sample-4"))
+    player = tasklet_policy(saved)
+    expected = [player.place(chosen.instance("test", seed), seed).value_s for seed in range(6)]
+    assert greedy == pytest.approx(expected)
+    assert (drawn <= greedy).all()
+    known = np.array(found["known_s"])
+    assert rows[saved]["over_best_known"]["mean"] == pytest.approx((greedy / known).mean())
+    assert rows[saved]["by_kind"]["spot"]["mean"] == pytest.approx((greedy / known)[1::2].mean())
+    against = rows[f"{saved}@sample-4"]["against"][saved]
+    assert against["all"]["mean"] == pytest.approx(((drawn - greedy) / known).mean())
+    assert against["uneven"]["mean"] == pytest.approx(((drawn - greedy) / known)[0::2].mean())
+    assert all(row["over_best_known"]["mean"] >= 1.0 for row in found["rows"])
+    head, cells = tasklet_cells(found)
+    assert len(cells) == 4
+    assert all(len(each) == len(head) for each in cells)
+    assert "| chain@0.01 |" in tasklet_markdown(found)
+    assert "the best search" in found["verdict"]
+    alone = evaluate_tasklets(chosen.model_copy(update={"policies": ()}), ["chain@0.01"], num_seeds=2)
+    assert alone["verdict"].startswith("Best is chain@0.01")
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ("chains", "chain"),
+        ("chain@0", "above 0"),
+        ("genetic@x", "above 0"),
+        ("shipped:nothing", "no such shipped policy"),
+    ],
+)
+def test_whoever_is_not_known_is_refused_in_one_line(spec: str, told: str) -> None:
+    with pytest.raises(PolicyError, match=told) as found:
+        tasklet_policy(spec)
+    assert "\n" not in str(found.value)
+
+
+def test_too_few_or_nobody_is_refused() -> None:
+    chosen = load_tasklet_benchmark("preset:tasklets-64", changes=SMALL)
+    with pytest.raises(ConfigError, match="2 to 100"):
+        evaluate_tasklets(chosen, [], num_seeds=1)
+    with pytest.raises(ConfigError, match="nobody"):
+        evaluate_tasklets(chosen.model_copy(update={"policies": ()}), [])
+
+
+def test_the_command_writes_what_it_prints(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = [part for each in SMALL for part in ("--set", each)]
+    given = ["evaluate", saved, "--benchmark", "preset:tasklets-64", "--seeds", "2", "--out", str(tmp_path / "out"), *changes]
+    assert run_command_line(given) == 0
+    printed = capsys.readouterr().out
+    assert "tasklets-64: 2 networks" in printed
+    written = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [row["policy"] for row in written["rows"]] == [saved, "chain@0.01"]
+    assert (tmp_path / "out" / "results.md").read_text().startswith("# Benchmark tasklets-64")
+    assert "who groups distant devices best?" in (tmp_path / "out" / "report.html").read_text()
+    assert run_command_line(["summarise", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
+    assert "tasklets-64: 2 networks" in (tmp_path / "page" / "summary.html").read_text()
+    assert run_command_line([*given[:4], "--references", "x"]) != 0
+    assert "tasklets" in capsys.readouterr().err
+
+
+def test_arrange_asks_a_policy(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    network = load_tasklet_benchmark("preset:tasklets-64", changes=SMALL).instance("test", 0)
+    told = {
+        "delay_ms": (1e3 * network.latency_s).tolist(),
+        "bandwidth_gbps": (8e-9 * network.bandwidth_bytes_per_s).tolist(),
+        "constants": {"stages_way": 4, "send_gradient_size_GB": 0.4, "send_activation_size_GB": 0.05},
+    }
+    (tmp_path / "network.json").write_text(json.dumps(told))
+    values = []
+    for how in ("", "@sample-8", "@search-0.05"):
+        made = tmp_path / "made.json"
+        status = run_command_line(["arrange", str(tmp_path / "network.json"), "--solver", saved + how, "--json", str(made)])
+        assert status == 0
+        values.append(json.loads(made.read_text())["value_s"])
+    assert values == sorted(values, reverse=True)
+    assert values[0] == pytest.approx(tasklet_policy(saved).place(network, 0).value_s)
+    capsys.readouterr()
+    for solver in ("chains", "shipped:nothing", saved + "@often"):
+        assert run_command_line(["arrange", str(tmp_path / "network.json"), "--solver", solver]) == 2
+        assert len(capsys.readouterr().err.strip().splitlines()) <= 3
