@@ -64,13 +64,14 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
 
     **Info.** ``now_s``, ``active`` jobs; after a step ``was_possible``; at the end ``mean_completion_s``.
 
-    **Arguments.** ``benchmark`` (name, path or settings: measurements and cluster are taken from it), ``knows`` (``applications``:
-    remaining times are those of jobs whose applications ran before, and jobs choose the batch that is best by what was measured;
-    ``profiles``: what jobs saw of their own steps so far, as for Pollux), ``workload`` (always this one), ``split`` of the drawn
-    workloads (``training``), ``num_jobs`` of each (160), ``trace`` from which they are drawn, ``render_mode`` (``ansi``).
+    **Arguments.** ``benchmark`` (name, path or settings: measurements and cluster are taken from it), ``knows``
+    (``applications``: remaining times are those of jobs whose applications ran before, and jobs choose the batch that is best by
+    what was measured; ``profiles``: what jobs saw of their own steps so far, as for Pollux), ``workload`` (always this one),
+    ``split`` of the drawn workloads (``training``), ``num_jobs`` of each (160), ``trace`` from which they are drawn,
+    ``render_mode`` (``ansi``).
 
-    **Seeds.** ``reset(seed=N)`` plays drawn workload ``N`` of the split; without a seed the next one is drawn. No published workload
-    is among them.
+    **Seeds.** ``reset(seed=N)`` plays drawn workload ``N`` of the split; without a seed the next one is drawn. No published
+    workload is among them.
 
     **Version history.** v0: first.
     """
@@ -113,7 +114,11 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
         size = num_jobs if workload is None else len(workload.job_names)
         num = len(self.num_ranks)
         self._shape = ElasticSeen(
-            np.zeros((size, 8), np.float32), np.zeros((size, num), np.float32), np.zeros(1, np.float32), 0, np.zeros(num + 1, np.int8)
+            np.zeros((size, 8), np.float32),
+            np.zeros((size, num), np.float32),
+            np.zeros(1, np.float32),
+            0,
+            np.zeros(num + 1, np.int8),
         )
         self.action_space = spaces.Discrete(num + 1)
         self.observation_space: spaces.Space[Any] = elastic_space(size, num)

@@ -12,7 +12,6 @@ from ...planners.elastic.expected_remaining import FIRST_S, job_goodputs
 from ...planners.elastic.known_curves import KnownCurves
 from ...planners.elastic.shortest_remaining import job_spans
 from ...simulation.elastic.simulation import ElasticSimulation
-from ...simulation.elastic.state import BatchRule
 
 JOB = ("active", "decided", "ranks", "given", "asked", "held", "age", "restarts")
 """Features of a job."""

@@ -57,6 +57,7 @@ class MenuTensors(nn.Module):
     Attributes:
         entry: features of each entry and whether it is there, by type, ``(t, j, f)`` and ``(t, j)``.
         choice: one-hot rule, of blocks none, and share of the device type, ``(p, 5)``.
+        member: which trunks are above each host, ``(m, r)``.
         share, ratio: of each entry, share of the cluster's devices, and seconds of a step at best over those of the type's
             fastest entry, ``(t, j)``.
         units: of prices.
@@ -66,6 +67,7 @@ class MenuTensors(nn.Module):
     entry: Tensor
     is_there: Tensor
     choice: Tensor
+    member: Tensor
     share: Tensor
     ratio: Tensor
     log_waste: Tensor
@@ -262,8 +264,8 @@ class FleetActor(nn.Module):
 def room(seen: Mapping[str, Tensor], member: Tensor) -> Tensor:
     """How each trunk suits the job whose hosts are picked, ``(b, r, 4)``; zeros where none are.
 
-    Its room are the free devices of hosts that may be picked. Told are what the job would leave of it, as share of the cluster; the
-    same in hosts, cut at four; whether the job fits; and the share of its hosts so far that are here.
+    Its room are the free devices of hosts that may be picked. Told are what the job would leave of it, as share of the cluster;
+    the same in hosts, cut at four; whether the job fits; and the share of its hosts so far that are here.
     """
     hosts, context = seen["hosts"], seen["context"]
     count = hosts.shape[1]

@@ -124,10 +124,11 @@ def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor
 
 
 def right_actions(seen: Mapping[str, torch.Tensor], actions: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
-    """Which actions are as good as the rule's, ``(n, a)``: itself, and where hosts are picked all possible ones that look as the pick does.
+    """Which actions are as good as the rule's, ``(n, a)``: itself, and where hosts are picked all possible ones that look as the
+    pick does.
 
-    A host looks like another where its own features are the same, and those of the trunks above it with the number of hosts that the
-    job has there already. A rule takes the first of such hosts by number, which nobody could learn who is told no numbers.
+    A host looks like another where its own features are the same, and those of the trunks above it with the number of hosts that
+    the job has there already. A rule takes the first of such hosts by number, which nobody could learn who is told no numbers.
 
     Args:
         seen: observations.

@@ -67,7 +67,9 @@ def test_sites_are_found_in_what_was_measured_however_hosts_are_numbered(sizes, 
     is_near = site[:, None] == site[None, :]
     noise = np.array([[random.uniform(1.0, 1.9) for _ in site] for _ in site])
     bandwidth = np.where(is_near, 10.0, 10.0 / (4 * times)) / noise
-    found = cluster_of(bandwidth_gbytes_per_s=bandwidth.tolist(), latency_us=np.zeros_like(bandwidth).tolist()).topology.host_group
+    found = cluster_of(
+        bandwidth_gbytes_per_s=bandwidth.tolist(), latency_us=np.zeros_like(bandwidth).tolist()
+    ).topology.host_group
     if max(sizes) > 1:
         assert ((found[:, None] == found[None, :]) == is_near).all()
     assert found[0] == 0

@@ -200,7 +200,9 @@ def test_every_placement_on_an_uneven_tree_has_a_representative_of_its_class(deg
 def test_a_job_in_two_sites_of_a_matrix_is_priced_there():
     few = MENU.model_copy(update={"degrees": (1, 2, 8)})
     topology = {"kind": "matrix", "sites": {"a": 4, "b": 4}, "bandwidth_gbytes_per_s": [[5.0, 0.5], [0.5, 5.0]]}
-    cluster = Cluster.from_data({"name": "sites", "device": "a100", "topology": topology | {"latency_us": [[5.0, 5.0], [5.0, 5.0]]}})
+    cluster = Cluster.from_data(
+        {"name": "sites", "device": "a100", "topology": topology | {"latency_us": [[5.0, 5.0], [5.0, 5.0]]}}
+    )
     table = build_menu(TYPES[:1], cluster, few).table
     within = build_menu(TYPES[:1], Cluster.from_data(alike(5.0)), few).table
     across = build_menu(TYPES[:1], Cluster.from_data(alike(0.5)), few).table

@@ -32,8 +32,8 @@ FAR = 2.0
 class MatrixSettings(TopologySection):
     """``topology:`` of a measured cluster in YAML; row ``i``, column ``j`` holds from device ``i`` to device ``j``.
 
-    ``sites`` counts the devices of each site by its name; rows and columns are then sites, in that order. Hosts of several devices
-    have the two figures of links inside a host too.
+    ``sites`` counts the devices of each site by its name; rows and columns are then sites, in that order. Hosts of several
+    devices have the two figures of links inside a host too.
     """
 
     kind: Literal["matrix"]
@@ -83,9 +83,7 @@ class MatrixSettings(TopologySection):
             if count % self.devices_per_host:
                 raise ValueError(f"sites.{name}: {count} devices do not fill hosts of {self.devices_per_host}")
         if self.devices_per_host > 1 and None in inside:
-            raise ValueError(
-                "sites of hosts of several devices need intra_host_bandwidth_gbytes_per_s and intra_host_latency_us"
-            )
+            raise ValueError("sites of hosts of several devices need intra_host_bandwidth_gbytes_per_s and intra_host_latency_us")
 
     def resolved(self, folder: Path) -> MatrixSettings:
         """The same with the content of the CSV files written out.
@@ -112,9 +110,10 @@ class MatrixSettings(TopologySection):
         site = np.repeat(np.arange(len(sizes)), sizes)
         host = np.arange(len(site)) // self.devices_per_host
         is_inside = host[:, None] == host[None, :]
-        within = (self.intra_host_bandwidth_gbytes_per_s or 0.0) * 1e9, (self.intra_host_latency_us or 0.0) / 1e6
+        pairs = np.ix_(site, site)
         return MatrixTopology(
-            *(np.where(is_inside, own, rows[np.ix_(site, site)]) for own, rows in zip(within, (bandwidth, latency), strict=True)),
+            np.where(is_inside, (self.intra_host_bandwidth_gbytes_per_s or 0.0) * 1e9, bandwidth[pairs]),
+            np.where(is_inside, (self.intra_host_latency_us or 0.0) / 1e6, latency[pairs]),
             devices_per_host=self.devices_per_host,
             host_names=tuple(f"{name}-{i}" for name, size in self.sites.items() for i in range(size // self.devices_per_host)),
             site_names=tuple(self.sites),
@@ -165,9 +164,9 @@ class MatrixTopology(Topology):
     def host_group(self) -> NDArray[np.int64]:
         """The site of each host, ``(num_hosts,)``, counted from the first host on: as told, else as found in the figures.
 
-        A message of `NEAR_BYTES` takes some time each way between two devices of two hosts; the longest counts. Hosts are joined in
-        the order of these times (single linkage). Where one step of that order is at least `FAR` times the step before, hosts that
-        were joined before the largest such step are a site each; where there is none, all hosts are one site.
+        A message of `NEAR_BYTES` takes some time each way between two devices of two hosts; the longest counts. Hosts are joined
+        in the order of these times (single linkage). Where one step of that order is at least `FAR` times the step before, hosts
+        that were joined before the largest such step are a site each; where there is none, all hosts are one site.
         """
         if self.site_of_host:
             return frozen(_numbered(np.array(self.site_of_host)), np.int64)

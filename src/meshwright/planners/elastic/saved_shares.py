@@ -37,7 +37,6 @@ WEIGHTS = (
 """Names of the weights of `shortest_remaining`, in their order."""
 
 
-
 class ShareRule(NamedTuple):
     """A rule whose weights can be searched for.
 
@@ -102,6 +101,8 @@ class SavedShares:
         if not isinstance(trained, dict):
             raise CheckpointError("must be a mapping", file=path, field="trained")
         kept, names = data.get("weights"), SHARE_RULES[rule].names
-        if isinstance(kept, dict) and kept.keys() == set(WEIGHTS):  # of a rule that had no others yet: those by hand change nothing
+        if isinstance(kept, dict) and kept.keys() == set(
+            WEIGHTS
+        ):  # of a rule that had no others yet: those by hand change nothing
             kept = dict(zip(names, SHARE_RULES[rule].by_hand, strict=True)) | kept
         return cls(rule, named_weights(kept, names, path), trained)
