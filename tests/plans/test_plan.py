@@ -147,15 +147,21 @@ def test_the_samples_of_a_step_are_shown_where_the_job_tells_them(chain, two_hos
         assert [row for row in plan.summary_rows() if row[0] == "samples per step"] == rows
 
 
+@pytest.fixture(scope="module")
+def published_schema():
+    """What holds plans against the schema, which is one itself."""
+    schema = json.loads(published_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    return jsonschema.Draft202012Validator(schema)
+
+
 def test_the_published_schema_is_that_of_the_models():
     assert published_text() == json_text(json_schema()) + "\n"
 
 
 @pytest.mark.parametrize("name", ["split_plan", "grid_plan"])
-def test_the_published_schema_accepts_a_saved_plan(name, request):
-    schema = json.loads(published_text())
-    jsonschema.Draft202012Validator.check_schema(schema)
-    jsonschema.validate(_data(request.getfixturevalue(name)), schema)
+def test_the_published_schema_accepts_a_saved_plan(published_schema, name, request):
+    published_schema.validate(_data(request.getfixturevalue(name)))
 
 
 BROKEN = [
@@ -178,13 +184,13 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("path", "value", "told"), BROKEN)
-def test_a_broken_plan_is_refused_by_loader_and_schema(split_plan, tmp_path, path, value, told):
+def test_a_broken_plan_is_refused_by_loader_and_schema(published_schema, split_plan, tmp_path, path, value, told):
     data = _with(_data(split_plan), path, value)
     with pytest.raises(PlanError, match=told) as caught:
         _load(tmp_path, data)
     assert "plan.json" in str(caught.value)
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(data, json.loads(published_text()))
+        published_schema.validate(data)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,9 @@
 """Groups of ranks in any order, against a count on the devices themselves; remembered kernels."""
 
+from dataclasses import replace
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -59,3 +62,16 @@ def test_a_product_costs_the_same_when_it_is_remembered():
     for item in (Product("a", 4096, 1024, 512), Product("b", 4096, 1024, 512, is_attention=True), Sweep("c", 1e9)):
         for width in (2, 4):
             assert kept.kernel_s(item, width) == kept.kernel_s(item, width) == model.kernel_s(item, width)
+
+
+@pytest.mark.parametrize("device", ["a100", "h100"])
+def test_products_that_differ_in_anything_but_their_name_are_remembered_apart(device):
+    model = kernel_model(device_type(device))
+    kept, plain = RememberedKernels(model.device, model.constants), Product("a", 4096, 1024, 512)
+    fields = {"m": 4000, "n": 1000, "k": 500, "batch": 2, "is_weight": True, "is_attention": True, "sum_bytes": 4, "row_bytes": 2}
+    fields |= {"fp8_casts": 1} if model.constants.fp8 is not None else {}
+    assert kept.kernel_s(plain) == kept.kernel_s(replace(plain, name="b"))
+    assert len(kept._known) == 1
+    for name, value in fields.items():
+        other = replace(plain, **{name: value})
+        assert kept.kernel_s(other) == model.kernel_s(other), name

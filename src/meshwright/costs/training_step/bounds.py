@@ -33,7 +33,7 @@ Task = tuple[float, float, float]
 class RememberedKernels(KernelModel):
     """Kernels priced once for each shape of product; thousands of layouts share a few hundred."""
 
-    _known: dict[tuple[int, int, int, int, bool, bool, int, int], float] = field(default_factory=dict, repr=False, compare=False)
+    _known: dict[tuple[int | bool, ...], float] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(cls, model: KernelModel) -> RememberedKernels:
@@ -44,7 +44,8 @@ class RememberedKernels(KernelModel):
         """As `KernelModel.kernel_s`."""
         if not isinstance(item, Product):
             return super().kernel_s(item, element_bytes)
-        key = item.m, item.n, item.k, item.batch, item.is_attention, item.is_weight, item.sum_bytes, element_bytes
+        kind = item.is_attention, item.is_weight, item.sum_bytes, item.fp8_casts, item.row_bytes, element_bytes
+        key = item.m, item.n, item.k, item.batch, *kind
         seconds = self._known.get(key)
         if seconds is None:
             seconds = self._known[key] = self.product_s(item, element_bytes)

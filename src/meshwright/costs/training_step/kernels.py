@@ -206,9 +206,10 @@ class KernelModel:
         """See `product_s`, without the time between kernels."""
         cores, bytes_per_s = self.constants.num_multiprocessors, self._product_bytes_per_s
         last_wave = self.constants.last_wave_share
-        best = math.inf
+        batch, m, n = item.batch, item.m, item.n
+        summed_bytes, best = 8.0 * batch * m * n, math.inf
         for rows, columns, speed in TILES:
-            tiles = item.batch * -(-item.m // rows) * -(-item.n // columns)
+            tiles = batch * -(-m // rows) * -(-n // columns)
             step_s = 2.0 * rows * columns / (per_core * speed)
             split = 1
             while True:
@@ -218,12 +219,13 @@ class KernelModel:
                     waves = max(1.0, (1.0 - last_wave) * tiles * split / cores + last_wave * waves)
                 seconds = waves * step_s * (k + overhead_k)
                 if split > 1:
-                    seconds += 8.0 * item.batch * item.m * item.n * split / bytes_per_s
-                best = min(best, seconds)
+                    seconds += summed_bytes * split / bytes_per_s
+                if seconds < best:
+                    best = seconds
                 if split >= MAX_SPLITS or k < LEAST_SUM:
                     break
                 split *= 2
-        moved = item.batch * (element_bytes * (item.m * item.k + item.k * item.n) + result_bytes * item.m * item.n)
+        moved = batch * (element_bytes * (m * item.k + item.k * n) + result_bytes * m * n)
         return max(best, moved / bytes_per_s)
 
     def attention_s(self, item: FusedAttention) -> float:
