@@ -6,66 +6,44 @@ They say what tables and figures read, and no more: keys beside these are passed
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
-from pydantic import ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from .. import settings
 from .elastic.evaluate import ELASTIC_FORMAT_VERSION
 from .fleet.evaluate import FLEET_FORMAT_VERSION
 from .fleet.objectives import OBJECTIVES
 from .operators.evaluate import OPERATORS_FORMAT_VERSION
+from .operators.forms import OperatorResultsForm, TaskletResultsForm
 from .tasklets.evaluate import TASKLETS_FORMAT_VERSION
-
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class _Told(settings.Settings):
-    """Keys that are not read are passed over; numbers are numbers and no texts that read like them."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
+from .told import Interval, Share, Told, check_rows
 
 
-class _Interval(_Told):
-    """Mean and 95 % interval; a single value has no ends."""
-
-    mean: float
-    # By other names here: `quantities` holds `low` and `high` to what ends of a configured range can be, and an end that a
-    # bootstrap rounds to 1e-20 is none of these.
-    lower_end: float | None = Field(alias="low")
-    upper_end: float | None = Field(alias="high")
-
-    @model_validator(mode="after")
-    def _has_both_ends(self) -> Self:
-        if (self.lower_end is None) != (self.upper_end is None):
-            raise ValueError("an interval has two ends, or none")
-        return self
-
-
-class _PerSeed(_Told):
+class _PerSeed(Told):
     """Figures of single episodes."""
 
     blocking_rate: list[Share] = Field(min_length=1)
 
 
-class _Row(_Told):
+class _Row(Told):
     """One policy; figures are None where it placed no job."""
 
     policy: str
     kind: Literal["learned", "baseline", "planner", "reference"]
-    blocking_rate: _Interval
+    blocking_rate: Interval
     per_seed: _PerSeed
-    mean_completion_s: _Interval | None = None
-    p95_completion_s: _Interval | None = None
-    mean_slack: _Interval | None = None
-    utilisation: _Interval | None = None
-    fragmentation: _Interval | None = None
-    mean_degree: _Interval | None = None
+    mean_completion_s: Interval | None = None
+    p95_completion_s: Interval | None = None
+    mean_slack: Interval | None = None
+    utilisation: Interval | None = None
+    fragmentation: Interval | None = None
+    mean_degree: Interval | None = None
     degrees: dict[str, float] = Field(default_factory=dict)
     states: dict[str, Any] = Field(default_factory=dict)
 
 
-class _Scenario(_Told):
+class _Scenario(Told):
     """What was played."""
 
     cluster: str
@@ -75,13 +53,13 @@ class _Scenario(_Told):
     digest_but_arrivals: str | None = None
 
 
-class _Tuned(_Told):
+class _Tuned(Told):
     """What a tuned baseline chose."""
 
     chosen: str
 
 
-class ResultsForm(_Told):
+class ResultsForm(Told):
     """The root of ``results.json``."""
 
     benchmark: str
@@ -93,11 +71,11 @@ class ResultsForm(_Told):
 
     @model_validator(mode="after")
     def _every_policy_played_every_seed(self) -> Self:
-        _check_rows([(row.policy, len(row.per_seed.blocking_rate)) for row in self.rows], len(self.seeds))
+        check_rows([(row.policy, len(row.per_seed.blocking_rate)) for row in self.rows], len(self.seeds))
         return self
 
 
-class _FleetRow(_Told):
+class _FleetRow(Told):
     """One policy of a fleet; figures are None in episodes in which no job completed."""
 
     policy: str
@@ -107,14 +85,14 @@ class _FleetRow(_Told):
     layouts: dict[str, float]
 
 
-class _Fleet(_Told):
+class _Fleet(Told):
     """What was played."""
 
     cluster: str
     num_devices: int = Field(ge=1)
 
 
-class FleetResultsForm(_Told):
+class FleetResultsForm(Told):
     """The root of a fleet's ``results.json``, as far as tables over several evaluations read it."""
 
     benchmark: str
@@ -133,22 +111,22 @@ class FleetResultsForm(_Told):
 
     @model_validator(mode="after")
     def _every_policy_played_every_seed(self) -> Self:
-        _check_rows([(row.policy, len(row.per_seed.get(self.objective, ()))) for row in self.rows], len(self.seeds))
+        check_rows([(row.policy, len(row.per_seed.get(self.objective, ()))) for row in self.rows], len(self.seeds))
         return self
 
 
 class _FleetTableRow(_FleetRow):
     """The same with what a table of one evaluation reads; what the objective is must be there."""
 
-    against_best_baseline: _Interval | None
-    mean_completion_s: _Interval | None
-    mean_wait_s: _Interval | None
-    blocking_rate: _Interval | None
-    devices_useful: _Interval | None
-    p95_completion_s: _Interval | None = None
-    makespan_s: _Interval | None = None
-    deadline_met_rate: _Interval | None = None
-    device_hours: _Interval | None = None
+    against_best_baseline: Interval | None
+    mean_completion_s: Interval | None
+    mean_wait_s: Interval | None
+    blocking_rate: Interval | None
+    devices_useful: Interval | None
+    p95_completion_s: Interval | None = None
+    makespan_s: Interval | None = None
+    deadline_met_rate: Interval | None = None
+    device_hours: Interval | None = None
 
 
 class _TunedEntry(_Tuned):
@@ -169,22 +147,22 @@ class _FleetTable(FleetResultsForm):
         return self
 
 
-class _ElasticRow(_Told):
+class _ElasticRow(Told):
     """One scheduler of elastic jobs."""
 
     policy: str
     kind: Literal["learned", "baseline", "planner", "published"]
-    against_best_baseline: _Interval | None
-    against_published: _Interval | None
+    against_best_baseline: Interval | None
+    against_published: Interval | None
     worst_against_published: float | None
-    mean_completion_s: _Interval
-    p95_completion_s: _Interval | None
-    makespan_s: _Interval | None
-    devices_held: _Interval | None
-    restarts_per_job: _Interval | None
+    mean_completion_s: Interval
+    p95_completion_s: Interval | None
+    makespan_s: Interval | None
+    devices_held: Interval | None
+    restarts_per_job: Interval | None
 
 
-class _Elastic(_Told):
+class _Elastic(Told):
     """What was played."""
 
     load: str
@@ -193,13 +171,13 @@ class _Elastic(_Told):
     num_jobs: list[int]
 
 
-class _Timing(_Told):
+class _Timing(Told):
     """Seconds of a decision by policy."""
 
     decision_s: dict[str, float]
 
 
-class _ElasticResults(_Told):
+class _ElasticResults(Told):
     """The root of ``results.json`` of elastic jobs."""
 
     benchmark: str
@@ -212,7 +190,7 @@ class _ElasticResults(_Told):
     rows: list[_ElasticRow] = Field(min_length=1)
 
 
-class _ElasticFigures(_Told):
+class _ElasticFigures(Told):
     """One scheduler with the figures of every workload."""
 
     policy: str
@@ -220,7 +198,7 @@ class _ElasticFigures(_Told):
     per_seed: dict[str, list[float | None]]
 
 
-class ElasticResultsForm(_Told):
+class ElasticResultsForm(Told):
     """The root of ``results.json`` of elastic jobs, as tables over several evaluations read it."""
 
     benchmark: str
@@ -231,100 +209,11 @@ class ElasticResultsForm(_Told):
 
     @model_validator(mode="after")
     def _every_policy_played_every_workload(self) -> Self:
-        _check_rows([(row.policy, len(row.per_seed.get(self.objective, ()))) for row in self.rows], len(self.workloads))
+        check_rows([(row.policy, len(row.per_seed.get(self.objective, ()))) for row in self.rows], len(self.workloads))
         return self
 
 
-class _Seconds(_Told):
-    """Time of a placement."""
-
-    median: float
-    p99: float
-
-
-class _Network(_Told):
-    """Of a learned policy of operator placement, what an ablation leaves out."""
-
-    without: list[str]
-    rounds: int
-    walks: int
-
-
-class _Trained(_Told):
-    """How a learned policy of operator placement came about."""
-
-    benchmark: str | None = None
-    changes: list[str] = Field(default_factory=list)
-    network: _Network | None = None
-
-
-class _PlacedRow(_Told):
-    """One policy that placed instances."""
-
-    policy: str
-    kind: str
-    over_best_known: _Interval
-    won: float
-    seconds: _Seconds
-
-
-class _PlacedResults(_Told):
-    """The root of ``results.json`` of operator placement and of tasklets."""
-
-    benchmark: str
-    verdict: str
-    num_instances: int = Field(ge=1)
-    best_known_s: float
-
-
-class _OperatorRow(_PlacedRow):
-    over_bound: _Interval
-    against_best_rule: _Interval | None
-    trained: _Trained | None = None
-    against: dict[str, _Interval] = Field(default_factory=dict)
-
-
-class _OperatorResults(_PlacedResults):
-    objective: str
-    rows: list[_OperatorRow] = Field(min_length=1)
-
-
-class _TaskletRow(_PlacedRow):
-    by_kind: dict[str, _Interval]
-    against: dict[str, dict[str, _Interval]]
-
-
-class _TaskletResults(_PlacedResults):
-    kinds: list[str] = Field(min_length=1)
-    rows: list[_TaskletRow] = Field(min_length=1)
-
-
-class _OperatorValues(_Told):
-    """One policy with the value of every instance; ``against_best_rule`` is None where no rule placed all of them."""
-
-    policy: str
-    kind: Literal["planner", "constant", "learned"]
-    against_best_rule: _Interval | None
-    is_rule: bool
-    infeasible: Share
-    values_s: list[Annotated[float, Field(ge=0)]]
-
-
-class OperatorValuesForm(_Told):
-    """The root of ``results.json`` of operator placement, as tables over several evaluations read it."""
-
-    benchmark: str
-    objective: Literal["latency", "throughput"]
-    bounds_s: list[Annotated[float, Field(gt=0)]] = Field(min_length=1)
-    rows: list[_OperatorValues] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _every_policy_placed_every_instance(self) -> Self:
-        _check_rows([(row.policy, len(row.values_s)) for row in self.rows], len(self.bounds_s))
-        return self
-
-
-class _Look(_Told):
+class _Look(Told):
     """A row of ``learning_curve.json``."""
 
     steps: int = Field(ge=0)
@@ -334,13 +223,13 @@ class _Look(_Told):
     elapsed_s: float = Field(default=0.0, ge=0)
 
 
-class CurveForm(_Told):
+class CurveForm(Told):
     """A ``learning_curve.json`` of blocking rates."""
 
     looks: list[_Look]
 
 
-class _FleetLook(_Told):
+class _FleetLook(Told):
     """A row of a fleet's ``learning_curve.json``."""
 
     steps: int = Field(ge=0)
@@ -348,22 +237,22 @@ class _FleetLook(_Told):
     elapsed_s: float = Field(ge=0)
 
 
-class _FleetCurve(_Told):
+class _FleetCurve(Told):
     looks: list[_FleetLook]
 
 
-class _ElasticLook(_Told):
+class _ElasticLook(Told):
     """A row of the ``learning_curve.json`` of weights for elastic jobs."""
 
     generation: int = Field(ge=0)
     validation_mean_completion_s: float
 
 
-class _ElasticCurve(_Told):
+class _ElasticCurve(Told):
     looks: list[_ElasticLook]
 
 
-class _OperatorLook(_Told):
+class _OperatorLook(Told):
     """A row of the ``learning_curve.json`` of a policy of operator placement or of tasklets."""
 
     update: int = Field(ge=0)
@@ -371,7 +260,7 @@ class _OperatorLook(_Told):
     elapsed_s: float = Field(default=0.0, ge=0)
 
 
-class _OperatorCurve(_Told):
+class _OperatorCurve(Told):
     looks: list[_OperatorLook]
 
 
@@ -394,21 +283,11 @@ class OtherForm(NamedTuple):
 OTHERS = {
     "fleet": OtherForm("fleet", "a fleet", FLEET_FORMAT_VERSION, _FleetTable),
     "elastic": OtherForm("elastic", "elastic jobs", ELASTIC_FORMAT_VERSION, _ElasticResults),
-    "operators": OtherForm("placement", "operator placement", OPERATORS_FORMAT_VERSION, _OperatorResults),
-    "tasklets": OtherForm("tasklets", "tasklets", TASKLETS_FORMAT_VERSION, _TaskletResults),
+    "operators": OtherForm("placement", "operator placement", OPERATORS_FORMAT_VERSION, OperatorResultsForm),
+    "tasklets": OtherForm("tasklets", "tasklets", TASKLETS_FORMAT_VERSION, TaskletResultsForm),
 }
 _OPS = dict.fromkeys(("operators", "tasklets"), _OperatorCurve)
 CURVES: dict[str, type[settings.Settings]] = {"fleet": _FleetCurve, "elastic": _ElasticCurve, **_OPS}
-
-
-def _check_rows(episodes: Sequence[tuple[str, int]], num_seeds: int) -> None:
-    """Refuse a policy that stands twice, or whose number of episodes is not that of the seeds."""
-    names = [policy for policy, _ in episodes]
-    for policy, num_episodes in episodes:
-        if names.count(policy) > 1:
-            raise ValueError(f"rows: {policy} stands twice")
-        if num_episodes != num_seeds:
-            raise ValueError(f"rows: {policy} has {num_episodes} episodes for {num_seeds} seeds")
 
 
 def _check_objective(rows: Sequence[_FleetTableRow], objective: str) -> None:

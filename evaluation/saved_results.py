@@ -15,7 +15,8 @@ from .elastic.evaluate import ELASTIC_FORMAT_VERSION
 from .evaluate import FORMAT_VERSION
 from .fleet.evaluate import FLEET_FORMAT_VERSION
 from .operators.evaluate import OPERATORS_FORMAT_VERSION
-from .saved_forms import CURVES, OTHERS, CurveForm, ElasticResultsForm, FleetResultsForm, OperatorValuesForm, ResultsForm
+from .operators.forms import OperatorValuesForm
+from .saved_forms import CURVES, OTHERS, CurveForm, ElasticResultsForm, FleetResultsForm, ResultsForm
 
 
 def read_results(path: Path) -> dict[str, Any]:

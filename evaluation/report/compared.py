@@ -16,7 +16,7 @@ from ..plots.scatter_charts import PolicyFigure, policies_chart
 from ..plots.scatter_plot import scatter_svg
 from ..statistics import interval
 from ..tasklets.tables import tasklet_cells, tasklet_title
-from .pages import Cell, Drawn, PageTable, Row, cells, figure_cells, page
+from .pages import Drawn, PageTable, Row, cells, figure_cells, page
 
 Data = Mapping[str, Any]
 
