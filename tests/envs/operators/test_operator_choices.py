@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.envs.operators.benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
 from meshwright.envs.operators.env import OperatorPlacementEnv
-from meshwright.errors import ConfigError, PolicyError
+from meshwright.errors import ConfigError, GraphError, PolicyError
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import held_bytes, lower_bound
@@ -42,18 +42,21 @@ def drawn(seed: int, kind: str, slack: float | None, is_grouped: bool) -> Operat
     first = {number: at for at, number in enumerate(dict.fromkeys(group.tolist()))}
     output = np.zeros(made.num_ops)
     output[made.edges[:, 0]] = made.edge_bytes
-    return OperatorInstance.of_outputs(
-        "grouped",
-        made.times_s,
-        made.edges,
-        output,
-        latency_s=made.latency_s,
-        bandwidth_bytes_per_s=made.bandwidth_bytes_per_s,
-        memory_bytes=1.4 * made.memory_bytes,
-        resident_bytes=made.resident_bytes,
-        workspace_bytes=0.3 * made.resident_bytes[::-1],
-        group=[first[number] for number in group.tolist()],
-    )
+    try:
+        return OperatorInstance.of_outputs(
+            "grouped",
+            made.times_s,
+            made.edges,
+            output,
+            latency_s=made.latency_s,
+            bandwidth_bytes_per_s=made.bandwidth_bytes_per_s,
+            memory_bytes=1.4 * made.memory_bytes,
+            resident_bytes=made.resident_bytes,
+            workspace_bytes=0.3 * made.resident_bytes[::-1],
+            group=[first[number] for number in group.tolist()],
+        )
+    except GraphError:  # a group that no device holds is no instance
+        reject()
 
 
 @given(
