@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ... import settings
 from ...models.operators.network import OperatorNetworkSettings
-from ..hooks.names import LogName
+from ..placing.settings import Imitated, PlacingTrainSettings
 
 
 class OperatorPPOSettings(settings.Settings):
@@ -64,48 +64,35 @@ class ImitatedSearchSettings(settings.Settings):
     order: Literal["schedule", "upward-rank"] = "schedule"
 
 
-class OperatorTrainSettings(settings.Settings):
-    """What is learned on, by which network, with which constants, and when it is validated.
+class OperatorTrainSettings(PlacingTrainSettings):
+    """What is learned on, by which network, with which constants, and when it is validated; `PlacingTrainSettings` has the rest.
 
     Attributes:
         method: ``operators``.
-        name: of the run.
         benchmark: ``preset:NAME`` or a path; of operator placement.
-        changes: ``key=value`` texts that change the benchmark's keys.
-        seed: of the network and of what is drawn.
-        updates: of PPO, after the imitation.
         num_training_instances: drawn once, from the seeds of training.
-        validate_every_updates: updates between two validations.
-        num_threads: threads of torch.
-        log: writers of the validations (see `training.hooks.names`).
         imitation: the first stage; null: none.
-        averaging: weight of the newest weights in the running average of them that is validated and kept, per step of the
-            imitation and per update; 1: the newest alone.
         network: kind and widths.
         ppo: constants.
     """
 
     method: Literal["operators"]
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
-    changes: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)
-    updates: int = Field(ge=0)
     num_training_instances: int = Field(default=3000, ge=16, le=1_000_000)
-    validate_every_updates: int = Field(default=50, ge=1)
-    num_threads: int = Field(default=1, ge=1, le=256)
-    log: tuple[LogName, ...] = ()
     imitation: ImitatedSearchSettings | None = None
-    averaging: float = Field(default=0.01, gt=0, le=1)
     network: OperatorNetworkSettings = OperatorNetworkSettings()
     ppo: OperatorPPOSettings = OperatorPPOSettings()
 
     @property
-    def imitation_steps(self) -> int:
-        """Gradient steps of the first stage."""
-        return self.imitation.rounds * self.imitation.steps if self.imitation is not None else 0
+    def imitated(self) -> Imitated | None:
+        """The first stage; None where there is none."""
+        return self.imitation
 
     @property
-    def total_updates(self) -> int:
-        """Steps of the imitation and updates of PPO."""
-        return self.imitation_steps + self.updates
+    def most_gradient(self) -> float:
+        """Longer gradients are shortened to this norm."""
+        return self.ppo.most_gradient
+
+    @property
+    def imitation_steps(self) -> int:
+        """Gradient steps of the first stage, in all of its rounds."""
+        return self.imitation.rounds * self.imitation.steps if self.imitation is not None else 0

@@ -7,9 +7,7 @@ becomes likelier, decision by decision. The same seed gives the same numbers, al
 from __future__ import annotations
 
 import copy
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,26 +19,24 @@ from torch import Tensor
 from ... import files
 from ...envs.operators.batch import PlacementBatch
 from ...envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
-from ...errors import CheckpointError, ConfigError, NothingToLearnError
+from ...errors import ConfigError, NothingToLearnError
 from ...models.operators.graphs import OperatorGraphs, batch, features
 from ...models.operators.player import RULE, OperatorPlayer
 from ...models.operators.playing import PlayedPlacements, play
 from ...models.operators.policy import OperatorPolicy, StepPolicy, new_policy
 from ...models.operators.saved import SavedOperatorPolicy
-from ...models.tensor_file import load_tensors, save_tensors
 from ...planners.operators.place import place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
-from ..checkpoint import DIGEST, digest_of
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
+from ..placing.run import PlacingProgress, run_placing
+from ..placing.trainer import PlacingTrainer
 from ..run_folder import AnyRunFolder
-from ..updates.adam import EagerAdam
 from .imitation import imitation_loss, searched
 from .minibatches import part_of
 from .settings import OperatorTrainSettings
 
-FORMAT_VERSION = 2
 REPORTED = ReportedMeasure("operators", f"over_{RULE}", "validation", "update", "updates")
 _WINDOW = 4
 """Instances of an update are drawn from so many times as many that are next to each other in size."""
@@ -57,21 +53,6 @@ class OperatorRunFolder(AnyRunFolder[OperatorTrainSettings]):
         return self.path / (f"placements-{round_number}.pt" if round_number else "placements.pt")
 
 
-@dataclass(frozen=True)
-class OperatorProgress:
-    """What a progress display may show.
-
-    Attributes:
-        update: steps of the imitation and updates of PPO done so far.
-        value: of the greedy placement over the rule's, mean of the latest validation.
-        best: the best so far.
-    """
-
-    update: int
-    value: float
-    best: float
-
-
 def train_operators(
     chosen: OperatorTrainSettings,
     folder: Path,
@@ -79,8 +60,8 @@ def train_operators(
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
-    progress: Callable[[OperatorProgress], None] = lambda now: None,
-    drawn: Callable[[int, int], None] = lambda done, total: None,
+    progress: Callable[[PlacingProgress], None] = lambda now: None,
+    prepared: Callable[[int, int], None] = lambda done, total: None,
     callbacks: Sequence[TrainingCallback] = (),
 ) -> OperatorRunFolder:
     """Train a policy and leave a run folder.
@@ -92,7 +73,7 @@ def train_operators(
         overwrite: replace an existing run folder.
         command: the command line, for the record.
         progress: called after each update.
-        drawn: called while instances are drawn, with how many of how many.
+        prepared: called while instances are drawn and searched, with how many of how many.
         callbacks: called at the start, after every update and validation, and at the end.
 
     Raises:
@@ -107,45 +88,33 @@ def train_operators(
         problem = "instances of files are those of the test; train on drawn ones"
         raise ConfigError(problem, field="benchmark", value=chosen.benchmark)
     key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "log"}), benchmark.model_dump())
-    restored = _load_checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
-    trainer = _Trainer(chosen, benchmark, drawn)
+    restored = _Trainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
+    trainer = _Trainer(chosen, benchmark, prepared)
     if not resume:
-        run = OperatorRunFolder.create(folder, chosen, command, overwrite=overwrite)
-        run = OperatorRunFolder(folder)
+        OperatorRunFolder.create(folder, chosen, command, overwrite=overwrite)
     if restored is not None:
         trainer.restore(restored)
-    with reporter.running(trainer.curve, trainer.update, is_resumed=resume):
-        while True:
-            if trainer.is_validation_due:
-                trainer.look(run)
-                trainer.save(run, key)
-                reporter.validated(trainer.curve[-1], trainer.stage)
-            progress(OperatorProgress(trainer.update, trainer.curve[-1]["validation"], trainer.best))
-            reporter.updated(trainer.stage, trainer.update, trainer.told)
-            if reporter.is_stopping:
-                trainer.save(run, key)
-                reporter.stop_if_asked()
-            if trainer.update >= chosen.total_updates:
-                break
-            trainer.search(run, drawn)
-            trainer.learn()
-    return run
+    return run_placing(trainer, run, chosen, key, reporter, progress, resume=resume)
 
 
-class _Trainer:
-    """Network, optimiser, instances and generators of a run."""
+class _Trainer(PlacingTrainer[OperatorPolicy]):
+    """Instances and generators of a run, and what is learned of them."""
 
-    def __init__(self, chosen: OperatorTrainSettings, benchmark: PlacementBenchmark, drawn: Callable[[int, int], None]) -> None:
-        self.chosen, self.benchmark = chosen, benchmark
+    format_version = 2
+
+    def __init__(
+        self, chosen: OperatorTrainSettings, benchmark: PlacementBenchmark, prepared: Callable[[int, int], None]
+    ) -> None:
+        self.chosen, self.benchmark, self._prepared = chosen, benchmark, prepared
         objective, total = benchmark.placement.objective, chosen.num_training_instances
         first = chosen.seed * chosen.num_training_instances
         instances: list[OperatorInstance] = []
         for number in range(total):
             instances.append(benchmark.placement.instance("training", first + number))
             if number % 100 == 0:
-                drawn(number, total)
+                prepared(number, total)
         self.looked_at = [benchmark.placement.instance("validation", seed) for seed in range(benchmark.num_validation_seeds)]
-        drawn(total, total)
+        prepared(total, total)
         instances.sort(key=lambda each: (each.num_ops, each.num_devices))
         self.features = [features(each, objective) for each in instances]
         ppo = chosen.ppo
@@ -161,83 +130,39 @@ class _Trainer:
         self.rule = np.array(rule) / self.validation.stacked.scale_s
         self._check_something_to_learn()
         torch.manual_seed(chosen.seed)
-        self.policy: OperatorPolicy = new_policy(chosen.network, order, refine_steps)
-        self.average = copy.deepcopy(self.policy)
-        self.optimizer = EagerAdam(self.policy.parameters(), lr=ppo.learning_rate)
+        super().__init__(chosen, new_policy(chosen.network, order, refine_steps), ppo.learning_rate)
         self.generator = torch.Generator().manual_seed(chosen.seed)
-        self.rng = np.random.default_rng([chosen.seed, 1])
         self.searched: tuple[int, list[NDArray[np.int64]]] = (-1, [])
-        self.update = 0
-        self.curve: list[dict[str, Any]] = []
-        self.best = np.inf
-        self.told: dict[str, float] = {}
-        self._began, self._cpu_began, self._before = time.perf_counter(), time.process_time(), (0.0, 0.0)
 
-    @property
-    def stage(self) -> str:
-        """``imitation`` while it lasts, then ``ppo``."""
-        return "imitation" if self.update < self.chosen.imitation_steps else "ppo"
-
-    @property
-    def is_validation_due(self) -> bool:
-        """Whether the policy is to be looked at before the next update."""
-        if self.curve and self.curve[-1]["update"] == self.update:
-            return False
-        first, imitation = self.chosen.imitation_steps, self.chosen.imitation
-        if imitation is not None and self.update < first:
-            return self.update % imitation.steps % imitation.validate_every_steps == 0
-        is_due = (self.update - first) % self.chosen.validate_every_updates == 0
-        return is_due or self.update == self.chosen.total_updates
-
-    def search(self, run: OperatorRunFolder, drawn: Callable[[int, int], None]) -> None:
+    def search(self, folder: Path) -> None:
         """Find the placements that are imitated, where a round of imitation begins or was stopped."""
         chosen = self.chosen.imitation
         if chosen is None or self.stage != "imitation" or self.searched[0] == self.update // chosen.steps:
             return
         objective, round_number = self.benchmark.placement.objective, self.update // chosen.steps
         learned = OperatorPlayer(copy.deepcopy(self.average), objective, self.chosen.name) if round_number else None
-        path = run.placements(round_number)
-        found = searched(self.episodes.instances, objective, chosen, path, drawn, learned)
+        path = OperatorRunFolder(folder).placements(round_number)
+        found = searched(self.episodes.instances, objective, chosen, path, self._prepared, learned)
         self.searched = (round_number, found)
 
-    def learn(self) -> None:
-        """One step of the imitation, or one update of PPO."""
-        if self.stage == "imitation":
-            self._imitate()
-        else:
-            self._improve()
-        share = max(self.chosen.averaging, 1.0 / (self.update + 1.0))
-        with torch.no_grad():
-            newest = [weight.detach() for weight in self.policy.parameters()]
-            torch._foreach_lerp_([*self.average.parameters()], newest, share)
-        self.update += 1
-
-    def _imitate(self) -> None:
+    def imitate(self) -> None:
+        """A minibatch of instances of about the same size."""
         chosen = self.chosen.imitation
         assert chosen is not None
-        self._set_learning_rate(chosen.learning_rate, 1.0 - self.update % chosen.steps / chosen.steps)
+        self.set_learning_rate(chosen.learning_rate, 1.0 - self.update % chosen.steps / chosen.steps)
         size = min(chosen.minibatch, len(self.features))
         first = int(self.rng.integers(len(self.features) - size + 1))
         numbers = np.arange(first, first + size)  # about the same size
         graphs = batch([self.features[number] for number in numbers])
         placements, by_rank = [self.searched[1][number] for number in numbers], chosen.order == "upward-rank"
         loss = imitation_loss(self.policy, graphs, self.episodes, numbers, placements, by_rank=by_rank)
-        self._descend(loss)
+        self.descend(loss)
         self.told = {"cross_entropy": float(loss.detach())}
 
-    def _set_learning_rate(self, most: float, left: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = most * max(0.05, left)
-
-    def _descend(self, loss: Tensor) -> None:
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.chosen.ppo.most_gradient)
-        self.optimizer.step()
-
-    def _improve(self) -> None:
-        ppo, left = self.chosen.ppo, 1.0 - (self.update - self.chosen.imitation_steps) / self.chosen.updates
-        self._set_learning_rate(ppo.learning_rate, left)
+    def improve(self) -> None:
+        """Some instances of about the same size, each placed several times."""
+        ppo, left = self.chosen.ppo, self.left
+        self.set_learning_rate(ppo.learning_rate, left)
         numbers = self._drawn_numbers()
         graphs = batch([self.features[number] for number in numbers])
         samples = ppo.samples_per_instance
@@ -260,62 +185,27 @@ class _Trainer:
                 if foreseen is not None:
                     error = ((foreseen - part.beyond[:, None]) ** 2)[is_live].mean()
                     loss = loss + ppo.value * error / part.beyond.var().clamp(min=1e-4)
-                self._descend(loss)
+                self.descend(loss)
         self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach())}
 
-    def look(self, run: OperatorRunFolder) -> None:
-        """Place the validation instances greedily, keep the best policy and the imitated one, write the learning curve."""
+    def validated(self) -> float:
+        """Greedy placements over the rule's."""
         graphs = batch(self.validation_features)
         played = play(self.average, graphs, self.validation, np.arange(len(self.looked_at)))
-        value = float(np.mean(np.minimum(played.values, 1e3) / self.rule))
-        seconds = self._before[0] + time.perf_counter() - self._began
-        cpu_s = self._before[1] + time.process_time() - self._cpu_began
-        row = {"update": self.update, "stage": self.stage, "validation": value, "elapsed_s": seconds, "cpu_s": cpu_s, **self.told}
-        self.curve.append(row)
-        saved = self._saved(value)
-        if value < self.best:
-            self.best = value
-            saved.save(run.policy)
-        if self.chosen.imitation is not None and self.update == self.chosen.imitation_steps:
-            saved.save(run.imitated)
-        files.write_json(run.learning_curve, self.curve)
+        return float(np.mean(np.minimum(played.values, 1e3) / self.rule))
 
-    def _saved(self, value: float) -> SavedOperatorPolicy:
-        trained = {
-            "config": self.chosen.name,
-            "benchmark": self.benchmark.name,
-            "changes": list(self.chosen.changes),
-            "seed": self.chosen.seed,
-            "update": self.update,
-            "validation": value,
-        }
-        return SavedOperatorPolicy.of(self.average, self.benchmark.placement.objective, trained)
+    def saved(self, trained: dict[str, Any]) -> SavedOperatorPolicy:
+        """With the benchmark that it was trained on."""
+        of = {"benchmark": self.benchmark.name, "changes": list(self.chosen.changes)}
+        return SavedOperatorPolicy.of(self.average, self.benchmark.placement.objective, trained | of)
 
-    def save(self, run: OperatorRunFolder, key: str) -> None:
-        """Write a checkpoint."""
-        data = {
-            "format_version": FORMAT_VERSION,
-            "key": key,
-            "update": self.update,
-            "policy": self.policy.state_dict(),
-            "average": self.average.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "generator": self.generator.get_state(),
-            "numpy_generator": files.json_text(self.rng.bit_generator.state),
-            "curve": self.curve,
-            "best": self.best,
-        }
-        save_tensors(run.checkpoint, {**data, DIGEST: digest_of(data)})
+    def generators(self) -> dict[str, Any]:
+        """That of torch."""
+        return {"generator": self.generator.get_state()}
 
-    def restore(self, data: dict[str, Any]) -> None:
-        """Go on where a checkpoint was written."""
-        self.update, self.curve, self.best = data["update"], data["curve"], data["best"]
-        self.policy.load_state_dict(data["policy"])
-        self.average.load_state_dict(data["average"])
-        self.optimizer.load_state_dict(data["optimizer"])
+    def restore_generators(self, data: dict[str, Any]) -> None:
+        """That of torch."""
         self.generator.set_state(data["generator"])
-        self.rng.bit_generator.state = files.parse_json(data["numpy_generator"])
-        self._before = (self.curve[-1]["elapsed_s"], self.curve[-1]["cpu_s"])
 
     def _advantage(self, played: PlayedPlacements, beyond: Tensor, foreseen: Tensor | None) -> Tensor:
         """How much better than foreseen each decision made the outcome, ``(E, t)``, scaled to a standard deviation of 1.
@@ -385,14 +275,3 @@ def _taken(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
     log_all = torch.log_softmax(logits, dim=2)
     entropy = -(log_all.exp() * log_all.masked_fill(log_all == -torch.inf, 0.0)).sum(dim=2)
     return log_all.gather(2, actions[..., None])[..., 0], entropy
-
-
-def _load_checkpoint(path: Path, key: str) -> dict[str, Any]:
-    data = load_tensors(path)
-    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or "numpy_generator" not in data:
-        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
-    if data.pop(DIGEST, None) != digest_of(data):
-        raise CheckpointError("is damaged: it is not as it was written", file=path)
-    if data["key"] != key:
-        raise CheckpointError("belongs to another config or benchmark than this run's", file=path)
-    return data

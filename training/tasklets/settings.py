@@ -8,7 +8,7 @@ from pydantic import Field
 
 from ... import settings
 from ...models.tasklets.network import TaskletNetworkSettings
-from ..hooks.names import LogName
+from ..placing.settings import Imitated, PlacingTrainSettings
 
 
 class TaskletPPOSettings(settings.Settings):
@@ -55,53 +55,36 @@ class ImitatedChainSettings(settings.Settings):
     validate_every_steps: int = Field(default=200, ge=1)
 
 
-class TaskletTrainSettings(settings.Settings):
-    """What is learned on, by which network, with which constants, and when it is validated.
+class TaskletTrainSettings(PlacingTrainSettings):
+    """What is learned on, by which network, with which constants, and when it is validated; `PlacingTrainSettings` has the rest.
 
     Attributes:
         method: ``tasklets``.
-        name: of the run.
         benchmark: ``preset:NAME`` or a path; of tasklets.
-        changes: ``key=value`` texts that change the benchmark's keys.
-        seed: of the network and of what is drawn.
-        updates: of PPO, after the imitation.
         num_training_networks: from so many seeds of training those of each update are drawn.
-        validate_every_updates: updates between two validations.
-        num_threads: threads of torch.
         num_workers: processes of the search that is imitated; 1: this one alone.
         device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays. On a GPU sums are in no fixed order, so
             that the same seed gives the same numbers on a CPU alone.
-        log: writers of the validations (see `training.hooks.names`).
         imitation: the first stage; null: none.
-        averaging: weight of the newest weights in the running average of them that is validated and kept, per step of the
-            imitation and per update; 1: the newest alone.
         network: widths.
         ppo: constants.
     """
 
     method: Literal["tasklets"]
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
-    changes: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)
-    updates: int = Field(ge=0)
     num_training_networks: int = Field(default=1_000_000, ge=1, le=1_000_000)
-    validate_every_updates: int = Field(default=50, ge=1)
-    num_threads: int = Field(default=1, ge=1, le=256)
     num_workers: int = Field(default=1, ge=1, le=256)
     device: Literal["cpu", "cuda", "auto"] = "cpu"
-    log: tuple[LogName, ...] = ()
     imitation: ImitatedChainSettings | None = None
     averaging: float = Field(default=0.05, gt=0, le=1)
     network: TaskletNetworkSettings = TaskletNetworkSettings()
     ppo: TaskletPPOSettings = TaskletPPOSettings()
 
     @property
-    def imitation_steps(self) -> int:
-        """Gradient steps of the first stage."""
-        return self.imitation.steps if self.imitation is not None else 0
+    def imitated(self) -> Imitated | None:
+        """The first stage; None where there is none."""
+        return self.imitation
 
     @property
-    def total_updates(self) -> int:
-        """Steps of the imitation and updates of PPO."""
-        return self.imitation_steps + self.updates
+    def most_gradient(self) -> float:
+        """Longer gradients are shortened to this norm."""
+        return self.ppo.most_gradient

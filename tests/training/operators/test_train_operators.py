@@ -24,7 +24,8 @@ from meshwright.training.operators import imitation
 from meshwright.training.operators.imitation import searched
 from meshwright.training.operators.minibatches import part_of
 from meshwright.training.operators.settings import ImitatedSearchSettings, OperatorTrainSettings
-from meshwright.training.operators.train import OperatorProgress, _Trainer, train_operators
+from meshwright.training.operators.train import _Trainer, train_operators
+from meshwright.training.placing.run import PlacingProgress
 
 SMALL = (
     "placement.instances.num_ops=[8]",
@@ -70,7 +71,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
 
     for stop_at in (1, 3, 4, 6):
 
-        def stop(now: OperatorProgress, stop_at: int = stop_at) -> None:
+        def stop(now: PlacingProgress, stop_at: int = stop_at) -> None:
             if now.update == stop_at:
                 raise StoppedError
 
@@ -199,7 +200,7 @@ def test_a_policy_that_chooses_ops_learns_and_goes_on_where_it_was_stopped(tmp_p
     class StoppedError(Exception):
         pass
 
-    def stop(now: OperatorProgress) -> None:
+    def stop(now: PlacingProgress) -> None:
         if now.update == 2:
             raise StoppedError
 

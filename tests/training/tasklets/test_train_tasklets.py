@@ -17,9 +17,10 @@ from meshwright.models.tasklets.network import TaskletNetworkSettings
 from meshwright.models.tasklets.playing import replayed
 from meshwright.models.tasklets.policy import TaskletPolicy
 from meshwright.models.tasklets.saved import SavedTaskletPolicy
+from meshwright.training.placing.run import PlacingProgress
 from meshwright.training.tasklets.imitation import an_order, imitation_loss, searched
 from meshwright.training.tasklets.settings import TaskletTrainSettings
-from meshwright.training.tasklets.train import TaskletProgress, train_tasklets
+from meshwright.training.tasklets.train import train_tasklets
 
 SMALL = ("tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6")
 IMITATION = {"networks": 4, "rounds": 1, "steps": 4, "minibatch": 2, "validate_every_steps": 2}
@@ -50,7 +51,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None
 
     for stop_at in (2, 6):
 
-        def stop(now: TaskletProgress, stop_at: int = stop_at) -> None:
+        def stop(now: PlacingProgress, stop_at: int = stop_at) -> None:
             if now.update == stop_at:
                 raise StoppedError
 
