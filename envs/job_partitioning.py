@@ -10,7 +10,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ..errors import ConfigError
 from ..jobs.graph import JobGraph
 from ..simulation.cluster.decision import Decision, decision
 from ..simulation.cluster.records import EpisodeRecord
@@ -19,6 +18,7 @@ from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
 from . import viewer
 from .batch import EpisodeBatch
 from .benchmark import BenchmarkSettings, load_benchmark
+from .single import check_render_mode, refuse_options
 
 Observation = dict[str, NDArray[Any]]
 
@@ -100,10 +100,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         graphs_dir: str | Path | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ConfigError(
-                "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
-            )
+        check_render_mode(render_mode, self.metadata["render_modes"])
         self.benchmark = benchmark if isinstance(benchmark, BenchmarkSettings) else load_benchmark(str(benchmark))
         self.scenario = (
             scenario
@@ -125,8 +122,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         """
         ignores = self.scenario.settings.defects.reset_ignores_seed and self._np_random is not None
         super().reset(seed=None if ignores else seed)
-        if options:
-            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
+        refuse_options(options)
         self._batch.reset(0, self.np_random)
         return self._observation(), {}
 

@@ -18,6 +18,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from ..errors import ConfigError, PolicyError
+from .single import check_render_mode, refuse_options
 
 Observations = dict[str, NDArray[Any]]
 Infos = dict[str, Any]
@@ -59,8 +60,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         render_mode: str | None,
     ) -> None:
         modes = self.metadata["render_modes"]
-        if render_mode is not None and render_mode not in modes:
-            raise ConfigError("unknown render mode", field="render_mode", value=render_mode, choices=modes)
+        check_render_mode(render_mode, modes)
         self.autoreset_mode = _mode(autoreset_mode)
         self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
         self.num_envs = num_envs
@@ -190,8 +190,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
 
     def _reset_mask(self, options: dict[str, Any]) -> NDArray[np.bool_]:
         mask = options.pop("reset_mask", None)
-        if options:
-            raise ConfigError("unknown reset option", value=next(iter(options)), choices=["reset_mask"])
+        refuse_options(options, ["reset_mask"])
         if mask is None:
             return np.ones(self.num_envs, np.bool_)
         chosen = np.asarray(mask)

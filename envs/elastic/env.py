@@ -18,8 +18,9 @@ from ...planners.elastic.shortest_remaining import give
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET, BatchRule
 from ...simulation.elastic.workload_draws import WorkloadDraws
+from ..single import check_render_mode, refuse_options, taken_action
 from .benchmark import TRACE, ElasticBenchmark, load_elastic_benchmark, reference_path
-from .observation import ElasticSeen, Spans, elastic_space, observe_elastic
+from .observation import Spans, elastic_space, observe_elastic
 
 Observation = dict[str, Any]
 Knows = Literal["applications", "profiles"]
@@ -95,9 +96,7 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
             ConfigError: an argument is none of those that can be, or no folder of data is named.
             InputFileError: a file of the data is missing or malformed.
         """
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            modes = self.metadata["render_modes"]
-            raise ConfigError("unknown render mode", field="render_mode", value=render_mode, choices=modes)
+        check_render_mode(render_mode, self.metadata["render_modes"])
         if knows not in ("applications", "profiles"):
             raise ConfigError("unknown knowledge", field="knows", value=knows, choices=["applications", "profiles"])
         if split not in FIRST_SEED:
@@ -113,13 +112,7 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
         self._curves = known_curves(self.simulation) if knows == "applications" else None
         size = num_jobs if workload is None else len(workload.job_names)
         num = len(self.num_ranks)
-        self._shape = ElasticSeen(
-            np.zeros((size, 8), np.float32),
-            np.zeros((size, num), np.float32),
-            np.zeros(1, np.float32),
-            0,
-            np.zeros(num + 1, np.int8),
-        )
+        self._most_jobs = size
         self.action_space = spaces.Discrete(num + 1)
         self.observation_space: spaces.Space[Any] = elastic_space(size, num)
         self._is_over = True
@@ -131,18 +124,16 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
             ConfigError: any option is given; there are none. Or the workload does not fit the cluster.
         """
         super().reset(seed=seed)
-        if options:
-            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
+        refuse_options(options)
         number = seed if seed is not None else int(self.np_random.integers(2**31))
         workload = self._workload
         if workload is None:
             assert self._draws is not None, "drawn where none is given"
             workload = self._draws.draw(self._first + number, self._num_jobs)
-        jobs = self.simulation.reset([workload], self._rule)
+        self.simulation.reset([workload], self._rule)
         self._spans = Spans(self.simulation, self.num_ranks, self._curves)
         self._rounds, self._paid_s, self._is_over = 0, 0.0, False
         self._wait()
-        del jobs
         return self._observation(), self._info()
 
     def step(self, action: np.int64 | int) -> tuple[Observation, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -153,14 +144,9 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
         """
         if self._is_over:
             raise PolicyError("the episode is over, or none has begun; reset the environment")
-        try:
-            chosen = int(action)
-        except (TypeError, ValueError, OverflowError):
-            raise PolicyError("an action is one number", value=action) from None
-        mask = self.action_masks()
-        was_possible = 0 <= chosen < len(mask) and bool(mask[chosen])
-        self._choice[self._place] = chosen - 1 if was_possible else -1
-        self._given[self._place] = self.num_ranks[chosen - 1] if was_possible and chosen > 0 else 0
+        chosen, was_possible = taken_action(action, self.action_masks())  # no ranks are always possible, and the first
+        self._choice[self._place] = chosen - 1
+        self._given[self._place] = self.num_ranks[chosen - 1] if chosen > 0 else 0
         self._place += 1
         reward = 0.0
         if self._place == len(self._active):
@@ -237,7 +223,7 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
 
     def _observation(self) -> Observation:
         mask = self.action_masks()
-        return observe_elastic(self.simulation, self._active, self._given, self._spans_s, self._place, mask, self._shape)
+        return observe_elastic(self.simulation, self._active, self._given, self._spans_s, self._place, mask, self._most_jobs)
 
 
 def _draws(simulation: ElasticSimulation, trace: str | Path | None) -> WorkloadDraws:

@@ -87,7 +87,7 @@ def observe_elastic(
     spans_s: NDArray[np.float64],
     place: int,
     action_mask: NDArray[np.bool_],
-    seen: ElasticSeen,
+    num_jobs: int,
 ) -> dict[str, Any]:
     """The observation as a dictionary of new arrays.
 
@@ -98,10 +98,10 @@ def observe_elastic(
         spans_s: of each of them, ``(a, o)``.
         place: of the current job in ``active``.
         action_mask: ``(o + 1,)``.
-        seen: gives the shapes.
+        num_jobs: ``j``.
     """
     jobs, devices = simulation.jobs, simulation.cluster.num_devices
-    row, spans = np.zeros_like(seen.jobs), np.zeros_like(seen.spans)
+    row, spans = np.zeros((num_jobs, len(JOB)), np.float32), np.zeros((num_jobs, spans_s.shape[1]), np.float32)
     held, age = jobs.service_s[0, active], jobs.now_s[0] - jobs.submission_s[0, active]
     restarts = np.maximum(jobs.num_restarts[0, active], 0)
     features = (

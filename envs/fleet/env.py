@@ -10,8 +10,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ...errors import ConfigError, PolicyError
+from ...errors import PolicyError
 from ...jobs.graph import JobGraph
+from ..single import check_render_mode, refuse_options
 from .batch import FleetBatch
 from .benchmark import FleetBenchmark, load_fleet_benchmark
 from .fleet import Fleet
@@ -91,10 +92,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         cache: str | Path | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ConfigError(
-                "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
-            )
+        check_render_mode(render_mode, self.metadata["render_modes"])
         self.fleet = the_fleet(benchmark, fleet, cache)
         self.render_mode = render_mode
         self._batch = FleetBatch(self.fleet, 1)
@@ -108,8 +106,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
             ConfigError: any option is given; there are none.
         """
         super().reset(seed=seed)
-        if options:
-            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
+        refuse_options(options)
         self._batch.reset(0, self.np_random)
         return self._observation(), episode_info(self._batch, 0)
 

@@ -10,9 +10,10 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ...errors import ConfigError, PolicyError
+from ...errors import PolicyError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import lower_bound
+from ..single import NumberedInstances, check_render_mode, refuse_options, taken_action
 from .batch import PlacementBatch
 from .benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
 from .observation import new_placement_observations, observe_placements, placement_space
@@ -90,10 +91,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         num_instances: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ConfigError(
-                "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
-            )
+        check_render_mode(render_mode, self.metadata["render_modes"])
         self._source = InstanceSource.of(benchmark, instance, split, num_instances)
         self.render_mode = render_mode
         n, m = self._source.most
@@ -121,8 +119,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
             ConfigError: any option is given; there are none.
         """
         super().reset(seed=seed)
-        if options:
-            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
+        refuse_options(options)
         instance = self._source.instance(self._source.number(self.np_random, seed))
         rules = self._source.rules
         self._batch = PlacementBatch([instance], rules.objective, 1, order=rules.order, refine_steps=rules.refine_steps)
@@ -138,13 +135,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         batch = self._playing()
         if not batch.is_live[0]:
             raise PolicyError("the episode is over; reset the environment")
-        mask = self.action_masks()
-        try:
-            chosen = int(action)
-        except (TypeError, ValueError, OverflowError):
-            raise PolicyError("an action is one number", value=action) from None
-        was_possible = 0 <= chosen < len(mask) and bool(mask[chosen])
-        taken = chosen if was_possible else int(mask.argmax())
+        taken, was_possible = taken_action(action, self.action_masks())
         op, device = divmod(taken, self._source.most[1]) if batch.rules.has_choices else (int(batch.lead[0]), taken)
         reward = batch.step(np.array([device]), np.array([op]))[0]
         info = {**self._info(), "was_possible": was_possible}
@@ -192,7 +183,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         return {key: values[0].copy() for key, values in self._seen._asdict().items()}
 
 
-class InstanceSource:
+class InstanceSource(NumberedInstances[OperatorInstance]):
     """Which instance an episode places.
 
     Attributes:
@@ -207,15 +198,9 @@ class InstanceSource:
     def __init__(
         self, settings: PlacementSettings, instance: OperatorInstance | None, split: str, num_instances: int | None
     ) -> None:
-        if split not in ("test", "validation", "training"):
-            raise ConfigError("unknown split", field="split", value=split, choices=["test", "validation", "training"])
-        if num_instances is not None and num_instances < 1:
-            raise ConfigError("must be at least 1", field="num_instances", value=num_instances)
+        super().__init__(settings.instance, instance, split, num_instances)
         self.objective, self.rules = settings.objective, settings.rules
         self.most = (instance.num_ops, instance.num_devices) if instance is not None else settings.most()
-        self._settings, self._given, self._num = settings, instance, num_instances
-        self._split: Any = split
-        self._drawn: dict[int, OperatorInstance] = {}
 
     @classmethod
     def of(
@@ -228,19 +213,3 @@ class InstanceSource:
         """From the arguments of an environment."""
         chosen = benchmark if isinstance(benchmark, PlacementBenchmark) else load_placement_benchmark(str(benchmark))
         return cls(chosen.placement, instance, split, num_instances)
-
-    def number(self, rng: np.random.Generator, seed: int | None) -> int:
-        """Of the next instance: the seed where one is given, else drawn."""
-        drawn = seed if seed is not None else int(rng.integers(2**31 if self._num is None else self._num))
-        return 0 if self._given is not None else drawn
-
-    def instance(self, number: int) -> OperatorInstance:
-        """The instance of a number; those of less than ``num_instances`` are drawn once."""
-        if self._given is not None:
-            return self._given
-        if number in self._drawn:
-            return self._drawn[number]
-        found = self._settings.instance(self._split, number)
-        if self._num is not None and number < self._num:
-            self._drawn[number] = found
-        return found

@@ -10,9 +10,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ...errors import ConfigError, PolicyError
-from ...simulation.operators.generators import SPLITS, Split
+from ...errors import PolicyError
 from ...simulation.tasklets.instance import TaskletInstance
+from ..single import NumberedInstances, check_render_mode, refuse_options, taken_action
 from .batch import FillingBatch
 from .benchmark import TaskletBenchmark, load_tasklet_benchmark
 from .observation import filling_space, new_filling_observations, observe_filling, observe_network
@@ -75,10 +75,7 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
         num_instances: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            raise ConfigError(
-                "unknown render mode", field="render_mode", value=render_mode, choices=self.metadata["render_modes"]
-            )
+        check_render_mode(render_mode, self.metadata["render_modes"])
         self._source = NetworkSource(benchmark, instance, split, num_instances)
         self.render_mode = render_mode
         n = self._source.most_devices
@@ -117,8 +114,7 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
             ConfigError: any option is given; there are none.
         """
         super().reset(seed=seed)
-        if options:
-            raise ConfigError("unknown reset option", value=next(iter(options)), choices=[])
+        refuse_options(options)
         self._batch.put(0, self._source.instance(self._source.number(self.np_random, seed)))
         self._batch.begin_with(0, 0)
         observe_network(self._batch.stacked, self._batch.state, 0, self._seen)
@@ -133,13 +129,8 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
         batch = self._playing()
         if not batch.is_live[0]:
             raise PolicyError("the episode is over; reset the environment")
-        mask = self.action_masks()
-        try:
-            chosen = int(action)
-        except (TypeError, ValueError, OverflowError):
-            raise PolicyError("an action is one number", value=action) from None
-        was_possible = 0 <= chosen < len(mask) and bool(mask[chosen])
-        reward = batch.step(np.array([chosen if was_possible else int(mask.argmax())]))[0]
+        taken, was_possible = taken_action(action, self.action_masks())
+        reward = batch.step(np.array([taken]))[0]
         info = {**self._info(), "was_possible": was_possible}
         return self._observation(), float(reward), not bool(batch.is_live[0]), False, info
 
@@ -177,7 +168,7 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
         return {key: values[0].copy() for key, values in self._seen._asdict().items()}
 
 
-class NetworkSource:
+class NetworkSource(NumberedInstances[TaskletInstance]):
     """Which network an episode plays, from the arguments of an environment.
 
     Attributes:
@@ -194,28 +185,6 @@ class NetworkSource:
         split: str,
         num_instances: int | None,
     ) -> None:
-        if split not in SPLITS:
-            raise ConfigError("unknown split", field="split", value=split, choices=SPLITS)
-        if num_instances is not None and num_instances < 1:
-            raise ConfigError("must be at least 1", field="num_instances", value=num_instances)
         chosen = benchmark if isinstance(benchmark, TaskletBenchmark) else load_tasklet_benchmark(str(benchmark))
+        super().__init__(chosen.instance, instance, split, num_instances)
         self.most_devices = instance.num_devices if instance is not None else chosen.tasklets.most_devices
-        self._benchmark, self._given, self._num = chosen, instance, num_instances
-        self._split: Split = split
-        self._drawn: dict[int, TaskletInstance] = {}
-
-    def number(self, rng: np.random.Generator, seed: int | None) -> int:
-        """Of the next network: the seed where one is given, else drawn."""
-        drawn = seed if seed is not None else int(rng.integers(2**31 if self._num is None else self._num))
-        return 0 if self._given is not None else drawn
-
-    def instance(self, number: int) -> TaskletInstance:
-        """The network of a number; those of less than ``num_instances`` are drawn once."""
-        if self._given is not None:
-            return self._given
-        if number in self._drawn:
-            return self._drawn[number]
-        found = self._benchmark.instance(self._split, number)
-        if self._num is not None and number < self._num:
-            self._drawn[number] = found
-        return found

@@ -86,23 +86,11 @@ def compared_elastic(results: Data, mark: str = "") -> Compared:
 
 def compared_operators(results: dict[str, Any], mark: str = "") -> Compared:
     """An evaluation of operator placement; arguments as of `compared_elastic`."""
-    groups = ranked(results)
-    head, rows = operator_cells(results)
-    named = [{**group[0], "policy": joined(group), "time_s": interval([group[0]["seconds"]["median"]])} for group in groups]
-    y = PolicyFigure("over_best_known", "step over the best known", 1.0)
-    x = PolicyFigure("time_s", "time of a placement, ms, median", 1e3)
-    chart = policies_chart("Policies by value and time of a placement", named, x, y, is_log=(True, False))
-    axis = "value over the best known (1 is as good)"
-    drawn = Drawn(
-        [bars_svg(_bars(named, y), axis, f"over-best{mark}", "Each policy over the best known", 1.0, 3)],
+    told = (
         "Value of each policy's placements over the best known of the same instance: 1 is as good, 1.1 is 10 % worse. "
-        "Means over the "
-        "instances, whiskers are 95 % intervals.",
+        "Means over the instances, whiskers are 95 % intervals."
     )
-    caption = "Value over the best known against the time that a placement takes, in the median."
-    return Compared(
-        operator_title(results), results["verdict"], _table(head, rows, groups), [drawn, *_trade_off(chart, caption, mark)]
-    )
+    return _compared_placements(results, mark, operator_cells(results), operator_title(results), "step", "placement", told)
 
 
 def tasklet_report(results: dict[str, Any], *, command: str = "") -> str:
@@ -128,22 +116,37 @@ def tasklet_report(results: dict[str, Any], *, command: str = "") -> str:
 
 def compared_tasklets(results: dict[str, Any], mark: str = "") -> Compared:
     """An evaluation on networks of distant devices; arguments as of `compared_elastic`."""
-    groups = ranked(results)
-    head, rows = tasklet_cells(results)
-    named = [{**group[0], "policy": joined(group), "time_s": interval([group[0]["seconds"]["median"]])} for group in groups]
-    y = PolicyFigure("over_best_known", "communication over the best known", 1.0)
-    x = PolicyFigure("time_s", "time of a grouping, ms, median", 1e3)
-    chart = policies_chart("Policies by value and time of a grouping", named, x, y, is_log=(True, False))
-    axis = "value over the best known (1 is as good)"
-    drawn = Drawn(
-        [bars_svg(_bars(named, y), axis, f"over-best{mark}", "Each policy over the best known", 1.0, 3)],
+    told = (
         "Communication of a step as each policy groups the devices, over the best known of the same network: 1 is as good. Means "
-        "over the networks, whiskers are 95 % intervals.",
+        "over the networks, whiskers are 95 % intervals."
     )
-    caption = "Value over the best known against the time that a grouping takes, in the median."
-    return Compared(
-        tasklet_title(results), results["verdict"], _table(head, rows, groups), [drawn, *_trade_off(chart, caption, mark)]
-    )
+    cells = tasklet_cells(results)
+    return _compared_placements(results, mark, cells, tasklet_title(results), "communication", "grouping", told)
+
+
+def _compared_placements(
+    results: dict[str, Any], mark: str, cells: tuple[list[str], list[list[str]]], title: str, what: str, one: str, told: str
+) -> Compared:
+    """Policies by value over the best known and by time.
+
+    Args:
+        results, mark: as of `compared_elastic`.
+        cells: of the table, head and rows.
+        title: of the table.
+        what: is compared, on an axis.
+        one: what a policy makes.
+        told: below the bars.
+    """
+    groups = ranked(results)
+    named = [{**group[0], "policy": joined(group), "time_s": interval([group[0]["seconds"]["median"]])} for group in groups]
+    y = PolicyFigure("over_best_known", f"{what} over the best known", 1.0)
+    x = PolicyFigure("time_s", f"time of a {one}, ms, median", 1e3)
+    chart = policies_chart(f"Policies by value and time of a {one}", named, x, y, is_log=(True, False))
+    axis = "value over the best known (1 is as good)"
+    drawn = Drawn([bars_svg(_bars(named, y), axis, f"over-best{mark}", "Each policy over the best known", 1.0, 3)], told)
+    caption = f"Value over the best known against the time that a {one} takes, in the median."
+    table = _table(*cells, groups)
+    return Compared(title, results["verdict"], table, [drawn, *_trade_off(chart, caption, mark)])
 
 
 def compared_fleet(results: Data, mark: str = "") -> Compared:

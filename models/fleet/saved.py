@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ... import files, settings
+from ... import files
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.features import CANDIDATE, CONTEXT, ENTRY, HOST, OFFER, RUNNING, TRUNK
 from ...envs.fleet.fleet import Fleet
-from ...errors import CheckpointError, ConfigError
+from ...errors import CheckpointError
+from ..policy_files import check_weights, network_settings, with_weights
 from ..settings import FleetNetworkSettings
 from ..tensor_file import load_tensors, save_tensors
 from .linear_head import direct_weights
@@ -73,13 +74,8 @@ class SavedFleetNetwork:
         weights, trained = data.get("weights"), data.get("trained")
         if not isinstance(weights, dict) or not isinstance(trained, dict):
             raise CheckpointError("the policy lacks a part", file=file, field="weights")
-        for name, tensor in weights.items():
-            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
-                raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
-        try:
-            chosen = settings.build_settings(FleetNetworkSettings, data.get("network"))
-        except ConfigError as error:
-            raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
+        check_weights(weights, file)
+        chosen = network_settings(FleetNetworkSettings, data.get("network"), file)
         return cls(chosen, weights, trained)
 
     @classmethod
@@ -121,11 +117,7 @@ class SavedFleetNetwork:
         if own is not None and own.shape[1] != found.of_candidate.in_features:
             problem = "was trained on other figures of a menu, which has entries with names or has none, or by an earlier version"
             raise CheckpointError(problem, file=file, field="fleet.menu.entries")
-        try:
-            found.load_state_dict(self.weights)
-        except RuntimeError:
-            raise CheckpointError("its weights are not those of its settings", file=file) from None
-        return found.eval()
+        return with_weights(found, self.weights, file)
 
 
 def is_of_fleet(path: str | Path) -> bool:

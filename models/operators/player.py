@@ -20,11 +20,12 @@ from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from ..policy_files import SHIPPED
 from .compiled_steps import CompiledSteps
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
 from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
-from .saved import SHIPPED, SavedOperatorPolicy, operator_policy_file, shipped_operators
+from .saved import SavedOperatorPolicy, operator_policy_file, shipped_operators
 
 RULE = "heft"
 _EVEN = 0.8

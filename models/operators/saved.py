@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 
-from ... import files, settings
-from ...errors import CheckpointError, ConfigError, PolicyError
+from ... import files
+from ...errors import CheckpointError
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, OP_FEATURES
 from ...simulation.operators.decisions.stacked import PlacingOrder
 from ...simulation.operators.placement import OperatorObjective
+from ..policy_files import check_weights, network_settings, policy_path, shipped_with, with_weights
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
 from .network import OperatorNetworkSettings
 from .policy import OneShotPolicy, OperatorPolicy, new_policy
 
 KIND = "operators"
-SHIPPED = "shipped:"
 _ENDING = ".operators.pt"
 FORMAT_VERSION = 1
 FEATURES = files.digest(
@@ -93,13 +92,8 @@ class SavedOperatorPolicy:
             raise CheckpointError("places ops in an order that this version does not know", file=file)
         if data.get("features") != _features(has_choices=order == "policy" or refine_steps > 0):
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
-        for name, tensor in weights.items():
-            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
-                raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
-        try:
-            chosen = settings.build_settings(OperatorNetworkSettings, data.get("network"))
-        except ConfigError as error:
-            raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
+        check_weights(weights, file)
+        chosen = network_settings(OperatorNetworkSettings, data.get("network"), file)
         return cls(chosen, objective, weights, trained, order, refine_steps)
 
     def policy(self, file: str | Path = "policy") -> OperatorPolicy:
@@ -108,12 +102,7 @@ class SavedOperatorPolicy:
         Raises:
             CheckpointError: weights of other shapes than the settings make.
         """
-        found = new_policy(self.settings, self.order, self.refine_steps)
-        try:
-            found.load_state_dict(self.weights)
-        except RuntimeError:
-            raise CheckpointError("its weights are not those of its settings", file=file) from None
-        return found.eval()
+        return with_weights(new_policy(self.settings, self.order, self.refine_steps), self.weights, file)
 
 
 def _features(*, has_choices: bool) -> str:
@@ -123,7 +112,7 @@ def _features(*, has_choices: bool) -> str:
 
 def shipped_operators() -> list[str]:
     """The trained policies of operator placement that come with the package."""
-    return sorted(path.name.removesuffix(_ENDING) for path in _shipped().iterdir() if path.name.endswith(_ENDING))
+    return shipped_with(_ENDING)
 
 
 def operator_policy_file(spec: str) -> Path:
@@ -132,14 +121,4 @@ def operator_policy_file(spec: str) -> Path:
     Raises:
         PolicyError: no such shipped policy of operator placement.
     """
-    if not spec.startswith(SHIPPED):
-        return Path(spec)
-    name = spec.removeprefix(SHIPPED)
-    if name not in shipped_operators():
-        choices = [SHIPPED + one for one in shipped_operators()]
-        raise PolicyError("no such shipped policy of operator placement", field="policy", value=spec, choices=choices)
-    return _shipped() / (name + _ENDING)
-
-
-def _shipped() -> Path:
-    return Path(str(resources("meshwright.models"))) / "shipped"
+    return policy_path(spec, _ENDING, "operator placement")

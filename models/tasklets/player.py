@@ -15,10 +15,11 @@ from ...planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
 from ..operators.player import PlayMode, one_thread
+from ..policy_files import SHIPPED
 from .compiled_filling import fill_stages, filling_weights
 from .graphs import tasklet_features, tasklet_graphs
 from .policy import TaskletPolicy
-from .saved import SHIPPED, SavedTaskletPolicy, shipped_tasklets, tasklet_policy_file
+from .saved import SavedTaskletPolicy, shipped_tasklets, tasklet_policy_file
 
 _DRAWS_SHARE = 0.25
 """Share of a search's budget in which groupings are drawn to start from."""

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from ... import files, settings
-from ...errors import CheckpointError, ConfigError, PolicyError
+from ... import files
+from ...errors import CheckpointError
 from ...simulation.tasklets.filling import CANDIDATE_FEATURES, PROGRESS_FEATURES
+from ..policy_files import check_weights, network_settings, policy_path, shipped_with, with_weights
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_LINK_FEATURES, NUM_NETWORK_FEATURES
 from .network import TaskletNetworkSettings
 from .policy import TaskletPolicy
 
 KIND = "tasklets"
-SHIPPED = "shipped:"
 _ENDING = ".tasklets.pt"
 FORMAT_VERSION = 1
 FEATURES = files.digest(
@@ -76,13 +75,8 @@ class SavedTaskletPolicy:
         weights, trained = data.get("weights"), data.get("trained")
         if not isinstance(weights, dict) or not isinstance(trained, dict):
             raise CheckpointError("the policy lacks a part", file=file)
-        for name, tensor in weights.items():
-            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
-                raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
-        try:
-            chosen = settings.build_settings(TaskletNetworkSettings, data.get("network"))
-        except ConfigError as error:
-            raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
+        check_weights(weights, file)
+        chosen = network_settings(TaskletNetworkSettings, data.get("network"), file)
         return cls(chosen, weights, trained)
 
     def policy(self, file: str | Path = "policy") -> TaskletPolicy:
@@ -91,17 +85,12 @@ class SavedTaskletPolicy:
         Raises:
             CheckpointError: weights of other shapes than the settings make.
         """
-        found = TaskletPolicy(self.settings)
-        try:
-            found.load_state_dict(self.weights)
-        except RuntimeError:
-            raise CheckpointError("its weights are not those of its settings", file=file) from None
-        return found.eval()
+        return with_weights(TaskletPolicy(self.settings), self.weights, file)
 
 
 def shipped_tasklets() -> list[str]:
     """The trained policies of tasklets that come with the package."""
-    return sorted(path.name.removesuffix(_ENDING) for path in _shipped().iterdir() if path.name.endswith(_ENDING))
+    return shipped_with(_ENDING)
 
 
 def tasklet_policy_file(spec: str) -> Path:
@@ -110,14 +99,4 @@ def tasklet_policy_file(spec: str) -> Path:
     Raises:
         PolicyError: no such shipped policy of tasklets.
     """
-    if not spec.startswith(SHIPPED):
-        return Path(spec)
-    name = spec.removeprefix(SHIPPED)
-    if name not in shipped_tasklets():
-        choices = [SHIPPED + one for one in shipped_tasklets()]
-        raise PolicyError("no such shipped policy of tasklets", field="policy", value=spec, choices=choices)
-    return _shipped() / (name + _ENDING)
-
-
-def _shipped() -> Path:
-    return Path(str(resources("meshwright.models"))) / "shipped"
+    return policy_path(spec, _ENDING, "tasklets")

@@ -269,7 +269,8 @@ def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tupl
 
 def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> OperatorPlacement:
     from ..models.operators.player import load_player  # takes a while, and most requests need no network
-    from ..models.operators.saved import SHIPPED, shipped_operators
+    from ..models.operators.saved import shipped_operators
+    from ..models.policy_files import SHIPPED
 
     if not by.startswith(SHIPPED) and not os.path.exists(by.partition("@")[0]):
         shipped = [SHIPPED + name for name in shipped_operators()]

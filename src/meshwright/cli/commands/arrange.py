@@ -94,7 +94,8 @@ def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacem
         PolicyError: no such way to ask it.
         CheckpointError: the file holds no policy of tasklets.
     """
-    from ...models.tasklets.saved import SHIPPED, shipped_tasklets  # takes a while, and searches need no network
+    from ...models.policy_files import SHIPPED  # takes a while, and searches need no network
+    from ...models.tasklets.saved import shipped_tasklets
 
     shipped = [SHIPPED + name for name in shipped_tasklets()]
     name = solver.partition("@")[0]

@@ -105,6 +105,11 @@ class Topology(ABC):
         """All directed links."""
 
     @property
+    def host_group(self) -> NDArray[np.int64] | None:
+        """The leaf switch or site of each host, ``(num_hosts,)``; None where hosts form no groups."""
+        return None
+
+    @property
     def hosts_are_alike(self) -> bool:
         """Whether the network is known to be vertex-transitive over hosts: renumbering, without a change of any figure, takes
         any host to any other.

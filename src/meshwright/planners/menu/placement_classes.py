@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
 from ...clusters.topologies.host_table import TraceTopology
-from ...clusters.topologies.matrix import MatrixTopology
 from ...costs.collectives.groups import Fabric
 from ...costs.process_groups.group_network import (
     AS_WIDE_AS_CARDS,
@@ -82,10 +81,8 @@ class PlacementClasses:
     @cached_property
     def host_group(self) -> NDArray[np.int64]:
         """The group of each host: those below one leaf switch, of one site of a matrix, or all of the cluster."""
-        topology = self.cluster.topology
-        if isinstance(topology, ClosTopology | TraceTopology | MatrixTopology):
-            return topology.host_group
-        return np.zeros(self.cluster.num_hosts, np.int64)
+        told = self.cluster.topology.host_group
+        return np.zeros(self.cluster.num_hosts, np.int64) if told is None else told
 
     @cached_property
     def group_site(self) -> NDArray[np.int64]:
