@@ -145,7 +145,7 @@ def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list
             fleet_chart(fleet, episodes),
         ),
     ]
-    if fleet.settings.sharing != "none":
+    if fleet.settings.sharing != "none" and fleet.network.has_shared_links:
         drawn.append(
             Drawn(
                 _links(fleet, episodes),

@@ -70,6 +70,16 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     assert page.tags.count("svg") == 3 + 2 * len(shown) + 2 + 1
 
 
+def test_loads_are_drawn_only_where_links_can_be_shared(found, small_fleet):
+    network = small_fleet.network
+    alone = network.arrays._replace(capacity_bytes_per_s=np.full_like(network.arrays.capacity_bytes_per_s, 1e300))
+    fleet = replace(small_fleet, network=replace(network, arrays=alone))
+    episodes = [watch_episode("fifo", fleet_player(found.played["fifo"], small_fleet), small_fleet, 0)]
+    with_loads, without = (fleet_report_html(replace(found, fleet=each), episodes) for each in (small_fleet, fleet))
+    assert "Load of the busiest links" in with_loads
+    assert "Load of the busiest links" not in without
+
+
 def test_who_is_shown_is_the_best_learned_policy_then_the_best_baseline_and_each_play_once(found):
     rows = [
         {"policy": name, "kind": kind, "per_seed": {"mean_completion_s": [figure]}}

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from meshwright.clusters import Cluster
+from meshwright.clusters import Cluster, load_cluster
 from meshwright.simulation.fleet.network import fleet_network
 
 SITES = {
@@ -21,6 +21,8 @@ def test_sites_of_a_matrix_are_groups_and_none_of_their_links_is_shared():
     assert (network.num_groups, network.num_sites, network.num_trunks) == (2, 1, 2)
     # Bytes of any step keep them busy for no time: each pair has a channel of its own.
     assert (network.capacity_bytes_per_s > 1e200).all()
+    assert not named.has_shared_links
+    assert fleet_network(load_cluster("preset:lingjun-64")).has_shared_links
     assert len(named.link_names) == len(network.capacity_bytes_per_s) == 2 * 5 + 2 * 2
 
 

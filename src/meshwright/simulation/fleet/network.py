@@ -77,6 +77,11 @@ class NamedNetwork:
     link_names: tuple[str, ...]
     trunk_names: tuple[str, ...]
 
+    @property
+    def has_shared_links(self) -> bool:
+        """Whether jobs can meet on any link at all."""
+        return bool((self.arrays.capacity_bytes_per_s < _UNLIMITED).any())
+
 
 def fleet_network(cluster: Cluster) -> NamedNetwork:
     """The links that jobs on a cluster share.
