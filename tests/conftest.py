@@ -97,6 +97,20 @@ def _nohup_is_for_the_tests_alone() -> None:
         signal.signal(signal.SIGHUP, lambda number, frame: None)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the cases of a law that is marked ``every(n)``, all but every n-th and the last are marked slow."""
+    laws: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("every"):
+            laws.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in laws.values():
+        step = int(cases[0].get_closest_marker("every").args[0])  # type: ignore[union-attr]
+        for number, item in enumerate(cases[:-1]):
+            if number % step:
+                item.add_marker("slow")
+
+
 def pytest_collection_finish() -> None:
     """What is imported and collected stays to the end: the garbage collector need not look through it again and again."""
     gc.freeze()

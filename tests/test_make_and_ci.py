@@ -378,7 +378,7 @@ def test_with_the_variable_a_skipped_reference_test_is_a_failure(suite, options)
     assert "skipped," not in result.stdout
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "1")])
+@pytest.mark.parametrize("options", [(), pytest.param(("-n", "1"), marks=pytest.mark.slow)])
 def test_with_the_variable_the_whole_suite_must_run_a_reference_test(suite, options):
     (suite / "tests" / "test_all.py").write_text("def test_plain(): pass\n")
     whole = pytest_run(suite, *options, MESHWRIGHT_REFERENCE=str(suite / "data"))

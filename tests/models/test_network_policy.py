@@ -113,6 +113,7 @@ def played(policy, scenario, seed):
 ALL = ("first-fit", "best-fit", "aligned", "fastest", "all-blocks")
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("trained", "offered"),
     [

@@ -196,6 +196,7 @@ def reference_choice(saved, scenario, decision_at, is_offered):
     return max(scores, key=lambda a: scores[a]), scores
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("seed", range(4))
 def test_the_compiled_choice_is_that_of_a_plain_reference(crowded, seed):
     saved = random_weights(seed, ["best-fit"])

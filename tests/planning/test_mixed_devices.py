@@ -97,6 +97,7 @@ def test_a_search_on_two_names_of_one_device_finds_what_it_finds_on_one():
     assert one.searched.front == two.searched.front
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("text", LAYOUTS)
 def test_faster_devices_are_never_slower(text):
     taken_s = {hosts: step_s(hosts, text) for hosts in product(("slow", "fast"), repeat=4)}
@@ -105,6 +106,7 @@ def test_faster_devices_are_never_slower(text):
             assert taken_s[*hosts[:place], "fast", *hosts[place + 1 :]] <= slower_s * (1 + 1e-9)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("text", LAYOUTS)
 @pytest.mark.parametrize("hosts", PLACES)
 def test_both_paths_agree_within_three_percent(text, hosts):
@@ -172,6 +174,7 @@ def test_the_search_finds_what_brute_force_does():
     assert all(told[key] <= step_s * 1.02 for key, step_s in best.items())  # not all cuts are tried, see `best_load`
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("hosts", PLACES)
 def test_bounds_hold_for_every_spread_of_layers_and_every_order(hosts):
     search = search_layouts("zoo:gpt2-small", cluster(hosts), batch=16, keep="pp=2,dp=4,schedule=1f1b", costs=COSTS).search
@@ -286,6 +289,7 @@ MESHED = [
 UNTIED = SHAPE.model_copy(update={"is_head_tied": False, "num_heads": 16, "hidden": 1024})
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("text", MESHED)
 @pytest.mark.parametrize("hosts", PLACES)
 def test_both_paths_agree_on_stages_of_their_own_meshes(text, hosts):

@@ -23,6 +23,7 @@ def cluster():
     return load_cluster("preset:dgx-a100-8x8")
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "text",
     ["dp=2", "sp_d=8", "sp_d=2,sp_h=2,sp_w=2", "dp=2,sp_d=8,zero=1", "pp=2,sp_d=4", "sp_d=2,recompute=full", "sp_h=2,dp=4"],

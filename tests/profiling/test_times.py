@@ -79,6 +79,7 @@ def test_measured_times_are_those_of_the_clock(monkeypatch, tmp_path):
     assert slowed.backward_s[0] < 0.005
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int64])
 def test_a_call_on_an_expanded_tensor_runs_as_that_of_keys_that_heads_share(gpt2, quick, dtype):
     keys = torch.empty(2, 5, 1, 4, device="meta", dtype=dtype).expand(-1, -1, 3, -1)

@@ -19,6 +19,7 @@ CLUSTERS = {name: load_cluster(f"preset:{name}") for name in ("dgx-a100-8x8", "c
 NAMES = ["auto", "ring", "tree", "hierarchical", "rail", "nccl", "measured", "calibrated"]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("cluster", CLUSTERS)
 @draws(5)

@@ -150,6 +150,7 @@ def test_a_preferred_data_type_is_taken_and_another_where_it_is_absent(tmp_path)
     assert at["int8"] > at["half"] == at["float"] == at[""]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", ["nccl", "measured"])
 @pytest.mark.parametrize("operation", collectives.OPERATIONS)
 @given(payload=st.floats(1, 1e11), hosts=st.integers(1, 8), per_host=st.integers(1, 8))

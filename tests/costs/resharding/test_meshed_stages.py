@@ -33,6 +33,7 @@ def both_s(text, costs, shape=SHAPE):
     return pricer.step_s(work), run_layout(step, CLUSTER, costs=costs).step_s
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(
     "text",
@@ -50,6 +51,7 @@ def test_both_paths_agree_within_three_percent(text, algorithm):
     assert simulated_s == pytest.approx(analytic_s, rel=0.03)
 
 
+@pytest.mark.every(4)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(
     ("text", "ranks"),

@@ -228,6 +228,7 @@ def of_every_cut(pipe):
     return cuts, fullest
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("ops", "pp", "v"), [(12, 2, 2), (13, 2, 3), (12, 3, 2), (13, 4, 2), (12, 2, 4), (13, 3, 3)])
 def test_a_cut_that_chunks_share_memory_for_fits_and_no_move_betters_it(ops, pp, v):
     num_found = 0

@@ -42,6 +42,7 @@ def test_types_that_differ_in_name_alone_are_one():
 HALVES = "pp=2,dp=4,micro_batch=2,global_batch=64"
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("text", [PIPELINE, HALVES, DATA, f"{PIPELINE},schedule=gpipe", f"{HALVES},schedule=gpipe"])
 @pytest.mark.parametrize("hosts", [SLOW, MIXED, ("slow", "fast", "fast", "fast"), ("slow", "fast", "slow", "fast")])
 def test_the_event_path_says_the_same(hosts, text):
@@ -135,6 +136,7 @@ def test_who_waits_for_nobody_makes_as_many_steps_as_all_devices_can():
 CODES = "kind=quantise,bits=8|kind=top-k,fraction=0.01|kind=low-rank,rank=4"
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", ["dp=8", "dp=4,tp=2", "dp=4,pp=2"])
 def test_strategies_of_a_transformer_on_mixed_devices_by_both_paths(layout):
     for asked in ({"training": "|".join(TRAININGS)}, {"compression": CODES}):

@@ -83,6 +83,7 @@ def test_halves_of_four_stages_are_pipelines_of_two():
     assert busiest_s < left.step_s < busiest_s + sum(left.forward_s) + sum(left.backward_s) + 2 * 16 * sum(left.send_s)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("more", ["", ",cuts=2", ",cuts=1/3", ",recovery_epochs=3"])
 @pytest.mark.parametrize("schedule", ["sequential", "parallel"])
 @pytest.mark.parametrize("job", ["zoo:gpt2-small", "zoo:vgg16"])

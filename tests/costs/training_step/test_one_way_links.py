@@ -57,6 +57,7 @@ def test_a_pipeline_whose_transfers_wait_worked_by_hand(schedule):
         assert step_s(line(there, back, 2), text) == pytest.approx(wanted_s, rel=1e-9)
 
 
+@pytest.mark.every(5)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(
     "text",

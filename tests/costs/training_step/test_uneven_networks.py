@@ -51,6 +51,7 @@ def test_the_slow_link_counts_whichever_pair_is_fast(fast):
     assert sync_bytes / 0.1e9 < step_s(pair(fast), layout) < sync_bytes / 0.1e9 + 0.5
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("per_host", [1, 2, 4])
 @pytest.mark.parametrize("name", ["auto", "ring", "nccl", "hierarchical"])
 def test_where_all_pairs_are_alike_groups_by_their_devices_cost_what_their_form_costs(name, per_host):

@@ -75,6 +75,7 @@ def assert_same(scenario, fleet, before, now, seed):
     assert 0 < len(devices) < len(wanted.arrival_s)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("before", "now"), RULES)
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_quickstart_as_a_fleet_gives_the_same_records_to_the_last_digit(both, before, now, seed):

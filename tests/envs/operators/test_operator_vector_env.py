@@ -26,6 +26,7 @@ def small(objective: str = "latency") -> PlacementBenchmark:
     return PlacementBenchmark(name="small", placement=SMALL.model_copy(update={"objective": objective}))
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("num_instances", [None, 3])
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 @pytest.mark.parametrize("objective", ["latency", "throughput"])

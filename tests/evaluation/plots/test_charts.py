@@ -118,6 +118,7 @@ def test_no_two_of_the_first_32_graphs_look_alike():
     assert len({style.graph_look(i) for i in range(32)}) == 32
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("name", DRAWINGS)
 @pytest.mark.parametrize("count", [0, 1, 12])
 def test_any_number_of_policies_is_drawn_and_named(name, count):

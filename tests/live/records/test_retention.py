@@ -93,6 +93,7 @@ def test_a_ledger_of_version_2_says_the_same_once_it_is_brought_forward(old):
         assert brought == 10
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("keep_days", [0.5, 7.9, 30])
 def test_what_is_kept_means_what_it_meant(old, said, keep_days):
     before, states = said

@@ -15,6 +15,7 @@ from tests.tiny_fleet import tiny_fleet
 DEADLINES = {"deadline": {"low": 1.2, "high": 4.0}, "objective": "blocking_rate"}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("keys", [{"may_refuse": True, **DEADLINES}, {}])
 @pytest.mark.parametrize("placements", [["construct"], ["packed", "spread"]])
 def test_the_network_begins_with_what_the_weights_say(keys, placements, tmp_path):

@@ -111,6 +111,7 @@ def assert_same_passes(network, seen, towards=drawn_direction):
             assert_near(gradients[name], gradient, name)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("chosen", SETTINGS.values(), ids=SETTINGS)
 def test_values_and_every_gradient_are_those_of_torch(drawn, seen, chosen):
     assert_same_passes(drawn(**chosen), seen)

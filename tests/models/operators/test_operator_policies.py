@@ -96,6 +96,7 @@ def test_compiled_decisions_are_those_of_torch() -> None:
             assert likely.sum(axis=1) == pytest.approx(np.ones(instance.num_ops))
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("order", "refine_steps"), CHOOSING)
 def test_compiled_choices_are_those_of_torch(order: str, refine_steps: int) -> None:
     for without in ((), ("edges", "transfers", "devices")):

@@ -51,6 +51,7 @@ def search(shape, worlds, batch, capacity_bytes, top=10, wires=PAIRS, keep="", *
     return LayoutSearch(space, A100, capacity_bytes, wires).run(worlds)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("shape", "world", "batch", "capacity"), CASES)
 def test_the_whole_ranking_is_that_of_brute_force(shape, world, batch, capacity):
     wanted = brute_force(shape, world, batch, PAIRS, capacity)
@@ -59,6 +60,7 @@ def test_the_whole_ranking_is_that_of_brute_force(shape, world, batch, capacity)
     assert [one.step_s for one in found.ranking] == sorted(step_s for step_s, _ in wanted.values())
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("shape", "world", "batch", "capacity"), CASES)
 @pytest.mark.parametrize("top", [1, 10])
 def test_pruning_loses_neither_one_of_the_best_nor_one_of_the_front(shape, world, batch, capacity, top):

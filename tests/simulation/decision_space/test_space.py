@@ -63,6 +63,7 @@ def test_each_class_has_its_first_block_as_representative_and_one_degree(space):
         assert len(set(space.degree[members].tolist())) == 1
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("costs", COSTS, ids=["default", "hierarchical", "ring"])
 def test_blocks_of_one_class_take_equally_long(space, costs):
     # An uneven split, so that transfers between all kinds of ranks count beside the all-reduces.

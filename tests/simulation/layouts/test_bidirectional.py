@@ -35,6 +35,7 @@ def simulated_s(work, where, costs, pricer):
     return run_layout(layout_step(work, where, costs, pricer=pricer), where, costs=costs).step_s
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("schedule", BOTH)
 @pytest.mark.parametrize(("name", "place", "text"), CASES)
 def test_both_paths_agree_to_rounding(name, place, text, schedule):
@@ -105,6 +106,7 @@ def test_the_number_of_tasks_is_told_before_they_are_made():
         assert num_tasks(step, run.timeline.network) == pytest.approx(run.lowered.execution.num_tasks, rel=0.35)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("schedule", BOTH)
 @pytest.mark.parametrize(
     ("name", "text", "within"),

@@ -152,6 +152,7 @@ def test_every_rank_computes_each_pass_of_its_stage_and_messages_have_members_of
         assert sender == execution.rank[task]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("name", "place", "chosen"), CASES[: min(25, len(cases(12)))])
 def test_memory_over_time_peaks_at_what_the_formula_says(name, place, chosen):
     step = priced(name, place, chosen)

@@ -139,6 +139,7 @@ def chooser(name, seed):
     return lambda episode: pick(episode, rng)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", AGENTS)
 def test_an_episode_equals_that_of_the_plain_simulator(preset, name):
@@ -334,6 +335,7 @@ def profiles(reference):
     return [load_graph(name, graphs_dir=reference / "pipedream", keep_input_ops=True) for name in GRAPHS]
 
 
+@pytest.mark.every(3)
 @pytest.mark.reference
 @pytest.mark.parametrize("preset", PRESETS)
 @pytest.mark.parametrize("name", ["random", "max_parallelism", "acceptable_jct", "fixed8"])

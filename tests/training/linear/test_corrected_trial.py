@@ -45,6 +45,7 @@ def network_of(scenario, seed, without=()):
     return network
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("without", [(), ("reject",)])
 def test_episodes_go_as_when_the_network_chooses(benchmark, scenario, seed, without):

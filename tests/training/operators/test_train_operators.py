@@ -50,7 +50,7 @@ def config(updates: int = 4, **more: object) -> OperatorTrainSettings:
     return OperatorTrainSettings.model_validate(given)
 
 
-@pytest.fixture(scope="module", params=["steps", "one-shot"])
+@pytest.fixture(scope="module", params=["steps", pytest.param("one-shot", marks=pytest.mark.slow)])
 def never_stopped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[OperatorTrainSettings, Path]:
     """Two rounds of imitation and PPO for a kind of policy, and the folder of a run of them."""
     imitation = {"rounds": 2, "draws": 3, "moves_per_op": 5, "steps": 3, "minibatch": 4, "validate_every_steps": 1}
@@ -191,6 +191,7 @@ def test_a_later_search_starts_from_the_best_of_the_draws_of_what_was_learned(tm
         searched(instances, "latency", chosen, tmp_path / "first.pt", lambda done, total: None, learned)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("order", "refine_steps"), [("policy", 0), ("policy", 2), ("upward-rank", 2)])
 def test_a_policy_that_chooses_ops_learns_and_goes_on_where_it_was_stopped(tmp_path: Path, order: str, refine_steps: int) -> None:
     changes = (*SMALL, f"placement.order={order}", f"placement.refine_steps={refine_steps}")

@@ -132,6 +132,7 @@ def test_groups_that_do_not_fit_are_refused(config, changes, said):
         settings.load(TrainSettings, config, changes=changes)
 
 
+@pytest.mark.slow
 def test_the_command_trains_by_two_processes_which_stay_from_update_to_update(config, whole, tmp_path, monkeypatch):
     begun = []
     monkeypatch.setattr(processes, "WorkerPool", lambda number, *rest: begun.append(number) or WorkerPool(number, *rest))

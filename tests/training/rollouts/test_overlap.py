@@ -63,6 +63,7 @@ def test_the_policy_is_the_same_where_others_play_meanwhile(chosen, whole, tmp_p
     assert train(chosen, tmp_path / "run", share_out=alone).policy.read_bytes() == whole
 
 
+@pytest.mark.slow
 def test_the_policy_is_the_same_with_a_process_of_its_own_which_is_lost(chosen, whole, tmp_path, monkeypatch):
     begin, waited = RolloutProcess.begin, []
 
@@ -95,6 +96,7 @@ class KilledError(Exception):
     """The process is gone."""
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("steps", [64, 128, 192])
 def test_a_run_goes_on_wherever_it_was_killed(in_phases, whole_in_phases, tmp_path, steps):
     def kill(now):
