@@ -44,7 +44,7 @@ type: $(STAMP) ## Check types
 test: $(STAMP) ## Run the tests, all but the long ones and those that start real schedulers
 	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler and not slow and not library" $(ARGS)
 
-laws: $(STAMP) ## The same laws at length: thirteen times the cases, and what takes long; half an hour
+laws: $(STAMP) ## The same laws at length: twenty times the cases, and what takes long; half an hour
 	@MESHWRIGHT_DRAWS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -o timeout=3000 -m "not scheduler and not library" $(ARGS)
 
 test-libraries: $(STAMP) ## Install RLlib, TorchRL, Tianshou and transformers apart; let each learn, or be traced; five minutes

@@ -132,6 +132,7 @@ def test_more_bytes_never_take_less_time(ramp, name, payload, more, n):
     assert price(name, ramp, range(n), payload + more) >= price(name, ramp, range(n), payload)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("name", ANYWHERE)
 @given(
     figures=st.lists(st.integers(1, 9), min_size=128, max_size=128),

@@ -188,7 +188,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(tmp_path):
     assert applied(kept_state(path), added("after", a=(0,)))
 
 
-@pytest.mark.parametrize("ending", ["db", "json"])
+@pytest.mark.parametrize("ending", ["db", pytest.param("json", marks=pytest.mark.slow)])
 def test_of_two_processes_that_want_one_device_one_gets_it_by_whatever_name_the_state_is_called(tmp_path, ending):
     (tmp_path / "real").mkdir()
     path, link = tmp_path / "real" / f"s.{ending}", tmp_path / f"link.{ending}"

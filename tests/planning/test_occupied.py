@@ -74,6 +74,7 @@ def test_an_allocation_like_the_first_devices_costs_as_much_and_none_is_faster_t
     assert step_s["one leaf"] == min(step_s.values()) < max(step_s.values())
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("hosts", [range(4, 8), [2, 3, 4, 5], [1, 2, 3, 8], [3, 7, 11, 15]])
 def test_the_price_of_an_allocation_is_near_what_the_simulator_says_of_its_devices(hosts):
     """As near as it is on the first devices of the empty cluster, or within a tenth."""

@@ -52,6 +52,7 @@ def test_codes_that_change_nothing_cost_nothing(found):
         assert simulated_training_s(found.maker, found.work, Synchronous(), code) == pytest.approx(event_s, rel=1e-9)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("text", [STRATEGIES, CODES], ids=["strategies", "codes"])
 def test_both_paths_agree_without_contention(found, text):
     is_code = text is CODES

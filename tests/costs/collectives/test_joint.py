@@ -93,6 +93,7 @@ def test_both_networks_are_never_slower_than_one_after_the_other(dgx, operation,
     assert seconds("joint", network, payload, operation) <= seconds("rail", network, payload, operation) * (1 + 1e-12)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("operation", STAGED)
 @given(payload=st.floats(1e4, 1e11), hosts=st.integers(1, 8))
 def test_its_flows_alone_take_what_it_says(dgx, operation, payload, hosts):

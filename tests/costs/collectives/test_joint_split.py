@@ -94,6 +94,7 @@ def test_several_ranks_of_a_host_split_what_leaves_it_worked_by_hand(dgx):
     assert found < 0.4 * seconds("joint", RankNetwork(dgx, np.array([0, 1, 8, 9])), size, "all_reduce", 4)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("contention", ["independent", "serialised", "fair"])
 def test_both_paths_agree_on_stages_between_hosts(contention):
     layout = "pp=16,micro_batch=32,global_batch=128"

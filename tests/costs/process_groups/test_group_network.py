@@ -105,6 +105,7 @@ def test_calibrated_says_the_same_of_regular_groups_and_of_ranks(place):
             assert seconds == pytest.approx(wires.group_s("all_reduce", 1e8, alone), rel=1e-9)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("place", ["preset:dgx-a100-8x8", "preset:clos-64-4to1", "preset:host-8"])
 def test_naming_an_algorithm_never_halves_a_step(place):
     # What a cluster's YAML tells of is priced alike by all but for what was measured; what reduces in switches is told why.

@@ -192,6 +192,7 @@ def test_gymnasium_accepts_it(objective: str, order: str, refine_steps: int) -> 
     check_env(gymnasium.make(ID, benchmark=small(objective, order, refine_steps), render_mode="ansi").unwrapped)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("mode", list(AutoresetMode))
 @pytest.mark.parametrize(("objective", "order", "refine_steps"), [("latency", "policy", 2), ("throughput", "upward-rank", 3)])
 def test_side_by_side_is_as_one_by_one(objective, order, refine_steps, mode) -> None:

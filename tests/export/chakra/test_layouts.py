@@ -47,6 +47,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("name", "changed"), LAYOUTS.values(), ids=list(LAYOUTS))
 def test_the_laws_hold_of_layouts(name, changed):
     plan = layout_plan_of(name, **changed)
@@ -143,6 +144,7 @@ CUTS = [
 ]
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("changed", CUTS, ids=[" ".join(f"{key}={value}" for key, value in cut.items()) for cut in CUTS])
 def test_layouts_of_a_model_configuration_are_traced_where_the_plan_says_its_shape(changed, tmp_path):
     data = {"model_type": "mixtral", "hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "vocab_size": 1000}

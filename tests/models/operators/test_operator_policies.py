@@ -214,6 +214,7 @@ def test_an_untrained_policy_places_like_the_rule() -> None:
         assert np.mean(ratios) == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize(("kind", "rules"), [("steps", ()), ("one-shot", ()), *(("steps", rules) for rules in CHOOSING)])
 def test_more_draws_and_a_search_are_never_worse(kind: str, rules: tuple[str, int]) -> None:
     player = OperatorPlayer(policy(kind, *rules), "latency", "mine")

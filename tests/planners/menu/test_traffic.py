@@ -55,6 +55,7 @@ def test_two_stages_on_two_hosts_worked_by_hand():
     assert sent.axes == {"pp"}
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("number", cases(12))
 def test_the_event_path_sends_as_much_between_each_two_hosts(number):
     name, layout = CASES[number % len(CASES)]

@@ -225,6 +225,7 @@ CLOS = {"devices_per_host": 4, "nics_per_host": 2, "num_spines": 2, "oversubscri
 TORUS = {"kind": "torus", "shape": [4, 4], "link_bandwidth_gbytes_per_s": 2.0, "link_latency_us": 1.0}
 
 
+@pytest.mark.every(2)
 @pytest.mark.parametrize("cluster", [clos(**CLOS), clos(**CLOS, wiring="rail"), cluster_of(TORUS)], ids=["clos", "rail", "torus"])
 def test_placements_of_one_class_take_the_same_time_where_links_are_shared(cluster):
     # The class of a placement says which positions share links, so tables of step times hold in this mode too.

@@ -42,6 +42,7 @@ def step_of(name, keys):
     )
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("keys", CUTS)
 @pytest.mark.parametrize("name", ["alexnet", "vgg16"])
 def test_it_takes_and_keeps_what_the_analytic_path_says(name, keys):

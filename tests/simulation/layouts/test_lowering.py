@@ -131,6 +131,7 @@ def test_shared_links_and_their_plain_reference_agree_on_lowered_layouts():
             np.testing.assert_allclose(ours, theirs, rtol=1e-9)
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize(("name", "place", "chosen"), CASES[: min(20, len(cases(8)))])
 def test_every_rank_computes_each_pass_of_its_stage_and_messages_have_members_of_their_group(name, place, chosen):
     lowered = run_layout(priced(name, place, chosen), cluster(place), costs=INDEPENDENT, num_steps=1).lowered

@@ -235,7 +235,7 @@ def whole_search(fleet, tmp_path_factory):
     return train_fleet(chosen(**SEARCHED), tmp_path_factory.mktemp("searched") / "whole", fleet)
 
 
-@pytest.mark.parametrize(("stage", "share"), [("search", 0.75), ("imitation", 0.1)])
+@pytest.mark.parametrize(("stage", "share"), [("search", 0.75), pytest.param("imitation", 0.1, marks=pytest.mark.slow)])
 def test_a_search_goes_on_where_it_was_stopped(whole_search, fleet, tmp_path, stage, share, capsys):
     stops, lines = _StopsIn(stage, share), LineWriter()
     train_fleet(chosen(**SEARCHED), tmp_path / "run", fleet, callbacks=[stops, lines])

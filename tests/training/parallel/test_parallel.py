@@ -106,7 +106,7 @@ def test_it_is_not_the_result_of_one_worker_whose_actions_are_other_ones(chosen,
     assert learned(chosen.model_copy(update={"num_workers": 1}), tmp_path / "run") != whole
 
 
-@pytest.mark.parametrize("steps", [64, 128])
+@pytest.mark.parametrize("steps", [pytest.param(64, marks=pytest.mark.slow), 128])
 def test_a_run_goes_on_where_it_was_killed(chosen, whole, tmp_path, steps):
     def kill(now):
         if now.steps >= steps:

@@ -33,6 +33,7 @@ def learned(chosen, *, by_ours, updates=3):
     return before, {name: tensor.clone() for name, tensor in model.policy.state_dict().items()}, logged
 
 
+@pytest.mark.every(2)
 def test_weights_and_figures_are_those_of_sb3_contrib(chosen):
     before, ours, logged = learned(chosen, by_ours=True)
     _, theirs, wanted = learned(chosen, by_ours=False)
@@ -74,6 +75,7 @@ def test_the_gradient_is_that_of_sb3_contrib_where_ratios_are_clipped(config, of
     assert float((ours - theirs).norm()) < 1e-4 * float(theirs.norm())
 
 
+@pytest.mark.every(2)
 def test_the_same_seed_gives_the_same_bits(chosen):
     _, first, _ = learned(chosen, by_ours=True)
     _, second, _ = learned(chosen, by_ours=True)
@@ -90,6 +92,7 @@ def test_weights_lie_in_one_vector(config):
     assert flat.size == sum(weight.numel() for weight in model.policy.parameters() if weight.requires_grad)
 
 
+@pytest.mark.every(2)
 def test_a_saved_optimizer_goes_on_to_the_same_bits(chosen):
     """Weights and moments are parts of vectors; what is saved is each by itself, and another model takes them over."""
 
