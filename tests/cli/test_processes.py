@@ -98,10 +98,12 @@ def interrupted(work, *arguments, sign):
         # A test run in the background of a shell ignores SIGINT, and what it starts would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    deadline = time.monotonic() + 60
-    while not any(work.glob(sign)) and time.monotonic() < deadline:
+    deadline = time.monotonic() + 200  # the first of all runs compiles, which takes minutes on a busy machine
+    while not any(work.glob(sign)) and begun.poll() is None and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert any(work.glob(sign))
+    if not any(work.glob(sign)):
+        begun.kill()
+        raise AssertionError(f"it never began: {begun.communicate()}")
     os.killpg(begun.pid, signal.SIGINT)
     out, err = begun.communicate(timeout=60)
     return begun.returncode, out, err
