@@ -99,7 +99,9 @@ def evaluate_operators(
         if number in shown and placements:
             name, made = next(iter(placements.items()))
             details.append(shown_instance(instance, number, name, made, _by_heft(instance, objective, placements)))
-        best_s = min(curves.place(number, instance, _placed, partial(_value_s, form=form)), np.nanmin(values[:, number], initial=np.inf))
+        best_s = min(
+            curves.place(number, instance, _placed, partial(_value_s, form=form)), np.nanmin(values[:, number], initial=np.inf)
+        )
         request = PlacementRequest(objective=objective, budget_s=benchmark.best_known_s, seed=number)
         known[number] = np.fmin(_searched(instance, request, form), best_s)
     progress("instances", total, total)
@@ -240,7 +242,9 @@ def form_words(objective: OperatorObjective, form: ValueForm) -> list[str]:
     default = FORMS[objective][0]
     if form == default:
         return []
-    return [f"Values are by {form}: {WORDS[form]}. Every policy placed for {default}, and best-of draws and searches chose by it."]
+    return [
+        f"Values are by {form}: {WORDS[form]}. Every policy placed for {default}, and best-of draws and searches chose by it."
+    ]
 
 
 def _remarks(rows: Sequence[Data]) -> list[str]:

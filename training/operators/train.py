@@ -88,7 +88,9 @@ def train_operators(
     if benchmark.placement.most_instances < chosen.num_training_instances:
         problem = "instances of files are those of the test; train on drawn ones"
         raise ConfigError(problem, field="benchmark", value=chosen.benchmark)
-    key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "log"}), benchmark.model_dump(exclude={"placement": {"form"}}))
+    key = files.digest(
+        chosen.model_dump(exclude={"name", "num_threads", "log"}), benchmark.model_dump(exclude={"placement": {"form"}})
+    )
     restored = _Trainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
     trainer = _Trainer(chosen, benchmark, prepared)
     if not resume:
