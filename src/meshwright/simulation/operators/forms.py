@@ -72,7 +72,7 @@ def form_value_s(instance: OperatorInstance, made: OperatorPlacement, form: Valu
 
 
 def form_bound_s(instance: OperatorInstance, objective: OperatorObjective, form: ValueForm) -> float:
-    """Seconds below which no placement comes under a form: `lower_bound`, where hosts may run many ops at once the longest chain."""
+    """Seconds below which no placement comes under a form: `lower_bound`; the longest chain where a host runs many ops."""
     if form == "contiguous-accelerator" and instance.is_host.any():
         return critical_path_s(instance)
     return lower_bound(instance, objective)
