@@ -146,8 +146,8 @@ def operator_markdown(results: Data) -> str:
         f"# Benchmark {escaped(results['benchmark'])}",
         "",
         f"{results['num_instances']} instances, objective {objective_words(results)}; values are means of ratios with 95 % "
-        f"bootstrap intervals over the instances. The best known of an instance is the best of all policies here and of annealing for "
-        f"{results['best_known_s']:g} s; the best rule is the best of all that neither learn, search nor prove, instance by "
+        "bootstrap intervals over the instances. The best known of an instance is the best of all policies here and of annealing "
+        f"for {results['best_known_s']:g} s; the best rule is the best of all that neither learn, search nor prove, instance by "
         "instance.",
         "",
         *table(head, [[escaped(cell) for cell in row] for row in rows]),
