@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from ... import settings
+from ...errors import ConfigError
 from ...jobs.load import load_graph
+from ...plans.op_placement import STATE_COPIES
 from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
+from ...simulation.operators.forms import FORMS, OF_STAGES, ValueForm
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.instance_files import load_instance
@@ -23,14 +26,28 @@ class JobDraw(settings.Settings):
     """Graphs of known jobs, the same in every split, each on devices that are drawn for it and its split.
 
     Attributes:
-        kind: ``jobs``.
+        kind: ``jobs``, or ``zoo``, which is the same.
         jobs: anything that ``--job`` takes as a graph of ops, for example ``zoo:resnet50``; one of them is drawn.
-        optimizer_bytes: bytes of state for each byte of parameters: 2 for SGD, 4 for Adam.
+        optimizer_bytes: bytes of state for each byte of parameters; ``optimizer: adam`` in its place is 4, ``sgd`` 2.
     """
 
-    kind: Literal["jobs"]
+    kind: Literal["jobs", "zoo"]
     jobs: tuple[str, ...] = Field(min_length=1)
-    optimizer_bytes: float = Field(default=4.0, ge=1, le=64)
+    optimizer_bytes: float = Field(default=STATE_COPIES["adam"], ge=1, le=64)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_name(cls, given: Any) -> Any:
+        """An optimizer's name as its bytes."""
+        if not isinstance(given, dict) or "optimizer" not in given:
+            return given
+        if "optimizer_bytes" in given:
+            raise ValueError("takes optimizer or optimizer_bytes, not both")
+        name = given["optimizer"]
+        if name not in ("adam", "sgd"):
+            raise ValueError(f"optimizer: choose adam or sgd, is {name}")
+        rest = {key: each for key, each in given.items() if key != "optimizer"}
+        return rest | {"optimizer_bytes": STATE_COPIES[name]}
 
     def draw(self, rng: np.random.Generator) -> DrawnGraph:
         """The forward pass of one of the jobs.
@@ -53,11 +70,11 @@ class FileDraw(settings.Settings):
     """Instances that lie in files, the same in every split, so that nothing can be trained on them; nothing is drawn.
 
     Attributes:
-        kind: ``files``.
+        kind: ``files``, or ``file``, which is the same.
         files: instances of the project's own format or of dnn-partitioning.
     """
 
-    kind: Literal["files"]
+    kind: Literal["files", "file"]
     files: tuple[str, ...] = Field(min_length=1)
 
 
@@ -80,6 +97,8 @@ class PlacementSettings(settings.Settings):
 
     Attributes:
         objective: ``latency``: seconds of one step; ``throughput``: the largest load of a device.
+        form: which form of the objective a placement is valued by in an evaluation (see `simulation.operators.forms`); None: the
+            default one, which planners and policies optimise whatever stands here.
         instances: graphs of ops.
         devices: where they run; not for files, which name their own.
         order: in which ops get devices: by falling ``upward-rank`` as HEFT does, in ``topological`` order, or as the ``policy``
@@ -88,10 +107,40 @@ class PlacementSettings(settings.Settings):
     """
 
     objective: OperatorObjective = "latency"
+    form: ValueForm | None = None
     instances: InstanceDraw = GraphDraw()
     devices: DeviceDraw = DeviceDraw()
     order: PlacingOrder = "upward-rank"
     refine_steps: int = Field(default=0, ge=0, le=10_000)
+
+    @model_validator(mode="after")
+    def _form_is_of_the_objective(self) -> Self:
+        able = FORMS[self.objective]
+        if self.form is not None and self.form not in able:
+            why = "is of stages with replicas, which these instances do not have" if self.form in OF_STAGES else "is no form"
+            raise ValueError(f"form: {self.form} {why}; of {self.objective} choose {', '.join(able)}")
+        return self
+
+    @property
+    def valued_form(self) -> ValueForm:
+        """The form by which placements are valued."""
+        return FORMS[self.objective][0] if self.form is None else self.form
+
+    @property
+    def has_other_form(self) -> bool:
+        """Whether placements are valued by another form than the one that planners optimise."""
+        return self.valued_form != FORMS[self.objective][0]
+
+    def check_default_form(self) -> None:
+        """Refuse a form that rewards and training do not know.
+
+        Raises:
+            ConfigError: it is not the default one.
+        """
+        if self.has_other_form:
+            default = FORMS[self.objective][0]
+            problem = f"values placements in an evaluation; decisions are learned under {default}"
+            raise ConfigError(problem, field="placement.form", value=self.form, choices=[default])
 
     @property
     def rules(self) -> PlacingRules:

@@ -210,6 +210,11 @@ class InstanceSource(NumberedInstances[OperatorInstance]):
         split: str,
         num_instances: int | None,
     ) -> InstanceSource:
-        """From the arguments of an environment."""
+        """From the arguments of an environment.
+
+        Raises:
+            ConfigError: rewards are not of the benchmark's form.
+        """
         chosen = benchmark if isinstance(benchmark, PlacementBenchmark) else load_placement_benchmark(str(benchmark))
+        chosen.placement.check_default_form()
         return cls(chosen.placement, instance, split, num_instances)

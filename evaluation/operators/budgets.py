@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...planners.operators.place import PLACEMENT_PLANNERS
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from ..statistics import interval
 from .policies import OperatorPolicySpec, operator_policy
 
@@ -58,14 +58,19 @@ class BudgetCurves:
         return made
 
     def place(
-        self, number: int, instance: OperatorInstance, value_of: Callable[[OperatorPolicySpec, OperatorInstance, int], float]
+        self,
+        number: int,
+        instance: OperatorInstance,
+        placed: Callable[[OperatorPolicySpec, OperatorInstance, int], OperatorPlacement | None],
+        value_s: Callable[[OperatorInstance, OperatorPlacement | None], float],
     ) -> float:
         """Place an instance with every budget; the best value, infinite where there is none."""
         for row, specs in enumerate(self.searches.values()):
             for column, spec in enumerate(specs):
                 begun_s = time.perf_counter()
-                self.values_s[row, column, number] = value_of(spec, instance, number)
+                made = placed(spec, instance, number)
                 self.seconds[row, column, number] = time.perf_counter() - begun_s
+                self.values_s[row, column, number] = value_s(instance, made)
         found = self.values_s[:, :, number]
         return float(np.nanmin(found)) if np.isfinite(found).any() else np.inf
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ from ...envs.operators.benchmark import PlacementBenchmark
 from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
+from ...simulation.operators.forms import FORMS, WORDS, ValueForm, form_bound_s, form_value_s
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from ...simulation.operators.schedules import upward_order
 from ..statistics import excludes_zero, interval, paired
 from .budgets import BudgetCurves
@@ -51,15 +53,17 @@ def evaluate_operators(
     Returns:
         What ``results.json`` holds: rows by policy with value over the lower bound, over the best known and over the best rule of
         each instance, differences paired over instances, and times. A policy without a legal placement on an instance counts
-        there as the worst value that anybody reached, and is told.
+        there as the worst value that anybody reached, and is told. All place for the default form of the objective and are valued
+        by that of the benchmark.
 
     Raises:
-        ConfigError: more seeds than there are, or an instance is to be shown that is not among them.
+        ConfigError: more seeds than there are, an instance is to be shown that is not among them, or any under a form that is not
+            the default.
         PolicyError: a policy is unknown or of another objective.
         PlanError: an instance that nobody places.
     """
     names = list(dict.fromkeys([*policies, *benchmark.policies]))
-    objective = benchmark.placement.objective
+    objective, form = benchmark.placement.objective, benchmark.placement.valued_form
     chosen = [operator_policy(name, objective) for name in names]
     total = benchmark.num_seeds if num_seeds is None else num_seeds
     most = benchmark.placement.most_instances
@@ -70,6 +74,9 @@ def evaluate_operators(
     for number in shown:
         if not 0 <= number < total:
             raise ConfigError(f"no such instance; from 0 to {total - 1}", field="--show", value=number)
+    if shown and benchmark.placement.has_other_form:
+        default = FORMS[objective][0]
+        raise ConfigError(f"schedules are shown under {default}", field="placement.form", value=form, choices=[default])
     instances = [benchmark.placement.instance("test", seed) for seed in range(total)]
     curves, details = BudgetCurves.of(benchmark.budgets_s, names, objective, total), []
     values, seconds = np.full((len(chosen), total), np.nan), np.zeros((len(chosen), total))
@@ -78,7 +85,7 @@ def evaluate_operators(
         _placed(each, instances[0], 0)
     for number, instance in enumerate(instances):
         progress("instances", number, total)
-        bounds[number] = max(lower_bound(instance, objective), 1e-30)
+        bounds[number] = max(form_bound_s(instance, objective, form), 1e-30)
         upward_order(instance)  # what every policy asks of an instance is worked out before anything is timed
         placements: dict[str, OperatorPlacement] = {}
         for row, each in enumerate(chosen):
@@ -86,14 +93,17 @@ def evaluate_operators(
             made = _placed(each, instance, number)
             seconds[row, number] = time.perf_counter() - begun_s
             if made is not None:
-                values[row, number], placements[each.name] = made.value_s, made
+                placements[each.name] = made
+            values[row, number] = _value_s(instance, made, form)
         keep(number, instance, placements)
         if number in shown and placements:
             name, made = next(iter(placements.items()))
             details.append(shown_instance(instance, number, name, made, _by_heft(instance, objective, placements)))
-        best_s = min(curves.place(number, instance, _value), np.nanmin(values[:, number], initial=np.inf))
+        best_s = min(
+            curves.place(number, instance, _placed, partial(_value_s, form=form)), np.nanmin(values[:, number], initial=np.inf)
+        )
         request = PlacementRequest(objective=objective, budget_s=benchmark.best_known_s, seed=number)
-        known[number] = np.fmin(_searched(instance, request), best_s)
+        known[number] = np.fmin(_searched(instance, request, form), best_s)
     progress("instances", total, total)
     found = _results(benchmark, chosen, instances, values, seconds, bounds, known)
     return {**found, "budgets": curves.told(known), "shown": details}
@@ -106,9 +116,10 @@ def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -
         return None
 
 
-def _value(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> float:
-    made = _placed(policy, instance, seed)
-    return float("nan") if made is None else made.value_s
+def _value_s(instance: OperatorInstance, made: OperatorPlacement | None, form: ValueForm) -> float:
+    """What a placement is valued by; not a number where there is none, or none that has the form."""
+    seconds = np.nan if made is None else form_value_s(instance, made, form)
+    return seconds if np.isfinite(seconds) else float("nan")
 
 
 def _by_heft(
@@ -117,9 +128,9 @@ def _by_heft(
     return placements.get("heft") or place(instance, "heft", PlacementRequest(objective=objective))
 
 
-def _searched(instance: OperatorInstance, request: PlacementRequest) -> float:
+def _searched(instance: OperatorInstance, request: PlacementRequest, form: ValueForm) -> float:
     try:
-        return place(instance, "annealing", request).value_s
+        return _value_s(instance, place(instance, "annealing", request), form)
     except PlanError:
         return float("nan")
 
@@ -136,7 +147,8 @@ def _results(
     infeasible = np.isnan(values)
     if infeasible.all(axis=0).any():
         instance = instances[int(np.flatnonzero(infeasible.all(axis=0))[0])].name
-        raise PlanError("no policy that is compared places this instance", field="policies", value=instance)
+        by = f" so that it has a value by {benchmark.placement.form}" if benchmark.placement.has_other_form else ""
+        raise PlanError(f"no policy that is compared places this instance{by}", field="policies", value=instance)
     best = np.nanmin(values, axis=0)
     is_rule = [each.kind != "learned" and not _searches(each) for each in chosen]
     ruled = values[np.array(is_rule)]
@@ -185,6 +197,7 @@ def _results(
         "benchmark": benchmark.name,
         "placement": benchmark.placement.model_dump(mode="json"),
         "objective": benchmark.placement.objective,
+        "form": benchmark.placement.valued_form,
         "num_instances": len(instances),
         "best_known_s": benchmark.best_known_s,
         "bounds_s": bounds.tolist(),
@@ -196,7 +209,7 @@ def _results(
             for name, rows_of in of.items()
         ],
         "rows": rows,
-        "remarks": _remarks(rows),
+        "remarks": [*form_words(benchmark.placement.objective, benchmark.placement.valued_form), *_remarks(rows)],
     }
     return {**found, "verdict": _verdict(rows)}
 
@@ -222,6 +235,16 @@ def _verdict(rows: Sequence[Data]) -> str:
         word = {-1: "better than", 0: "not clearly different from", 1: "worse than"}[excludes_zero(told)]
         sentences.append(f"{row['policy']} is {word} the best rule of each instance: {100 * told['mean']:+.1f} %{ends}.")
     return " ".join(sentences)
+
+
+def form_words(objective: OperatorObjective, form: ValueForm) -> list[str]:
+    """Who is valued by what, in a sentence or two; nothing of the default form."""
+    default = FORMS[objective][0]
+    if form == default:
+        return []
+    return [
+        f"Values are by {form}: {WORDS[form]}. Every policy placed for {default}, and best-of draws and searches chose by it."
+    ]
 
 
 def _remarks(rows: Sequence[Data]) -> list[str]:

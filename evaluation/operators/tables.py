@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...simulation.operators.forms import FORMS
 from ..alike import alike, joined
 from ..statistics import excludes_zero
 from ..tables import escaped, table
@@ -15,7 +16,13 @@ Cells = tuple[list[str], list[list[str]]]
 
 def operator_title(results: Data) -> str:
     """What was placed, in a line."""
-    return f"{results['benchmark']}: {results['objective']}, {results['num_instances']} instances"
+    return f"{results['benchmark']}: {objective_words(results)}, {results['num_instances']} instances"
+
+
+def objective_words(results: Mapping[str, Any]) -> str:
+    """The objective, and by which form it is valued where that is not the default one."""
+    objective, form = results["objective"], results.get("form")
+    return str(objective) if form in (None, FORMS[objective][0]) else f"{objective}, valued by {form}"
 
 
 def operator_cells(results: Data) -> Cells:
@@ -138,15 +145,16 @@ def operator_markdown(results: Data) -> str:
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
         "",
-        f"{results['num_instances']} instances, objective {results['objective']}; values are means of ratios with 95 % bootstrap "
-        f"intervals over the instances. The best known of an instance is the best of all policies here and of annealing for "
-        f"{results['best_known_s']:g} s; the best rule is the best of all that neither learn, search nor prove, instance by "
+        f"{results['num_instances']} instances, objective {objective_words(results)}; values are means of ratios with 95 % "
+        "bootstrap intervals over the instances. The best known of an instance is the best of all policies here and of annealing "
+        f"for {results['best_known_s']:g} s; the best rule is the best of all that neither learn, search nor prove, instance by "
         "instance.",
         "",
         *table(head, [[escaped(cell) for cell in row] for row in rows]),
         "",
         escaped(results["verdict"]),
         "",
+        *(line for remark in results["remarks"] for line in (escaped(remark), "")),
     ]
     for title, more in (("Over the best known, by time", budget_cells(results)), ("Left out", ablation_cells(results))):
         if more is not None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..alike import joined
-from ..operators.tables import ablation_cells, budget_cells, difference_cells, difference_words, ranked
+from ..operators.tables import ablation_cells, budget_cells, difference_cells, difference_words, objective_words, ranked
 from ..plots.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
 from .compared import compared_operators, policy_row
 from .pages import Cell, Drawn, PageTable, cells, page
@@ -21,7 +21,7 @@ def operator_report(results: dict[str, Any], *, command: str = "") -> str:
         "operators.html",
         title=results["benchmark"],
         heading=f"Benchmark {results['benchmark']}: who places ops best?",
-        facts=f"{results['num_instances']} instances; objective: {results['objective']}.",
+        facts=f"{results['num_instances']} instances; objective: {objective_words(results)}.",
         verdict=results["verdict"],
         remarks=results["remarks"],
         policies=shown.table,

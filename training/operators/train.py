@@ -84,10 +84,13 @@ def train_operators(
     reporter = RunReporter(chosen, folder, REPORTED, chosen.total_updates, callbacks)
     torch.set_num_threads(chosen.num_threads)
     benchmark = load_placement_benchmark(chosen.benchmark, changes=chosen.changes)
+    benchmark.placement.check_default_form()
     if benchmark.placement.most_instances < chosen.num_training_instances:
         problem = "instances of files are those of the test; train on drawn ones"
         raise ConfigError(problem, field="benchmark", value=chosen.benchmark)
-    key = files.digest(chosen.model_dump(exclude={"name", "num_threads", "log"}), benchmark.model_dump())
+    key = files.digest(
+        chosen.model_dump(exclude={"name", "num_threads", "log"}), benchmark.model_dump(exclude={"placement": {"form"}})
+    )
     restored = _Trainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
     trainer = _Trainer(chosen, benchmark, prepared)
     if not resume:

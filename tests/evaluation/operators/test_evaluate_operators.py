@@ -78,3 +78,39 @@ def test_without_a_rule_nothing_is_told_against_one() -> None:
     found = evaluate_operators(chosen, ["annealing@0.01"], num_seeds=2)
     assert found["rows"][0]["against_best_rule"] is None
     assert operator_cells(found)[1][0][2] == "-"
+
+
+def test_the_default_form_changes_no_figure_and_another_is_told() -> None:
+    chosen = load_placement_benchmark("preset:latency-tight", changes=SMALL)
+    named = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "placement.form=independent"])
+    fair = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "placement.form=fair"])
+    plain, same, shared = (evaluate_operators(each, [], num_seeds=2) for each in (chosen, named, fair))
+    for one, two, three in zip(plain["rows"], same["rows"], shared["rows"], strict=True):
+        assert one["values_s"] == two["values_s"]
+        assert all(a <= b * (1 + 1e-9) for a, b in zip(one["values_s"], three["values_s"], strict=True))
+    assert "fair" in operator_markdown(shared)
+    assert "independent" not in operator_markdown(plain)
+    with pytest.raises(ConfigError, match="shown under independent"):
+        evaluate_operators(fair, [], num_seeds=2, shown=[0])
+
+
+@pytest.mark.parametrize("form", ["piper", "pipedream", "simulated"])
+def test_a_form_that_does_not_fit_is_refused_with_the_choices(form: str) -> None:
+    with pytest.raises(ConfigError, match="choose independent, fair") as found:
+        load_placement_benchmark("preset:latency-tight", changes=[f"placement.form={form}"])
+    assert "\n" not in str(found.value)
+    with pytest.raises(ConfigError, match="learned under independent"):
+        load_placement_benchmark("preset:latency-tight", changes=["placement.form=fair"]).placement.check_default_form()
+
+
+def test_an_optimizer_is_a_name_or_a_number() -> None:
+    drawn = '{{kind: jobs, jobs: ["zoo:squeezenet"], {0}}}'.format
+    read = [
+        load_placement_benchmark("preset:latency-tight", changes=[f"placement.instances={drawn(told)}"]).placement
+        for told in ("optimizer: sgd", "optimizer_bytes: 2")
+    ]
+    assert read[0] == read[1]
+    with pytest.raises(ConfigError, match="not both"):
+        load_placement_benchmark(
+            "preset:latency-tight", changes=[f"placement.instances={drawn('optimizer: sgd, optimizer_bytes: 2')}"]
+        )

@@ -40,6 +40,20 @@ def full_pipeline_s(plan: PlacementPlan, *, contention: Contention = "serialised
     assert partition is not None
     groups = len(partition.groups)
     at_once = partition.in_flight * (groups if partition.optimizer is None else 1)
+    return followed_s(once, groups, at_once)
+
+
+def followed_s(once: ExecutionGraph, groups: int, at_once: int) -> float:
+    """Seconds from one micro-batch to the next in a full pipeline of ``groups`` devices; see `full_pipeline_s`.
+
+    Args:
+        once: what a micro-batch does.
+        groups: devices that have ops.
+        at_once: micro-batches that may be under way.
+
+    Raises:
+        PlanError: more tasks than `MOST_TASKS`.
+    """
     count = 4 * groups + 2 * at_once + 8
     if count * once.num_tasks > MOST_TASKS:
         problem = f"{count} micro-batches of {once.num_tasks:,} tasks are more than {MOST_TASKS:,} tasks"
