@@ -8,7 +8,12 @@ from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, dr
 from pydantic import ValidationError
 
 WIDE = DeviceDraw(
-    num_devices=(2, 4), num_hosts=(1,), speed_spread=(0.0,), link_spread=(0.0, 1.0), memory_slack=(1.5, None), host_slowdown=(5, 30)
+    num_devices=(2, 4),
+    num_hosts=(1,),
+    speed_spread=(0.0,),
+    link_spread=(0.0, 1.0),
+    memory_slack=(1.5, None),
+    host_slowdown=(5, 30),
 )
 
 

@@ -167,14 +167,22 @@ def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
     give(stacked, state, e, group, device)
     if stacked.is_throughput and stacked.is_grouped[i]:  # loads have no order: all ops of the group count at once
         add_group(stacked, state, e, group, device)
+    else:
+        _run_in_order(stacked, state, e)
+    look(stacked, state, e)
+    return (state.value_s[e] - before) / stacked.scale_s[i]
+
+
+@njit
+def _run_in_order(stacked, state, e):  # type: ignore[no-untyped-def]
+    """Schedule the next ops of the order that have a device, up to the first that has none."""
+    i = state.instance[e]
     while state.num_scheduled[e] < stacked.num_ops[i]:
         op = stacked.order[i, state.num_scheduled[e]]
         on = state.device_of[e, stacked.group[i, op]]
         if on < 0:
             break
         run(stacked, state, e, op, on)
-    look(stacked, state, e)
-    return (state.value_s[e] - before) / stacked.scale_s[i]
 
 
 @njit
