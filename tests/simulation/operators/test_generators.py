@@ -2,10 +2,11 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
+
 from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import ConfigError
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
-from pydantic import ValidationError
 
 WIDE = DeviceDraw(
     num_devices=(2, 4),
@@ -30,7 +31,7 @@ def test_a_host_is_slow_and_last_and_holds_everything() -> None:
         drawn = draw_instance(GraphDraw(kind="mixed", num_ops=(20,)), WIDE, "training", seed)
         assert drawn.is_host.tolist() == [False] * (drawn.num_devices - 1) + [True]
         slower = drawn.times_s[:, -1] / drawn.times_s[:, 0]  # devices are of speed 1 here
-        assert 5 <= slower.min() * (1 + 1e-9)
+        assert slower.min() * (1 + 1e-9) >= 5
         assert slower.max() <= 30 * (1 + 1e-9)
         assert np.isinf(drawn.memory_bytes[-1])
         assert drawn.num_devices <= WIDE.most_devices

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance

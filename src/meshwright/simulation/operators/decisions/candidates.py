@@ -52,9 +52,9 @@ The next four are of memory before the decision, with the device's free bytes ``
 ``filled_by_op`` the next group's bytes over ``r``, and ``tightness`` ``b / R``, the same for all devices. Where memory is
 unlimited they are 1, one over the number of devices, 0 and 0.
 
-The last eight are of a pipeline, and 0 for latency; see `pipeline`. ``full`` and ``full_after`` are the load before and after over
-itself and the level to which devices may be filled; ``moved_of_ops`` the seconds of transfers, in the unit of `OPS_OF_UNIT` mean
-ops; ``output_here`` the seconds that the group's own tensors take in this device's port if they leave it; ``cut_now`` the
+The last eight are of a pipeline, and 0 for latency; see `pipeline`. ``full`` and ``full_after`` are the load before and after
+over itself and the level to which devices may be filled; ``moved_of_ops`` the seconds of transfers, in the unit of `OPS_OF_UNIT`
+mean ops; ``output_here`` the seconds that the group's own tensors take in this device's port if they leave it; ``cut_now`` the
 seconds in this port of all tensors between what has a device and what has none; ``cut_ahead`` the least such cut at the end
 of a run that begins with this group and fills the device to the level, ``cut_further`` the same up to twice the level; and
 ``is_copy``: the device is empty, as is one of a lower number that is like it in every respect. Where the policy chooses
