@@ -153,7 +153,7 @@ class PlacementSettings(settings.Settings):
         Raises:
             GraphError: a job or file cannot be read.
         """
-        drawn, devices = self.instances, max(self.devices.num_devices)
+        drawn, devices = self.instances, self.devices.most_devices
         if isinstance(drawn, GraphDraw):
             return drawn.most_ops, devices
         if isinstance(drawn, JobDraw):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -17,13 +17,15 @@ from pydantic import Field, field_validator, model_validator
 
 from ... import settings
 from ...errors import ConfigError
-from .instance import OperatorInstance
+from .instance import OperatorInstance, numbered
 
 Split = Literal["test", "validation", "training"]
 SPLITS: tuple[Split, ...] = ("test", "validation", "training")
 
 Number = Annotated[int, Field(ge=1)]
 Slack = Annotated[float, Field(ge=1)]
+Spread = Annotated[float, Field(ge=0, le=5)]
+Share = Annotated[float, Field(ge=0, le=1)]
 _MEAN_OP_S = 1e-3
 _MEAN_OP_BYTES = 1e9
 _BANDWIDTH_BYTES_PER_S = 25e9
@@ -44,30 +46,41 @@ class DeviceDraw(settings.Settings):
 
     Attributes:
         num_devices: one of these numbers.
-        speed_spread: the speed of each device is log-uniform within ``exp(-x)`` and ``exp(x)``.
+        speed_spread: the speed of each device is log-uniform within ``exp(-x)`` and ``exp(x)``; one number, or several, one of
+            which is drawn.
         link_spread: the same for the bandwidth of each pair of devices; both directions are alike.
         communication_to_computation: mean seconds of a tensor between two devices over mean seconds of an op, log-uniform
             within these two; the bandwidths follow from it.
         memory_slack: memory of all devices together over what the ops hold together, shared evenly; null: unlimited;
             or several of these, one of which is drawn.
+        num_hosts: one of these numbers of a host's processors, besides the devices and behind them: slow, with memory for
+            everything, and for throughput nothing is paid for tensors on their side.
+        host_slowdown: an op takes so many times as long there as on a device of speed 1, log-uniform within these two.
     """
 
     num_devices: tuple[Number, ...] = (4, 8)
-    speed_spread: float = Field(default=1.0, ge=0, le=5)
-    link_spread: float = Field(default=1.0, ge=0, le=5)
+    speed_spread: Spread | tuple[Spread, ...] = 1.0
+    link_spread: Spread | tuple[Spread, ...] = 1.0
     communication_to_computation: tuple[float, float] = (1.0, 5.0)
     memory_slack: Slack | tuple[Slack | None, ...] | None = 1.3
+    num_hosts: tuple[Annotated[int, Field(ge=0, le=8)], ...] = (0,)
+    host_slowdown: tuple[float, float] = (5.0, 30.0)
 
-    @field_validator("communication_to_computation")
+    @property
+    def most_devices(self) -> int:
+        """No instance has more, hosts included."""
+        return max(self.num_devices) + max(self.num_hosts)
+
+    @field_validator("communication_to_computation", "host_slowdown")
     @classmethod
     def _is_range(cls, given: tuple[float, float]) -> tuple[float, float]:
         if not 0 < given[0] <= given[1]:
             raise ValueError("must be two numbers above 0, the smaller first")
         return given
 
-    @field_validator("memory_slack")
+    @field_validator("memory_slack", "speed_spread", "link_spread", "num_hosts")
     @classmethod
-    def _has_slack(cls, given: float | tuple[float | None, ...] | None) -> float | tuple[float | None, ...] | None:
+    def _is_not_empty(cls, given: float | tuple[float | None, ...] | None) -> float | tuple[float | None, ...] | None:
         if given == ():
             raise ValueError("must name one number or more")
         return given
@@ -94,6 +107,8 @@ class GraphDraw(settings.Settings):
         parents: least and most producers of an op of a layered graph.
         time_sigma: standard deviation of the logarithm of an op's seconds, and of its output's bytes.
         memory_sigma: the same for the bytes that it holds.
+        free_share: share of ops that take no time, as reshapes and constants do; drawn evenly within these two.
+        joined_share: share of ops that share a device with one of their readers, drawn evenly within these two.
     """
 
     kind: Literal["layered", "series-parallel", "transformer", "any", "chain", "mixed"] = "layered"
@@ -102,6 +117,8 @@ class GraphDraw(settings.Settings):
     parents: tuple[Number, Number] = (1, 3)
     time_sigma: float = Field(default=1.0, ge=0, le=3)
     memory_sigma: float = Field(default=0.5, ge=0, le=3)
+    free_share: tuple[Share, Share] = (0.0, 0.0)
+    joined_share: tuple[Share, Share] = (0.0, 0.0)
 
     @property
     def most_ops(self) -> int:
@@ -119,8 +136,10 @@ class GraphDraw(settings.Settings):
 
     @model_validator(mode="after")
     def _is_range(self) -> GraphDraw:
-        if self.parents[0] > self.parents[1]:
-            raise ValueError("parents must be two numbers, the smaller first")
+        for name in ("parents", "free_share", "joined_share"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ValueError(f"{name} must be two numbers, the smaller first")
         return self
 
 
@@ -135,6 +154,7 @@ class DrawnGraph:
         resident_bytes: what each op holds, ``(n,)``.
         edges: ``(e, 2)``.
         op_names: None where they have none.
+        group: ops of one number share a device, ``(n,)``; None: each is alone.
     """
 
     name: str
@@ -143,6 +163,7 @@ class DrawnGraph:
     resident_bytes: NDArray[np.float64]
     edges: NDArray[np.int64]
     op_names: tuple[str, ...] | None = None
+    group: NDArray[np.int64] | None = None
 
 
 def draw_instance(
@@ -180,13 +201,21 @@ def draw_graph(draw: GraphDraw, rng: np.random.Generator) -> DrawnGraph:
         edges = _chain(num_ops, rng)
     else:
         num_ops, edges = _transformer(num_ops, draw.width, rng)
-    return DrawnGraph(
+    drawn = DrawnGraph(
         name=f"{kind}-{num_ops}",
         op_s=_MEAN_OP_S * rng.lognormal(0.0, draw.time_sigma, num_ops),
         output_bytes=rng.lognormal(0.0, draw.time_sigma, num_ops),
         resident_bytes=_MEAN_OP_BYTES * rng.lognormal(0.0, draw.memory_sigma, num_ops),
         edges=edges,
     )
+    # What came later is drawn last, and only where it is asked for: all other draws are as they were.
+    if draw.free_share[1] > 0:
+        is_free = rng.random(num_ops) < rng.uniform(*draw.free_share)
+        is_free[int(drawn.op_s.argmax())] = False
+        drawn = replace(drawn, op_s=np.where(is_free, 0.0, drawn.op_s))
+    if draw.joined_share[1] > 0:
+        drawn = replace(drawn, group=_joined(num_ops, edges, rng.uniform(*draw.joined_share), rng))
+    return drawn
 
 
 def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.Generator) -> OperatorInstance | None:
@@ -195,9 +224,10 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
     Outputs keep their proportions; bandwidths are scaled so that a tensor takes as long as wanted.
     """
     m = int(rng.choice(draw.num_devices))
-    speed = np.exp(rng.uniform(-draw.speed_spread, draw.speed_spread, m))
+    speed_spread, link_spread = _one_of(draw.speed_spread, rng), _one_of(draw.link_spread, rng)
+    speed = np.exp(rng.uniform(-speed_spread, speed_spread, m))
     times_s = graph.op_s[:, None] / speed
-    spread = np.exp(rng.uniform(-draw.link_spread, draw.link_spread, (m, m)))
+    spread = np.exp(rng.uniform(-link_spread, link_spread, (m, m)))
     spread = np.triu(spread, 1) + np.triu(spread, 1).T
     low, high = draw.communication_to_computation
     wanted_s = float(times_s.mean() * np.exp(rng.uniform(np.log(low), np.log(high))))
@@ -207,7 +237,7 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
         slack = slack[int(rng.integers(len(slack)))]
     if slack is not None:
         memory = np.full(m, slack * graph.resident_bytes.sum() / m)
-        if not _packs(graph.resident_bytes, memory):
+        if not _packs(_of_groups(graph), memory):
             return None
     outputs, bandwidth = np.asarray(graph.output_bytes, np.float64), np.full((m, m), np.inf)
     if m > 1 and outputs.mean() > 0:
@@ -217,6 +247,17 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
         # Bytes and bandwidths grow alike, to the size that links have today.
         factor = _BANDWIDTH_BYTES_PER_S / float(np.exp(np.log(bandwidth[apart]).mean()))
         outputs, bandwidth = outputs * factor, bandwidth * factor
+    is_host = np.zeros(m, np.bool_)
+    num_hosts = int(rng.choice(draw.num_hosts)) if max(draw.num_hosts) > 0 else 0
+    if num_hosts:
+        slowdown = float(np.exp(rng.uniform(*np.log(draw.host_slowdown))))
+        times_s = np.concatenate([times_s, np.repeat(slowdown * graph.op_s[:, None], num_hosts, axis=1)], axis=1)
+        memory = np.concatenate([memory, np.full(num_hosts, np.inf)])
+        typical = np.median(bandwidth[~np.eye(m, dtype=np.bool_)]) if m > 1 else _BANDWIDTH_BYTES_PER_S
+        wider = np.full((m + num_hosts, m + num_hosts), typical)
+        wider[:m, :m] = bandwidth
+        np.fill_diagonal(wider, np.inf)
+        bandwidth, is_host = wider, np.concatenate([is_host, np.ones(num_hosts, np.bool_)])
     return OperatorInstance.of_outputs(
         name,
         times_s,
@@ -227,7 +268,26 @@ def with_devices(name: str, graph: DrawnGraph, draw: DeviceDraw, rng: np.random.
         memory_bytes=memory,
         resident_bytes=graph.resident_bytes,
         op_names=graph.op_names,
+        group=graph.group,
+        is_host=is_host,
     )
+
+
+def _one_of(given: float | tuple[float, ...], rng: np.random.Generator) -> float:
+    return float(given[int(rng.integers(len(given)))]) if isinstance(given, tuple) else given
+
+
+def _of_groups(graph: DrawnGraph) -> NDArray[np.float64]:
+    return graph.resident_bytes if graph.group is None else np.bincount(graph.group, weights=graph.resident_bytes)
+
+
+def _joined(num_ops: int, edges: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Each op alone, but a share of them with the nearest of their readers."""
+    group, nearest = np.arange(num_ops), np.full(num_ops, num_ops)
+    np.minimum.at(nearest, edges[:, 0], edges[:, 1])
+    for op in np.flatnonzero((rng.random(num_ops) < share) & (nearest < num_ops))[::-1]:
+        group[op] = group[nearest[op]]
+    return numbered(group)
 
 
 def _layered(num_ops: int, width: float, parents: tuple[int, int], rng: np.random.Generator) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ import numpy as np
 from ....compiled import njit
 from .candidates import rooms
 from .memory import allow, fits
+from .pipeline import add_group
 from .placing import clear, clear_schedule, give, is_over, run, tell
 
 
@@ -51,7 +52,16 @@ def place_chosen(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
     """
     i = state.instance[e]
     before = state.value_s[e]
-    give(stacked, state, e, stacked.group[i, op], device)
+    group = stacked.group[i, op]
+    give(stacked, state, e, group, device)
+    if stacked.is_throughput and stacked.is_grouped[i] and not stacked.picks_ops:  # as in `placing.place_next`
+        add_group(stacked, state, e, group, device)
+        for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
+            other = stacked.member[i, at]
+            state.waits_for[e, other] = -1
+            for out in range(stacked.first_out[i, other], stacked.first_out[i, other + 1]):
+                state.waits_for[e, stacked.reader[i, out]] -= 1
+        return (state.value_s[e] - before) / stacked.scale_s[i]
     for place in range(stacked.num_ops[i]):
         other = stacked.order[i, place]
         on = state.device_of[e, stacked.group[i, other]]

@@ -1,0 +1,200 @@
+"""What a full pipeline asks of a decision, compiled: loads of whole groups, how full devices may get, and cuts ahead.
+
+Loads add up whatever the order, so a group's ops and their transfers with all neighbours that have a device count as soon as
+the group has one. States are `placing.PlacingState`, instances `stacked.StackedInstances`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ....compiled import njit
+
+_FURTHER = 2.0
+"""``cut_further`` looks for a cut up to so many times the level."""
+_FIRST = 17
+"""Place of ``full`` among the features."""
+
+
+@njit
+def level_s(stacked, state, e):  # type: ignore[no-untyped-def]
+    """Load to which devices may be filled: what is left, poured evenly onto the loads, or the largest load if that is more."""
+    i = state.instance[e]
+    m = stacked.num_devices[i]
+    total = stacked.left_s[i, 0]
+    left = stacked.left_s[i, state.num_decided[e]] if not stacked.picks_ops else max(0.0, total - state.work_s[e, :m].sum())
+    is_below = np.ones(m, np.bool_)
+    level = 0.0
+    for _ in range(m):
+        poured, rate = left, 0.0
+        for device in range(m):
+            if is_below[device]:
+                poured += stacked.rate[i, device] * state.load_s[e, device]
+                rate += stacked.rate[i, device]
+        if rate <= 0.0:
+            break
+        level = poured / rate
+        has_changed = False
+        for device in range(m):
+            if is_below[device] and state.load_s[e, device] > level:
+                is_below[device], has_changed = False, True
+        if not has_changed:
+            break
+    return max(level, state.value_s[e])
+
+
+@njit
+def tell_pipeline(stacked, state, e, group, device, level, times, out):  # type: ignore[no-untyped-def]
+    """Write the last features of a device, see `candidates.CANDIDATE_FEATURES`.
+
+    Args:
+        stacked: instances.
+        state: of the episodes.
+        e: which one.
+        group: that is to be placed.
+        device: where.
+        level: `level_s`.
+        times: load before and after, and seconds of transfers.
+        out: features of the device.
+    """
+    i = state.instance[e]
+    start, end, moved = times
+    unit, port = stacked.feature_unit_s[i], stacked.port_s_per_byte[i, device]
+    out[_FIRST] = start / (start + level) if start > 0.0 else 0.0
+    out[_FIRST + 1] = end / (end + level) if end > 0.0 else 0.0
+    out[_FIRST + 2] = moved / (moved + stacked.op_unit_s[i])
+    sent = 0.0
+    for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
+        op, last = stacked.member[i, at], -1
+        for place in range(stacked.first_out[i, op], stacked.first_out[i, op + 1]):
+            if stacked.out_tensor[i, place] != last and stacked.group[i, stacked.reader[i, place]] != group:
+                last = stacked.out_tensor[i, place]
+                sent += stacked.port_s[i, last, device]
+    out[_FIRST + 3] = sent / (sent + unit)
+    if stacked.picks_ops or stacked.refine_steps > 0:
+        return
+    here = state.num_decided[e]
+    now = stacked.cut_bytes[i, here] * port
+    out[_FIRST + 4] = now / (now + unit)
+    done, begun, least = stacked.num_groups[i], stacked.left_s[i, here], np.inf
+    room = (level - start) * stacked.rate[i, device]
+    further = (_FURTHER * level - start) * stacked.rate[i, device]
+    ahead = stacked.cut_bytes[i, here + 1]
+    for place in range(here + 1, done + 1):
+        work = begun - stacked.left_s[i, place]
+        if work > further and place > here + 1:
+            break
+        least = min(least, stacked.cut_bytes[i, place])
+        if work <= room:
+            ahead = least
+    out[_FIRST + 5] = ahead * port / (ahead * port + unit)
+    out[_FIRST + 6] = least * port / (least * port + unit)
+    if state.num_held[e, device] == 0:
+        for other in range(device):
+            if state.num_held[e, other] == 0 and stacked.copy_of[i, other] == stacked.copy_of[i, device]:
+                out[_FIRST + 7] = 1.0
+
+
+@njit
+def group_time_s(stacked, i, group, device):  # type: ignore[no-untyped-def]
+    """Seconds of a group's ops on a device."""
+    total = 0.0
+    for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
+        total += stacked.times_s[i, stacked.member[i, at], device]
+    return total
+
+
+@njit
+def group_best_s(stacked, i, group):  # type: ignore[no-untyped-def]
+    """The least of `group_time_s`."""
+    best = np.inf
+    for device in range(stacked.num_devices[i]):
+        best = min(best, group_time_s(stacked, i, group, device))
+    return best
+
+
+@njit
+def group_shares(stacked, state, e, group, here):  # type: ignore[no-untyped-def]
+    """Bytes that a group reads from other groups or sends to ones that have a device; adds those on each device to ``here``."""
+    i, total = state.instance[e], 0.0
+    for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
+        op = stacked.member[i, at]
+        for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):
+            other = stacked.group[i, stacked.producer[i, place]]
+            if other != group:
+                total += stacked.in_bytes[i, place]
+                if state.device_of[e, other] >= 0:
+                    here[state.device_of[e, other]] += stacked.in_bytes[i, place]
+        for place in range(stacked.first_out[i, op], stacked.first_out[i, op + 1]):
+            on = state.device_of[e, stacked.group[i, stacked.reader[i, place]]]
+            if on >= 0 and stacked.group[i, stacked.reader[i, place]] != group:
+                total += stacked.out_bytes[i, place]
+                here[on] += stacked.out_bytes[i, place]
+    return total
+
+
+@njit
+def group_transfers(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
+    """Seconds on the device's port, and the largest load of another device, if the group came here."""
+    m = stacked.num_devices[state.instance[e]]
+    added, other = np.zeros(m), 0.0
+    marked = _cross(stacked, state, e, group, device, added)
+    for at in range(len(marked)):
+        state.arrived[e, marked[at, 0], marked[at, 1]] = False
+    for j in range(m):
+        if j != device and added[j] > 0.0:
+            other = max(other, state.load_s[e, j] + added[j])
+    return added[device], other
+
+
+@njit
+def add_group(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
+    """Count the ops of a group that a device holds now, and each tensor that now crosses for the first time."""
+    i = state.instance[e]
+    m = stacked.num_devices[i]
+    added = np.zeros(m)
+    _cross(stacked, state, e, group, device, added)
+    work = group_time_s(stacked, i, group, device)
+    state.work_s[e, device] += work
+    added[device] += work
+    for j in range(m):
+        if added[j] > 0.0:
+            state.load_s[e, j] += added[j]
+            state.value_s[e] = max(state.value_s[e], state.load_s[e, j])
+    state.num_scheduled[e] += stacked.first_member[i, group + 1] - stacked.first_member[i, group]
+
+
+@njit
+def _cross(stacked, state, e, group, device, added):  # type: ignore[no-untyped-def]
+    """Let the tensors between a group on a device and all neighbours that have one cross; tensors and devices newly reached."""
+    i = state.instance[e]
+    most = 0
+    for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
+        op = stacked.member[i, at]
+        most += stacked.first_in[i, op + 1] - stacked.first_in[i, op] + stacked.first_out[i, op + 1] - stacked.first_out[i, op]
+    marked, count = np.empty((2 * most, 2), np.int64), 0
+    for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
+        op = stacked.member[i, at]
+        for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):
+            other = stacked.group[i, stacked.producer[i, place]]
+            on = state.device_of[e, other]
+            if other != group and on >= 0 and on != device:
+                count = _mark(stacked, state, e, stacked.in_tensor[i, place], device, on, added, marked, count)
+        for place in range(stacked.first_out[i, op], stacked.first_out[i, op + 1]):
+            other = stacked.group[i, stacked.reader[i, place]]
+            on = state.device_of[e, other]
+            if other != group and on >= 0 and on != device:
+                count = _mark(stacked, state, e, stacked.out_tensor[i, place], on, device, added, marked, count)
+    return marked[:count]
+
+
+@njit
+def _mark(stacked, state, e, tensor, reader, sender, added, marked, count):  # type: ignore[no-untyped-def]
+    i = state.instance[e]
+    for on in (reader, sender):
+        if not state.arrived[e, tensor, on]:
+            state.arrived[e, tensor, on] = True
+            added[on] += stacked.port_s[i, tensor, on]
+            marked[count, 0], marked[count, 1] = tensor, on
+            count += 1
+    return count

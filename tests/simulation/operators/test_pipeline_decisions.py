@@ -1,0 +1,49 @@
+"""Decisions of a full pipeline: what a device is told of a whole group is what comes of it."""
+
+import numpy as np
+import pytest
+
+from meshwright.envs.operators.batch import PlacementBatch
+from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
+from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.placement import loads_s
+
+GRAPH = GraphDraw(kind="mixed", num_ops=(20, 30), free_share=(0.2, 0.4), joined_share=(0.3, 0.6))
+DEVICES = DeviceDraw(num_devices=(3,), num_hosts=(1,), memory_slack=None, communication_to_computation=(0.1, 5.0))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_loads_of_groups_are_those_of_the_placement_and_what_was_told_comes_true(seed: int) -> None:
+    instance = draw_instance(GRAPH, DEVICES, "training", seed)
+    episodes, rng = PlacementBatch([instance], "throughput", 1), np.random.default_rng(seed)
+    episodes.begin(np.zeros(1, np.int64))
+    growth, unit = CANDIDATE_FEATURES.index("growth"), episodes.stacked.feature_unit_s[0]
+    while episodes.is_live[0]:
+        device = int(rng.choice(np.flatnonzero(episodes.state.can_place[0])))
+        told, before = float(episodes.state.candidates[0, device, growth]), episodes.state.value_s[0]
+        assert ((episodes.state.candidates[0] >= 0) & (episodes.state.candidates[0] <= 1)).all()
+        episodes.step(np.array([device]))
+        assert told / (1 - told) * unit == pytest.approx(episodes.state.value_s[0] - before, rel=1e-4, abs=1e-6 * unit)
+    np.testing.assert_allclose(episodes.state.load_s[0], loads_s(instance, episodes.device_of(0)), rtol=1e-9, atol=1e-12)
+    assert episodes.state.value_s[0] == pytest.approx(loads_s(instance, episodes.device_of(0)).max())
+
+
+def test_cuts_and_copies_of_a_chain_worked_by_hand() -> None:
+    # Three ops of 1 s on two equal devices at 1 GB/s, outputs of 2 and 1 GB: the level is 1.5 s, the unit too.
+    instance = OperatorInstance.of_outputs("chain", np.ones((3, 2)), [(0, 1), (1, 2)], [2e9, 1e9, 0.0], bandwidth_bytes_per_s=1e9)
+    episodes = PlacementBatch([instance], "throughput", 1)
+    episodes.begin(np.zeros(1, np.int64))
+
+    def told(name: str) -> list[float]:
+        return [float(each) for each in episodes.state.candidates[0, :, CANDIDATE_FEATURES.index(name)]]
+
+    assert told("is_copy") == [0.0, 1.0]
+    assert told("cut_now") == [0.0, 0.0]
+    assert told("cut_ahead") == pytest.approx([2 / 3.5] * 2)  # after the first op; the second would not fit the level
+    assert told("full_after") == pytest.approx([1 / 2.5] * 2)
+    episodes.step(np.zeros(1, np.int64))
+    assert told("is_copy") == [0.0, 0.0]
+    assert told("cut_now") == pytest.approx([2 / 3.5] * 2)
+    assert told("full") == pytest.approx([1 / 2.5, 0.0])
+    assert told("moved_of_ops") == pytest.approx([0.0, 2 / 10])  # eight mean ops are 8 s
