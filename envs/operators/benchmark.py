@@ -131,15 +131,18 @@ class PlacementSettings(settings.Settings):
         """Whether placements are valued by another form than the one that planners optimise."""
         return self.valued_form != FORMS[self.objective][0]
 
-    def check_default_form(self) -> None:
-        """Refuse a form that rewards and training do not know.
+    def check_default_form(self, what: str = "decisions are learned") -> None:
+        """Refuse a form for what knows the default one only.
+
+        Args:
+            what: is done by the default form, for the message.
 
         Raises:
             ConfigError: it is not the default one.
         """
         if self.has_other_form:
             default = FORMS[self.objective][0]
-            problem = f"values placements in an evaluation; decisions are learned under {default}"
+            problem = f"values placements in an evaluation; {what} under {default}"
             raise ConfigError(problem, field="placement.form", value=self.form, choices=[default])
 
     @property

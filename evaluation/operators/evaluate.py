@@ -74,9 +74,8 @@ def evaluate_operators(
     for number in shown:
         if not 0 <= number < total:
             raise ConfigError(f"no such instance; from 0 to {total - 1}", field="--show", value=number)
-    if shown and benchmark.placement.has_other_form:
-        default = FORMS[objective][0]
-        raise ConfigError(f"schedules are shown under {default}", field="placement.form", value=form, choices=[default])
+    if shown:
+        benchmark.placement.check_default_form("schedules are shown")
     instances = [benchmark.placement.instance("test", seed) for seed in range(total)]
     curves, details = BudgetCurves.of(benchmark.budgets_s, names, objective, total), []
     values, seconds = np.full((len(chosen), total), np.nan), np.zeros((len(chosen), total))

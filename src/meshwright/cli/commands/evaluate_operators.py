@@ -40,6 +40,8 @@ def evaluate_operator_policies(request: EvaluationRequest, shown: list[int], dum
 
     console = output.console(request.json_file)
     chosen = load_placement_benchmark(request.benchmark, changes=request.changes)
+    if dumped is not None:
+        chosen.placement.check_default_form("placements are dumped")
     with output.progress() as bars:
         found = evaluate_operators(
             chosen,
