@@ -19,7 +19,6 @@ EAGER = "pp=4,tp=2,dp=1,schedule=eager-1f1b,micro_batch=1,global_batch=8"
 EIGHT_LAYERS = {"model_type": "gpt2", "n_embd": 768, "n_layer": 8, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("layout", [DUALPIPE, DUALPIPEV, EAGER])
 def test_a_switch_that_the_schedule_refuses_is_told_with_its_reason(tmp_path, layout):
     (tmp_path / "config.json").write_text(json.dumps(EIGHT_LAYERS))

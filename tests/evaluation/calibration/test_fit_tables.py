@@ -75,7 +75,6 @@ def test_tables_are_told_by_their_columns_and_bad_rows_by_their_line(tmp_path):
         calibrate([written(path, GEMM, *["bfloat16,1,2,3,0.1"] * 4)], "b200")
 
 
-@pytest.mark.every(2)
 @pytest.mark.reference
 @pytest.mark.parametrize("name", ["h100-tuned", "h200-tuned", "b200"])
 def test_the_shipped_constants_are_those_of_the_tables_and_hold_on_what_was_left_out(reference, name):

@@ -29,7 +29,6 @@ def asked_of(asked):
     return lambda layout: layout.model_copy(update={**asked.as_cut(vars(layout)), **asked.as_run(vars(layout))})
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("shape", [GPT, MIXTURE], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("name", list(FRAMEWORKS))
 def test_a_search_for_a_framework_finds_what_it_runs_of_all_layouts(shape, name):

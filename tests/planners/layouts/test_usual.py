@@ -14,7 +14,6 @@ def found(job="zoo:gpt2-xl", devices="16", **more):
     return search_layouts(job, "preset:dgx-a100-8x8", batch=512, devices=devices, **more)
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("launcher", "titles"),
     [
