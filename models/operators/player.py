@@ -76,8 +76,8 @@ class PlayMode:
         try:
             if text in ("greedy", "shuffled"):
                 return cls("shuffled" if text == "shuffled" else "greedy")
-            if (kind == "sample" or kind == "climb") and 1 <= int(number) <= 4096:
-                return cls(kind, samples=int(number))
+            if kind in ("sample", "climb") and 1 <= int(number) <= 4096:
+                return cls("climb" if kind == "climb" else "sample", samples=int(number))
             if kind == "search" and 0 < float(number) <= 3600:
                 return cls("search", budget_s=float(number))
         except ValueError:

@@ -278,7 +278,9 @@ def _one_of(given: float | tuple[float, ...], rng: np.random.Generator) -> float
 
 
 def _of_groups(graph: DrawnGraph) -> NDArray[np.float64]:
-    return graph.resident_bytes if graph.group is None else np.bincount(graph.group, weights=graph.resident_bytes)
+    if graph.group is None:
+        return graph.resident_bytes
+    return np.asarray(np.bincount(graph.group, weights=graph.resident_bytes), np.float64)
 
 
 def _joined(num_ops: int, edges: NDArray[np.int64], share: float, rng: np.random.Generator) -> NDArray[np.int64]:
