@@ -56,7 +56,7 @@ class PlacementBatch:
         rules: what is decided, and in which order.
         objective: what counts.
         stacked: the same as padded arrays.
-        state: of ``E`` episodes; ``state.candidates`` ``(E, m, 25)`` and ``state.can_place`` ``(E, m)`` change in place.
+        state: of ``E`` episodes; ``state.candidates`` ``(E, m, 17)`` and ``state.can_place`` ``(E, m)`` change in place.
         lead: the op of each episode's next decision, the first of its group, ``(E,)``; of those that may be chosen the first;
             once an episode is over, any.
         is_live: whether an episode has a decision to make, ``(E,)``.

@@ -46,12 +46,12 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     ``placed``          (n,)        1 plus the device of each op; 0 while it has none
     ``op_dynamic``      (n, 3)      of each op: start, end, and share of its input bytes whose producers have a device
     ``device_dynamic``  (m, 3)      of each device: end of its last op, memory left, seconds of work
-    ``candidate``       (m, 25)     what each device would make of the next group, see `simulation.operators.decisions.candidates`
+    ``candidate``       (m, 17)     what each device would make of the next group, see `simulation.operators.decisions.candidates`
     ``current``         ()          the op that is placed next, the first of its group
     ``action_mask``     (m,)        1 where a device may be chosen
     ==================  ==========  =================================================================================
 
-    Where actions are pairs ``candidate`` is ``(n, m, 25)``, 0 but for ops that may be chosen, ``action_mask`` is ``(n * m,)``,
+    Where actions are pairs ``candidate`` is ``(n, m, 17)``, 0 but for ops that may be chosen, ``action_mask`` is ``(n * m,)``,
     ``current`` is absent, ``op_candidate`` ``(n, 8)`` tells of each op that may be chosen
     (`simulation.operators.decisions.candidates.OP_FEATURES`), and ``refined`` ``(1,)`` is the share of the steps of refinement
     that are done.

@@ -41,7 +41,6 @@ class OperatorNetworkSettings(settings.Settings):
         walks: kinds of walk by which a step-by-step policy finds how near an op is to what stands on each device (see
             `affinity.Affinity`); 0: none.
         walk_steps: of the longest walk.
-        groups: what stands for a group of ops in a step-by-step policy: its ``first`` op, or the ``mean`` of all of them.
         without: ``edges``: no messages between ops and no walks, each op knows itself and the graph's totals. ``transfers``: no
             feature of a device that comes from neighbours placed already, walks among them. ``devices``: nothing of links between
             devices is read. ``against``: messages from producers to readers only, so that no op learns of what comes after it,
@@ -54,7 +53,6 @@ class OperatorNetworkSettings(settings.Settings):
     turns: int = Field(default=4, ge=1, le=16)
     walks: int = Field(default=2, ge=0, le=16)
     walk_steps: int = Field(default=4, ge=1, le=16)
-    groups: Literal["first", "mean"] = "first"
     without: tuple[Left, ...] = ()
 
 

@@ -54,8 +54,6 @@ class StepPolicy(nn.Module):
     def encode(self, graphs: OperatorGraphs, *, walks: bool = True) -> EncodedInstances:
         """What does not change from decision to decision; ``walks`` False leaves affinities to the caller."""
         encoded = self.encoder(graphs)
-        if self.settings.groups == "mean":
-            encoded = (_of_groups(encoded[0], graphs), *encoded[1:])
         near = self.affinity.between(encoded[0], graphs) if walks and self.affinity is not None else None
         link = graphs.links[..., 1]
         made = self.score.prepare(encoded, near, torch.zeros_like(link) if "devices" in self.settings.without else link)
@@ -95,16 +93,6 @@ class StepPolicy(nn.Module):
         was_on = None if choices is None else choices.was_on
         made = self.decide(encoded, PlacementDecisions(played.of, played.ops, *given, was_on))
         return (*made, None if choices is None else self.pick(encoded, played.of, choices))
-
-
-def _of_groups(ops: Tensor, graphs: OperatorGraphs) -> Tensor:
-    """For each op the mean embedding of its group, ``(b, n, h)``."""
-    b, n, h = ops.shape
-    there = graphs.is_op.to(ops.dtype)
-    place = graphs.group[..., None].expand(-1, -1, h)
-    count = torch.zeros(b, n, dtype=ops.dtype).scatter_add(1, graphs.group, there)
-    summed = torch.zeros_like(ops).scatter_add(1, place, ops * there[..., None])
-    return (summed / count.clamp(min=1)[..., None]).gather(1, place)
 
 
 def _one_hot(devices: Tensor, m: int) -> Tensor:

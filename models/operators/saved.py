@@ -10,7 +10,7 @@ import torch
 
 from ... import files
 from ...errors import CheckpointError
-from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, FIRST_FEATURES, OP_FEATURES
+from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, OP_FEATURES
 from ...simulation.operators.decisions.stacked import PlacingOrder
 from ...simulation.operators.placement import OperatorObjective
 from ..policy_files import check_weights, network_settings, policy_path, shipped_with, with_weights
@@ -22,11 +22,10 @@ from .policy import OneShotPolicy, OperatorPolicy, new_policy
 KIND = "operators"
 _ENDING = ".operators.pt"
 FORMAT_VERSION = 1
-_SIZES = [NUM_OP_FEATURES, NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_PAIR_FEATURES]
-FEATURES = files.digest(list(CANDIDATE_FEATURES), _SIZES)
-_FEATURES_BEFORE = files.digest(list(CANDIDATE_FEATURES[:FIRST_FEATURES]), _SIZES)
-_OF_CANDIDATES = ("score.candidate.weight", "score.direct.weight")
-"""Weights with a column for each feature of a candidate, and then for each affinity."""
+FEATURES = files.digest(
+    list(CANDIDATE_FEATURES),
+    [NUM_OP_FEATURES, NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_PAIR_FEATURES],
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +63,7 @@ class SavedOperatorPolicy:
             {
                 "format_version": FORMAT_VERSION,
                 "kind": KIND,
-                "features": _features(FEATURES, has_choices=self.order == "policy" or self.refine_steps > 0),
+                "features": _features(has_choices=self.order == "policy" or self.refine_steps > 0),
                 "objective": self.objective,
                 "network": self.settings.model_dump(),
                 "weights": self.weights,
@@ -91,13 +90,9 @@ class SavedOperatorPolicy:
         order, refine_steps = data.get("order", "upward-rank"), data.get("refine_steps", 0)
         if order not in get_args(PlacingOrder) or not isinstance(refine_steps, int) or not 0 <= refine_steps <= 10_000:
             raise CheckpointError("places ops in an order that this version does not know", file=file)
-        has_choices = order == "policy" or refine_steps > 0
-        is_older = data.get("features") == _features(_FEATURES_BEFORE, has_choices=has_choices)
-        if not is_older and data.get("features") != _features(FEATURES, has_choices=has_choices):
+        if data.get("features") != _features(has_choices=order == "policy" or refine_steps > 0):
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
         check_weights(weights, file)
-        if is_older:
-            weights = {name: _widened(each) if name in _OF_CANDIDATES else each for name, each in weights.items()}
         chosen = network_settings(OperatorNetworkSettings, data.get("network"), file)
         return cls(chosen, objective, weights, trained, order, refine_steps)
 
@@ -110,17 +105,9 @@ class SavedOperatorPolicy:
         return with_weights(new_policy(self.settings, self.order, self.refine_steps), self.weights, file)
 
 
-def _features(of_devices: str, *, has_choices: bool) -> str:
+def _features(*, has_choices: bool) -> str:
     """What a policy reads; one that chooses ops also reads features of these."""
-    return files.digest(of_devices, list(OP_FEATURES)) if has_choices else of_devices
-
-
-def _widened(weight: torch.Tensor) -> torch.Tensor:
-    """Weights of the first features of candidates with nothing for those that came later."""
-    if weight.dim() != 2:
-        return weight
-    later = torch.zeros(len(weight), len(CANDIDATE_FEATURES) - FIRST_FEATURES, dtype=weight.dtype)
-    return torch.cat([weight[:, :FIRST_FEATURES], later, weight[:, FIRST_FEATURES:]], dim=1)
+    return files.digest(FEATURES, list(OP_FEATURES)) if has_choices else FEATURES
 
 
 def shipped_operators() -> list[str]:

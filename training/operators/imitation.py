@@ -8,7 +8,6 @@ search's placement has it, with what the placement put down before.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -18,19 +17,16 @@ from torch import Tensor
 
 from ... import files
 from ...envs.operators.batch import PlacementBatch
-from ...errors import CheckpointError, PlanError
+from ...errors import CheckpointError
 from ...models.operators.graphs import OperatorGraphs
 from ...models.operators.player import HOTTEST_AFTER_POLICY, OperatorPlayer, PlayMode
 from ...models.operators.playing import replayed
 from ...models.operators.policy import OperatorPolicy, StepPolicy
 from ...models.tensor_file import load_tensors, save_tensors
-from ...planners.operators.device_classes import device_classes
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
-from ...planners.operators.stages.ideals import linear
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, value
-from ...simulation.operators.schedules import upward_order
 from .settings import ImitatedSearchSettings
 
 _KEPT_EVERY = 500
@@ -74,34 +70,13 @@ def searched(
             made = anneal(instance, request, start=best.device_of, num_steps=moves, hottest=HOTTEST_AFTER_POLICY)
             if value(instance, made.device_of, objective) > best.value_s:  # good in an order of its own alone
                 made = best
-        if objective == "throughput" and chosen.simpler_within is not None and learned is None:
-            with suppress(PlanError):
-                stages = linear(instance, request)
-                if stages.value_s <= (1.0 + chosen.simpler_within) * made.value_s:
-                    made = stages
-        found.append(made.device_of if objective == "latency" else first_used_first(instance, made.device_of))
+        found.append(made.device_of)
         if number % 50 == 0:
             progress(number, len(instances))
         if len(found) % _KEPT_EVERY == 0 or len(found) == len(instances):
             _keep(path, found, of)
     progress(len(instances), len(instances))
     return found
-
-
-def first_used_first(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The same for throughput, ``(n,)``: of devices that are alike, those of lower numbers get an op earlier in HEFT's order.
-
-    Which of several empty devices that are alike a search took cannot be learned; this way it is always the first.
-    """
-    classes, order = device_classes(instance, "throughput"), upward_order(instance)
-    _, first = np.unique(device_of[order], return_index=True)
-    used = device_of[order][np.sort(first)]
-    new = np.arange(instance.num_devices)
-    for each in np.unique(classes):
-        here = np.flatnonzero(classes == each)
-        taken = [device for device in used if classes[device] == each]
-        new[[*taken, *(device for device in here if device not in taken)]] = here
-    return new[device_of]
 
 
 def _keep(path: Path, found: Sequence[NDArray[np.int64]], of: str) -> None:

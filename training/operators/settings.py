@@ -51,8 +51,6 @@ class ImitatedSearchSettings(settings.Settings):
         minibatch: instances of one.
         learning_rate: Adam's step size at the start of a round; it falls linearly to a twentieth.
         validate_every_steps: steps between two validations.
-        simpler_within: for throughput stages along an order are learned instead, where they are within this share of what
-            annealing found; null: never.
         order: in which ops are learned where the policy chooses it: as the found ``schedule`` starts them, or by ``upward-rank``.
     """
 
@@ -63,7 +61,6 @@ class ImitatedSearchSettings(settings.Settings):
     minibatch: int = Field(default=32, ge=1, le=1024)
     learning_rate: float = Field(default=2e-3, gt=0)
     validate_every_steps: int = Field(default=250, ge=1)
-    simpler_within: float | None = Field(default=None, ge=0, le=1)
     order: Literal["schedule", "upward-rank"] = "schedule"
 
 

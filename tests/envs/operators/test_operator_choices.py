@@ -14,7 +14,6 @@ from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.envs.operators.benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
 from meshwright.envs.operators.env import OperatorPlacementEnv
 from meshwright.errors import ConfigError, GraphError, PolicyError
-from meshwright.simulation.operators.decisions.candidates import FIRST_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import held_bytes, lower_bound
@@ -108,8 +107,7 @@ def test_ops_chosen_in_a_given_order_are_placed_as_in_that_order(seed: int, orde
         assert refined.state.is_open[0].nonzero()[0].tolist() == [op]
         for batch in (chosen, refined):
             assert batch.state.op_can[0, op].tolist() == given_order.state.can_place[0].tolist()
-            first = FIRST_FEATURES  # levels differ, cuts and copies are told where the order is given alone
-            assert batch.state.op_candidates[0, op, :, :first].tolist() == given_order.state.candidates[0, :, :first].tolist()
+            assert batch.state.op_candidates[0, op].tolist() == given_order.state.candidates[0].tolist()
         device = int(rng.choice(np.flatnonzero(given_order.state.can_place[0, :m])))
         rewards = [batch.step(np.array([device]), np.array([op]))[0] for batch in (given_order, chosen, refined)]
         assert rewards[1:] == pytest.approx(rewards[:1] * 2, abs=1e-12)

@@ -37,7 +37,7 @@ def test_any_kind_of_graph_is_drawn_and_fits_the_spaces() -> None:
 def test_it_is_registered() -> None:
     env = gymnasium.make("meshwright/OperatorPlacement-v0", benchmark="preset:latency-tight")
     observation, info = env.reset(seed=3)
-    assert observation["candidate"].shape == (8, 25)
+    assert observation["candidate"].shape == (8, 17)
     assert info["bound_s"] > 0
 
 

@@ -19,10 +19,10 @@ from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode
 from meshwright.models.operators.playing import play, replayed
 from meshwright.models.operators.policy import OneShotPolicy, OperatorPolicy, StepPolicy, new_policy
-from meshwright.models.operators.saved import SavedOperatorPolicy, operator_policy_file
+from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
-from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES, FIRST_FEATURES
+from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import check
@@ -308,29 +308,6 @@ def test_instances_at_the_edges_are_placed(kind: str) -> None:
     for instance in (nothing, bare, roomy, tight):
         for how in ("greedy", "sample-4", "search-0.01"):
             check(instance, player.place(instance, PlayMode.of(how), seed=2**64).device_of)
-
-
-def test_files_of_fewer_features_load_with_nothing_for_those_that_came_later() -> None:
-    made = SavedOperatorPolicy.load(operator_policy_file("shipped:operators-throughput"))
-    before, after = FIRST_FEATURES, len(CANDIDATE_FEATURES)
-    for name in ("score.candidate.weight", "score.direct.weight"):
-        assert (made.weights[name][:, before:after] == 0).all()
-        assert made.weights[name][:, :before].abs().sum() > 0
-    assert isinstance(made.policy(), StepPolicy)
-
-
-def test_the_mean_of_a_group_stands_for_it_and_of_single_ops_for_themselves() -> None:
-    first = policy("steps")
-    mean = policy("steps", groups="mean")
-    assert isinstance(first, StepPolicy)
-    assert isinstance(mean, StepPolicy)
-    mean.load_state_dict(first.state_dict())
-    graphs = batch([features(each, "throughput") for each in INSTANCES])
-    with torch.no_grad():
-        assert torch.equal(first.encode(graphs).op_h, mean.encode(graphs).op_h)
-        joined = replace(graphs, group=torch.zeros_like(graphs.group))
-        op_h = mean.encode(joined).op_h[0][graphs.is_op[0]]
-    torch.testing.assert_close(op_h, op_h[:1].expand_as(op_h))
 
 
 def test_a_draw_near_the_best_keeps_the_rest_of_its_noise() -> None:

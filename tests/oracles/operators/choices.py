@@ -73,8 +73,11 @@ class PlainChoices:
             self.packing = {**packed, group: device} if packed is not None else {}
         self.device[group] = device
         for each in self.order:
-            ready = self.on(each) >= 0 and each not in self.when and all(source in self.when for source, _ in self.inputs(each))
-            if ready:
+            if self.on(each) < 0 or each in self.when:
+                continue
+            if self.objective == "throughput":  # loads have no order
+                self.when[each] = (0.0, 0.0)
+            elif all(source in self.when for source, _ in self.inputs(each)):
                 self.when[each] = self.inserted(each)
         if self.objective == "throughput":
             self.value_s = self.largest_load()
@@ -110,9 +113,9 @@ class PlainChoices:
             loads[self.on(op)] += made.times_s[op, self.on(op)]
         for tensor, size in enumerate(made.tensor_bytes):
             edges = made.edges[made.edge_tensor == tensor].tolist()
-            home = {self.on(source) for source, _ in edges}
+            home = {self.on(source) for source, _ in edges if source in self.when}
             away = {self.on(reader) for _, reader in edges if reader in self.when} - home
-            for device in away | home if away else ():
+            for device in away | home if away and home else ():
                 if not made.is_host[device]:
                     loads[device] += port_s(made, np.array([size]))[0, device]
         return float(loads.max())

@@ -228,7 +228,7 @@ def test_room_by_hand() -> None:
     )
     batch = PlacementBatch([instance], "latency", 1)
     batch.begin(np.zeros(1, np.int64))
-    room = batch.state.candidates[0, :, 13:17]
+    room = batch.state.candidates[0, :, 13:]
     assert room[0] == pytest.approx([8 / 16, 8 / 12, 4 / 8, 8 / 12])
     assert room[1] == pytest.approx([4 / 12, 4 / 12, 4 / 4, 8 / 12])
     batch.step(np.array([0]))
@@ -240,4 +240,4 @@ def test_without_limits_room_is_the_same_everywhere() -> None:
     instance = draw_instance(SMALL, draws(tight=False), "training", 0)
     batch = PlacementBatch([instance], "latency", 1)
     batch.begin(np.zeros(1, np.int64))
-    assert batch.state.candidates[0, :, 13:17] == pytest.approx(np.array([[1.0, 1 / 3, 0.0, 0.0]] * 3))
+    assert batch.state.candidates[0, :, 13:] == pytest.approx(np.array([[1.0, 1 / 3, 0.0, 0.0]] * 3))

@@ -6,7 +6,7 @@ import numpy as np
 
 from ....compiled import njit
 
-NUM_CANDIDATE_FEATURES = 25
+NUM_CANDIDATE_FEATURES = 17
 CANDIDATE_FEATURES = (
     "start",
     "start_beyond_best",
@@ -25,14 +25,6 @@ CANDIDATE_FEATURES = (
     "room_share",
     "filled_by_op",
     "tightness",
-    "full",
-    "full_after",
-    "moved_of_ops",
-    "output_here",
-    "cut_now",
-    "cut_ahead",
-    "cut_further",
-    "is_copy",
 )
 """What is told of each device for the next group, in this order.
 
@@ -47,22 +39,11 @@ device's memory after it; ``input_share_here``: share of the input bytes that is
 ``co_input_share_here``: share of the bytes that the readers of this op read from others and that are there already;
 ``is_allowed``.
 
-The next four are of memory before the decision, with the device's free bytes ``r``, those of all devices ``R`` and the bytes
+The last four are of memory before the decision, with the device's free bytes ``r``, those of all devices ``R`` and the bytes
 ``b`` of all groups that have no device yet, the next one among them: ``room`` is ``r / (r + b)``, ``room_share`` ``r / R``,
 ``filled_by_op`` the next group's bytes over ``r``, and ``tightness`` ``b / R``, the same for all devices. Where memory is
 unlimited they are 1, one over the number of devices, 0 and 0.
-
-The last eight are of a pipeline, and 0 for latency; see `pipeline`. ``full`` and ``full_after`` are the load before and after
-over itself and the level to which devices may be filled; ``moved_of_ops`` the seconds of transfers, in the unit of `OPS_OF_UNIT`
-mean ops; ``output_here`` the seconds that the group's own tensors take in this device's port if they leave it; ``cut_now`` the
-seconds in this port of all tensors between what has a device and what has none; ``cut_ahead`` the least such cut at the end
-of a run that begins with this group and fills the device to the level, ``cut_further`` the same up to twice the level; and
-``is_copy``: the device is empty, as is one of a lower number that is like it in every respect. Where the policy chooses
-the order, and in refinement, the last four are 0. Until 2026-11-28 there were only the first 17.
 """
-
-FIRST_FEATURES = 17
-"""Those that policies of before 2026-11-28 read; see `models.operators.saved`."""
 
 BEYOND_LEAST = tuple(
     CANDIDATE_FEATURES.index(name) for name in ("start_beyond_best", "end_beyond_best", "load_beyond_least", "free_beyond_first")
@@ -77,9 +58,6 @@ FROM_PLACED = (
     "input_share_here",
     "growth",
     "co_input_share_here",
-    "full",
-    "full_after",
-    "moved_of_ops",
 )
 """Those that come from neighbours that are placed already."""
 

@@ -1,7 +1,8 @@
 """Decisions about which op and which device, compiled: ops placed in the order in which they are chosen, and placements refined.
 
 While ops are placed (``order: policy``) a group may be chosen once all producers of its first op are scheduled; it then runs at
-once, and with it all ops of groups placed before whose producers are scheduled now. In refinement any group may be chosen, for
+once, and with it all ops of groups placed before whose producers are scheduled now. For throughput, where loads add up in any
+order, an op counts as scheduled as soon as it has a device. In refinement any group may be chosen, for
 its own device too, which leaves everything as it is; else the whole placement is scheduled anew.
 
 States are `placing.PlacingState`, instances `stacked.StackedInstances`; see there for the legend of shapes.
@@ -54,7 +55,7 @@ def place_chosen(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
     before = state.value_s[e]
     group = stacked.group[i, op]
     give(stacked, state, e, group, device)
-    if stacked.is_throughput and stacked.is_grouped[i] and not stacked.picks_ops:  # as in `placing.place_next`
+    if stacked.is_throughput:
         add_group(stacked, state, e, group, device)
         for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
             other = stacked.member[i, at]
@@ -97,11 +98,12 @@ def reschedule(stacked, state, e, order):  # type: ignore[no-untyped-def]
     i = state.instance[e]
     clear_schedule(state, e)
     state.num_scheduled[e] = 0
+    if stacked.is_throughput:
+        for group in range(stacked.num_groups[i]):
+            add_group(stacked, state, e, group, state.device_of[e, group])
+        return
     for op in order:
         on = state.device_of[e, stacked.group[i, op]]
-        if stacked.is_throughput:
-            run(stacked, state, e, op, on)
-            continue
         ready = state.busy_end_s[e, on, state.num_busy[e, on] - 1] if state.num_busy[e, on] else 0.0
         for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):
             source = stacked.producer[i, place]

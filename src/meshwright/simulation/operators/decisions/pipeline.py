@@ -1,4 +1,4 @@
-"""What a full pipeline asks of a decision, compiled: loads of whole groups, how full devices may get, and cuts ahead.
+"""What a decision brings to a full pipeline, compiled: the loads of whole groups.
 
 Loads add up whatever the order, so a group's ops and their transfers with all neighbours that have a device count as soon as
 the group has one. States are `placing.PlacingState`, instances `stacked.StackedInstances`.
@@ -9,90 +9,6 @@ from __future__ import annotations
 import numpy as np
 
 from ....compiled import njit
-
-_FURTHER = 2.0
-"""``cut_further`` looks for a cut up to so many times the level."""
-_FIRST = 17
-"""Place of ``full`` among the features."""
-
-
-@njit
-def level_s(stacked, state, e):  # type: ignore[no-untyped-def]
-    """Load to which devices may be filled: what is left, poured evenly onto the loads, or the largest load if that is more."""
-    i = state.instance[e]
-    m = stacked.num_devices[i]
-    total = stacked.left_s[i, 0]
-    left = stacked.left_s[i, state.num_decided[e]] if not stacked.picks_ops else max(0.0, total - state.work_s[e, :m].sum())
-    is_below = np.ones(m, np.bool_)
-    level = 0.0
-    for _ in range(m):
-        poured, rate = left, 0.0
-        for device in range(m):
-            if is_below[device]:
-                poured += stacked.rate[i, device] * state.load_s[e, device]
-                rate += stacked.rate[i, device]
-        if rate <= 0.0:
-            break
-        level = poured / rate
-        has_changed = False
-        for device in range(m):
-            if is_below[device] and state.load_s[e, device] > level:
-                is_below[device], has_changed = False, True
-        if not has_changed:
-            break
-    return max(level, state.value_s[e])
-
-
-@njit
-def tell_pipeline(stacked, state, e, group, device, level, times, out):  # type: ignore[no-untyped-def]
-    """Write the last features of a device, see `candidates.CANDIDATE_FEATURES`.
-
-    Args:
-        stacked: instances.
-        state: of the episodes.
-        e: which one.
-        group: that is to be placed.
-        device: where.
-        level: `level_s`.
-        times: load before and after, and seconds of transfers.
-        out: features of the device.
-    """
-    i = state.instance[e]
-    start, end, moved = times
-    unit, port = stacked.feature_unit_s[i], stacked.port_s_per_byte[i, device]
-    out[_FIRST] = start / (start + level) if start > 0.0 else 0.0
-    out[_FIRST + 1] = end / (end + level) if end > 0.0 else 0.0
-    out[_FIRST + 2] = moved / (moved + stacked.op_unit_s[i])
-    sent = 0.0
-    for at in range(stacked.first_member[i, group], stacked.first_member[i, group + 1]):
-        op, last = stacked.member[i, at], -1
-        for place in range(stacked.first_out[i, op], stacked.first_out[i, op + 1]):
-            if stacked.out_tensor[i, place] != last and stacked.group[i, stacked.reader[i, place]] != group:
-                last = stacked.out_tensor[i, place]
-                sent += stacked.port_s[i, last, device]
-    out[_FIRST + 3] = sent / (sent + unit)
-    if stacked.picks_ops or stacked.refine_steps > 0:
-        return
-    here = state.num_decided[e]
-    now = stacked.cut_bytes[i, here] * port
-    out[_FIRST + 4] = now / (now + unit)
-    done, begun, least = stacked.num_groups[i], stacked.left_s[i, here], np.inf
-    room = (level - start) * stacked.rate[i, device]
-    further = (_FURTHER * level - start) * stacked.rate[i, device]
-    ahead = stacked.cut_bytes[i, here + 1]
-    for place in range(here + 1, done + 1):
-        work = begun - stacked.left_s[i, place]
-        if work > further and place > here + 1:
-            break
-        least = min(least, stacked.cut_bytes[i, place])
-        if work <= room:
-            ahead = least
-    out[_FIRST + 5] = ahead * port / (ahead * port + unit)
-    out[_FIRST + 6] = least * port / (least * port + unit)
-    if state.num_held[e, device] == 0:
-        for other in range(device):
-            if state.num_held[e, other] == 0 and stacked.copy_of[i, other] == stacked.copy_of[i, device]:
-                out[_FIRST + 7] = 1.0
 
 
 @njit

@@ -19,7 +19,7 @@ from ....numba_records import by_reference
 from ..schedules import earliest_gap, insert_busy
 from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES, rooms, tell_room
 from .memory import allow, is_roomy, pack
-from .pipeline import add_group, group_best_s, group_shares, group_time_s, group_transfers, level_s, tell_pipeline
+from .pipeline import add_group, group_best_s, group_shares, group_time_s, group_transfers
 from .stacked import StackedInstances
 
 
@@ -40,18 +40,17 @@ class PlacingState(NamedTuple):
         work_s: seconds of work on each device, ``(E, m)``.
         load_s: for throughput: that and the transfers through its port, ``(E, m)``.
         held_bytes: of each device, ``(E, m)``.
-        num_held: groups on each device, while ops are placed, ``(E, m)``.
         workspace_bytes: largest of each device, ``(E, m)``.
         packing: a device for each group with which all that is left still fits, -1 where none was found, ``(E, g)``.
         arrived: whether a tensor crossed to a device, or for its own device left it, ``(E, k, m)``.
         value_s: of what is placed so far, ``(E,)``.
         can_place: devices that the next group may have, ``(E, m)``.
-        candidates: features of each device for the next group, ``(E, m, 25)``.
+        candidates: features of each device for the next group, ``(E, m, 17)``.
         num_moves: steps of refinement so far, ``(E,)``.
         waits_for: producers of each op that are not scheduled, -1 once it is itself, ``(E, N)``.
         is_open: ops that may be chosen, each the first of its group, ``(E, N)``.
         op_can: devices that each of them may have, ``(E, N, m)``.
-        op_candidates: features of these, ``(E, N, m, 25)``.
+        op_candidates: features of these, ``(E, N, m, 17)``.
         op_features: of each of them among all that may be chosen, see `candidates.OP_FEATURES`, ``(E, N, 8)``.
     """
 
@@ -67,7 +66,6 @@ class PlacingState(NamedTuple):
     work_s: NDArray[np.float64]
     load_s: NDArray[np.float64]
     held_bytes: NDArray[np.float64]
-    num_held: NDArray[np.int64]
     workspace_bytes: NDArray[np.float64]
     packing: NDArray[np.int64]
     arrived: NDArray[np.bool_]
@@ -101,7 +99,6 @@ def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
         work_s=np.zeros((e, m)),
         load_s=np.zeros((e, m)),
         held_bytes=np.zeros((e, m)),
-        num_held=np.zeros((e, m), np.int64),
         workspace_bytes=np.zeros((e, m)),
         packing=np.full((e, g), -1, np.int64),
         arrived=np.zeros((e, k, m), np.bool_),
@@ -128,7 +125,6 @@ def clear(stacked, state, e, instance):  # type: ignore[no-untyped-def]
     state.packing[e, :] = -1
     clear_schedule(state, e)
     state.held_bytes[e, :] = 0.0
-    state.num_held[e, :] = 0
     state.workspace_bytes[e, :] = 0.0
     state.candidates[e, :, :] = 0.0
     state.can_place[e, :] = False
@@ -165,7 +161,7 @@ def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
     before = state.value_s[e]
     group = stacked.decided[i, state.num_decided[e]]
     give(stacked, state, e, group, device)
-    if stacked.is_throughput and stacked.is_grouped[i]:  # loads have no order: all ops of the group count at once
+    if stacked.is_throughput:
         add_group(stacked, state, e, group, device)
     else:
         _run_in_order(stacked, state, e)
@@ -175,7 +171,7 @@ def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
 
 @njit
 def _run_in_order(stacked, state, e):  # type: ignore[no-untyped-def]
-    """Schedule the next ops of the order that have a device, up to the first that has none."""
+    """For latency: schedule the next ops of the order that have a device, up to the first that has none."""
     i = state.instance[e]
     while state.num_scheduled[e] < stacked.num_ops[i]:
         op = stacked.order[i, state.num_scheduled[e]]
@@ -195,17 +191,13 @@ def give(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
     state.device_of[e, group] = device
     state.num_decided[e] += 1
     state.held_bytes[e, device] += stacked.resident_bytes[i, group]
-    state.num_held[e, device] += 1
     state.workspace_bytes[e, device] = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
 
 
 @njit
 def run(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
-    """Schedule an op, whose producers are scheduled, on its device."""
-    if stacked.is_throughput:
-        _add_load(stacked, state, e, op, device)
-    else:
-        _insert(stacked, state, e, op, device)
+    """For latency: schedule an op, whose producers are scheduled, on its device."""
+    _insert(stacked, state, e, op, device)
     state.work_s[e, device] += stacked.times_s[state.instance[e], op, device]
     state.num_scheduled[e] += 1
 
@@ -244,43 +236,6 @@ def _inputs_ready(stacked, state, e, op, device):  # type: ignore[no-untyped-def
 
 
 @njit
-def _add_load(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
-    """Under throughput: the op's time, and each tensor that now crosses for the first time."""
-    i = state.instance[e]
-    state.load_s[e, device] += stacked.times_s[i, op, device]
-    for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):
-        on = state.device_of[e, stacked.group[i, stacked.producer[i, place]]]
-        tensor = stacked.in_tensor[i, place]
-        if on == device or state.arrived[e, tensor, device]:
-            continue
-        state.arrived[e, tensor, device] = True
-        state.load_s[e, device] += stacked.port_s[i, tensor, device]
-        if not state.arrived[e, tensor, on]:
-            state.arrived[e, tensor, on] = True
-            state.load_s[e, on] += stacked.port_s[i, tensor, on]
-            state.value_s[e] = max(state.value_s[e], state.load_s[e, on])
-    state.value_s[e] = max(state.value_s[e], state.load_s[e, device])
-
-
-@njit
-def _transfers(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
-    """Under throughput: seconds on the device's port, and the largest load of a sender, if the op came here."""
-    i = state.instance[e]
-    here, sender = 0.0, 0.0
-    sent = np.zeros(stacked.num_devices[i])
-    for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):
-        on = state.device_of[e, stacked.group[i, stacked.producer[i, place]]]
-        tensor = stacked.in_tensor[i, place]
-        if on == device or state.arrived[e, tensor, device]:
-            continue
-        here += stacked.port_s[i, tensor, device]
-        if not state.arrived[e, tensor, on]:
-            sent[on] += stacked.port_s[i, tensor, on]
-            sender = max(sender, state.load_s[e, on] + sent[on])
-    return here, sender
-
-
-@njit
 def look(stacked, state, e):  # type: ignore[no-untyped-def]
     """Write mask and features of the next group."""
     state.candidates[e, :, :] = 0.0
@@ -295,7 +250,7 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-untyped-def]
-    """Write the features of each device that a group, told by its first op, may have.
+    """Write the features of each device that a group may have: for throughput the whole group's, for latency its first op's.
 
     Args:
         stacked: instances.
@@ -305,7 +260,7 @@ def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-unt
         room_of: `candidates.rooms`.
         own: device where the group is already and which does not count it among what it holds; -1: none.
         can: devices that it may have, ``(m,)``.
-        told: is written to, ``(m, 25)``.
+        told: is written to, ``(m, 17)``.
 
     Returns:
         Least start, least end and second least end on these devices, and their number.
@@ -313,13 +268,10 @@ def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-unt
     i = state.instance[e]
     m, group = stacked.num_devices[i], stacked.group[i, op]
     unit = stacked.feature_unit_s[i]
-    best_time = np.inf
-    for device in range(m):
-        best_time = min(best_time, stacked.times_s[i, op, device])
+    best_time = group_best_s(stacked, i, group) if stacked.is_throughput else stacked.times_s[i, op, :m].min()
     total_in, total_co = 0.0, 0.0
     in_here, co_here = np.zeros(m), np.zeros(m)
-    is_whole = stacked.is_throughput and stacked.is_grouped[i] and own < 0 and not stacked.picks_ops
-    if is_whole:
+    if stacked.is_throughput:
         total_in = group_shares(stacked, state, e, group, in_here)
     else:
         for place in range(stacked.first_in[i, op], stacked.first_in[i, op + 1]):
@@ -338,9 +290,6 @@ def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-unt
     times, least = np.zeros((m, 4)), np.full(4, np.inf)
     second, count_allowed = np.inf, 0
     room, all_room, open_bytes = room_of
-    level = level_s(stacked, state, e) if stacked.is_throughput else 0.0
-    if is_whole:
-        best_time = group_best_s(stacked, i, group)
     for device in range(m):
         if not can[device]:
             continue
@@ -348,16 +297,12 @@ def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-unt
         length = stacked.times_s[i, op, device]
         out = told[device]
         if stacked.is_throughput:
-            if is_whole:
-                length = group_time_s(stacked, i, group, device)
-                moved, sender = group_transfers(stacked, state, e, group, device)
-            else:
-                moved, sender = _transfers(stacked, state, e, op, device)
+            length = group_time_s(stacked, i, group, device)
+            moved, sender = group_transfers(stacked, state, e, group, device)
             start, wait = state.load_s[e, device] - (length if device == own else 0.0), moved
             end = start + length + moved
             growth = max(0.0, max(end, sender) - state.value_s[e])
             free = start
-            tell_pipeline(stacked, state, e, group, device, level, (start, end, moved), out)
         else:
             ready, ended = _inputs_ready(stacked, state, e, op, device)
             count = state.num_busy[e, device]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ....numba_records import by_reference
 from ..instance import OperatorInstance
-from ..placement import OPS_OF_UNIT, OperatorObjective, feature_unit_s, lower_bound, port_s
+from ..placement import OperatorObjective, feature_unit_s, lower_bound, port_s
 from ..schedules import upward_order, upward_rank_s
 
 PlacingOrder = Literal["upward-rank", "topological", "policy"]
@@ -46,7 +46,6 @@ class StackedInstances(NamedTuple):
         out_tensor: of what each reader reads, ``(i, e)``.
         first_member: place of the first op of each group in ``member``, ``(i, g + 1)``.
         member: ops group by group, those of a group in ``order``, ``(i, n)``.
-        is_grouped: whether some group has more than one op, ``(i,)``.
         latency_s: ``(i, m, m)``.
         s_per_byte: ``(i, m, m)``.
         port_s: seconds that each tensor keeps each device's port busy; 0 for a host's processors, ``(i, k, m)``.
@@ -60,12 +59,6 @@ class StackedInstances(NamedTuple):
         memory_bytes: ``(i, m)``.
         scale_s: lower bound of the value, or next to nothing where that is 0, ``(i,)``.
         feature_unit_s: unit of differences of times in features, see `placement.feature_unit_s`, ``(i,)``.
-        rate: for throughput: work that each device does a second, in seconds of best times, ``(i, m)``.
-        left_s: best times of the groups decided from each place on, ``(i, g + 1)``.
-        cut_bytes: of the tensors between the groups decided before each place and the others, ``(i, g + 1)``.
-        port_s_per_byte: of each device; 0 for a host's processors, ``(i, m)``.
-        op_unit_s: seconds of `placement.OPS_OF_UNIT` mean ops, ``(i,)``.
-        copy_of: number of the first device that each is like for throughput, ``(i, m)``.
         is_throughput: the objective.
         picks_ops: whether ops are placed in the order in which they are chosen, and not in ``order``.
         refine_steps: steps after the placement, each of which may move a group.
@@ -91,7 +84,6 @@ class StackedInstances(NamedTuple):
     out_tensor: NDArray[np.int64]
     first_member: NDArray[np.int64]
     member: NDArray[np.int64]
-    is_grouped: NDArray[np.bool_]
     latency_s: NDArray[np.float64]
     s_per_byte: NDArray[np.float64]
     port_s: NDArray[np.float64]
@@ -105,12 +97,6 @@ class StackedInstances(NamedTuple):
     memory_bytes: NDArray[np.float64]
     scale_s: NDArray[np.float64]
     feature_unit_s: NDArray[np.float64]
-    rate: NDArray[np.float64]
-    left_s: NDArray[np.float64]
-    cut_bytes: NDArray[np.float64]
-    port_s_per_byte: NDArray[np.float64]
-    op_unit_s: NDArray[np.float64]
-    copy_of: NDArray[np.int64]
     is_throughput: bool
     picks_ops: bool
     refine_steps: int
@@ -178,7 +164,6 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], rules: PlacingRules)
         out_tensor=np.zeros((i, e), whole),
         first_member=np.zeros((i, g + 1), whole),
         member=np.zeros((i, n), whole),
-        is_grouped=np.zeros(i, np.bool_),
         latency_s=np.zeros((i, m, m), real),
         s_per_byte=np.zeros((i, m, m), real),
         port_s=np.zeros((i, k, m), real),
@@ -192,12 +177,6 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], rules: PlacingRules)
         memory_bytes=np.zeros((i, m), real),
         scale_s=np.zeros(i, real),
         feature_unit_s=np.zeros(i, real),
-        rate=np.ones((i, m), real),
-        left_s=np.zeros((i, g + 1), real),
-        cut_bytes=np.zeros((i, g + 1), real),
-        port_s_per_byte=np.zeros((i, m), real),
-        op_unit_s=np.zeros(i, real),
-        copy_of=np.zeros((i, m), whole),
         is_throughput=rules.objective == "throughput",
         picks_ops=rules.order == "policy",
         refine_steps=rules.refine_steps,
@@ -242,9 +221,6 @@ def fill(made: StackedInstances, at: int, instance: OperatorInstance, rules: Pla
     made.out_tensor[at, :e] = instance.edge_tensor[edge]
     made.member[at, :n] = order[np.argsort(instance.group[order], kind="stable")]
     made.first_member[at, 1 : g + 1] = np.cumsum(np.bincount(instance.group, minlength=g))
-    made.is_grouped[at] = g < n
-    if rules.objective == "throughput":
-        _fill_pipeline(made, at, instance, decided)
     made.latency_s[at, :m, :m] = instance.latency_s
     made.s_per_byte[at, :m, :m] = 1.0 / instance.bandwidth_bytes_per_s
     made.port_s[at, :k, :m] = np.where(instance.is_host, 0.0, port_s(instance, instance.tensor_bytes))
@@ -253,28 +229,3 @@ def fill(made: StackedInstances, at: int, instance: OperatorInstance, rules: Pla
     made.by_size[at, :g] = np.argsort(-resident, kind="stable")
     made.can_run[at, :g, :m] = instance.can_run
     made.memory_bytes[at, :m] = instance.memory_bytes
-
-
-def _fill_pipeline(made: StackedInstances, at: int, instance: OperatorInstance, decided: NDArray[np.int64]) -> None:
-    """What a full pipeline asks beside times and ports: rates, what is left to do, cuts, and which devices are alike."""
-    m, g = instance.num_devices, instance.num_groups
-    best_s, runs = instance.times_s.min(axis=1), np.isfinite(instance.times_s)
-    done_s, takes_s = (runs * best_s[:, None]).sum(axis=0), np.where(runs, instance.times_s, 0.0).sum(axis=0)
-    made.rate[at, :m] = np.divide(done_s, takes_s, out=np.ones(m), where=takes_s > 0)
-    made.op_unit_s[at] = max(OPS_OF_UNIT * float(best_s.mean()), 1e-30)
-    of_group = np.bincount(instance.group, weights=best_s, minlength=g)[decided]
-    made.left_s[at, :g], made.left_s[at, g] = np.cumsum(of_group[::-1])[::-1], 0.0
-    place = np.empty(g, np.int64)
-    place[decided] = np.arange(g)
-    ends = place[instance.group[instance.edges]].reshape(-1, 2)
-    first, last = np.full(len(instance.tensor_bytes), g), np.zeros(len(instance.tensor_bytes), np.int64)
-    np.minimum.at(first, instance.edge_tensor, ends.min(axis=1, initial=g))
-    np.maximum.at(last, instance.edge_tensor, ends.max(axis=1, initial=0))
-    change, used = np.zeros(g + 2), last > first
-    np.add.at(change, first[used] + 1, instance.tensor_bytes[used])
-    np.add.at(change, last[used] + 1, -instance.tensor_bytes[used])
-    made.cut_bytes[at, : g + 1] = np.maximum(change.cumsum()[: g + 1], 0.0)
-    made.port_s_per_byte[at, :m] = np.where(instance.is_host, 0.0, port_s(instance, np.ones(1))[0])
-    alike = np.vstack([instance.times_s, instance.memory_bytes[None], made.port_s_per_byte[None, at, :m], instance.is_host[None]])
-    _, first_like, number = np.unique(alike, axis=1, return_index=True, return_inverse=True)
-    made.copy_of[at, :m] = first_like[number.reshape(-1)]
