@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, cast
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
@@ -14,7 +14,7 @@ from ...errors import ConfigError
 from ...jobs.load import load_graph
 from ...plans.op_placement import STATE_COPIES
 from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
-from ...simulation.operators.forms import FORMS, OF_STAGES, ValueForm
+from ...simulation.operators.forms import FORMS, PUBLISHED_ALONE, ValueForm
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.instance_files import load_instance
@@ -107,7 +107,7 @@ class PlacementSettings(settings.Settings):
     """
 
     objective: OperatorObjective = "latency"
-    form: ValueForm | None = None
+    form: str | None = None
     instances: InstanceDraw = GraphDraw()
     devices: DeviceDraw = DeviceDraw()
     order: PlacingOrder = "upward-rank"
@@ -117,14 +117,14 @@ class PlacementSettings(settings.Settings):
     def _form_is_of_the_objective(self) -> Self:
         able = FORMS[self.objective]
         if self.form is not None and self.form not in able:
-            why = "is of stages with replicas, which these instances do not have" if self.form in OF_STAGES else "is no form"
-            raise ValueError(f"form: {self.form} {why}; of {self.objective} choose {', '.join(able)}")
+            why = PUBLISHED_ALONE.get(self.form, f"is no form of {self.objective}")
+            raise ValueError(f"form: {self.form} {why}; choose {' or '.join(able)}")
         return self
 
     @property
     def valued_form(self) -> ValueForm:
         """The form by which placements are valued."""
-        return FORMS[self.objective][0] if self.form is None else self.form
+        return FORMS[self.objective][0] if self.form is None else cast(ValueForm, self.form)
 
     @property
     def has_other_form(self) -> bool:

@@ -14,9 +14,9 @@ from ...envs.operators.benchmark import PlacementBenchmark
 from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
-from ...simulation.operators.forms import FORMS, WORDS, ValueForm, form_bound_s, form_value_s
+from ...simulation.operators.forms import FORMS, WORDS, ValueForm, form_value_s
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
 from ...simulation.operators.schedules import upward_order
 from ..statistics import excludes_zero, interval, paired
 from .budgets import BudgetCurves
@@ -84,7 +84,7 @@ def evaluate_operators(
         _placed(each, instances[0], 0)
     for number, instance in enumerate(instances):
         progress("instances", number, total)
-        bounds[number] = max(form_bound_s(instance, objective, form), 1e-30)
+        bounds[number] = max(lower_bound(instance, objective), 1e-30)
         upward_order(instance)  # what every policy asks of an instance is worked out before anything is timed
         placements: dict[str, OperatorPlacement] = {}
         for row, each in enumerate(chosen):
@@ -116,9 +116,8 @@ def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -
 
 
 def _value_s(instance: OperatorInstance, made: OperatorPlacement | None, form: ValueForm) -> float:
-    """What a placement is valued by; not a number where there is none, or none that has the form."""
-    seconds = np.nan if made is None else form_value_s(instance, made, form)
-    return seconds if np.isfinite(seconds) else float("nan")
+    """What a placement is valued by; not a number where there is none."""
+    return float("nan") if made is None else form_value_s(instance, made, form)
 
 
 def _by_heft(
@@ -146,8 +145,7 @@ def _results(
     infeasible = np.isnan(values)
     if infeasible.all(axis=0).any():
         instance = instances[int(np.flatnonzero(infeasible.all(axis=0))[0])].name
-        by = f" so that it has a value by {benchmark.placement.form}" if benchmark.placement.has_other_form else ""
-        raise PlanError(f"no policy that is compared places this instance{by}", field="policies", value=instance)
+        raise PlanError("no policy that is compared places this instance", field="policies", value=instance)
     best = np.nanmin(values, axis=0)
     is_rule = [each.kind != "learned" and not _searches(each) for each in chosen]
     ruled = values[np.array(is_rule)]

@@ -94,9 +94,9 @@ def test_the_default_form_changes_no_figure_and_another_is_told() -> None:
         evaluate_operators(fair, [], num_seeds=2, shown=[0])
 
 
-@pytest.mark.parametrize("form", ["piper", "pipedream", "simulated"])
+@pytest.mark.parametrize("form", ["piper", "pipedream", "contiguous-accelerator", "simulated", "none"])
 def test_a_form_that_does_not_fit_is_refused_with_the_choices(form: str) -> None:
-    with pytest.raises(ConfigError, match="choose independent, fair") as found:
+    with pytest.raises(ConfigError, match="choose independent or fair") as found:
         load_placement_benchmark("preset:latency-tight", changes=[f"placement.form={form}"])
     assert "\n" not in str(found.value)
     with pytest.raises(ConfigError, match="learned under independent"):

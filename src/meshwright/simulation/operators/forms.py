@@ -1,8 +1,7 @@
 """Forms of the value of a placement: what planners make small, and what else the same placement can be valued by.
 
 An objective has a form that planners and learned policies optimise, its first one here. The others value what was found: with
-messages that share links, or a pipeline that really runs. The published forms of PipeDream and Piper are of stages with
-replicas, which an instance of ops on devices does not have (see `planners.operators.stages`).
+messages that share links, or a pipeline that really runs.
 """
 
 from __future__ import annotations
@@ -17,25 +16,26 @@ from ...clusters.topologies.matrix import MatrixTopology
 from ..contention.concurrent_jobs import schedule as schedule_together
 from ..contention.placed_job import PlacedJob
 from ..step.execution import ExecutionGraph
-from .contiguous import contiguous_latency_s
 from .instance import OperatorInstance
 from .lowering import Contention, lower
 from .pipelined import followed_s
-from .placement import OperatorObjective, OperatorPlacement, lower_bound
-from .schedules import critical_path_s
+from .placement import OperatorObjective, OperatorPlacement
 
-ValueForm = Literal["independent", "fair", "contiguous-accelerator", "max-load", "simulated", "pipedream", "piper"]
+ValueForm = Literal["independent", "fair", "max-load", "simulated"]
 
 FORMS: dict[OperatorObjective, tuple[ValueForm, ...]] = {
-    "latency": ("independent", "fair", "contiguous-accelerator"),
+    "latency": ("independent", "fair"),
     "throughput": ("max-load", "simulated"),
 }
 """Those that a placement of ops can have; the first of an objective is its default, which planners optimise."""
-OF_STAGES: tuple[ValueForm, ...] = ("pipedream", "piper")
-"""Those of stages with replicas, whose instances have data of their own."""
+PUBLISHED_ALONE: dict[str, str] = {
+    "contiguous-accelerator": "has no value unless a placement is contiguous; validate placements prints it for published graphs",
+    "pipedream": "is of stages with replicas, which these instances do not have",
+    "piper": "is of stages with replicas, which these instances do not have",
+}
+"""Why no evaluation knows other published forms."""
 WORDS: dict[ValueForm, str] = {
     "fair": "messages under way from one device to another share the link between them",
-    "contiguous-accelerator": "an accelerator runs its ops at once when all inputs are there",
     "simulated": "the time from one micro-batch to the next in a full pipeline, by the event simulator",
 }
 """What is valued by a form that is not the default."""
@@ -50,32 +50,22 @@ def form_value_s(instance: OperatorInstance, made: OperatorPlacement, form: Valu
         instance: what is placed.
         made: where, and in which order devices run their ops.
         form: one of `FORMS` of the placement's objective. ``fair``: messages of an ordered pair of devices share its bandwidth.
-            ``contiguous-accelerator``: see `contiguous`. ``simulated``: see `pipelined`; as many micro-batches are under way as
-            devices have ops, and a device sends or gets one message at a time.
+            ``simulated``: see `pipelined`; as many micro-batches are under way as devices have ops, and a device sends or gets
+            one message at a time.
 
     Returns:
-        The placement's own value for the default form; infinite for ``contiguous-accelerator`` where the placement is not
-        contiguous.
+        The placement's own value for the default form.
 
     Raises:
         PlanError: a pipeline of too many tasks.
     """
     if form == FORMS[made.objective][0]:
         return made.value_s
-    if form == "contiguous-accelerator":
-        return contiguous_latency_s(instance, made.device_of)
     columns = np.unique(made.device_of)
     if form == "simulated":
         return followed_s(_lowered(instance, made, "serialised"), len(columns), at_once=len(columns))
     job = PlacedJob(_lowered(instance, made, "fair"), columns)
     return float(schedule_together([job], _pairs(instance))[0][1].max())
-
-
-def form_bound_s(instance: OperatorInstance, objective: OperatorObjective, form: ValueForm) -> float:
-    """Seconds below which no placement comes under a form: `lower_bound`; the longest chain where a host runs many ops."""
-    if form == "contiguous-accelerator" and instance.is_host.any():
-        return critical_path_s(instance)
-    return lower_bound(instance, objective)
 
 
 def _lowered(instance: OperatorInstance, made: OperatorPlacement, contention: Contention) -> ExecutionGraph:
