@@ -50,7 +50,8 @@ def test_the_best_planner_is_taken_and_told(objective, tmp_path):
     assert values[taken[0]] == min(values.values()) == found.placement.value_s
     assert len(taken) == 1
     assert found.plan.why.startswith(f"{found.placement.planner} was the best of {len(values)} planner")
-    assert {run.planner for run in found.runs} == {n for n, p in PLACEMENT_PLANNERS.items() if objective in p.objectives}
+    able = {name for name, each in PLACEMENT_PLANNERS.items() if objective in each.objectives and not each.is_published}
+    assert {run.planner for run in found.runs} == able
     # The figures are those of the plan as it is read back.
     found.plan.save(tmp_path / "plan.json")
     read = load_plan(tmp_path / "plan.json")

@@ -213,7 +213,8 @@ def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[Oper
     Raises:
         PlanError: none of them found a legal placement; the reason of the first one.
     """
-    names = [name for name, each in PLACEMENT_PLANNERS.items() if request.objective in each.objectives]
+    able = {name: each for name, each in PLACEMENT_PLANNERS.items() if request.objective in each.objectives}
+    names = [name for name, each in able.items() if not each.is_published]
     names.sort(key=lambda name: (PLACEMENT_PLANNERS[name].is_search, PLACEMENT_PLANNERS[name].is_exact))
     begin_s = time.perf_counter()
     runs: list[PlannerRun] = []

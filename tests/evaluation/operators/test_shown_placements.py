@@ -137,7 +137,7 @@ def test_what_is_dumped_gives_every_value_again(tmp_path: Path) -> None:
             inside = tmp_path / f"instance-{number}"
             file = inside / f"{row['policy'].replace('@', '-').replace(':', '-')}.json"
             told = values_of(inside / "instance.json", file, 1.0).values
-            again = next(each for each in told if each.form == "latency" and each.note)
+            again = next(each for each in told if each.form == "independent" and each.note)
             assert again.value_s == row["values_s"][number]
 
 
@@ -177,7 +177,7 @@ def test_an_order_of_the_file_counts(tmp_path: Path) -> None:
     for order in (["op0", "op1", "op2"], ["op1", "op0", "op2"]):  # the op on the other device waits for op0: 2 s or 3 s
         files.write_json(tmp_path / "mine.json", {"device_of": [0, 0, 1], "order": order})
         told = values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0).values
-        values.append([each.value_s for each in told if each.form == "latency" and each.planner == "given"])
+        values.append([each.value_s for each in told if each.form == "independent" and each.planner == "given"])
     assert values == [[2.0, 2.0], [2.0, 3.0]]
 
 

@@ -119,6 +119,53 @@ def is_contiguous(instance: OperatorInstance, device_of: Devices) -> bool:
     )
 
 
+def stages_in_order(instance: OperatorInstance, device_of: Devices) -> Iterator[tuple[int, ...]]:
+    """All orders of the devices that have ops in which no forward edge leads to an earlier one."""
+    forward = {instance.group[op] for op in range(instance.num_ops) if not instance.is_backward[op]}
+    for order in itertools.permutations(sorted(set(device_of))):
+        place = {device: number for number, device in enumerate(order)}
+        good = True
+        for a, b in instance.edges.tolist():
+            if not instance.is_backward[b]:
+                good = good and place[device_of[a]] <= place[device_of[b]]
+            elif instance.is_backward[a] and not (instance.group[a] in forward and instance.group[b] in forward):
+                good = good and place[device_of[b]] <= place[device_of[a]]
+        if good:
+            yield order
+
+
+def pipedream_placed_s(instance: OperatorInstance, device_of: Devices, bandwidth: float) -> float:
+    """The least over orders of the devices of the largest of their times and of twice what one hands on; infinite if none."""
+    best = float("inf")
+    for order in stages_in_order(instance, device_of):
+        value, done = 0.0, set()
+        for device in order:
+            value = max(value, sum(instance.times_s[op, device] for op in range(instance.num_ops) if device_of[op] == device))
+            done.add(device)
+            read = set()
+            for (a, b), tensor in zip(instance.edges.tolist(), instance.edge_tensor.tolist(), strict=True):
+                is_forward = not instance.is_backward[a] and not instance.is_backward[b]
+                if is_forward and device_of[a] in done and device_of[b] not in done:
+                    read.add(tensor)
+            value = max(value, 2 * sum(instance.tensor_bytes[tensor] for tensor in read) / bandwidth)
+        best = min(best, value)
+    return best
+
+
+def piper_placed_s(instance: OperatorInstance, device_of: Devices, bandwidth: float) -> float:
+    """The largest sum of a device's times and of twice its cut edges; infinite if devices have no order."""
+    if not any(True for _ in stages_in_order(instance, device_of)):
+        return float("inf")
+    loads = []
+    for device in set(device_of):
+        load = sum(instance.times_s[op, device] for op in range(instance.num_ops) if device_of[op] == device)
+        for (a, b), size in zip(instance.edges.tolist(), instance.edge_bytes.tolist(), strict=True):
+            if not instance.is_backward[a] and not instance.is_backward[b]:
+                load += 2 * size / bandwidth * ((device_of[a] == device) != (device_of[b] == device))
+        loads.append(load)
+    return float(max(loads))
+
+
 def stage_lists(num_ops: int, edges: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], ...]]:
     """All ways to cut ops into stages in order, none of them empty and no edge leading back."""
     for number in range(1, num_ops + 1):

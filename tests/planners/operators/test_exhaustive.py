@@ -1,5 +1,6 @@
 """The worked instances, and that nothing is better than what `exhaustive` finds."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -140,11 +141,44 @@ def test_an_op_by_itself_finds_its_own_place():
 
 def test_placements_are_counted_once_for_devices_that_may_change_places():
     # Four ops on two equal devices: 2^4 / 2; on three: partitions into at most three parts, 1 + 7 + 6.
-    assert num_placements(chain(), device_classes(chain(), "latency")) == 8
+    assert num_placements(chain(), device_classes(chain(), "latency")) == (8, True)
     three = OperatorInstance.of_outputs("three", np.ones((4, 3)), [(0, 1)], 1.0, bandwidth_bytes_per_s=1.0)
-    assert num_placements(three, device_classes(three, "latency")) == 14
+    assert num_placements(three, device_classes(three, "latency")) == (14, True)
     with pytest.raises(PlanError, match=r"has 14 placements, and at most 10 are tried \(got 10\)"):
         place(three, "exhaustive", PlacementRequest(max_placements=10))
+
+
+@draws(25)
+@given(small_instances(most_ops=6))
+def test_as_many_placements_are_counted_as_there_are(instance):
+    classes = device_classes(instance, "throughput")
+    instance = replace(instance, memory_bytes=np.full(instance.num_devices, np.inf))
+    different = set()
+    for device_of in legal_placements(instance):  # of a class the first device is the first to be used, and so on
+        number = {}
+        for device in device_of:
+            number.setdefault(device, sum(classes[each] == classes[device] for each in number))
+        different.add(tuple((classes[device], number[device]) for device in device_of))
+    assert num_placements(instance, classes) == (len(different), True)
+
+
+@pytest.mark.parametrize("links", ["alike", "of hosts", "of pairs", "all different"])
+def test_counting_a_large_instance_ends_at_once(links):
+    # 300 ops on 64 devices: with links of hosts there are 9^8 ways to use eight classes of eight, with other ones 2^64.
+    bandwidth = np.full((64, 64), 1e9)
+    host = np.arange(64) // 8
+    if links == "of hosts":
+        bandwidth[host[:, None] == host] = 9e9
+    elif links == "of pairs":
+        bandwidth[np.arange(64)[:, None] // 2 == np.arange(64) // 2] = 9e9
+    elif links == "all different":
+        bandwidth = np.random.default_rng(0).uniform(1e9, 2e9, (64, 64))
+    edges = [(op, op + 1) for op in range(299)]
+    large = OperatorInstance.of_outputs("large", np.ones((300, 64)), edges, 1e6, bandwidth_bytes_per_s=bandwidth)
+    begun_s = time.perf_counter()
+    with pytest.raises(PlanError, match=r"has (about|more than) .* placements, and at most 5,000,000 are tried"):
+        place(large, "exhaustive", PlacementRequest())
+    assert time.perf_counter() - begun_s < 10
 
 
 def test_ops_that_fit_only_one_by_one_are_refused_together():

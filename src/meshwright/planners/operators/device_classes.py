@@ -42,9 +42,11 @@ def _same_work(instance: OperatorInstance, a: int, b: int) -> bool:
 
 
 def _same_links(instance: OperatorInstance, a: int, b: int) -> bool:
-    exchanged = np.arange(instance.num_devices)
-    exchanged[[a, b]] = b, a
+    others = np.ones(instance.num_devices, np.bool_)
+    others[[a, b]] = False
     return all(
-        bool((matrix[np.ix_(exchanged, exchanged)] == matrix).all())
+        bool(matrix[a, b] == matrix[b, a])
+        and bool((matrix[a, others] == matrix[b, others]).all())
+        and bool((matrix[others, a] == matrix[others, b]).all())
         for matrix in (instance.latency_s, instance.bandwidth_bytes_per_s)
     )

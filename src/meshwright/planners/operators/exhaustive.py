@@ -11,6 +11,7 @@ Legend of shapes: ``n`` ops, ``m`` devices, ``g`` groups, ``k`` tensors, ``c`` c
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,10 @@ from .request import PlacementRequest
 
 MOST_STEPS = 400_000_000
 """Of the search over orders; about a minute of one core."""
+_MANY_STEPS = 50_000
+"""Of counting placements; about a tenth of a second."""
+_MOST_WRITTEN = 10**24
+"""Greater numbers are told by their powers of ten."""
 
 
 def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
@@ -35,9 +40,10 @@ def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> Operato
             or no placement fits.
     """
     classes = device_classes(instance, request.objective)
-    count = num_placements(instance, classes)
+    count, is_whole = num_placements(instance, classes, enough=request.max_placements)
     if count > request.max_placements:
-        problem = f"has {count:,} placements, and at most {request.max_placements:,} are tried"
+        told = f"{count:,}" if count < _MOST_WRITTEN else f"about 1e{int(math.log10(count))}"
+        problem = f"has {'' if is_whole else 'more than '}{told} placements, and at most {request.max_placements:,} are tried"
         raise PlanError(problem, field="max_placements", value=request.max_placements)
     rank = np.array([int((classes[:device] == classes[device]).sum()) for device in range(instance.num_devices)])
     resident, workspace = instance.group_bytes
@@ -77,24 +83,37 @@ def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> Operato
     )
 
 
-def num_placements(instance: OperatorInstance, classes: NDArray[np.int64]) -> int:
+def num_placements(instance: OperatorInstance, classes: NDArray[np.int64], enough: float = math.inf) -> tuple[int, bool]:
     """Placements that differ by more than an exchange of devices of one class; those that memory rules out are counted.
 
     Args:
         instance: what is placed.
         classes: class of each device, ``(m,)``, see `device_classes`.
+        enough: counting ends where there are more than so many and it takes long, as with many classes of some devices each.
+
+    Returns:
+        how many, and whether these are all.
     """
     sizes = np.bincount(classes)
-    of_class = [int(np.flatnonzero(classes == each)[0]) for each in range(len(sizes))]
-    ways: dict[tuple[int, ...], int] = {(0,) * len(sizes): 1}
-    for group in range(instance.num_groups):
-        after: dict[tuple[int, ...], int] = {}
-        allowed = [each for each, device in enumerate(of_class) if instance.can_run[group, device]]
-        for (used, number), each in itertools.product(ways.items(), allowed):
-            if used[each]:
-                after[used] = after.get(used, 0) + number * used[each]
-            if used[each] < sizes[each]:
-                more = (*used[:each], used[each] + 1, *used[each + 1 :])
+    allowed = instance.can_run[:, [int(np.flatnonzero(classes == each)[0]) for each in range(len(sizes))]]
+    alone, shared = np.flatnonzero(sizes == 1).tolist(), np.flatnonzero(sizes > 1).tolist()
+    # By how many devices of each class of several are used; a class of one device takes a group in one way, used or not.
+    ways: dict[tuple[int, ...], int] = {(0,) * len(shared): 1}
+    steps, left = 0, math.prod(int(each) for each in allowed.sum(axis=1))
+    for may in allowed:
+        least = sum(ways.values()) * left  # each class that may have a group takes it in one way or more
+        if least > enough and steps > _MANY_STEPS:
+            return least, False
+        single = int(may[alone].sum())
+        after: dict[tuple[int, ...], int] = {used: number * single for used, number in ways.items()} if single else {}
+        places = [at for at, each in enumerate(shared) if may[each]]
+        for (used, number), at in itertools.product(ways.items(), places):
+            if used[at]:
+                after[used] = after.get(used, 0) + number * used[at]
+            if used[at] < sizes[shared[at]]:
+                more = (*used[:at], used[at] + 1, *used[at + 1 :])
                 after[more] = after.get(more, 0) + number
+        steps += len(ways) * len(places)
+        left //= int(may.sum())
         ways = after
-    return sum(ways.values())
+    return sum(ways.values()), True

@@ -16,6 +16,7 @@ from .search.annealing import annealing
 from .search.multilevel import multilevel
 from .stages.ideals import ideals, linear
 from .stages.milp import milp, milp_contiguous
+from .stages.one_replica import pipedream_stages, piper_stages
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
 
@@ -30,6 +31,8 @@ class PlacementPlanner:
         rule: what it does, as a phrase for tables.
         is_exact: whether it proves that no placement of its family is better.
         is_search: whether it goes on until its budget ends, and so must be given one.
+        is_published: whether it makes another form of the value small than that by which it is compared, as it was published; it
+            is asked by name only.
     """
 
     place: Place
@@ -37,6 +40,7 @@ class PlacementPlanner:
     rule: str
     is_exact: bool = False
     is_search: bool = False
+    is_published: bool = False
 
 
 _BOTH: tuple[OperatorObjective, ...] = ("latency", "throughput")
@@ -54,6 +58,12 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "milp": PlacementPlanner(milp, ("throughput",), "HiGHS over all placements", is_exact=True),
     "milp-contiguous": PlacementPlanner(milp_contiguous, ("throughput",), "HiGHS over contiguous devices", is_exact=True),
     "linear": PlacementPlanner(linear, ("throughput",), "stages along a few orders of the ops"),
+    "pipedream": PlacementPlanner(
+        pipedream_stages, ("throughput",), "PipeDream's recurrence, one replica a stage", is_exact=True, is_published=True
+    ),
+    "piper": PlacementPlanner(
+        piper_stages, ("throughput",), "Piper's recurrence, one device a stage", is_exact=True, is_published=True
+    ),
 }
 
 

@@ -13,6 +13,9 @@ from ... import output
 from ...options import JsonFile
 from .published import show_figures
 
+MOST_LETTERS = 160
+"""Of a note; ``--json`` has all of it."""
+
 
 def validate_placements(
     source: Annotated[
@@ -22,7 +25,8 @@ def validate_placements(
         Path | None, typer.Option("--graphs", metavar="DIR", help="PipeDream's profiles NAME/graph.txt; by default beside DIR.")
     ] = None,
     placement: Annotated[
-        Path | None, typer.Option("--placement", metavar="FILE", help="With one instance: the device of each op, as JSON.")
+        Path | None,
+        typer.Option("--placement", metavar="FILE", help="With one instance: the device of each op, or stages, as JSON."),
     ] = None,
     search_s: Annotated[
         float, typer.Option("--search-s", metavar="S", min=0.1, max=86_400, help="Seconds for each search without an end.")
@@ -51,7 +55,12 @@ def _instance(source: Path, placement: Path | None, search_s: float, json_file: 
     found = values_of(source, placement, search_s)
     out = output.console(json_file)
     lines = [
-        [each.form, each.planner, "" if each.value_s is None else f"{each.value_s:.10g}", each.note] for each in found.values
+        [f"{each.objective}, {each.form}", each.planner, "" if each.value_s is None else f"{each.value_s:.10g}", _cut(each.note)]
+        for each in found.values
     ]
     output.table(out, found.name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
     output.write_json(json_file, found.to_data())
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."

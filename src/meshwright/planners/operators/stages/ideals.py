@@ -43,17 +43,12 @@ def ideals(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
     """
     units = Units.of(instance)
     _check_states(units)
-    first, before = _by_unit(units.before)
-    count = int(count_downsets(first, before, max(MOST_COUNTED, request.max_ideals)))
-    if count > request.max_ideals:
-        found = f"more than {count - 1:,}" if count > max(MOST_COUNTED, request.max_ideals) else f"{count:,}"
-        problem = f"the graph has {found} downsets, and at most {request.max_ideals:,} are looked at"
-        raise PlanError(problem, field="max_ideals", value=request.max_ideals)
+    downsets = downsets_of(units, request.max_ideals)
     bound_s, _ = _along_orders(units)
-    _, device_of = _best(units, list_downsets(first, before, count), bound_s)
+    _, device_of = _best(units, downsets, bound_s)
     if device_of is None:
         raise PlanError(f"no placement in {FAMILY} fits the devices", value=instance.name)
-    note = f"best of {FAMILY}; {count:,} downsets"
+    note = f"best of {FAMILY}; {len(downsets):,} downsets"
     return placed(instance, device_of, "throughput", "ideals", is_optimal=True, note=note)
 
 
@@ -73,7 +68,22 @@ def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
 
 def num_downsets(instance: OperatorInstance, most: int = MOST_COUNTED) -> int:
     """Downsets of an instance's units; ``most + 1`` if there are more."""
-    return int(count_downsets(*_by_unit(Units.of(instance).before), most))
+    return int(count_downsets(*by_unit(Units.of(instance).before), most))
+
+
+def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
+    """Whether each unit is in each downset, ``(d, u)``; the empty one is first.
+
+    Raises:
+        PlanError: more than ``max_ideals``; their number is named.
+    """
+    first, before = by_unit(units.before)
+    count = int(count_downsets(first, before, max(MOST_COUNTED, max_ideals)))
+    if count > max_ideals:
+        found = f"more than {count - 1:,}" if count > max(MOST_COUNTED, max_ideals) else f"{count:,}"
+        problem = f"the graph has {found} downsets, and at most {max_ideals:,} are looked at"
+        raise PlanError(problem, field="max_ideals", value=max_ideals)
+    return np.asarray(list_downsets(first, before, count))
 
 
 def orders(units: Units) -> list[NDArray[np.int64]]:
@@ -90,25 +100,23 @@ def orders(units: Units) -> list[NDArray[np.int64]]:
     return found
 
 
+def prefixes(order: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each unit is in each beginning of an order ``(u,)`` of them, ``(u + 1, u)``."""
+    place = np.argsort(order)
+    return np.asarray(place[None, :] < np.arange(len(order) + 1)[:, None])
+
+
 def _along_orders(units: Units) -> tuple[float, NDArray[np.int64] | None]:
     best: tuple[float, NDArray[np.int64] | None] = (np.inf, None)
     for order in orders(units):
-        prefixes = np.zeros((units.num_units + 1, units.num_units), np.bool_)
-        for place, unit in enumerate(order):
-            prefixes[place + 1 :, unit] = True
-        value_s, device_of = _best(units, prefixes, best[0])
+        value_s, device_of = _best(units, prefixes(order), best[0])
         if value_s < best[0]:
             best = value_s, device_of
     return best
 
 
 def _best(units: Units, downsets: NDArray[np.bool_], bound_s: float) -> tuple[float, NDArray[np.int64] | None]:
-    least_s = np.where(np.isfinite(units.times_s), units.times_s, np.inf).min(axis=1)
-    # Summed unit by unit as the kernel does, so that a downset is never before one that it contains.
-    total_s = np.zeros(len(downsets))
-    for unit in range(units.num_units):
-        total_s[downsets[:, unit]] += least_s[unit]
-    downsets = np.ascontiguousarray(downsets[np.lexsort((downsets.sum(axis=1), total_s))])
+    downsets = by_seconds(np.where(np.isfinite(units.times_s), units.times_s, np.inf).min(axis=1), downsets)
     found, stages = best_chain(
         downsets,
         units.times_s,
@@ -116,7 +124,7 @@ def _best(units: Units, downsets: NDArray[np.bool_], bound_s: float) -> tuple[fl
         units.workspace_bytes,
         units.memory_bytes,
         units.num_devices,
-        _by_unit(units.members),
+        by_unit(units.members),
         units.tensor_s,
         bound_s,
     )
@@ -124,6 +132,15 @@ def _best(units: Units, downsets: NDArray[np.bool_], bound_s: float) -> tuple[fl
         return np.inf, None
     chosen = [(int(each), downsets[here] & ~downsets[start]) for each, here, start in stages[::-1]]
     return float(found), units.devices(chosen)
+
+
+def by_seconds(times_s: NDArray[np.float64], downsets: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Downsets ``(d, u)`` by the seconds of their units ``(u,)``, each after those that it contains."""
+    # Summed unit by unit as the kernels do, so that a downset is never before one that it contains.
+    total_s = np.zeros(len(downsets))
+    for unit, seconds in enumerate(times_s.tolist()):
+        total_s[downsets[:, unit]] += seconds
+    return np.ascontiguousarray(downsets[np.lexsort((downsets.sum(axis=1), total_s))])
 
 
 def _check_states(units: Units) -> None:
@@ -135,7 +152,8 @@ def _check_states(units: Units) -> None:
         raise PlanError(problem, field="devices", value=len(units.num_devices))
 
 
-def _by_unit(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def by_unit(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows one after another: where each begins, and what is in them."""
     first = np.zeros(len(rows) + 1, np.int64)
     np.cumsum([len(row) for row in rows], out=first[1:])
     return first, np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(first[-1]))

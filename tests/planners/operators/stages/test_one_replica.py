@@ -1,0 +1,146 @@
+"""PipeDream's and Piper's pipelines of one device a stage: against all of them, and against the recurrences with replicas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from meshwright.errors import PlanError
+from meshwright.jobs.graph import JobGraph
+from meshwright.planners.operators.place import place
+from meshwright.planners.operators.request import PlacementRequest
+from meshwright.planners.operators.stages.pipedream import MachineLevel, pipedream
+from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.stage_forms import pipedream_form_s, pipedream_stages_s, piper_form_s
+
+from ....draws import draws
+from ....oracles.operators.values import legal_placements, max_load_s, pipedream_placed_s, piper_placed_s
+from ..instances import chain, fork, small_instances
+
+PLAIN = {"pipedream": pipedream_placed_s, "piper": piper_placed_s}
+FORMS = {"pipedream": pipedream_form_s, "piper": piper_form_s}
+
+
+def alike(instance: OperatorInstance) -> OperatorInstance:
+    """The same ops on devices that are all as the first one, without hosts."""
+    m = instance.num_devices
+    bandwidth = np.full((m, m), 1.0)
+    np.fill_diagonal(bandwidth, np.inf)
+    return replace(
+        instance,
+        times_s=np.repeat(np.where(np.isfinite(instance.times_s[:, :1]), instance.times_s[:, :1], 3.0), m, axis=1),
+        memory_bytes=np.full(m, instance.memory_bytes.max()),
+        bandwidth_bytes_per_s=bandwidth,
+        is_host=np.zeros(m, np.bool_),
+    )
+
+
+def check_stages(instance: OperatorInstance) -> None:
+    for planner, plain in PLAIN.items():
+        best = min((plain(instance, each, 1.0) for each in legal_placements(instance)), default=np.inf)
+        try:
+            found = place(instance, planner, PlacementRequest("throughput"))
+        except PlanError:
+            assert best == np.inf
+            continue
+        assert plain(instance, found.device_of.tolist(), 1.0) == pytest.approx(best)
+        assert FORMS[planner](instance, found.device_of) == pytest.approx(best)
+        assert found.value_s == pytest.approx(max_load_s(instance, found.device_of.tolist()))
+
+
+@draws(25, suppress_health_check=[HealthCheck.too_slow])
+@given(small_instances(most_ops=6))
+def test_no_stages_of_one_device_are_better(instance):
+    check_stages(alike(instance))
+
+
+@pytest.mark.slow
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(small_instances(most_ops=8))
+def test_no_stages_of_one_device_are_better_at_length(instance):
+    check_stages(alike(instance))
+
+
+@draws(25)
+@given(small_instances(most_ops=6), st.integers(0, 99))
+def test_a_placement_has_the_value_of_plain_python_in_both_forms(instance, seed):
+    instance, rng = alike(instance), np.random.default_rng(seed)
+    device_of = rng.integers(0, instance.num_devices, instance.num_groups)[instance.group]
+    for planner, plain in PLAIN.items():
+        expected = plain(instance, device_of.tolist(), 1.0)
+        if expected == np.inf:
+            with pytest.raises(PlanError, match="no stages in order"):
+                FORMS[planner](instance, device_of)
+        else:
+            assert FORMS[planner](instance, device_of) == pytest.approx(expected)
+
+
+@draws(15)
+@given(st.integers(1, 6), st.integers(1, 3), st.integers(0, 10**6))
+def test_it_is_the_recurrence_in_line_on_its_best_number_of_machines(num_ops, machines, seed):
+    rng = np.random.default_rng(seed)
+    edges = [(a, b) for a in range(num_ops) for b in range(a + 1, num_ops) if rng.random() < 0.5]
+    times_s, outputs = rng.integers(1, 9, num_ops).astype(float), rng.integers(0, 5, num_ops) * 1e9
+    zeros = np.zeros(num_ops)
+    graph = JobGraph(
+        name="drawn",
+        op_names=tuple(f"op{op}" for op in range(num_ops)),
+        op_kinds=("Op",) * num_ops,
+        forward_s=times_s,
+        backward_s=zeros,
+        forward_flops=zeros,
+        backward_flops=zeros,
+        activation_bytes=outputs,
+        parameter_bytes=zeros,
+        workspace_bytes=zeros,
+        edges=np.array(edges, np.int64).reshape(-1, 2),
+        source="measured",
+    )
+    times = np.repeat(times_s[:, None], machines, axis=1)
+    instance = OperatorInstance.of_outputs("drawn", times, edges, outputs, bandwidth_bytes_per_s=1e9)
+    found = place(instance, "pipedream", PlacementRequest("throughput"))
+    in_line = []
+    for number in range(1, machines + 1):
+        try:
+            plan = pipedream(graph, [MachineLevel(number, 1e9)], is_straight=True, form="tight")
+        except PlanError:  # fewer ops than machines
+            continue
+        in_line.append(plan.value_s)
+        stages = [(stage.has_op, stage.num_replicas) for stage in plan.stages]
+        assert pipedream_stages_s(graph, stages, 1e9) == pytest.approx(plan.value_s)
+    assert pipedream_form_s(instance, found.device_of) == pytest.approx(min(in_line))
+
+
+def test_a_chain_worked_by_hand_in_both_forms():
+    # Cut in the middle: 2 s of ops on both sides, and 1 GB there and back in 2 s, beside them or with them.
+    device_of = np.array([0, 0, 1, 1])
+    assert pipedream_form_s(chain(), device_of) == 2.0
+    assert piper_form_s(chain(), device_of) == 4.0
+    assert pipedream_form_s(chain(), np.zeros(4, np.int64)) == piper_form_s(chain(), np.zeros(4, np.int64)) == 4.0
+    assert place(chain(), "pipedream", PlacementRequest("throughput")).value_s == 3.0
+
+
+def test_what_the_forms_do_not_have_is_refused_with_the_reason():
+    request = PlacementRequest("throughput")
+    faster = chain(memory_bytes=[1e9, 2e9])
+    with pytest.raises(PlanError, match="PipeDream's recurrence is of equal devices, and device0 and device1 differ; ideals"):
+        place(faster, "pipedream", request)
+    three = fork(bandwidth_bytes_per_s=1e9)
+    bandwidth = np.full((3, 3), 1e9)
+    bandwidth[0, 1] = bandwidth[2, 1] = 0.5e9
+    np.fill_diagonal(bandwidth, np.inf)
+    uneven = OperatorInstance.of_outputs("three", np.ones((4, 3)), three.edges, 1e9, bandwidth_bytes_per_s=bandwidth)
+    with pytest.raises(PlanError, match="one bandwidth between all devices"):
+        place(uneven, "piper", request)
+    with pytest.raises(PlanError, match="device0 and device1 wait for each other, so they are no stages in order"):
+        pipedream_form_s(fork(), np.array([0, 1, 1, 0]))
+    host = chain(is_host=np.array([False, True]))
+    assert set(place(host, "piper", request).device_of.tolist()) == {0}
+    with pytest.raises(PlanError, match="device1: is a host's processor, and this form has none"):
+        piper_form_s(host, np.array([0, 0, 1, 1]))
+    with pytest.raises(PlanError, match="the graph has 6 downsets, and at most 5 are looked at"):
+        place(fork(), "pipedream", PlacementRequest("throughput", max_ideals=5))
