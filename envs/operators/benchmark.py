@@ -10,16 +10,17 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from ... import settings
-from ...errors import ConfigError
+from ...errors import ConfigError, GraphError
 from ...jobs.load import load_graph
 from ...plans.op_placement import STATE_COPIES
 from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
 from ...simulation.operators.forms import FORMS, PUBLISHED_ALONE, ValueForm
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.instance_files import load_instance
+from ...simulation.operators.instance_files import load_instance, with_accelerators
 from ...simulation.operators.placement import OperatorObjective
 from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
+from .spelling import below_devices, below_placement
 
 
 class JobDraw(settings.Settings):
@@ -66,16 +67,45 @@ class JobDraw(settings.Settings):
         )
 
 
+class FileDevices(settings.Settings):
+    """Devices in place of those of a file; processors of hosts stay as they are.
+
+    Attributes:
+        num: how many, each as the file's first that is no host's; null: as many as in the file.
+        memory_gb: of each, in 10^9 bytes; null: as in the file.
+    """
+
+    num: int | None = Field(default=None, ge=1, le=64)
+    memory_gb: float | None = Field(default=None, gt=0, le=1e6)
+
+
 class FileDraw(settings.Settings):
     """Instances that lie in files, the same in every split, so that nothing can be trained on them; nothing is drawn.
 
     Attributes:
         kind: ``files``, or ``file``, which is the same.
         files: instances of the project's own format or of dnn-partitioning.
+        devices: in place of theirs.
     """
 
     kind: Literal["files", "file"]
     files: tuple[str, ...] = Field(min_length=1)
+    devices: FileDevices = FileDevices()
+
+    def read(self, number: int) -> OperatorInstance:
+        """The instance of a number; after the last the first comes again.
+
+        Raises:
+            MeshwrightError: the file cannot be read, or its devices cannot be changed so.
+        """
+        path, told = self.files[number % len(self.files)], self.devices
+        found = load_instance(path)
+        if told == FileDevices():
+            return found
+        try:
+            return with_accelerators(found, told.num, None if told.memory_gb is None else told.memory_gb * 1e9)
+        except GraphError as error:
+            raise error.at(file=path) from None
 
 
 _graph = cache(load_graph)
@@ -93,7 +123,7 @@ InstanceDraw = Annotated[GraphDraw | JobDraw | FileDraw, Field(discriminator="ki
 
 
 class PlacementSettings(settings.Settings):
-    """What is placed, on what, and what counts.
+    """What is placed, on what, and what counts; for a second spelling see `spelling`.
 
     Attributes:
         objective: ``latency``: seconds of one step; ``throughput``: the largest load of a device.
@@ -112,6 +142,8 @@ class PlacementSettings(settings.Settings):
     devices: DeviceDraw = DeviceDraw()
     order: PlacingOrder = "upward-rank"
     refine_steps: int = Field(default=0, ge=0, le=10_000)
+
+    _of_devices = model_validator(mode="before")(below_devices)
 
     @model_validator(mode="after")
     def _form_is_of_the_objective(self) -> Self:
@@ -161,7 +193,7 @@ class PlacementSettings(settings.Settings):
             return drawn.most_ops, devices
         if isinstance(drawn, JobDraw):
             return max(_graph(job).num_ops for job in drawn.jobs), devices
-        read = [load_instance(each) for each in drawn.files]
+        read = [drawn.read(number) for number in range(len(drawn.files))]
         return max(each.num_ops for each in read), max(each.num_devices for each in read)
 
     @property
@@ -180,7 +212,7 @@ class PlacementSettings(settings.Settings):
         if isinstance(drawn, GraphDraw):
             return draw_instance(drawn, self.devices, split, seed)
         if isinstance(drawn, FileDraw):
-            return load_instance(drawn.files[seed % len(drawn.files)])
+            return drawn.read(seed)
         return draw_instance(drawn.draw, self.devices, split, seed)
 
 
@@ -204,6 +236,8 @@ class PlacementBenchmark(settings.Settings):
     best_known_s: float = Field(default=10.0, gt=0, le=3600)
     num_seeds: int = Field(default=100, ge=2, le=1000)
     num_validation_seeds: int = Field(default=50, ge=2, le=1000)
+
+    _of_placement = model_validator(mode="before")(below_placement)
 
 
 def load_placement_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> PlacementBenchmark:

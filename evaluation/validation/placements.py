@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from ...errors import InputFileError
 from ...jobs.readers.pipedream import load_profile, without_inputs
 from ...planners.operators.request import PlacementRequest
@@ -22,6 +20,7 @@ from ...planners.operators.stages.milp import milp
 from ...planners.operators.stages.pipedream import MachineLevel, pipedream
 from ...planners.operators.stages.piper import piper
 from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.instance_files import with_accelerators
 from ...simulation.operators.piper_files import load_piper
 from ...simulation.operators.placement import OperatorPlacement, value
 from ...simulation.operators.published_files import load_published, load_split
@@ -143,12 +142,12 @@ def _other_devices(sources: PlacementSources) -> Iterator[PublishedFigure]:
     folder = sources.folder / "dnn_partitioning" / "throughput"
     for name, published in WITHOUT_HOSTS_MS.items():
         instance = load_published(folder / f"{name}.json")
-        instance = with_devices(instance, int((~instance.is_host).sum()), 0)
+        instance = with_accelerators(instance, None, None, num_hosts=0)
         began = time.perf_counter()
         yield _row(name, "without hosts, ms", _throughput(instance, "ideals").value_s / S_PER_MS, published, began=began)
     for number, published in BY_NUMBER_MS.items():
         name = "layers_bert24_inference"
-        instance = with_devices(load_published(folder / f"{name}.json"), number, 1)
+        instance = with_accelerators(load_published(folder / f"{name}.json"), number, None, num_hosts=1)
         began = time.perf_counter()
         ours_ms = _throughput(instance, "ideals").value_s / S_PER_MS
         yield _row(name, f"{number} accelerators, ms", ours_ms, published, began=began)
@@ -209,33 +208,6 @@ FAMILIES: dict[str, tuple[int, Callable[[PlacementSources], Iterator[PublishedFi
     "tasklets": (3 * len(TASKLETS_S), _tasklets),
 }
 """For each family how many figures it has, and what computes them."""
-
-
-def with_devices(instance: OperatorInstance, num_accelerators: int, num_hosts: int) -> OperatorInstance:
-    """A published instance with other numbers of its two kinds of devices."""
-    accelerator = int(np.flatnonzero(~instance.is_host)[0])
-    hosts = np.flatnonzero(instance.is_host)
-    chosen = [accelerator] * num_accelerators + hosts[:1].tolist() * num_hosts
-    count = dict.fromkeys(instance.device_types, 0)
-    names = []
-    for device in chosen:
-        kind = instance.device_types[device]
-        names.append(f"{kind}{count[kind]}")
-        count[kind] += 1
-    bandwidth = np.full(
-        (len(chosen), len(chosen)), float(instance.bandwidth_bytes_per_s[~np.eye(instance.num_devices, dtype=bool)].max())
-    )
-    np.fill_diagonal(bandwidth, np.inf)
-    return replace(
-        instance,
-        times_s=instance.times_s[:, chosen],
-        device_names=tuple(names),
-        device_types=tuple(instance.device_types[device] for device in chosen),
-        memory_bytes=instance.memory_bytes[chosen],
-        latency_s=np.zeros((len(chosen), len(chosen))),
-        bandwidth_bytes_per_s=bandwidth,
-        is_host=instance.is_host[chosen],
-    )
 
 
 def _two_levels() -> list[MachineLevel]:

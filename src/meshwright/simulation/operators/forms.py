@@ -28,10 +28,11 @@ FORMS: dict[OperatorObjective, tuple[ValueForm, ...]] = {
     "throughput": ("max-load", "simulated"),
 }
 """Those that a placement of ops can have; the first of an objective is its default, which planners optimise."""
+_OF_STAGES = "is of stages in order, which few placements are; place --by {0} makes it small, validate placements prints it"
 PUBLISHED_ALONE: dict[str, str] = {
-    "contiguous-accelerator": "has no value unless a placement is contiguous; validate placements prints it for published graphs",
-    "pipedream": "is of stages with replicas, which these instances do not have",
-    "piper": "is of stages with replicas, which these instances do not have",
+    "contiguous-accelerator": "has no value unless a placement is contiguous; validate placements prints it",
+    "pipedream": _OF_STAGES.format("pipedream"),
+    "piper": _OF_STAGES.format("piper"),
 }
 """Why no evaluation knows other published forms."""
 WORDS: dict[ValueForm, str] = {

@@ -6,10 +6,12 @@ is read back bit by bit.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ... import files
 from ...errors import GraphError, InputFileError
@@ -80,6 +82,73 @@ def load_instance(path: str | Path) -> OperatorInstance:
     """
     data = files.read_json(path)
     return published_instance(data, path) if is_published(data) else from_data(data, path)
+
+
+def with_accelerators(
+    instance: OperatorInstance, number: int | None, memory_bytes: float | None, num_hosts: int | None = None
+) -> OperatorInstance:
+    """An instance with other numbers of devices, or with other memory.
+
+    Args:
+        instance: what is changed.
+        number: of devices that are no processors of a host, each as the first of them; None: as they are.
+        memory_bytes: of each of these; None: as it is.
+        num_hosts: of the processors, each as the first; None: as they are.
+
+    Raises:
+        GraphError: the number is changed of devices that differ, in times, memory or links, or an op fits no device then.
+    """
+    kinds = [np.flatnonzero(instance.is_host == is_host) for is_host in (False, True)]
+    chosen: list[int] = []
+    for columns, wanted in zip(kinds, (number, num_hosts), strict=True):
+        if wanted is None or wanted == len(columns):
+            chosen += columns.tolist()
+            continue
+        if wanted and (not columns.size or not _are_alike(instance, columns)):
+            raise GraphError("only of devices that are alike can there be another number", field="devices.num", value=wanted)
+        if wanted > 1 and instance.num_devices == 1:
+            raise GraphError("has one device, so that nothing tells the links of more", field="devices.num", value=wanted)
+        chosen += columns[:1].tolist() * wanted
+    if chosen != list(range(instance.num_devices)):
+        first, apart = np.array(chosen), ~np.eye(len(chosen), dtype=np.bool_)
+        names = _names(instance, chosen)
+        other = {each: getattr(instance, each)[np.ix_(first, first)] for each in ("latency_s", "bandwidth_bytes_per_s")}
+        for each, figures in other.items():  # between two of one kind it is as between the first two of the file
+            known = getattr(instance, each)[~np.eye(instance.num_devices, dtype=np.bool_)]
+            figures[apart & (first[:, None] == first)] = known[0] if known.size else 0.0
+        instance = replace(
+            instance,
+            times_s=instance.times_s[:, chosen],
+            device_names=names,
+            device_types=tuple(instance.device_types[device] for device in chosen),
+            memory_bytes=instance.memory_bytes[chosen],
+            is_host=instance.is_host[chosen],
+            **other,
+        )
+    if memory_bytes is not None:
+        instance = replace(instance, memory_bytes=np.where(instance.is_host, instance.memory_bytes, memory_bytes))
+    return instance
+
+
+def _are_alike(instance: OperatorInstance, columns: NDArray[np.int64]) -> bool:
+    """Whether some devices have the same times and memory, and the instance the same links between all."""
+    apart = ~np.eye(instance.num_devices, dtype=np.bool_)
+    links = [getattr(instance, each)[apart] for each in ("latency_s", "bandwidth_bytes_per_s")]
+    return (
+        bool((instance.times_s[:, columns] == instance.times_s[:, columns[:1]]).all())
+        and bool((instance.memory_bytes[columns] == instance.memory_bytes[columns[0]]).all())
+        and all(bool((each == each[:1]).all()) for each in links)
+    )
+
+
+def _names(instance: OperatorInstance, chosen: list[int]) -> tuple[str, ...]:
+    count: dict[str, int] = {}
+    names = []
+    for device in chosen:
+        kind = instance.device_types[device]
+        names.append(f"{kind}{count.setdefault(kind, 0)}")
+        count[kind] += 1
+    return tuple(names)
 
 
 def _numbers(root: JsonFields, name: str, items: list[Any]) -> Any:

@@ -1,0 +1,55 @@
+"""A second spelling of benchmarks of operator placement: flat, with the draws of graphs and devices together.
+
+``objective``, ``form``, ``order``, ``refine_steps``, ``optimizer`` and ``instances`` may stand at the root in place of below
+``placement``, and what draws devices below ``instances``. Keys that stand below ``placement`` and its ``devices`` count before
+these, so that changes of keys go with both spellings.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...simulation.operators.generators import DeviceDraw
+
+OF_PLACEMENT = ("objective", "form", "order", "refine_steps", "optimizer", "instances")
+FILES, JOBS = ("files", "file"), ("jobs", "zoo")
+OPTIMIZERS = ("adam", "sgd")
+
+
+def below_placement(given: Any) -> Any:
+    """The root of a benchmark with what stands flat in it below ``placement``."""
+    if not isinstance(given, dict) or not any(key in given for key in OF_PLACEMENT):
+        return given
+    if given.get("objective") == "tasklets":
+        raise ValueError("objective: tasklets are another kind of benchmark, with the key tasklets; see preset:tasklets-64")
+    flat = {key: given[key] for key in OF_PLACEMENT if key in given}
+    rest = {key: each for key, each in given.items() if key not in OF_PLACEMENT}
+    told = given.get("placement")
+    return rest | {"placement": flat | told if isinstance(told, dict) else flat}
+
+
+def below_devices(given: Any) -> Any:
+    """What is below ``placement`` with what draws devices below ``devices``, and an optimizer with the jobs that it trains.
+
+    Raises:
+        ValueError: no such optimizer, or an optimizer is named twice.
+    """
+    if not isinstance(given, dict):
+        return given
+    instances, rest = given.get("instances"), dict(given)
+    kind = instances.get("kind") if isinstance(instances, dict) else None
+    if isinstance(instances, dict) and kind not in FILES:
+        drawn = {key: each for key, each in instances.items() if key in DeviceDraw.model_fields}
+        told = given.get("devices", {})
+        if drawn and isinstance(told, dict):
+            rest["devices"] = drawn | told
+            rest["instances"] = instances = {key: each for key, each in instances.items() if key not in drawn}
+    if "optimizer" in rest:
+        name = rest.pop("optimizer")
+        if name not in OPTIMIZERS:
+            raise ValueError(f"optimizer: choose {' or '.join(OPTIMIZERS)}, is {name}")
+        if kind in JOBS and isinstance(instances, dict):
+            if "optimizer" in instances or "optimizer_bytes" in instances:
+                raise ValueError("optimizer: is named here and in instances")
+            rest["instances"] = instances | {"optimizer": name}
+    return rest
