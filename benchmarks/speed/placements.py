@@ -1,4 +1,5 @@
-"""Exact planners of operators on devices: pipelines over all downsets of a graph, and PipeDream's recurrence.
+"""Exact planners of operators on devices: pipelines over all downsets of a graph, and PipeDream's recurrence; and decisions a
+second of the environment in which ops get devices one after another.
 
 The graphs are made here, so that no reference data is needed: branches side by side have as many downsets as the product of
 their lengths.
@@ -10,6 +11,9 @@ import time
 
 import numpy as np
 
+from meshwright.envs.operators.batch import PlacementBatch
+from meshwright.envs.operators.benchmark import load_placement_benchmark
+from meshwright.envs.operators.vector_env import PlacementVectorEnv
 from meshwright.jobs import load_graph
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.planners.operators.stages.ideals import ideals, linear, num_downsets
@@ -19,6 +23,7 @@ from meshwright.simulation.operators.instance import OperatorInstance
 from .measure import BenchmarkFigure, median_s
 
 NUM_MACHINES = 16
+NUM_EPISODES, NUM_OPS, NUM_DEVICES = 16, 100, 8
 
 
 def placement_figures() -> list[BenchmarkFigure]:
@@ -37,6 +42,31 @@ def placement_figures() -> list[BenchmarkFigure]:
         BenchmarkFigure("best stages over all downsets, first call", first_s, "s", on),
         BenchmarkFigure("best stages along a few orders", median_s(lambda: linear(instance, request)), "s", on),
         BenchmarkFigure("PipeDream's recurrence", median_s(lambda: pipedream(graph, levels)), "s", machines),
+        *decision_figures(),
+    ]
+
+
+def decision_figures() -> list[BenchmarkFigure]:
+    """Decisions a second of drawn devices that may be chosen, with what each device would make of the next op, and observed."""
+    changes = [f"placement.instances.num_ops=[{NUM_OPS}]", f"placement.devices.num_devices=[{NUM_DEVICES}]"]
+    benchmark, rng = load_placement_benchmark("preset:latency-tight", changes=changes), np.random.default_rng(0)
+    batch = PlacementBatch([benchmark.placement.instance("test", seed) for seed in range(NUM_EPISODES)], "latency", NUM_EPISODES)
+    env = PlacementVectorEnv(NUM_EPISODES, benchmark, num_instances=NUM_EPISODES)
+
+    def decide() -> None:
+        batch.begin(np.arange(NUM_EPISODES))
+        while batch.is_live.any():
+            batch.step((rng.random(batch.state.can_place.shape) * batch.state.can_place).argmax(axis=1))
+
+    def observe() -> None:
+        env.reset(seed=list(range(NUM_EPISODES)))
+        for _ in range(NUM_OPS - 1):
+            env.step((rng.random((NUM_EPISODES, NUM_DEVICES)) * env.action_masks()).argmax(axis=1))
+
+    on, made = f"{NUM_OPS} ops, {NUM_DEVICES} devices, {NUM_EPISODES} episodes", NUM_EPISODES * NUM_OPS
+    return [
+        BenchmarkFigure("ops get devices", made / median_s(decide), "decisions/s", on),
+        BenchmarkFigure("ops get devices, observed", (made - NUM_EPISODES) / median_s(observe), "decisions/s", on),
     ]
 
 

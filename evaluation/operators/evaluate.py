@@ -115,6 +115,15 @@ def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -
         return None
 
 
+def _reason(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> str:
+    """Why a policy does not place an instance, as a clause."""
+    try:
+        policy.place(instance, seed)
+    except PlanError as error:
+        return f"; {policy.name}: {error.problem}"
+    return ""
+
+
 def _value_s(instance: OperatorInstance, made: OperatorPlacement | None, form: ValueForm) -> float:
     """What a placement is valued by; not a number where there is none."""
     return float("nan") if made is None else form_value_s(instance, made, form)
@@ -144,8 +153,9 @@ def _results(
 ) -> Data:
     infeasible = np.isnan(values)
     if infeasible.all(axis=0).any():
-        instance = instances[int(np.flatnonzero(infeasible.all(axis=0))[0])].name
-        raise PlanError("no policy that is compared places this instance", field="policies", value=instance)
+        number = int(np.flatnonzero(infeasible.all(axis=0))[0])
+        problem = f"no policy that is compared places this instance{_reason(chosen[0], instances[number], number)}"
+        raise PlanError(problem, field="policies", value=instances[number].name)
     best = np.nanmin(values, axis=0)
     is_rule = [each.kind != "learned" and not _searches(each) for each in chosen]
     ruled = values[np.array(is_rule)]

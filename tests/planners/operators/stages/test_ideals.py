@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
-from meshwright.planners.operators.place import place
+from meshwright.planners.operators.place import PLACEMENT_PLANNERS, place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.planners.operators.stages.ideals import num_downsets
 from meshwright.planners.operators.stages.milp import milp
@@ -171,8 +171,11 @@ def test_a_better_device_never_makes_the_best_pipeline_worse(instance, what):
 @draws(15)
 @given(small_instances(most_ops=6))
 def test_ops_of_a_group_stay_together_in_every_planner(instance):
-    for planner in ("ideals", "linear", "exhaustive"):
-        found = found_by(planner, instance)
-        if found is not None:
+    for planner, told in PLACEMENT_PLANNERS.items():
+        for objective in told.objectives:
+            try:
+                found = place(instance, planner, PlacementRequest(objective, budget_s=0.02))
+            except PlanError:
+                continue
             devices = {(group, device) for group, device in zip(instance.group.tolist(), found.device_of.tolist(), strict=True)}
             assert len(devices) == instance.num_groups
