@@ -97,16 +97,43 @@ def ablation_cells(results: Data) -> Cells | None:
     rows = []
     for row in sorted(learned, key=lambda each: (each is not whole, each["over_bound"]["mean"])):
         against = row["against"].get(whole["policy"])
-        word = "" if against is None else (" unclear", " worse", " better")[excludes_zero(against)]
         rows.append(
             [
                 row["policy"],
                 ", ".join(left_out(row)) or "nothing",
                 _interval(row["over_bound"], 1.0, ".2f"),
-                "-" if against is None else _interval(against, 1.0, "+.3f") + word,
+                _paired(against),
             ]
         )
     return ["policy", "left out", "over bound", "over best known, paired"], rows
+
+
+def paired_cells(results: Data) -> Cells | None:
+    """Headings and rows of each learned policy against each other policy: differences over the best known, paired over instances.
+
+    None where nothing learned is compared with anybody.
+    """
+    groups = ranked(results)
+    learned = [group[0] for group in groups if group[0]["kind"] == "learned"]
+    if not learned or len(groups) < 2:
+        return None
+    rows = [
+        [
+            joined(group),
+            *(
+                "-" if row["policy"] == group[0]["policy"] else _paired(row.get("against", {}).get(group[0]["policy"]))
+                for row in learned
+            ),
+        ]
+        for group in groups
+    ]
+    return ["against", *(row["policy"] for row in learned)], rows
+
+
+def _paired(found: Data | None) -> str:
+    if found is None:
+        return "-"
+    return _interval(found, 1.0, "+.3f") + (" unclear", " worse", " better")[excludes_zero(found)]
 
 
 _WHOLE = {"rounds": 4, "walks": 2}
@@ -156,7 +183,11 @@ def operator_markdown(results: Data) -> str:
         "",
         *(line for remark in results["remarks"] for line in (escaped(remark), "")),
     ]
-    for title, more in (("Over the best known, by time", budget_cells(results)), ("Left out", ablation_cells(results))):
+    for title, more in (
+        ("Paired, over the best known", paired_cells(results)),
+        ("Over the best known, by time", budget_cells(results)),
+        ("Left out", ablation_cells(results)),
+    ):
         if more is not None:
             lines += [f"## {title}", "", *table(more[0], [[escaped(cell) for cell in row] for row in more[1]]), ""]
     for one in results.get("shown", []):

@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..alike import joined
-from ..operators.tables import ablation_cells, budget_cells, difference_cells, difference_words, objective_words, ranked
+from ..operators.tables import (
+    ablation_cells,
+    budget_cells,
+    difference_cells,
+    difference_words,
+    objective_words,
+    paired_cells,
+    ranked,
+)
 from ..plots.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
 from .compared import compared_operators, policy_row
 from .pages import Cell, Drawn, PageTable, cells, page
@@ -48,6 +56,7 @@ def _tables(results: dict[str, Any]) -> list[tuple[str, PageTable]]:
         tables.append(("Over the best known, by size", PageTable((Cell("policy"), *cells(sizes)), rows)))
     kinds = {row["policy"]: row["kind"] for row in results["rows"]}
     told = (
+        ("Learned policies against each, paired over the best known", paired_cells(results)),
         ("Over the best known, by time given", budget_cells(results)),
         ("What the networks leave out", ablation_cells(results)),
     )

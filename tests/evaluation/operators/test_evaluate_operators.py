@@ -69,7 +69,7 @@ def test_who_places_nothing_wins_nothing_and_moves_no_figure() -> None:
     assert rows["heft"]["over_bound"] == alone["over_bound"]
     assert rows["heft"]["against_best_rule"] == alone["against_best_rule"]
     assert (rows["exhaustive"]["won"], rows["exhaustive"]["infeasible"]) == (0.0, 1.0)
-    with pytest.raises(PlanError, match="no policy that is compared places this instance; exhaustive: has .* placements"):
+    with pytest.raises(PlanError, match=r"no policy that is compared places this instance; exhaustive: has .* placements"):
         evaluate_operators(chosen.model_copy(update={"policies": ("exhaustive",)}), [], num_seeds=2)
 
 

@@ -18,7 +18,13 @@ from meshwright.evaluation.operators.dumped import dump
 from meshwright.evaluation.operators.evaluate import evaluate_operators
 from meshwright.evaluation.operators.policies import operator_policy
 from meshwright.evaluation.operators.refining import best_moves
-from meshwright.evaluation.operators.tables import ablation_cells, budget_cells, difference_cells, operator_markdown
+from meshwright.evaluation.operators.tables import (
+    ablation_cells,
+    budget_cells,
+    difference_cells,
+    operator_markdown,
+    paired_cells,
+)
 from meshwright.evaluation.report.operator_report import operator_report
 from meshwright.evaluation.validation.placed_instance import values_of
 from meshwright.planners.operators.place import place
@@ -218,6 +224,19 @@ def test_networks_that_leave_something_out_are_held_against_the_whole_one() -> N
     assert [each[1] for each in cells] == ["nothing", "edges, walks=0"]
     assert cells[1][3] == "+0.200 [+0.100, +0.300] worse"
     assert len(head) == 4
+
+
+def test_learned_policies_are_paired_with_each_other_policy() -> None:
+    assert paired_cells(evaluate_operators(small(), [], num_seeds=2)) is None
+    found = evaluate_operators(small(), ["shipped:operators-latency"], num_seeds=2)
+    row = next(each for each in found["rows"] if each["kind"] == "learned")
+    row["against"]["heft"] = {"mean": -0.2, "low": -0.3, "high": -0.1}
+    head, cells = paired_cells(found)
+    assert head == ["against", row["policy"]]
+    told = dict(cells)
+    assert told["heft"] == "-0.200 [-0.300, -0.100] better"
+    assert "## Paired, over the best known" in operator_markdown(found)
+    assert "Learned policies against each" in operator_report(found)
 
 
 def test_the_command_shows_dumps_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
