@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -10,7 +11,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ...errors import PolicyError
+from ...errors import PlanError, PolicyError
+from ...planners.operators.place import PLACEMENT_PLANNERS, place
+from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import lower_bound
 from ..single import NumberedInstances, check_render_mode, refuse_options, taken_action
@@ -19,6 +22,8 @@ from .benchmark import PlacementBenchmark, PlacementSettings, load_placement_ben
 from .observation import new_placement_observations, observe_placements, placement_space
 
 PlacementObservation = dict[str, Any]
+
+_COMPARED_S = 0.1
 
 
 class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
@@ -69,11 +74,12 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     **Episode end.** Terminated when every op has a device and every step of refinement is done; never truncated.
 
     **Info.** ``instance`` (name), ``bound_s``, ``value_s`` of what is placed; after a step ``was_possible``; ``infeasible``
-    at a dead end.
+    at a dead end; with ``compare`` also ``compared_s``, seconds of each planner's placement by name, infinite where it has none.
 
     **Arguments.** ``benchmark`` (name, path or settings; its ``placement.order`` and ``placement.refine_steps`` decide what an
     action is), ``instance`` (always this one instead), ``split`` of the seeds (``training``), ``num_instances`` (how many are
-    drawn from without a seed, each drawn once; by default without end), ``render_mode`` (``ansi``).
+    drawn from without a seed, each drawn once; by default without end), ``compare`` (planners that place each instance as well, a
+    search for a tenth of a second; of the single environment only), ``render_mode`` (``ansi``).
 
     **Seeds.** ``reset(seed=N)`` places instance ``N`` of the split; without a seed the next one is drawn.
 
@@ -89,10 +95,18 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         instance: OperatorInstance | None = None,
         split: str = "training",
         num_instances: int | None = None,
+        compare: Sequence[str] = (),
         render_mode: str | None = None,
     ) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
+        self._compare = tuple(compare)
+        self._compared_s: dict[str, float] = {}
         self._source = InstanceSource.of(benchmark, instance, split, num_instances)
+        able = [name for name, each in PLACEMENT_PLANNERS.items() if self._source.objective in each.objectives]
+        for name in compare:
+            if name not in able:
+                problem = f"no planner of this name plans for {self._source.objective}"
+                raise PolicyError(problem, field="compare", value=name, choices=able)
         self.render_mode = render_mode
         n, m = self._source.most
         self._batch: PlacementBatch | None = None
@@ -124,6 +138,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         rules = self._source.rules
         self._batch = PlacementBatch([instance], rules.objective, 1, order=rules.order, refine_steps=rules.refine_steps)
         self._batch.begin(np.zeros(1, np.int64))
+        self._compared_s = {name: self._by_planner(name, instance) for name in self._compare}
         return self._observation(), self._info()
 
     def step(self, action: np.int64 | int) -> tuple[PlacementObservation, SupportsFloat, bool, bool, dict[str, Any]]:
@@ -175,7 +190,16 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     def _info(self) -> dict[str, Any]:
         batch = self._playing()
         bound = lower_bound(batch.instances[0], batch.objective)
-        return {"instance": batch.instances[0].name, "bound_s": bound, "value_s": float(batch.state.value_s[0])}
+        info = {"instance": batch.instances[0].name, "bound_s": bound, "value_s": float(batch.state.value_s[0])}
+        return {**info, "compared_s": dict(self._compared_s)} if self._compare else info
+
+    def _by_planner(self, name: str, instance: OperatorInstance) -> float:
+        """Seconds of a planner's placement; infinite where it finds none."""
+        request = PlacementRequest(self._source.objective, _COMPARED_S if PLACEMENT_PLANNERS[name].is_search else None)
+        try:
+            return place(instance, name, request).value_s
+        except PlanError:
+            return float("inf")
 
     def _observation(self) -> PlacementObservation:
         batch = self._playing()

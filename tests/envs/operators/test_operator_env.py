@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+
 import gymnasium
 import numpy as np
 import pytest
@@ -10,6 +13,8 @@ from gymnasium.utils.env_checker import check_env
 from meshwright.envs.operators.benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
 from meshwright.envs.operators.env import OperatorPlacementEnv
 from meshwright.errors import ConfigError, MeshwrightError, PolicyError
+from meshwright.planners.operators.place import place
+from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw
 
 SMALL = PlacementSettings(instances=GraphDraw(num_ops=(8, 12)), devices=DeviceDraw(num_devices=(2, 3)))
@@ -66,6 +71,36 @@ def test_an_action_that_is_not_possible_counts_as_the_first_that_is() -> None:
     env.reset(seed=0)
     *_, info = env.step(99)
     assert info["was_possible"] is False
+
+
+def test_planners_that_are_compared_are_told_with_every_instance() -> None:
+    env = OperatorPlacementEnv(small(), compare=["heft", "exhaustive"])
+    _, info = env.reset(seed=0)
+    heft_s = place(env.instance, "heft", PlacementRequest("latency")).value_s
+    assert info["compared_s"] == {"heft": heft_s, "exhaustive": info["compared_s"]["exhaustive"]}
+    assert info["bound_s"] <= info["compared_s"]["exhaustive"] <= heft_s
+    assert env.step(0)[-1]["compared_s"] == info["compared_s"]
+    for name in ("hefty", "ideals"):
+        with pytest.raises(PolicyError, match=f"no planner of this name plans for latency .got '{name}'"):
+            OperatorPlacementEnv(small(), compare=[name])
+
+
+def test_the_same_seed_is_the_same_record_in_another_process() -> None:
+    here = record(3)
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        assert pool.submit(record, 3).result() == here
+
+
+def record(seed: int) -> list[tuple[float, float, int]]:
+    """Rewards, values and number of possible devices of an episode of the first that is possible."""
+    env, found = OperatorPlacementEnv(small()), []
+    observation, _ = env.reset(seed=seed)
+    over = False
+    while not over:
+        action = int(np.flatnonzero(observation["action_mask"])[0])
+        observation, reward, over, _, info = env.step(action)
+        found.append((float(reward), info["value_s"], int(observation["action_mask"].sum())))
+    return found
 
 
 def test_the_same_seed_places_the_same_instance_and_splits_differ() -> None:
