@@ -162,18 +162,18 @@ class OperatorPlayer:
     ) -> _Found:
         """The best of the greedy placement and of so many draws."""
         with torch.no_grad():
-            likely = np.asarray(policy(graphs).exp()[0].double())
+            log_p = policy(graphs)
         best, best_s = None, np.inf
         for count, generator in ((1, None), (samples, torch.Generator().manual_seed(seed % 2**63))):
             if count == 0:
                 continue
             episodes = PlacementBatch([instance], self.objective, count)
-            play(policy, graphs, episodes, np.zeros(1, np.int64), samples=count, generator=generator)
+            play(policy, graphs, episodes, np.zeros(1, np.int64), samples=count, generator=generator, known=log_p)
             values_s = np.where(episodes.is_dead, np.inf, episodes.state.value_s)
             at = int(values_s.argmin())
             if values_s[at] < best_s:
                 best, best_s = episodes.placement(at, self.name), values_s[at]
-        return best, likely
+        return best, np.asarray(log_p.exp()[0].double())
 
     def _by_rule(self, instance: OperatorInstance) -> OperatorPlacement:
         """The rule's placement, for where the policy's decisions end with ops that no device can hold any more."""

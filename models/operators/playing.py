@@ -46,6 +46,7 @@ def play(
     *,
     samples: int = 1,
     generator: torch.Generator | None = None,
+    known: Tensor | None = None,
 ) -> PlayedPlacements:
     """Place instances, each some times.
 
@@ -56,11 +57,12 @@ def play(
         instances: their numbers in the batch, ``(b,)``.
         samples: episodes of each instance, which follow each other.
         generator: for drawing; None takes the likeliest device each time.
+        known: what a one-shot policy makes of these graphs, where that is known already.
     """
     of = np.repeat(np.arange(len(instances)), samples)
     numbers = instances[of]
     if isinstance(policy, OneShotPolicy):
-        return _play_at_once(policy, graphs, batch, of, numbers, generator)
+        return _play_at_once(policy(graphs) if known is None else known, batch, of, numbers, generator)
     if policy.choice is not None:
         return _play_choices(policy, graphs, batch, of, numbers, generator)
     return _play_steps(policy, graphs, batch, of, numbers, generator)
@@ -138,14 +140,13 @@ def _play_choices(
 
 
 def _play_at_once(
-    policy: OneShotPolicy,
-    graphs: OperatorGraphs,
+    log_p: Tensor,
     batch: PlacementBatch,
     of: NDArray[np.int64],
     numbers: NDArray[np.int64],
     generator: torch.Generator | None,
 ) -> PlayedPlacements:
-    log_p, instance = policy(graphs), torch.from_numpy(of)
+    instance = torch.from_numpy(of)
     each = log_p[instance]
     count_e, n, m = each.shape
     wanted = (each if generator is None else each + _gumbel(each.shape, generator)).numpy()

@@ -120,6 +120,7 @@ def test_in_flight_follows_the_objective():
     [
         ({"by": "hefd"}, PolicyError, "--by: no such planner (got 'hefd'); did you mean 'heft'?"),
         ({"objective": "speed"}, PlanError, "--objective: no such objective (got 'speed'); valid: latency, throughput"),
+        ({"objective": "tasklets"}, PlanError, "--objective: meshwright arrange puts tasklets"),
         ({"optimizer": "lion"}, PlanError, "--optimizer: no such optimizer (got 'lion'); valid: adam, sgd"),
         ({"budget_s": 0.0}, PlanError, "--budget-ms: must be finite and positive (got '0')"),
         ({"budget_s": float("nan")}, PlanError, "--budget-ms: must be finite and positive (got 'nan')"),

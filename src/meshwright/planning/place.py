@@ -340,6 +340,9 @@ def _among(cluster: Cluster, num_devices: int | None) -> NDArray[np.int64]:
 
 
 def _check(objective: str, budget_s: float, optimizer: str, in_flight: int | None) -> None:
+    if objective == "tasklets":
+        problem = "meshwright arrange puts tasklets, stages on distant devices, in their places; here ops get devices"
+        raise PlanError(problem, field="--objective", value=objective, choices=OBJECTIVES)
     if objective not in OBJECTIVES:
         raise PlanError("no such objective", field="--objective", value=objective, choices=OBJECTIVES)
     if not (np.isfinite(budget_s) and budget_s > 0):
