@@ -22,7 +22,6 @@ from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from ..policy_files import SHIPPED
 from .compiled_steps import CompiledSteps
-from .draws import Drawing, Draws
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
 from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
@@ -31,12 +30,9 @@ from .saved import SavedOperatorPolicy, operator_policy_file, shipped_operators
 RULE = "heft"
 _EVEN = 0.8
 """Share of a search's proposals that do not follow the policy; on validation instances 0.2 and 0.5 found worse placements."""
-_APART = Drawing(softness=0.5)
-"""On validation instances the best of 64 draws of a step-by-step policy is then 1.10 times the best known, with the probabilities
-as they are 1.12."""
-_NEAR = Drawing(softness=0.7, num_fresh=8, redrawn=0.35)
-"""On validation instances the best of 64 is then 0.9 % better than with `_APART`; 16 fresh draws, half of the noise redrawn or a
-softness of 0.85 come to the same, 24 fresh ones or a softness of 0.5 to less."""
+_SOFTNESS = 0.5
+"""Draws of a step-by-step policy are from its probabilities to the power of one over this; on validation instances the best of
+64 is then 1.10 times the best known, with the probabilities as they are 1.12."""
 _DRAWS_SHARE = 0.25
 """Share of a search's budget in which placements are drawn to start from."""
 HOTTEST_AFTER_POLICY = 0.1
@@ -52,22 +48,21 @@ class PlayMode:
     """How a policy is asked.
 
     Attributes:
-        kind: ``greedy``: the likeliest device each time. ``sample``: the best of so many draws and the greedy one. ``climb``: the
-            same, but after the first eight each draw keeps most of the noise of the best so far. ``search``: annealing from the
-            best of HEFT's placement, the greedy one and draws within a quarter of the budget, which tries devices as often as
-            the policy found them likely. ``shuffled``: greedily, but the network reads a graph whose edges were dealt out anew,
-            each op with as many as before; a probe of what it makes of them.
-        samples: for ``sample`` and ``climb``.
+        kind: ``greedy``: the likeliest device each time. ``sample``: the best of so many draws and the greedy one. ``search``:
+            annealing from the best of HEFT's placement, the greedy one and draws within a quarter of the budget, which tries
+            devices as often as the policy found them likely. ``shuffled``: greedily, but the network reads a graph whose edges
+            were dealt out anew, each op with as many as before; a probe of what it makes of them.
+        samples: for ``sample``.
         budget_s: for ``search``, the policy's own time included.
     """
 
-    kind: Literal["greedy", "sample", "climb", "search", "shuffled"] = "greedy"
+    kind: Literal["greedy", "sample", "search", "shuffled"] = "greedy"
     samples: int = 64
     budget_s: float = 0.1
 
     @classmethod
     def of(cls, text: str) -> PlayMode:
-        """``greedy``, ``sample-K``, ``climb-K``, ``search-SECONDS`` or ``shuffled``.
+        """``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
 
         Raises:
             PolicyError: none of these.
@@ -76,14 +71,15 @@ class PlayMode:
         try:
             if text in ("greedy", "shuffled"):
                 return cls("shuffled" if text == "shuffled" else "greedy")
-            if kind in ("sample", "climb") and 1 <= int(number) <= 4096:
-                return cls("climb" if kind == "climb" else "sample", samples=int(number))
+            if kind == "sample" and 1 <= int(number) <= 4096:
+                return cls("sample", samples=int(number))
             if kind == "search" and 0 < float(number) <= 3600:
                 return cls("search", budget_s=float(number))
         except ValueError:
             pass
-        choices = ["greedy", "sample-64", "climb-64", "search-0.1", "shuffled"]
-        raise PolicyError("is no way to ask a policy", field="policy", value=text, choices=choices)
+        raise PolicyError(
+            "is no way to ask a policy", field="policy", value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"]
+        )
 
 
 class OperatorPlayer:
@@ -113,12 +109,10 @@ class OperatorPlayer:
         draws_end_s = begun_s + _DRAWS_SHARE * mode.budget_s
         goes_on: Callable[[int], bool] = {
             "sample": lambda drawn: drawn < mode.samples,
-            "climb": lambda drawn: drawn < mode.samples,
             "search": lambda drawn: time.perf_counter() < draws_end_s,
         }.get(mode.kind, lambda drawn: False)
-        drawing = _NEAR if mode.kind == "climb" else _APART
         if isinstance(self.policy, StepPolicy):
-            best, likely = self._best_of_steps(self.policy, instance, graphs, drawing, seed, goes_on)
+            best, likely = self._best_of_steps(self.policy, instance, graphs, seed, goes_on)
         else:
             samples = mode.samples if mode.kind == "sample" else 0
             best, likely = self._best_at_once(self.policy, instance, graphs, seed, samples)
@@ -133,28 +127,21 @@ class OperatorPlayer:
         )
 
     def _best_of_steps(
-        self,
-        policy: StepPolicy,
-        instance: OperatorInstance,
-        graphs: OperatorGraphs,
-        drawing: Drawing,
-        seed: int,
-        goes_on: Callable[[int], bool],
+        self, policy: StepPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, goes_on: Callable[[int], bool]
     ) -> _Found:
         """The best of the greedy placement and of draws, as long as ``goes_on`` with the number of draws so far says so."""
         steps = CompiledSteps(policy, graphs)
         episodes, size = steps.new_batch(instance, self.objective), (instance.num_groups, steps.num_logits)
-        draws, drawn = Draws(drawing, size, seed), 0
-        best, best_s = None, np.inf
+        rng, best, best_s, drawn = np.random.default_rng(seed), None, np.inf, 0
         likely = steps.play(episodes)
         while True:
-            value_s = np.inf if episodes.is_dead[0] else float(episodes.state.value_s[0])
-            draws.tell(value_s)
+            value_s = np.inf if episodes.is_dead[0] else episodes.state.value_s[0]
             if value_s < best_s:
                 best, best_s = episodes.placement(0, self.name), value_s
             if not goes_on(drawn):
                 return best, likely
-            steps.play(episodes, draws.next())
+            noise = _SOFTNESS * rng.gumbel(size=size)
+            steps.play(episodes, noise.astype(np.float32))
             drawn += 1
 
     def _best_at_once(
@@ -208,8 +195,6 @@ def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer
     saved = SavedOperatorPolicy.load(file)
     if saved.objective != objective:
         raise PolicyError(f"was trained for {saved.objective}, not {objective}", field="policy", value=spec)
-    if mode.kind == "climb" and saved.settings.kind != "steps":
-        raise PolicyError("places all ops at once, so no draw can keep a part of another", field="policy", value=spec)
     network = saved.settings.model_dump(mode="json")
     trained = {**saved.trained, "network": network, "order": saved.order, "refine_steps": saved.refine_steps}
     return OperatorPlayer(saved.policy(name), objective, spec, trained), mode

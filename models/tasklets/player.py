@@ -83,7 +83,7 @@ def load_tasklet_player(spec: str) -> tuple[TaskletPlayer, PlayMode]:
     """
     name, _, how = spec.partition("@")
     mode, file = PlayMode.of(how or "greedy"), tasklet_policy_file(name)
-    if mode.kind in ("shuffled", "climb"):
+    if mode.kind == "shuffled":
         choices = ["greedy", "sample-64", "search-0.1"]
         raise PolicyError("is no way to ask a policy of tasklets", field="policy", value=spec, choices=choices)
     if not os.path.exists(file):  # unlike Path.exists, it says no to names that are too long

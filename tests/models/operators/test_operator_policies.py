@@ -13,7 +13,6 @@ import torch
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
 from meshwright.models.operators.compiled_steps import CompiledSteps
-from meshwright.models.operators.draws import Drawing, Draws
 from meshwright.models.operators.graphs import OperatorGraphs, batch, features, hetero_data
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode
@@ -308,26 +307,3 @@ def test_instances_at_the_edges_are_placed(kind: str) -> None:
     for instance in (nothing, bare, roomy, tight):
         for how in ("greedy", "sample-4", "search-0.01"):
             check(instance, player.place(instance, PlayMode.of(how), seed=2**64).device_of)
-
-
-def test_a_draw_near_the_best_keeps_the_rest_of_its_noise() -> None:
-    draws = Draws(Drawing(softness=0.5, num_fresh=2, redrawn=0.3), (200, 3), seed=1)
-    draws.tell(5.0)  # the greedy placement, without noise
-    first, _ = draws.next(), draws.tell(4.0)
-    second, _ = draws.next(), draws.tell(6.0)
-    assert not (first == second).any()
-    near = draws.next()
-    share = float((near == first).all(axis=1).mean())
-    assert 0.6 < share < 0.8
-    assert not ((near == first).any(axis=1) & ~(near == first).all(axis=1)).any()
-    draws.tell(3.0)
-    assert (draws.next() == near).all(axis=1).sum() > (draws.next() == second).all(axis=1).sum()
-
-
-def test_draws_near_the_best_are_never_worse_than_the_greedy_placement_and_the_same_for_a_seed() -> None:
-    player = OperatorPlayer(policy("steps"), "latency", "drawn")
-    for instance in INSTANCES:
-        greedy, near = (player.place(instance, PlayMode.of(how), 3) for how in ("greedy", "climb-16"))
-        assert near.value_s <= greedy.value_s
-        again = player.place(instance, PlayMode.of("climb-16"), 3)
-        assert (again.device_of == near.device_of).all()
