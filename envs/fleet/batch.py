@@ -92,7 +92,7 @@ class FleetBatch:
     def restore(self, arrays: dict[str, Any]) -> None:
         """Take up such arrays of the same fleet and number of episodes."""
         for key, value in self.state._asdict().items():
-            value[...] = arrays[key]
+            value[...] = arrays.get(key, 0) if key == "last_hosts" else arrays[key]  # which checkpoints once did not have
         if self._observes:
             self.observe()
 

@@ -346,8 +346,7 @@ def fleet_of_menu(
             raise ConfigError(
                 "no entry of the menu has so many devices", field="fleet.requested", value=degree, choices=map(str, degrees)
             )
-    kinds = range(len(cluster.device_types))
-    rules = [(PlacementRule[name.upper()], kind) for name in settings.placements for kind in kinds]
+    rules = [(PlacementRule[name.upper()], kind) for name in settings.placements for kind in range(len(cluster.device_types))]
     rules = [(rule, kind) for rule, kind in rules if rule != PlacementRule.CONSTRUCT or kind == 0]
     problem = FleetProblem(
         network=network.arrays,
@@ -366,6 +365,7 @@ def fleet_of_menu(
         at_events=elastic is not None and elastic.at_events,
         restart_s=elastic.restart_s if elastic else RESTART_S if failures.restart_s is None else failures.restart_s,
         storage_bytes_per_s=elastic.storage_gbytes_per_s * 1e9 if elastic else np.inf,
+        stores_by_host=elastic is not None and elastic.storage_of == "hosts",
         min_degree=elastic.min_degree if elastic else 1,
         max_degree=elastic.max_degree if elastic else int(degrees[-1]),
         max_running=min(cluster.num_devices, 1024),

@@ -19,6 +19,7 @@ from ...numba_records import by_reference
 from ...planners.menu.named_entry import exactness_of, multiplier_of
 from ...simulation.fleet.actions import start_number
 from ...simulation.fleet.offers import choice_hosts, choice_step_s, left_of
+from ...simulation.fleet.runs import again_s
 from ...simulation.fleet.shared_steps import busiest, shared_step_times
 from ...simulation.fleet.state import JobState, PlacementRule, Resource
 from .features import (
@@ -283,8 +284,7 @@ def _observe_offers(problem, state, e, observer, out):  # type: ignore[no-untype
             held = state.place[e, job]
             row[9] = np.log2(state.num_hosts[e, held] * state.part[e, held] + 1) / np.log2(num_devices + 1)
         if problem.every_s > 0 or state.is_out.shape[1] > 0:
-            restart = problem.restart_s + 2.0 * problem.menu.state_bytes[kind] / problem.storage_bytes_per_s
-            row[10] = _of_time(observer, restart)
+            row[10] = _of_time(observer, again_s(problem, state, e, job, state.last_hosts[e, job]))
         if place < problem.visible_waiting:
             row[11], row[12] = _before(problem, state, e, job)
         row[13] = state.building[e] == place

@@ -59,7 +59,9 @@ class ElasticSettings(settings.Settings):
         every_s: seconds between rounds; may be left out with ``at_events``.
         at_events: whether each arrival and each end of a job is a round too.
         restart_s: fixed seconds of a restart.
-        storage_gbytes_per_s: at which each job writes and reads its parameters and optimizer state.
+        storage_gbytes_per_s: at which parameters and optimizer state of a job are written and read.
+        storage_of: whose rate that is: of each ``job``, or of each of its ``hosts``; all that it leaves write, and all that it
+            starts on read.
         min_degree, max_degree: of what a job that has run may get.
         visible_jobs: running jobs that are offered in a round, oldest start first.
     """
@@ -68,6 +70,7 @@ class ElasticSettings(settings.Settings):
     at_events: settings.Switch = Field(default=False, exclude_if=lambda chosen: not chosen)
     restart_s: float = Field(ge=0)
     storage_gbytes_per_s: float = Field(gt=0)
+    storage_of: Literal["job", "hosts"] = Field(default="job", exclude_if=lambda whose: whose == "job")
     min_degree: int = Field(default=1, ge=1)
     max_degree: int = Field(default=65_536, ge=1)
     visible_jobs: int = Field(default=16, ge=1, le=256)

@@ -140,8 +140,9 @@ class PlainFleet:
 
     def expire(self):
         for job in list(self.waiting):
-            fastest_s = min(s for entry in self.menu[job.kind] for s in entry.step_s.values())
-            if self.now_s + (fastest_s * (job.steps - job.done) + self.restart_s(job)) > job.deadline_s:
+            steps = [(s, entry.degree // part) for entry in self.menu[job.kind] for (_, part, _), s in entry.step_s.items()]
+            ends = [s * (job.steps - job.done) + self.restart_s(job, hosts) for s, hosts in steps if s < math.inf]
+            if self.now_s + min(ends, default=math.inf) > job.deadline_s:
                 self.turn_away(job, JobState.EXPIRED)
 
     def turn_away(self, job, status):
@@ -195,6 +196,7 @@ class PlainFleet:
                 continue
             for choice, (rule, kind) in enumerate(self.choices):
                 if rule == PlacementRule.CONSTRUCT:
+                    part = self.largest_part(entry.degree)
                     step_s = self.step_of_construction(job, entry, free)
                     does = self.construct, job, entry
                 else:
@@ -205,7 +207,8 @@ class PlainFleet:
                         part, hosts = found[key] = found.get(key) or self.find(entry.degree, rule, kind, free)
                     step_s = entry.step_s[kind, part, self.spread(hosts)] if hosts else math.inf
                     does = self.place, job, entry, part, hosts
-                end_s = self.now_s + (step_s * (job.steps - job.done) + self.restart_s(job))
+                again_s = self.restart_s(job, entry.degree // part) if part else 0.0
+                end_s = self.now_s + (step_s * (job.steps - job.done) + again_s)
                 if step_s < math.inf and (job in self.running or end_s <= job.deadline_s):
                     actions[1 + (place * self.problem.entries_per_job + number) * len(self.choices) + choice] = does
         return actions
@@ -215,7 +218,8 @@ class PlainFleet:
             return False
         best_s = min(s for (k, g, _), s in entry.step_s.items() if (k, g) == (host.kind, part))
         is_running = job.status == JobState.RUNNING
-        return is_running or self.now_s + (best_s * (job.steps - job.done) + self.restart_s(job)) <= job.deadline_s
+        again_s = self.restart_s(job, entry.degree // part)
+        return is_running or self.now_s + (best_s * (job.steps - job.done) + again_s) <= job.deadline_s
 
     def step_of_construction(self, job, entry, free):
         part = self.largest_part(entry.degree)
@@ -300,7 +304,8 @@ class PlainFleet:
         for hosts in self.blocks:
             if len(hosts) * size == entry.degree and all(free[host] == size and host.kind == kind for host in hosts):
                 step_s = entry.step_s[kind, size, self.spread(hosts)]
-                if step_s < math.inf and self.now_s + (step_s * (job.steps - job.done) + self.restart_s(job)) <= limit_s:
+                again_s = self.restart_s(job, len(hosts))
+                if step_s < math.inf and self.now_s + (step_s * (job.steps - job.done) + again_s) <= limit_s:
                     return size, hosts
         return size, []
 
@@ -324,7 +329,8 @@ class PlainFleet:
         for host in hosts:
             for device in [i for i, owner in enumerate(host.owners) if owner is None][:part]:
                 host.owners[device] = job
-        delay_s = self.restart_s(job)
+        delay_s = self.restart_s(job, len(hosts))
+        job.last_hosts = len(hosts)
         if job.status == JobState.WAITING:
             self.waiting.remove(job)
         job.start_s = self.now_s if job.start_s is None else job.start_s
@@ -352,10 +358,13 @@ class PlainFleet:
             host.owners = [None if owner is job else owner for owner in host.owners]
         job.hosts = []
 
-    def restart_s(self, job):
+    def restart_s(self, job, num_hosts):
         if job.start_s is None:
             return 0.0
         state_bytes = float(self.problem.menu.state_bytes[job.kind])
+        if self.problem.stores_by_host:
+            shares = 1.0 / job.last_hosts + 1.0 / max(1, num_hosts)
+            return self.problem.restart_s + shares * state_bytes / self.problem.storage_bytes_per_s
         return self.problem.restart_s + 2.0 * state_bytes / self.problem.storage_bytes_per_s
 
     # Links.

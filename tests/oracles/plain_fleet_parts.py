@@ -71,6 +71,7 @@ class Job:
     shared_s: float = 0.0
     failures: int = 0
     lost_device_s: float = 0.0
+    last_hosts: int = 0
     trunk_share: list[float] = field(default_factory=list)
 
 

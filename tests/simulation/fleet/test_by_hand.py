@@ -232,3 +232,35 @@ def test_packed_hosts_share_a_site_where_they_can(free, degree, hosts, spread):
     assert find_hosts(problem, np.array(free), np.zeros(22), degree, PACKED, 0, found) == 2
     assert found[: degree // 2].tolist() == hosts
     assert placement_class(problem, found, degree // 2) == spread
+
+
+@pytest.mark.parametrize(("stores_by_host", "restart_s"), [(False, 2.0), (True, 1.5)])
+def test_the_state_of_a_job_goes_over_the_storage_of_the_hosts_that_it_leaves_and_of_those_that_it_starts_on(
+    stores_by_host, restart_s
+):
+    """From one host of four devices to two: 1 GB written at 1 GB/s and read at twice that, or both at 1 GB/s."""
+    network = network_of("two leaves")
+    size = network.devices_per_host
+    menu = menu_of(network, [[entry(size, 4.0), entry(2 * size, 2.0)]], state_bytes=[1e9])
+    problem = problem_of(network, menu, every_s=10.0, visible_running=1, stores_by_host=stores_by_host)
+    state = samples.started(problem, jobs((0.0, 0, 10.0, NEVER)))
+    dynamics.act(problem, state, 0, placed(problem, 0, 0))
+    dynamics.act(problem, state, 0, placed(problem, problem.visible_waiting, 1))
+    # At 10 s 2.5 of 10 steps are done, of which 2 stay; 8 of 2 s are left.
+    while not state.is_over[0]:
+        dynamics.act(problem, state, 0, 0)
+    assert state.finish_s[0, 0] == 10 + restart_s + 8 * 2
+    assert state.last_hosts[0, 0] == 2
+
+
+@pytest.mark.parametrize(("stores_by_host", "is_on_time"), [(False, False), (True, True)])
+def test_a_deadline_knows_on_how_many_hosts_a_job_would_start_again(stores_by_host, is_on_time):
+    """Paused at 10 s with 2 of 10 steps on one host; by the entry on two hosts it ends at 27.5 s or 28 s."""
+    network = network_of("two leaves")
+    size = network.devices_per_host
+    menu = menu_of(network, [[entry(size, 4.0), entry(2 * size, 2.0)]], state_bytes=[1e9])
+    problem = problem_of(network, menu, every_s=10.0, visible_running=1, stores_by_host=stores_by_host)
+    state = samples.started(problem, jobs((0.0, 0, 10.0, 27.6)))
+    dynamics.act(problem, state, 0, placed(problem, 0, 0))
+    dynamics.act(problem, state, 0, problem.first_pause)
+    assert bool(state.can_act[0, placed(problem, 0, 1)]) == is_on_time

@@ -173,7 +173,7 @@ def _to_build(problem, state, e, rule, entry, job, hosts):  # type: ignore[no-un
     part = largest_part(problem.network.devices_per_host, degree)
     need = degree // part
     left = state.num_steps[e, job] - state.done_steps[e, job]
-    most_s = state.deadline_s[e, job] - state.now_s[e] - restart_s(problem, state, e, job)
+    most_s = state.deadline_s[e, job] - state.now_s[e] - restart_s(problem, state, e, job, need)
     free = state.free[e].copy()
     for i in range(state.num_hosts[e, state.place[e, job]] if state.place[e, job] >= 0 else 0):
         free[state.hosts[e, state.place[e, job], i]] += state.part[e, state.place[e, job]]
@@ -388,7 +388,8 @@ def _resize(problem, state, e, rule):  # type: ignore[no-untyped-def]
                 return action
         if wanted >= held * 2 and state.num_waiting[e] == 0:
             saved = left * (state.step_s[e, job] - fastest_s(problem, state, e, job, d))
-            if saved > 2.0 * restart_s(problem, state, e, job):
+            count = wanted // largest_part(problem.network.devices_per_host, wanted)
+            if saved > 2.0 * restart_s(problem, state, e, job, count):
                 action = best_action(problem, state, e, rule, place, d)
                 if action > 0:
                     return action

@@ -67,6 +67,7 @@ def start(problem, state, e):  # type: ignore[no-untyped-def]
     state.place[e] = -1
     state.is_taken[e] = False
     state.num_restarts[e] = 0
+    state.last_hosts[e] = 0
     state.held_device_s[e] = 0.0
     state.shared_s[e] = 0.0
     state.load[e] = 0.0
@@ -279,10 +280,13 @@ def _expire(problem, state, e):  # type: ignore[no-untyped-def]
 def _fastest_s(problem, state, e, job):  # type: ignore[no-untyped-def]
     """Seconds that the rest of a job takes at least."""
     menu, kind = problem.menu, state.job_type[e, job]
-    least = np.inf
+    left, least_s = state.num_steps[e, job] - state.done_steps[e, job], np.inf
     for entry in range(menu.first_entry[kind], menu.first_entry[kind + 1]):
-        least = min(least, menu.step_s[entry].min())
-    return least * (state.num_steps[e, job] - state.done_steps[e, job]) + restart_s(problem, state, e, job)
+        for g in range(menu.step_s.shape[2]):
+            step_s = menu.step_s[entry, :, g].min()
+            if step_s < np.inf:
+                least_s = min(least_s, step_s * left + restart_s(problem, state, e, job, menu.degree[entry] >> g))
+    return least_s
 
 
 @njit

@@ -145,7 +145,6 @@ def _offer_job(problem, state, e, place, job, number, free, room, trees, servers
     menu, kind = problem.menu, state.job_type[e, job]
     choices = len(problem.rule)
     steps_left = state.num_steps[e, job] - state.done_steps[e, job]
-    again_s = restart_s(problem, state, e, job)
     begin = menu.first_entry[kind]
     has_run = not np.isnan(state.start_s[e, job])
     for entry in range(begin, menu.first_entry[kind + 1]):
@@ -163,8 +162,13 @@ def _offer_job(problem, state, e, place, job, number, free, room, trees, servers
                     continue
             elif problem.rule[choice] == PlacementRule.BLOCKS:
                 step_s = _block_step_s(problem, state, e, job, entry, choice, free)
-            if step_s == np.inf or (number == 0 and state.now_s[e] + (step_s * steps_left + again_s) > state.deadline_s[e, job]):
+            if step_s == np.inf:
                 continue
+            if number == 0:
+                count = problem.degrees[d] >> state.part_index[e, number, d, choice]
+                left_s = step_s * steps_left + restart_s(problem, state, e, job, count)
+                if state.now_s[e] + left_s > state.deadline_s[e, job]:
+                    continue
             state.can_act[e, start_number(problem, place, entry - begin, choice)] = True
 
 
@@ -188,7 +192,8 @@ def _suits(problem, state, e, job, entry, kind, part, waits):  # type: ignore[no
         return True
     left = state.num_steps[e, job] - state.done_steps[e, job]
     step_s = problem.menu.step_s[entry, kind, log2(part)].min()
-    return state.now_s[e] + (step_s * left + restart_s(problem, state, e, job)) <= state.deadline_s[e, job]
+    again_s = restart_s(problem, state, e, job, problem.menu.degree[entry] // part)
+    return state.now_s[e] + (step_s * left + again_s) <= state.deadline_s[e, job]
 
 
 @njit
@@ -218,7 +223,8 @@ def find_block(problem, state, e, job, entry, wanted_type, free):  # type: ignor
     """The first free block for an entry on which a waiting job meets its deadline, alone and with its restart; else -1."""
     blocks, degree = problem.blocks, problem.menu.degree[entry]
     step_s = problem.menu.step_s[entry, wanted_type, log2(problem.network.devices_per_host)]
-    left, again_s = state.num_steps[e, job] - state.done_steps[e, job], restart_s(problem, state, e, job)
+    left = state.num_steps[e, job] - state.done_steps[e, job]
+    again_s = restart_s(problem, state, e, job, degree // problem.network.devices_per_host)
     limit_s = np.inf if state.status[e, job] == JobState.RUNNING else state.deadline_s[e, job]
     for block in range(len(blocks.degree)):
         if blocks.degree[block] != degree or not is_free(problem, free, block, wanted_type):

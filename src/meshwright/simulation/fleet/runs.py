@@ -31,7 +31,8 @@ def run(problem, state, e, job, entry, hosts, count, part):  # type: ignore[no-u
             if left > 0 and state.owner[e, device] < 0:
                 state.owner[e, device] = job
                 left -= 1
-    delay = restart_s(problem, state, e, job)
+    delay = restart_s(problem, state, e, job, count)
+    state.last_hosts[e, job] = count
     if state.status[e, job] == JobState.WAITING:
         leave_queue(state, e, job)
     if np.isnan(state.start_s[e, job]):
@@ -104,8 +105,25 @@ def leave_queue(state, e, job):  # type: ignore[no-untyped-def]
 
 
 @njit
-def restart_s(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """What the next start of a job costs: nothing before it has run, then the fixed time, and its state written and read."""
-    if np.isnan(state.start_s[e, job]):
-        return 0.0
-    return problem.restart_s + 2.0 * problem.menu.state_bytes[state.job_type[e, job]] / problem.storage_bytes_per_s
+def restart_s(problem, state, e, job, count):  # type: ignore[no-untyped-def]
+    """What the next start of a job, on so many hosts, costs: nothing before it has run, then as `again_s` says."""
+    return 0.0 if np.isnan(state.start_s[e, job]) else again_s(problem, state, e, job, count)
+
+
+@njit
+def restart_as_before_s(problem, state, e, job):  # type: ignore[no-untyped-def]
+    """The same on as many hosts as it runs on or ran on last: a guess where it is not known on how many it will."""
+    return restart_s(problem, state, e, job, state.last_hosts[e, job])
+
+
+@njit
+def again_s(problem, state, e, job, count):  # type: ignore[no-untyped-def]
+    """The fixed time of a restart, and the state written and read: by each job at one rate, or by each of its hosts at one rate.
+
+    What the hosts write that it ran on last, those read that it starts on.
+    """
+    state_bytes = problem.menu.state_bytes[state.job_type[e, job]]
+    if not problem.stores_by_host:
+        return problem.restart_s + 2.0 * state_bytes / problem.storage_bytes_per_s
+    shares = 1.0 / max(1, state.last_hosts[e, job]) + 1.0 / max(1, count)
+    return problem.restart_s + shares * state_bytes / problem.storage_bytes_per_s

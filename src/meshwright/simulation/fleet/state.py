@@ -97,6 +97,7 @@ class FleetProblem(NamedTuple):
         at_events: whether each arrival and each end of a job is such a round too.
         restart_s: fixed seconds of a restart, which also writes and reads the state of the job.
         storage_bytes_per_s: at which it does, each once.
+        stores_by_host: whether each of its hosts does at that rate (see `runs.again_s`).
         min_degree, max_degree: of what a job that has run may get.
         max_running, max_hosts: ``R`` and ``M``; no more jobs run at once, and none on more hosts.
         mean_failure_s: mean time until a host that is up fails, infinite where none does.
@@ -123,6 +124,7 @@ class FleetProblem(NamedTuple):
     at_events: bool
     restart_s: float
     storage_bytes_per_s: float
+    stores_by_host: bool
     min_degree: int
     max_degree: int
     max_running: int
@@ -217,6 +219,7 @@ class FleetState(NamedTuple):
         host_failures: failures of each host so far, ``(e, m)``.
         num_failures: how often a failure stopped a job, ``(e, k)``.
         lost_device_s: device-seconds of the unfinished steps that failures undid, at their step times then, ``(e, k)``.
+        last_hosts: hosts that a job runs on, or ran on last, 0 before, ``(e, k)``.
     """
 
     now_s: NDArray[np.float64]
@@ -270,6 +273,7 @@ class FleetState(NamedTuple):
     host_failures: NDArray[np.int64]
     num_failures: NDArray[np.int64]
     lost_device_s: NDArray[np.float64]
+    last_hosts: NDArray[np.int64]
 
 
 def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetState:
@@ -334,4 +338,5 @@ def new_state(problem: FleetProblem, num_episodes: int, num_jobs: int) -> FleetS
         host_failures=ints(*failing),
         num_failures=ints(e, k),
         lost_device_s=np.zeros((e, k)),
+        last_hosts=ints(e, k),
     )
