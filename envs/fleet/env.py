@@ -18,7 +18,7 @@ from .benchmark import FleetBenchmark, load_fleet_benchmark
 from .fleet import Fleet
 from .menu_lines import fleet_text, menu_lines
 from .record import FleetRecord
-from .spaces import observation_space
+from .spaces import observation_space, with_links
 
 FleetObservation = dict[str, NDArray[Any]]
 
@@ -65,6 +65,9 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
     ``candidates``     (a, 8)       of each action: times and device-seconds, spread, deadline, and with
                                     ``candidate_features: simulated`` its slowdown and that of others; no rows with ``none``
     ``action_mask``    (a,)         1 where the action is possible
+    ``links``          (r, m, 4)    only with ``observes_links: true``: of each host below each trunk the bandwidths of its card
+                                    and of the trunk, as shares of the fastest link's, and the load out of and into the
+                                    host; 0 where it is not below. No policy here reads them
     =================  ===========  =========================================================================
 
     **Reward.** Sums to the benchmark's objective over an episode (see `envs.fleet.reward`): for mean completion time minus
@@ -145,7 +148,8 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         return FleetRecord.of(self._batch.state, 0)
 
     def _observation(self) -> FleetObservation:
-        return {name: values[0].copy() for name, values in self._batch.observations._asdict().items()}
+        seen = with_links(self.fleet, self._batch.observations._asdict())
+        return {name: values[0].copy() for name, values in seen.items()}
 
 
 def the_fleet(benchmark: str | Path | FleetBenchmark, fleet: Fleet | None, cache: str | Path | None) -> Fleet:

@@ -13,6 +13,8 @@ ENTRY = (
 )
 HOST = ("free share", "free wholly", "load out", "load in", "is picked", "may be picked", "device type")
 TRUNK = ("free share", "wholly free hosts", "load up", "load down", "jobs across", "share of all hosts", "is of a site")
+LINK = ("bandwidth of the host's card", "bandwidth of the trunk", "load out", "load in")
+"""Of a host below a trunk, where links are observed; bandwidths as shares of the fastest link's."""
 RUNNING = (
     "devices",
     "progress",

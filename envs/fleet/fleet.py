@@ -161,7 +161,7 @@ class Fleet:
     def digest(self) -> str:
         """A hash of everything that an episode depends on."""
         chosen = self.settings
-        data = chosen.model_dump(mode="json", exclude={"cluster", "job_types", "candidate_features", "splits"})
+        data = chosen.model_dump(mode="json", exclude={"cluster", "job_types", "candidate_features", "observes_links", "splits"})
         if not chosen.has_failures:
             del data["failures"]
         if self.workload is None or chosen.splits is None:

@@ -134,6 +134,7 @@ class FleetSettings(settings.Settings):
         failures: of hosts (see `simulation.fleet.failures`).
         objective: what rewards, validation and verdicts are about.
         candidate_features: what an observation shows of each action: nothing, the time alone, or the times of all jobs then.
+        observes_links: whether an observation also has the links between hosts and trunks, with their bandwidths.
         costs: choices of the cost model.
         in_network_trees: aggregation trees that the cluster's switches keep at a time, for all jobs together; an entry with
             ``collectives: in-network`` is on offer while there are enough. None: they are not counted.
@@ -163,6 +164,7 @@ class FleetSettings(settings.Settings):
     failures: HostFailureSettings = HostFailureSettings()
     objective: ObjectiveName = "mean_completion_s"
     candidate_features: CandidateFeatures = "analytic"
+    observes_links: bool = Field(default=False, exclude_if=lambda chosen: not chosen)
     costs: CostSettings = CostSettings()
     in_network_trees: int | None = Field(default=None, ge=0, le=1_000_000, exclude_if=lambda trees: trees is None)
     parameter_servers: int = Field(default=0, ge=0, le=1_000_000, exclude_if=lambda servers: servers == 0)

@@ -1,18 +1,22 @@
-"""The observation of a fleet as a Gymnasium space, and which hosts are below which of its trunks."""
+"""The observation of a fleet as a Gymnasium space, and the links by which hosts hang below its trunks."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...simulation.fleet.network import FleetNetwork
+from .features import HOST, LINK
 from .fleet import Fleet
 from .observation import new_observations
 
 
 def observation_space(fleet: Fleet) -> spaces.Dict:
-    """A `Dict` of boxes: features in [0, 1], types below their number, the mask 0 or 1."""
+    """A `Dict` of boxes: features in [0, 1], types below their number, the mask 0 or 1; with links where the settings say so."""
     found: dict[str, spaces.Space[object]] = {}
     for name, values in new_observations(fleet, 1)._asdict().items():
         shape = values.shape[1:]
@@ -22,7 +26,32 @@ def observation_space(fleet: Fleet) -> spaces.Dict:
             found[name] = spaces.Box(0, 1, shape, np.int8)
         else:
             found[name] = spaces.Box(0.0, 1.0, shape, np.float32)
+    if fleet.settings.observes_links:
+        found["links"] = spaces.Box(0.0, 1.0, (*trunk_members(fleet.problem.network).shape, len(LINK)), np.float32)
     return spaces.Dict(found)
+
+
+def with_links(fleet: Fleet, seen: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Observations of episodes, with ``links`` where the settings say so: `LINK` of each trunk and host, ``(e, r, m, 4)``."""
+    if not fleet.settings.observes_links:
+        return dict(seen)
+    member = trunk_members(fleet.problem.network)[:, :, None]
+    load = seen["hosts"][:, None, :, HOST.index("load out") : HOST.index("load in") + 1] * member
+    bandwidths = np.broadcast_to(link_bandwidths(fleet.problem.network), load.shape)
+    return {**seen, "links": np.concatenate([bandwidths, load], axis=3)}
+
+
+def link_bandwidths(network: FleetNetwork) -> NDArray[np.float32]:
+    """Of the card of each host and of each trunk above it, as shares of the fastest link's, ``(r, m, 2)``.
+
+    Zeros where a host is not below a trunk; ones of each host where there are no trunks.
+    """
+    member, num_hosts = trunk_members(network)[:, :, None], len(network.host_group)
+    if network.num_trunks == 0:
+        return np.repeat(member, 2, axis=2)
+    share = network.capacity_bytes_per_s / network.capacity_bytes_per_s.max()
+    cards, trunks = share[: 2 * num_hosts : 2], share[2 * num_hosts : 2 * (num_hosts + network.num_trunks) : 2]
+    return (np.stack(np.broadcast_arrays(cards, trunks[:, None]), axis=2) * member).astype(np.float32)
 
 
 def trunk_members(network: FleetNetwork) -> NDArray[np.float32]:

@@ -19,7 +19,7 @@ from .env import possible_actions, the_fleet
 from .fleet import Fleet
 from .menu_lines import fleet_text
 from .record import FleetRecord
-from .spaces import observation_space
+from .spaces import observation_space, with_links
 
 
 class FleetVectorEnv(BatchVectorEnv):
@@ -84,7 +84,7 @@ class FleetVectorEnv(BatchVectorEnv):
         return rewards.astype(np.float64), is_over & is_stepped, np.zeros(self.num_envs, np.bool_)
 
     def _current(self) -> Observations:
-        return dict(self._batch.observations._asdict())
+        return with_links(self.fleet, self._batch.observations._asdict())
 
     def _begun_infos(self, which: NDArray[np.bool_]) -> Infos:
         infos = Infos()

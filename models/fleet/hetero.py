@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.spaces import trunk_members
+from ...envs.fleet.spaces import link_bandwidths, trunk_members
 
 if TYPE_CHECKING:
     from torch_geometric.data import HeteroData
@@ -44,8 +44,8 @@ def hetero_data(fleet: Fleet, seen: Mapping[str, NDArray[Any]]) -> HeteroData:
     data["offer"].row = _tensor(np.flatnonzero(is_offer))
     trunk, host = np.nonzero(trunk_members(fleet.problem.network))
     data["host", "below", "trunk"].edge_index = _tensor(np.stack([host, trunk]))
-    below = np.concatenate([_bandwidths(fleet, host, trunk), seen["hosts"][host, 2:4]], axis=1)
-    data["host", "below", "trunk"].edge_attr = _tensor(below.astype(np.float32))
+    below = np.concatenate([link_bandwidths(fleet.problem.network)[trunk, host], seen["hosts"][host, 2:4]], axis=1)
+    data["host", "below", "trunk"].edge_attr = _tensor(below)
     for kind, share in (("host", seen["host_of"]), ("trunk", seen["trunk_of"])):
         of_running = share[is_running]
         verb = "holds" if kind == "host" else "loads"
@@ -55,16 +55,6 @@ def hetero_data(fleet: Fleet, seen: Mapping[str, NDArray[Any]]) -> HeteroData:
         if seen[name].size:
             data[name] = _tensor(seen[name])
     return data
-
-
-def _bandwidths(fleet: Fleet, host: NDArray[np.int64], trunk: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of the card of each host and of each trunk, as shares of the fastest link's, ``(e, 2)``."""
-    network = fleet.problem.network
-    if network.num_trunks == 0:
-        return np.ones((len(host), 2))
-    links = np.stack([2 * host, 2 * (len(network.host_group) + trunk)], axis=1)
-    shares: NDArray[np.float64] = network.capacity_bytes_per_s[links] / network.capacity_bytes_per_s.max()
-    return shares
 
 
 def _tensor(values: NDArray[Any]) -> torch.Tensor:

@@ -73,6 +73,7 @@ class FleetVecEnv(VecEnv):
         self._by_time, self._spreads = by_time, spreads
         self._to_come = np.zeros((num_envs, TO_COME), np.float32)
         space = spaces.Dict({**observation_space(fleet).spaces, "to_come": spaces.Box(0.0, 1.0, (TO_COME,), np.float32)})
+        space.spaces.pop("links", None)  # which the network does not read
         super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
 
     def reset(self) -> dict[str, NDArray[Any]]:
