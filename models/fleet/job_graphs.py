@@ -148,7 +148,8 @@ def _edges(graph: JobGraph, bandwidth_bytes_per_s: float) -> NDArray[np.float64]
 def _share(part: NDArray[np.number], other: NDArray[np.float64]) -> NDArray[np.float64]:
     """The part in both together, 0 where there is neither."""
     both = part + other
-    return np.divide(part, both, out=np.zeros(len(both)), where=both > 0)
+    found: NDArray[np.float64] = np.divide(part, both, out=np.zeros(len(both)), where=both > 0)
+    return found
 
 
 def _log_ratio(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -37,6 +37,7 @@ def test_changes_are_applied_and_paths_start_at_the_file(small_file):
         ("fleet.objective=deadline_met_rate", "wants jobs with deadlines"),
         ("fleet.objective=blocking_rate", "with a queue and no deadlines"),
         ("fleet.elastic={every_s: 60, storage_gbytes_per_s: 1}", "fleet.elastic.restart_s: the key is missing"),
+        ("fleet.elastic={every_s: 60, restart_s: 1, storage_gbytes_per_s: 1, storage_of: host}", "fleet.elastic.storage_of: "),
         ("fleet.menu.degrees=[1, 2, 4, 16]", "small has 8 devices (got 16)"),
         ("fleet.requested={8: 1}", "no entry of the menu has so many devices"),
         ("fleet.num_warmup_jobs=15", "must be less than num_jobs (16)"),
@@ -59,6 +60,15 @@ def test_a_restart_has_one_price(small_file):
     failing = "fleet.failures.mean_time_between_failures_h=100"
     for changes, restart_s in (([], 300.0), (["fleet.failures.restart_s=30"], 30.0), (ELASTIC, 5.0)):
         assert load_fleet_benchmark(str(small_file), changes=[*changes, failing]).build().problem.restart_s == restart_s
+
+
+def test_the_storage_of_hosts_is_another_fleet_only_where_it_is_asked_for(small_file):
+    plain, said, hosts = (
+        load_fleet_benchmark(str(small_file), changes=[*ELASTIC, *changes]).build()
+        for changes in ([], ["fleet.elastic.storage_of=job"], ["fleet.elastic.storage_of=hosts"])
+    )
+    assert [fleet.problem.stores_by_host for fleet in (plain, said, hosts)] == [False, False, True]
+    assert plain.digest == said.digest != hosts.digest
 
 
 def test_only_failures_that_are_on_change_the_digest(small_file):
