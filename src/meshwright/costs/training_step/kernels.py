@@ -126,6 +126,40 @@ class KernelSettings(settings.Settings):
     attention: AttentionSettings | None = Field(default=None, exclude_if=lambda attention: attention is None)
 
 
+@lru_cache(maxsize=65_536)  # searches ask for the same few products again and again
+def _best_tiles_s(
+    batch: int,
+    m: int,
+    n: int,
+    k: int,
+    per_core: float,
+    overhead_k: float,
+    bytes_per_s: float,
+    cores: int,
+    last_wave: float | None,
+) -> float:
+    """Seconds of a product by the fastest tile and split; see `KernelModel.product_s`."""
+    summed_bytes, best = 8.0 * batch * m * n, math.inf
+    for rows, columns, speed in TILES:
+        tiles = batch * -(-m // rows) * -(-n // columns)
+        step_s = 2.0 * rows * columns / (per_core * speed)
+        split = 1
+        while True:
+            part = k / split
+            waves: float = -(-tiles * split // cores)
+            if last_wave is not None:
+                waves = max(1.0, (1.0 - last_wave) * tiles * split / cores + last_wave * waves)
+            seconds = waves * step_s * (part + overhead_k)
+            if split > 1:
+                seconds += summed_bytes * split / bytes_per_s
+            if seconds < best:
+                best = seconds
+            if split >= MAX_SPLITS or part < LEAST_SUM:
+                break
+            split *= 2
+    return best
+
+
 @dataclass(frozen=True)
 class KernelModel:
     """Prices kernels on a device.
@@ -204,29 +238,11 @@ class KernelModel:
 
     def _tiled_s(self, item: Product, element_bytes: int, result_bytes: int, per_core: float, overhead_k: float) -> float:
         """See `product_s`, without the time between kernels."""
-        cores, bytes_per_s = self.constants.num_multiprocessors, self._product_bytes_per_s
-        last_wave = self.constants.last_wave_share
+        constants, bytes_per_s = self.constants, self._product_bytes_per_s
         batch, m, n = item.batch, item.m, item.n
-        summed_bytes, best = 8.0 * batch * m * n, math.inf
-        for rows, columns, speed in TILES:
-            tiles = batch * -(-m // rows) * -(-n // columns)
-            step_s = 2.0 * rows * columns / (per_core * speed)
-            split = 1
-            while True:
-                k = item.k / split
-                waves: float = -(-tiles * split // cores)
-                if last_wave is not None:
-                    waves = max(1.0, (1.0 - last_wave) * tiles * split / cores + last_wave * waves)
-                seconds = waves * step_s * (k + overhead_k)
-                if split > 1:
-                    seconds += summed_bytes * split / bytes_per_s
-                if seconds < best:
-                    best = seconds
-                if split >= MAX_SPLITS or k < LEAST_SUM:
-                    break
-                split *= 2
+        reached = (per_core, overhead_k, bytes_per_s, constants.num_multiprocessors, constants.last_wave_share)
         moved = batch * (element_bytes * (m * item.k + item.k * n) + result_bytes * m * n)
-        return max(best, moved / bytes_per_s)
+        return max(_best_tiles_s(batch, m, n, item.k, *reached), moved / bytes_per_s)
 
     def attention_s(self, item: FusedAttention) -> float:
         """Seconds of a fused attention kernel: a share of the peak, at least the time of moving its operands.
