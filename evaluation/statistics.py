@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -41,17 +42,24 @@ def interval(values: Sequence[float | None]) -> Interval | None:
     mean, spread = float(sample.mean()), float(sample.std())
     if sample.min() == sample.max() or spread == 0:  # equal values, or equal but for the last digit
         return {"mean": float(sample[0]), "low": float(sample.min()), "high": float(sample.max())}
+    low, high = _ends_of_mean(tuple(((sample - mean) / spread).tolist()))
+    return {"mean": mean, "low": mean + spread * low, "high": mean + spread * high}
+
+
+@lru_cache(maxsize=1024)  # a report, a table and a verdict ask for the same figures
+def _ends_of_mean(sample: tuple[float, ...]) -> tuple[float, float]:
+    """The ends of the interval of a sample of mean 0 and deviation 1."""
     from scipy.stats import bootstrap
 
     ends = bootstrap(
-        ((sample - mean) / spread,),
+        (np.array(sample),),
         np.mean,
         n_resamples=NUM_RESAMPLES,
         confidence_level=1.0 - 2.0 * _tail(len(sample)),
         method="BCa",
         rng=np.random.default_rng(0),
     ).confidence_interval
-    return {"mean": mean, "low": mean + spread * float(ends.low), "high": mean + spread * float(ends.high)}
+    return float(ends.low), float(ends.high)
 
 
 def paired(values: Sequence[float], against: Sequence[float]) -> Interval:
