@@ -12,7 +12,8 @@ import gc
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from html import escape
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,25 @@ def published_steps(reference: Path) -> Any:
 
     names = ("step_times.json", "step_times_h100.json", "vtrain_single_node.csv")
     return validate([reference / "published" / name for name in names])
+
+
+@pytest.fixture(scope="module")
+def undrawn() -> Iterator[Callable[..., str]]:
+    """Figures are empty but for what they show, in words: for tests of the pages around them. Yields how they are drawn."""
+    from meshwright.evaluation.plots.svg import Canvas
+
+    draw = Canvas.svg
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Canvas, "svg", lambda self, name, label: f'<svg role="img" aria-label="{escape(label)}"></svg>\n')
+        yield draw
+
+
+@pytest.fixture
+def drawn(undrawn: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures as they are, in a module where those of other tests are empty."""
+    from meshwright.evaluation.plots.svg import Canvas
+
+    monkeypatch.setattr(Canvas, "svg", undrawn)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,6 +13,8 @@ from meshwright.cli.app import app
 
 from .conftest import GOOD
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
 EVALUATE = ("evaluate", "--benchmark", "benchmark.yaml")
 

@@ -20,6 +20,8 @@ from ..fuzz.inputs import valid
 from ..simulation.operators.published_samples import PUBLISHED
 from .conftest import HOSTILE
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 FOLDER = " -$(touch injected) \n"
 """Name of folders and files of inputs."""
 

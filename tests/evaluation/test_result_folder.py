@@ -15,6 +15,8 @@ from meshwright.export import export, export_run, write
 from meshwright.planning.plans_of_episode import plan_files, plan_of, read_plans
 from meshwright.plans import load_plan
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def written(small, scenario, tmp_path_factory):

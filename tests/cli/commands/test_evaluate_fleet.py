@@ -6,6 +6,8 @@ import pytest
 
 from ...fleet_samples import FAILURES, write_small_fleet
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 RULES = ("fifo", "fixed-2")
 FEW = ("--set", "policies=[]", "--seeds", "2")
 
@@ -28,6 +30,7 @@ def test_the_table_the_verdict_and_the_files_tell_the_same(meshwright, fleet_fil
         assert found["verdict"].split(";")[0] in (work / "out" / name).read_text()
 
 
+@pytest.mark.usefixtures("drawn")
 def test_hosts_that_fail_are_told_in_the_tables_and_drawn(meshwright, fleet_file, work):
     changes = [word for change in FAILURES for word in ("--set", change)]
     assert meshwright("evaluate", "fifo", "--benchmark", fleet_file.name, *FEW, *changes, "--out", "out").status == 0

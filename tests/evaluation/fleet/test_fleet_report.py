@@ -14,6 +14,8 @@ from meshwright.evaluation.report.interference import losses, lost_by_type
 
 from ..report.test_report import HOSTILE, Page
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def found(small, small_fleet):
@@ -35,6 +37,7 @@ def test_a_watched_episode_is_the_one_that_was_played(small_fleet, spec):
     assert lost_s == pytest.approx(played.shared_s, rel=1e-9)
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, small_fleet):
     def renamed(by_policy):
         return {HOSTILE if name == "fixed-4@spread" else name: value for name, value in by_policy.items()}

@@ -32,6 +32,8 @@ from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import OperatorPlacement, placed, value
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 SMALL = [
     "placement.instances.num_ops=[8, 12]",
     "placement.devices.num_devices=[2, 3]",
@@ -52,7 +54,7 @@ def chain() -> OperatorInstance:
 
 
 def test_searches_get_each_budget_and_everything_else_none() -> None:
-    found = evaluate_operators(small("budgets_s=[0.001, 0.02]"), ["annealing@0.5"], num_seeds=2)
+    found = evaluate_operators(small("budgets_s=[0.001, 0.02]"), ["annealing@0.1"], num_seeds=2)
     told = found["budgets"]
     assert told["seconds"] == [0.001, 0.02]
     (row,) = told["rows"]
@@ -108,6 +110,7 @@ def test_what_a_decision_costs_by_hand() -> None:
     assert differences(instance, rule, rule) == []
 
 
+@pytest.mark.usefixtures("drawn")
 def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them(tmp_path: Path) -> None:
     found = evaluate_operators(small("budgets_s=[0.001]"), ["annealing@0.01"], num_seeds=4, shown=[2])
     (shown,) = found["shown"]

@@ -9,6 +9,8 @@ from meshwright.cli import run_command_line
 from meshwright.errors import InputFileError
 from meshwright.evaluation.report import summary
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 MEAN = {"mean": 120.0, "low": 100.0, "high": 140.0}
 SHARE = {"mean": 0.25, "low": 0.2, "high": 0.3}
 BETTER = {"policy": "fifo", "mean": -60.0, "low": -90.0, "high": -30.0}
