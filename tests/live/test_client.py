@@ -20,13 +20,22 @@ from meshwright.live.decisions import JobRequest, Observation
 from .controller_samples import JOB
 from .live_samples import CLUSTER
 
+PRICED_IN_THREADS = """
+from concurrent.futures import ThreadPoolExecutor
+from meshwright.cli import main
+from meshwright.live import pricing
+pricing.WorkerPool = type("InThreads", (ThreadPoolExecutor,), {"_processes": None})
+main()
+"""
+"""The program, without a process for the prices of jobs, which `test_pricing` is about."""
+
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     """The URL of a service in a process of its own, on a socket file, which wants tokens; and a token."""
     folder = tmp_path_factory.mktemp("served")
     (folder / "three.yaml").write_text(CLUSTER)
-    meshwright = [sys.executable, "-c", "from meshwright.cli import main; main()"]
+    meshwright = [sys.executable, "-c", PRICED_IN_THREADS]
     with redirect_stdout(io.StringIO()) as told:
         assert run_command_line(["token", "--file", str(folder / "tokens"), "--owner", "me"]) == 0
     token = told.getvalue().strip()

@@ -27,7 +27,7 @@ from ...draws import FACTOR
 from ..controller_samples import JOB, Clock, controller
 from ..test_kills import KilledAt
 
-NUM_KILLS = 12 if FACTOR <= 1 else 200
+NUM_KILLS = 6 if FACTOR <= 1 else 200
 LAST = datetime(2026, 1, 9, 6, tzinfo=UTC)
 """The time of the last change of the old ledger; its first one is eight days before."""
 
@@ -93,8 +93,7 @@ def test_a_ledger_of_version_2_says_the_same_once_it_is_brought_forward(old):
         assert brought == 10
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("keep_days", [0.5, 7.9, 30])
+@pytest.mark.parametrize("keep_days", [7.9, *(pytest.param(days, marks=pytest.mark.slow) for days in (0.5, 30))])
 def test_what_is_kept_means_what_it_meant(old, said, keep_days):
     before, states = said
     with Ledger(old) as ledger:
@@ -233,7 +232,7 @@ def test_a_ledger_that_is_used_for_long_stays_as_large_as_what_it_keeps(tmp_path
     made = controller(ledger, planners)
     forever = made.decide(JOB.model_copy(update={"devices": 4})).decision.id
     pages = []
-    for number in range(240):
+    for number in range(120 if FACTOR <= 1 else 240):
         at += timedelta(hours=1)
         decision = made.decide(JobRequest(job="zoo:alexnet", steps=1 + number, max_devices=4), f"k{number}").decision
         made.observe(decision.id, [Observation(step=step, step_s=0.1) for step in range(40)])

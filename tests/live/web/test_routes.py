@@ -11,13 +11,15 @@ import time
 import pytest
 
 from meshwright.errors import InputFileError
+from meshwright.live import pricing
 from meshwright.live import service as services
 from meshwright.live.decisions import JobRequest
 from meshwright.live.ledger import Ledger
 from meshwright.live.state import HostState
+from meshwright.live.web import replay_routes
 from meshwright.live.web.access import Access, Token
 
-from ..controller_samples import all_up, controller, running
+from ..controller_samples import InThreads, all_up, controller, running
 from .web_samples import Told, client, wait_for
 
 JOB = {"job": "zoo:alexnet", "steps": 100, "max_devices": 4}
@@ -27,6 +29,13 @@ JOB = {"job": "zoo:alexnet", "steps": 100, "max_devices": 4}
 def asked(tmp_path, planners):
     with client(tmp_path / "s.db", planners) as found:
         yield found
+
+
+@pytest.fixture
+def in_threads(monkeypatch):
+    """What is done beside the service is done by a thread; `test_pricing` has it done by a process."""
+    for module in (pricing, replay_routes):
+        monkeypatch.setattr(module, "WorkerPool", InThreads)
 
 
 def problem(answer, status):
@@ -124,6 +133,7 @@ def test_what_cannot_be_is_a_problem_that_names_the_field(asked):
     assert problem(asked.post(f"/v1/decisions/{name}/observations", json=many), 422)["title"] == "too many"
 
 
+@pytest.mark.usefixtures("in_threads")
 def test_a_new_job_is_priced_beside_and_its_decision_waits_at_its_address(tmp_path, cluster):
     from meshwright.live.deciding import Planners
 
@@ -280,6 +290,7 @@ def test_a_store_that_cannot_be_written_is_told_and_serves_again_without_a_resta
         assert asked.get("/v1/cluster").json()["devices"]["free"] == 4
 
 
+@pytest.mark.usefixtures("in_threads")
 def test_what_waited_for_a_restart_goes_on(tmp_path, cluster, planners):
     from meshwright.live.deciding import Planners
 
@@ -294,6 +305,7 @@ def test_what_waited_for_a_restart_goes_on(tmp_path, cluster, planners):
         assert wait_for(asked, name)["status"] == "reserved"
 
 
+@pytest.mark.usefixtures("in_threads")
 def test_a_replay_runs_beside_the_service_and_its_result_is_the_commands(tmp_path, planners):
     with client(tmp_path / "s.db", planners) as asked:
         name = asked.post("/v1/decisions", json=JOB).json()["id"]
