@@ -38,7 +38,9 @@ from meshwright.simulation.cluster.decision import decision
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
 
-SEEDS = range(20)
+from ..draws import FACTOR
+
+SEEDS = range(10 if FACTOR <= 1 else 20)
 SQUEEZENET, RESNET18, ALEXNET = range(3)
 RULES = ("random", "max", "min", "cheapest-feasible", "fastest-feasible", "fixed-1", "fixed-2", "fixed-4")
 
@@ -124,9 +126,9 @@ def test_of_all_fixed_choices_by_graph_only_the_optimum_turns_no_job_away(toy):
 def test_every_rule_of_thumb_turns_jobs_away(toy, name):
     policy = rule_of_thumb(name, degrees=toy.space.degrees, placements=toy.settings.placement_rules)
     counts, _ = turned_away(policy, toy)
-    # 60 jobs in each of 20 episodes; the best of these rules (min) turns away 5 in an average one.
-    assert sum(count > 0 for count in counts) >= 19
-    assert sum(counts) > 60
+    # 60 jobs in each episode; the best of these rules (min) turns away 5 in an average one.
+    assert sum(count > 0 for count in counts) >= len(SEEDS) - 1
+    assert sum(counts) > 3 * len(SEEDS)
 
 
 def test_training_reaches_the_optimum(toy, run):
@@ -139,7 +141,7 @@ def test_training_reaches_the_optimum(toy, run):
 
 def test_no_untrained_network_comes_near_the_optimum(toy):
     widths = settings.load(TrainSettings, config_path("preset:toy")).network
-    for seed in range(4):
+    for seed in range(1 if FACTOR <= 1 else 4):
         torch.manual_seed(seed)
         network = CandidateNetwork(widths, static_features(toy))
         counts, _ = turned_away(NetworkPolicy("untrained", SavedNetwork.of(network, {}), toy), toy, SEEDS[:4])

@@ -16,6 +16,16 @@ from meshwright.training.train import train
 from .runs import InterruptionError, equal
 
 
+@pytest.fixture(scope="module")
+def config(config, tmp_path_factory):
+    """The tiny config, of a third of its steps."""
+    path = tmp_path_factory.mktemp("shorter") / "train.yaml"
+    path.write_text(
+        config.read_text().replace("total_steps: 768", "total_steps: 256").replace("every_steps: 192", "every_steps: 64")
+    )
+    return path
+
+
 def run(config, folder, seed, *changes):
     chosen = settings.load(TrainSettings, config, changes=[*changes, f"seed={seed}"])
     return SeedRun(chosen, seed_folder(folder / "run", seed), None, folder)
@@ -51,13 +61,13 @@ def test_seeds_in_one_process_are_the_runs_that_each_would_be_alone(config, alon
     curves = [train_seed(one) for one in runs]
     assert policy(runs[1].folder) == policy(alone)
     assert policy(runs[0].folder) != policy(alone)
-    assert curves[0][-1]["steps"] == curves[1][-1]["steps"] == 768
+    assert curves[0][-1]["steps"] == curves[1][-1]["steps"] == 256
 
 
 def test_a_task_that_is_lost_anywhere_and_done_again_ends_as_if_it_had_not_been(config, alone, tmp_path):
     lost = run(config, tmp_path, 4)
     begin([lost], [])
-    for steps in (1, 450):  # before the first checkpoint, and behind some
+    for steps in (1, 190):  # before the first checkpoint, and behind some
 
         def die(now, steps=steps):
             if now.steps >= steps:
@@ -78,7 +88,8 @@ def test_a_task_that_is_lost_anywhere_and_done_again_ends_as_if_it_had_not_been(
 
 
 def test_other_methods_are_tasks_too(config, tmp_path):
-    data = {"name": "linear", "method": "linear", "benchmark": str(config.parent / "tiny.yaml"), "seed": 4}
+    benchmark = settings.read_yaml(config)[0]["benchmark"]
+    data = {"name": "linear", "method": "linear", "benchmark": benchmark, "seed": 4}
     data |= {"generations": 2, "population": 4, "elite": 2, "num_episodes": 1, "num_validation_seeds": 2}
     chosen = settings.build_settings(LinearSettings, data)
     one = SeedRun(chosen, tmp_path / "task", None, tmp_path)

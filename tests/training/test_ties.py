@@ -29,7 +29,7 @@ def built(chosen, changes):
     return load_benchmark(chosen.benchmark, changes=changes).build()
 
 
-@pytest.mark.parametrize(("changes", "share"), [(IDLE, "0 %"), (HOPELESS, "100 %")])
+@pytest.mark.parametrize(("changes", "share"), [(IDLE, "0 %"), pytest.param(HOPELESS, "100 %", marks=pytest.mark.slow)])
 def test_a_run_on_which_all_policies_tie_is_refused_before_anything_is_written(chosen, tmp_path, changes, share):
     tied = chosen.model_copy(update={"changes": changes})
     scenario = built(chosen, changes)

@@ -22,13 +22,14 @@ from meshwright.training.fleet.vec_env import FleetVecEnv
 from meshwright.training.fleet.weight_search import WeightSearch, WeightsToSearch, prices_of, scores_of
 from meshwright.training.hooks.callback import TrainingCallback
 from meshwright.training.hooks.lines import LineWriter
+from tests.draws import FACTOR
 from tests.tiny_fleet import tiny_fleet
 
 CONFIG = {
     "method": "fleet",
     "name": "tiny",
     "benchmark": "tiny.yaml",
-    "total_steps": 256,
+    "total_steps": 128,
     "validate_every_steps": 64,
     "num_validation_seeds": 1,
     "imitation": {"rule": "sjf", "decisions": 1000, "epochs": 1, "minibatch": 200},
@@ -60,7 +61,7 @@ def test_a_run_leaves_its_stages(run):
     assert run.imitated.is_file()
     assert run.checkpoint.is_file()
     rows = json.loads(run.learning_curve.read_text())
-    assert [row["steps"] for row in rows] == [0, 64, 128, 192, 256]
+    assert [row["steps"] for row in rows] == [0, 64, 128]
     assert rows[0]["explained"] <= 1
     assert rows[0]["cross_entropy"] > 0
 
@@ -70,7 +71,7 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_curve_and_another_seed_gives_
         pass
 
     def stop(now):
-        if now.stage == "PPO" and now.done > 0.6:
+        if now.stage == "PPO" and now.done > 0.4:
             raise StoppedError
 
     with pytest.raises(StoppedError):
@@ -162,9 +163,10 @@ def test_what_rewards_are_multiplied_by_does_not_drown_the_actions_that_are_imit
         network = FleetActor(FleetNetworkSettings(width=8, rounds=1), fleet)
         return imitate(network, env, made.model_copy(update={"value_weight": weight}), 0.98, lambda share: None)["cross_entropy"]
 
-    once, scaled, drowned = learned(1.0, None), learned(100.0, None), learned(100.0, 1.0)
+    once, scaled = learned(1.0, None), learned(100.0, None)
     assert scaled == pytest.approx(once, rel=0.25)
-    assert drowned > 1.2 * scaled
+    if FACTOR > 1:  # without it they would be drowned
+        assert learned(100.0, 1.0) > 1.2 * scaled
 
 
 def test_where_all_do_equally_well_there_is_nothing_to_learn(tmp_path):
@@ -279,8 +281,8 @@ def test_a_damaged_search_is_not_gone_on_with(fleet, tmp_path):
 
 
 def test_a_search_finds_better_prices_than_none_on_episodes_that_it_has_not_seen(fleet):
-    constants = WeightSearchSettings(generations=15, population=10, num_episodes=6, validate_every_generations=15)
-    search = WeightSearch([prices_of(fleet)], constants, 0, range(100, 140))
+    constants = WeightSearchSettings(generations=10, population=8, num_episodes=4, validate_every_generations=10)
+    search = WeightSearch([prices_of(fleet)], constants, 0, range(100, 120))
     search.run(lambda value: None)
     assert search.values[1] < search.values[0]
     assert np.abs(search.best).max() > 0

@@ -61,7 +61,13 @@ def test_validations_are_the_learning_curve_and_the_last_update_is_the_end(whole
     assert "train/loss" in heard.of("UpdateRecord")[-2].figures
 
 
-@pytest.mark.parametrize("stop", [Heard(stop_at_validation=2), Heard(stop_at_update=320)], ids=["validation", "update"])
+@pytest.mark.parametrize(
+    "stop",
+    [
+        pytest.param(Heard(stop_at_validation=2), marks=pytest.mark.slow, id="validation"),
+        pytest.param(Heard(stop_at_update=320), id="update"),
+    ],
+)
 def test_a_run_that_a_callback_stops_goes_on_as_if_it_had_not_been_stopped(stop, whole, chosen, scenario, tmp_path):
     train(chosen, tmp_path / "run", scenario=scenario, callbacks=[stop])
     assert stop.told[-1].ending == "stopped"

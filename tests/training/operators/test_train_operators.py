@@ -134,7 +134,7 @@ def test_the_imitation_finds_likely_what_the_search_chose(tmp_path: Path) -> Non
             heard.append(record.figures.get("cross_entropy", float("inf")))
 
     train_operators(
-        config(updates=0, imitation={"moves_per_op": 30, "steps": 100, "minibatch": 16}), tmp_path / "run", callbacks=[Listener()]
+        config(updates=0, imitation={"moves_per_op": 30, "steps": 60, "minibatch": 16}), tmp_path / "run", callbacks=[Listener()]
     )
     losses = [each for each in heard if each < float("inf")]
     assert sum(losses[-20:]) < 2 * 0.95 * sum(losses[:10])
@@ -191,8 +191,10 @@ def test_a_later_search_starts_from_the_best_of_the_draws_of_what_was_learned(tm
         searched(instances, "latency", chosen, tmp_path / "first.pt", lambda done, total: None, learned)
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize(("order", "refine_steps"), [("policy", 0), ("policy", 2), ("upward-rank", 2)])
+@pytest.mark.parametrize(
+    ("order", "refine_steps"),
+    [("policy", 2), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("policy", 0), ("upward-rank", 2)))],
+)
 def test_a_policy_that_chooses_ops_learns_and_goes_on_where_it_was_stopped(tmp_path: Path, order: str, refine_steps: int) -> None:
     changes = (*SMALL, f"placement.order={order}", f"placement.refine_steps={refine_steps}")
     imitation = {"moves_per_op": 5, "steps": 2, "minibatch": 4, "validate_every_steps": 1}

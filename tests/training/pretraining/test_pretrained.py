@@ -254,7 +254,7 @@ def test_the_lessons_are_played_one_after_the_other(watched):
 # --- patience ---
 
 
-@pytest.mark.parametrize("patience", [1, 3])
+@pytest.mark.parametrize("patience", [pytest.param(1, marks=pytest.mark.slow), 3])
 def test_ppo_stops_after_so_many_looks_without_a_better_one(chosen, scenario, tmp_path, monkeypatch, patience):
     rates = iter([0.5, 0.4, 0.4, 0.45, 0.4, 0.1])
     monkeypatch.setattr(callbacks, "blocking_rate", lambda *_: next(rates))

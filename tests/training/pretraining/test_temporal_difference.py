@@ -296,11 +296,11 @@ def test_the_values_of_the_toy_reach_its_optimum(network, toy, toy_benchmark):
     env = CentredReward(JobPartitioningVecEnv(toy, 32, toy_benchmark.reward, 0))
     before = blocking_rate(Greedy(network), toy, 10)
     chosen = ValuePretraining(
-        steps=32_768, learning_rate=3e-3, rollout_steps=32, minibatch=128, memory=4, averaging=0.2, slow_averaging=0.2
+        steps=16_384, learning_rate=3e-3, rollout_steps=32, minibatch=128, memory=4, averaging=0.2, slow_averaging=0.2
     )
     ValueLearning(network, env, chosen, 0.95, 0).run(lambda steps: None)
     assert before > 0.1
-    assert blocking_rate(Greedy(network), toy, 20) == 0.0
+    assert blocking_rate(Greedy(network), toy, 10) == 0.0
 
 
 def test_ppo_begins_as_sharply_as_the_temperature_says_and_is_paid_in_another_unit(network, make, chosen):

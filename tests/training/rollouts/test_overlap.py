@@ -96,8 +96,7 @@ class KilledError(Exception):
     """The process is gone."""
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize("steps", [64, 128, 192])
+@pytest.mark.parametrize("steps", [128, *(pytest.param(steps, marks=pytest.mark.slow) for steps in (64, 192))])
 def test_a_run_goes_on_wherever_it_was_killed(in_phases, whole_in_phases, tmp_path, steps):
     def kill(now):
         if now.steps >= steps:

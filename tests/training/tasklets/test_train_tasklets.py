@@ -72,7 +72,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None
 
 def test_it_gets_better(tmp_path: Path) -> None:
     ppo = {"networks_per_update": 8, "samples_per_network": 8, "learning_rate": 0.01}
-    train_tasklets(config(updates=24, averaging=0.3, ppo=ppo, validate_every_updates=12), tmp_path / "run")
+    train_tasklets(config(updates=16, averaging=0.3, ppo=ppo, validate_every_updates=8), tmp_path / "run")
     curve = json.loads((tmp_path / "run" / "learning_curve.json").read_text())
     assert curve[-1]["validation"] < curve[0]["validation"] - 0.02
     assert curve[-1]["sampled"] > 1.0
