@@ -57,7 +57,7 @@ def test_names_that_no_terminal_and_no_system_takes_are_told_in_one_line(refused
     assert refused("plan", "--job", "x" * 5000, "--cluster", "cluster.yaml").startswith("xxx")
 
 
-@pytest.mark.parametrize("command", [("--help",), (*QUICK, "-")])
+@pytest.mark.parametrize("command", [pytest.param(("--help",), marks=pytest.mark.slow), (*QUICK, "-")])
 def test_a_reader_that_stops_reading_causes_no_complaint(work, command):
     reads, writes = os.pipe()
     os.close(reads)
@@ -69,7 +69,7 @@ def test_a_reader_that_stops_reading_causes_no_complaint(work, command):
     assert (found.returncode, (work / "complaints").read_text()) == (141, "")
 
 
-@pytest.mark.parametrize("command", [("--version",), (*QUICK, "-")])
+@pytest.mark.parametrize("command", [pytest.param(("--version",), marks=pytest.mark.slow), (*QUICK, "-")])
 def test_a_full_disk_is_told_in_one_line(command):
     with Path("/dev/full").open("w") as full:
         found = subprocess.run([str(PROGRAM), *command], check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
@@ -125,7 +125,7 @@ class Sleeper:
 """
 
 
-@pytest.mark.parametrize("jobs", ["1", "2"])
+@pytest.mark.parametrize("jobs", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_an_interrupt_ends_an_evaluation_at_once_in_one_line(work, jobs):
     command = ("evaluate", "python:slow:Sleeper", "--benchmark", "benchmark.yaml", "--jobs", jobs, "--json", "results.json")
     status, out, err = interrupted(work, *command, sign="began-*")

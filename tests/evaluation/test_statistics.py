@@ -9,7 +9,7 @@ from scipy.stats import norm, t
 
 from meshwright.evaluation.statistics import _tail, excludes_zero, interval, paired
 
-from ..draws import draws
+from ..draws import FACTOR, draws
 
 samples = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30)
 
@@ -52,9 +52,9 @@ def test_equal_values_have_an_interval_of_no_width():
     ],
 )
 def test_the_interval_of_twenty_values_holds_the_true_mean_in_about_95_of_100_samples(draw, mean):
-    # 600 samples: one standard error is 0.009. Skewed samples of 20 lose a few points with any interval.
+    # One standard error of 600 samples is 0.009, of 240 it is 0.014. Skewed samples of 20 lose a few points with any interval.
     rng = np.random.default_rng(0)
-    found = [interval(draw(rng).tolist()) for _ in range(600)]
+    found = [interval(draw(rng).tolist()) for _ in range(240 if FACTOR <= 1 else 600)]
     assert 0.91 < np.mean([f["low"] <= mean <= f["high"] for f in found]) < 0.975
 
 

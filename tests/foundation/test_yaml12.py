@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from meshwright import yaml12
 from meshwright.errors import ConfigError
 
-from ..draws import draws
+from ..draws import FACTOR, draws
 
 SPELLED = r"""a¦b: ¦- ¦: ¦[¦]¦{¦}¦,¦ # c¦&x ¦*x¦| ¦'¦''¦"¦\n¦\ud83d¦@¦`¦ ¦  ¦010¦1e3¦.inf¦~¦null¦_¦<<: ¦é¦!¦!!str ¦---¦--- """
 BROKEN = """?¦? ¦%¦-¦:¦0x1f¦1:30¦no¦{a: 1}¦= ¦|\n¦>-\n¦\n¦\n  ¦\n- ¦\na: ¦...\n¦\r\n¦\t¦|2\n¦"a":1\n"""
@@ -40,6 +40,7 @@ def test_both_parsers_say_the_same(text):
 @pytest.mark.skipif(not yaml.__with_libyaml__, reason="PyYAML was built without libyaml")
 def test_what_ships_is_read_by_the_quick_one_and_says_the_same():
     texts = [path.read_text() for path in (Path(__file__).parents[2] / "configs").rglob("*.yaml")]
+    texts = sorted(texts, key=len)[:: 4 if FACTOR <= 1 else 1]
     assert len(texts) > 10
     for text in texts:
         assert yaml12._made(text, yaml12._QuickLoader, None) == said_by_pyyaml_of(text)

@@ -20,6 +20,8 @@ from meshwright.planning.job_work import TransformerWork
 from meshwright.planning.op_graph_work import cut, work_of
 from meshwright.plans.partition import Layout
 
+from ..draws import FACTOR
+
 HOSTS = {
     "devices_per_host": 4,
     "intra_host_bandwidth_gbytes_per_s": 200.0,
@@ -58,7 +60,7 @@ ENDINGS = {"_per_s": 1, "_gbytes": 1, "_efficiency": 1, "_us": -1, "_ns": -1, "o
 MIXTURE = load_shape("zoo:gpt2-small")[0].model_copy(update={"name": "mixture", "num_experts": 4, "experts_per_token": 2})
 SHAPES = {name: load_shape(f"zoo:{name}")[0] for name in ("bert-base", "gpt2-small")} | {"mixture": MIXTURE}
 GRAPHS = ("alexnet", "squeezenet", "vgg16")
-NUM_CASES = int(os.environ.get("MESHWRIGHT_CASES", "40"))
+NUM_CASES = int(os.environ.get("MESHWRIGHT_CASES", "20" if FACTOR <= 1 else "160"))
 LENGTH = 256
 
 

@@ -54,7 +54,7 @@ def test_a_job_goes_where_it_leaves_the_least_over():
 
 def test_where_all_devices_are_free_plans_are_those_of_the_empty_cluster():
     everything = np.ones(256, np.bool_)
-    asked = {"batch": 16, "devices": "16", "top": 1, "keep": "cp=1,pp=1"}
+    asked = {"batch": 16, "devices": "16", "top": 1, "keep": "cp=1,pp=1,tp=8"}
     assert (
         search_layouts("zoo:llama-7b", CLOS, is_free=everything, **asked).plan
         == search_layouts("zoo:llama-7b", CLOS, **asked).plan
@@ -88,7 +88,7 @@ def test_the_price_of_an_allocation_is_near_what_the_simulator_says_of_its_devic
 
 def test_a_search_takes_free_devices_alone_and_tells_of_other_numbers():
     is_free = free(3, 9, 10, 11) | free(4, per_host=3)
-    found = search_layouts("zoo:gpt2-xl", CLOS, batch=32, devices="2,16,64", is_free=is_free, top=2)
+    found = search_layouts("zoo:gpt2-xl", CLOS, batch=32, devices="2,16,64", is_free=is_free, top=2, keep="cp=1,recompute=none")
     devices = found.plan.placement().devices
     assert is_free[devices].all()
     assert set(CLOS.device_host[devices]) == {9, 10}

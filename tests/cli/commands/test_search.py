@@ -58,7 +58,9 @@ def test_the_plan_of_the_winner_stands_alone_and_exports(meshwright, work):
     assert "--pipeline-model-parallel-layout" in words
 
 
-@pytest.mark.parametrize("order", ["pp-tp-cp-dp", "dp-tp-cp-pp", "tp-cp-pp-dp"])
+@pytest.mark.parametrize(
+    "order", ["pp-tp-cp-dp", *(pytest.param(order, marks=pytest.mark.slow) for order in ("dp-tp-cp-pp", "tp-cp-pp-dp"))]
+)
 def test_every_rank_order_exports_to_launchers_that_number_ranks_host_by_host(meshwright, work, order):
     told = meshwright(*SEARCH, "--keep", "tp=2,pp=2,dp=4,schedule=1f1b,zero=1", "--order", order, "--json", "plan.json")
     assert told.status == 0

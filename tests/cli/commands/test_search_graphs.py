@@ -34,7 +34,13 @@ def test_a_search_shows_the_best_the_front_and_what_became_of_all(meshwright, wo
     assert "legal layouts:" in told.out
 
 
-@pytest.mark.parametrize("keep", ["pp=4,schedule=1f1b", "pp=2,schedule=interleaved,virtual_stages=2", "pp=1"])
+@pytest.mark.parametrize(
+    "keep",
+    [
+        "pp=2,schedule=interleaved,virtual_stages=2",
+        *(pytest.param(keep, marks=pytest.mark.slow) for keep in ("pp=4,schedule=1f1b", "pp=1")),
+    ],
+)
 def test_the_plan_of_the_winner_stands_alone_and_exports(meshwright, work, keep):
     told = meshwright(*SEARCH, "--keep", keep, "--json", "plan.json")
     assert told.status == 0

@@ -13,13 +13,13 @@ from meshwright.planning.explain import explain
 from meshwright.planning.search import search_layouts
 from meshwright.plans.partition import Layout
 
-DUALPIPE = "pp=4,dp=2,schedule=dualpipe,micro_batch=1,global_batch=16"
+DUALPIPE = "pp=2,schedule=dualpipe,micro_batch=1,global_batch=4"
 DUALPIPEV = "pp=4,dp=2,schedule=dualpipev,virtual_stages=2,micro_batch=1,global_batch=16"
 EAGER = "pp=4,tp=2,dp=1,schedule=eager-1f1b,micro_batch=1,global_batch=8"
 EIGHT_LAYERS = {"model_type": "gpt2", "n_embd": 768, "n_layer": 8, "n_head": 12, "n_positions": 1024, "vocab_size": 50257}
 
 
-@pytest.mark.parametrize("layout", [DUALPIPE, DUALPIPEV, EAGER])
+@pytest.mark.parametrize("layout", [DUALPIPE, *(pytest.param(layout, marks=pytest.mark.slow) for layout in (DUALPIPEV, EAGER))])
 def test_a_switch_that_the_schedule_refuses_is_told_with_its_reason(tmp_path, layout):
     (tmp_path / "config.json").write_text(json.dumps(EIGHT_LAYERS))
     told = {one.name: one for one in explain(estimate(str(tmp_path / "config.json"), "preset:dgx-a100-8x8", layout))}

@@ -16,6 +16,8 @@ from meshwright.evaluation.calibration.kernel_table import MEASURED, LayerItem, 
 from meshwright.evaluation.plots.kernels import kernels_svg
 from meshwright.evaluation.validation.kernels import LAYER, NOT_MODELLED, validate
 
+from ...draws import FACTOR
+
 TRUTH = {
     "product_efficiency": 0.7,
     "attention_product_efficiency": 0.35,
@@ -102,7 +104,7 @@ def test_rows_that_begin_at_16_bytes_by_hand(sizes, transposed, so):
 
 
 def test_the_shipped_constants_of_measured_devices_are_those_that_their_figures_give():
-    for name in MEASURED.names():
+    for name in MEASURED.names()[:: 1 if FACTOR > 1 else 2]:
         found, shipped = calibrate(name).constants.model_dump(), kernel_settings(name).model_dump()
         for key in ("uncertainty", *FITTED):
             assert found[key] == pytest.approx(shipped[key], rel=2e-3), key

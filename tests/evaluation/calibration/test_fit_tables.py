@@ -76,7 +76,7 @@ def test_tables_are_told_by_their_columns_and_bad_rows_by_their_line(tmp_path):
 
 
 @pytest.mark.reference
-@pytest.mark.parametrize("name", ["h100-tuned", "h200-tuned", "b200"])
+@pytest.mark.parametrize("name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("h100-tuned", "h200-tuned")), "b200"])
 def test_the_shipped_constants_are_those_of_the_tables_and_hold_on_what_was_left_out(reference, name):
     shipped = kernel_settings(name.removesuffix("-tuned"), name)
     tables = [reference / "kernels" / f"{shipped.device}_sxm_{kind}.csv" for kind in ("gemm", "attention_forward")]

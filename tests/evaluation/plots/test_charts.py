@@ -60,6 +60,15 @@ def drawn():
 # --- bars, histograms, learning curve ---
 
 
+def test_the_same_data_gives_the_same_bytes_with_another_style(drawn):
+    import matplotlib
+
+    with matplotlib.rc_context({"font.size": 31, "lines.linewidth": 9, "svg.hashsalt": "other", "axes.facecolor": "red"}):
+        again = [getattr(charts, f"{name}_svg")(ROWS) for name in ("blocking", "reasons", "degrees", "shapes", "rules")]
+    assert again == list(drawn.values())
+
+
+@pytest.mark.slow
 def test_the_same_data_gives_the_same_bytes_in_another_process_with_another_style(tmp_path, drawn):
     (tmp_path / "matplotlibrc").write_text("font.size: 31\nlines.linewidth: 9\nsvg.hashsalt: other\naxes.facecolor: red\n")
     code = (
@@ -118,7 +127,7 @@ def test_no_two_of_the_first_32_graphs_look_alike():
     assert len({style.graph_look(i) for i in range(32)}) == 32
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", DRAWINGS)
 @pytest.mark.parametrize("count", [0, 1, 12])
 def test_any_number_of_policies_is_drawn_and_named(name, count):

@@ -104,7 +104,7 @@ def given(capsys, *words):
 
 def test_all_values_of_an_instance_are_shown(tmp_path, capsys):
     save(fork(), tmp_path / "fork.json")
-    found = values(capsys, tmp_path / "fork.json", "--search-s", "1")
+    found = values(capsys, tmp_path / "fork.json", "--search-s", "0.2")
     assert found["latency", "independent", "exhaustive"] == 6
     assert found["throughput", "max-load", "exhaustive"] == found["throughput", "max-load", "ideals"] == 6
     assert found["throughput", "max-load", "lower bound"] == 4

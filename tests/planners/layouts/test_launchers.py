@@ -29,6 +29,7 @@ def asked_of(asked):
     return lambda layout: layout.model_copy(update={**asked.as_cut(vars(layout)), **asked.as_run(vars(layout))})
 
 
+@pytest.mark.every(3)
 @pytest.mark.parametrize("shape", [GPT, MIXTURE], ids=lambda shape: shape.name)
 @pytest.mark.parametrize("name", list(FRAMEWORKS))
 def test_a_search_for_a_framework_finds_what_it_runs_of_all_layouts(shape, name):
@@ -48,7 +49,9 @@ def test_a_search_for_a_framework_finds_what_it_runs_of_all_layouts(shape, name)
     assert 0 < len(found) < len(whole)
 
 
-@pytest.mark.parametrize("name", ["megatron", "torchtitan", "deepspeed"])
+@pytest.mark.parametrize(
+    "name", ["megatron", *(pytest.param(name, marks=pytest.mark.slow) for name in ("torchtitan", "deepspeed"))]
+)
 def test_the_exporter_takes_what_a_search_finds(name):
     cluster = load_cluster("preset:dgx-a100-8x8")
     for keep in ("micro_batch=1", "micro_batch=1,pp=2|4", "micro_batch=2,tp=2|4,pp=1", "micro_batch=1,cp=2"):

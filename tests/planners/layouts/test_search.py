@@ -95,7 +95,7 @@ def test_equal_layouts_are_listed_once_and_are_equal():
             assert peak_memory(works[0])[1].total == pytest.approx(peak_memory(works[1])[1].total, rel=1e-12)
 
 
-@pytest.mark.parametrize("shape", [GPT, MIXTURE])
+@pytest.mark.parametrize("shape", [pytest.param(GPT, marks=pytest.mark.slow), MIXTURE])
 def test_the_space_is_every_legal_layout_and_nothing_else(shape):
     space = LayoutSpace(shape, LENGTH, 4, 2)
     listed = list(space.layouts(4))
@@ -104,8 +104,9 @@ def test_the_space_is_every_legal_layout_and_nothing_else(shape):
 
 
 def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_uneven_rounds():
-    listed = list(LayoutSpace(GPT, LENGTH, 12, 2).layouts(4))
-    found = {one.layout for one in search(GPT, [4], 12, ROOMY, top=None).ranking}
+    keep = "tp=1,cp=1"
+    listed = list(LayoutSpace(GPT, LENGTH, 12, 2, SearchRequest(keep=keep)).layouts(4))
+    found = {one.layout for one in search(GPT, [4], 12, ROOMY, top=None, keep=keep).ranking}
     kinds = {
         "ZeRO-3 in a pipeline": lambda one: one.pp > 1 and one.zero == 3,
         "recomputed zero bubble": lambda one: one.pp > 1 and one.schedule == "zb-h1" and one.recompute == "full",
@@ -210,10 +211,15 @@ def test_the_fewest_layers_are_computed_again_that_make_room():
 DEEP = GPT.model_copy(update={"num_layers": 12, "vocabulary": 64})
 
 
+@cache
+def computed_again():
+    return [one for one in every_layout(DEEP, 2, 4) if one.recompute == "full" and one.zero == 0]
+
+
 @draws(20)
 @given(data=st.data())
 def test_groups_of_layers_take_the_same_time_and_hold_a_convex_amount(data):
-    layout = data.draw(st.sampled_from([one for one in every_layout(DEEP, 2, 4) if one.recompute == "full" and one.zero == 0]))
+    layout = data.draw(st.sampled_from(computed_again()))
     work = describe(DEEP, layout, LENGTH)
     pricer, sizes = Pricer(A100, PAIRS), [1, *group_sizes(work)]
     works = [describe(DEEP, grouped(layout, size), LENGTH) for size in sizes]
@@ -245,7 +251,7 @@ def test_layers_are_grouped_where_each_by_itself_makes_no_room():
     assert {(one.layout.recompute, one.layout.recompute_method) for one in blocks} == {("full", "block")}
 
 
-@pytest.mark.parametrize("capacity", [1.02, 1.2, 2.0])
+@pytest.mark.parametrize("capacity", [1.02, *(pytest.param(capacity, marks=pytest.mark.slow) for capacity in (1.2, 2.0))])
 def test_grouped_layers_are_found_exactly(capacity):
     least = min(figures[1] for layout, figures in brute_force(DEEP, 2, 4, PAIRS, ROOMY).items() if layout.recompute == "full")
     wanted = brute_force(DEEP, 2, 4, PAIRS, capacity * least)
@@ -258,7 +264,7 @@ def test_grouped_layers_are_found_exactly(capacity):
 
 def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():
     wires = group_network(drawn_matrix(0, num_devices=4))
-    space = LayoutSpace(GPT, LENGTH, 2, 1)
+    space = LayoutSpace(GPT, LENGTH, 2, 1, SearchRequest(keep=(keep := "cp=1")))
     pricers = {order: Pricer(A100, wires, order=order) for order in ORDERS}
     wanted = []
     for layout in space.layouts(4):
@@ -266,7 +272,7 @@ def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_numb
         wanted.append(min(pricers[order].step_s(work) for order in space.rank_orders(layout, wires)))
     three = Layout(tp=2, cp=2, dp=2, micro_batch=1, global_batch=2)
     assert len(space.rank_orders(three, wires)) == 6
-    found = search(GPT, [4], 2, ROOMY, top=5, wires=wires)
+    found = search(GPT, [4], 2, ROOMY, top=5, wires=wires, keep=keep)
     assert [one.step_s for one in found.ranking] == sorted(wanted)[:5]
     assert found.counts.pruned > 0
 

@@ -94,6 +94,7 @@ def test_regions_that_make_no_stages_are_told():
 
 
 @pytest.mark.reference
+@pytest.mark.every(4)
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_the_best_published_values_are_reached(reference, name):
     instance = read_tasklets(reference / "operators/tasklets" / f"{name}.json")

@@ -141,7 +141,7 @@ def test_traces_hold_a_step_of_each_phase():
     ("job", "core", "keep"),
     [
         ("zoo:alexnet", "width:0.25", "schedule=1f1b,virtual_stages=1,recompute=none,dp=1|2|4"),
-        ("zoo:gpt2-small", "rank:32", "cp=1,recompute=none,schedule=1f1b,zero=0|2"),
+        pytest.param("zoo:gpt2-small", "rank:32", "cp=1,recompute=none,schedule=1f1b,zero=0|2", marks=pytest.mark.slow),
     ],
 )
 def test_phases_planned_together_are_never_worse_than_one_plan_for_both(job, core, keep):

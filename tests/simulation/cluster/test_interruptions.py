@@ -87,7 +87,7 @@ def play_plain(scenario, arrivals, choose, seed):
         k, found, can_place, reason = asked.send(candidate)
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(4)
 @draws(2)
 @given(seed=seeds, eager=st.sampled_from([0.3, 0.8, 1.0]))
 def test_every_decision_and_every_job_are_those_of_brute_force(varied, seed, eager):

@@ -16,6 +16,7 @@ from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import run_layout
 
 from ...costs.uneven import drawn_matrix
+from ...draws import FACTOR
 from ...oracles.layout_views import layout_memory
 from .grid import cluster
 
@@ -57,7 +58,7 @@ def test_it_takes_and_keeps_what_the_analytic_path_says(name, keys):
 def test_gradients_between_chunks_hide_behind_the_passes_as_they_run():
     # By the passes between two chunks alone, without what these wait for, single cases were off by 24 %.
     rng, graph = random.Random(1), load_graph("zoo:vgg16", device=HOST.device_types[0], batch_size=64)
-    for case in range(8):
+    for case in range(3 if FACTOR <= 1 else 8):
         dp, micro_batch = rng.choice([2, 4]), rng.choice([1, 2, 4])
         keys = {"dp": dp, "zero": case % 2, "overlap_pp": rng.random() < 0.5, "micro_batch": micro_batch}
         keys |= {"pp": 8 // dp, "global_batch": micro_batch * dp * rng.choice([3, 8]), "virtual_stages": rng.choice([2, 3])}

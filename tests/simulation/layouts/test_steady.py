@@ -16,7 +16,7 @@ from ...costs.pipelines.closed_forms import closed_form_s
 HOST = load_cluster("preset:host-8")
 
 
-@pytest.mark.every(2)
+@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("job", "layout", "costs"),
     [

@@ -65,7 +65,7 @@ def play(cluster, defects):
 def test_any_two_switches_may_be_thrown(cluster, start):
     base = PRESETS[start].model_dump()
     pairs = list(itertools.combinations(NAMES, 2))
-    for one, other in pairs[:: max(1, round(12 / FACTOR))]:
+    for one, other in pairs[:: max(1, round(24 / FACTOR))]:
         defects = Defects.model_validate(base | {one: not base[one], other: not base[other]})
         totals = play(cluster, defects)
         assert totals.arrived == 9
