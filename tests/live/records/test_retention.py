@@ -198,10 +198,10 @@ def test_killed_anywhere_a_ledger_is_whole_and_the_next_time_goes_on(old, said, 
         child = os.fork()
         if child == 0:
             ledger = Ledger(path, now=lambda: now)
-            ledger._db = KilledAt(ledger._db, int(rng.integers(1, 1500)))
+            ledger._db = KilledAt(ledger._db, int(rng.integers(1, 750)))
             give_up(ledger, 2, LAST)
             os._exit(0)
-        rng.integers(1, 1500)
+        rng.integers(1, 750)
         _, status = os.waitpid(child, 0)
         num_killed += os.WIFSIGNALED(status)
         with Ledger(path, now=lambda: now) as ledger:
