@@ -146,7 +146,7 @@ def test_by_direct_weights_alone_it_is_the_compiled_rule(tmp_path, elastic, rela
     fleet = tiny_fleet(tmp_path, load=1.5, candidate_features="analytic", elastic=elastic)
     batch, made, rng = FleetBatch(fleet, 1), network(fleet, relative=relative), np.random.default_rng(2)
     kinds, alike = set(), []
-    for episode in range(3 if FACTOR <= 1 else 4):
+    for episode in range(4 if relative or FACTOR > 1 else 2):
         weights = rng.normal(0, 0.4, (3, num_direct(relative=relative)))
         made.prices.set_direct(weights)
         batch.reset(0, np.random.default_rng(episode))

@@ -104,8 +104,7 @@ def test_the_space_is_every_legal_layout_and_nothing_else(shape):
 
 
 def test_the_search_examines_shards_in_pipelines_recomputed_zero_bubble_and_uneven_rounds():
-    keep = "tp=1,cp=1"
-    listed = list(LayoutSpace(GPT, LENGTH, 12, 2, SearchRequest(keep=keep)).layouts(4))
+    listed = list(LayoutSpace(GPT, LENGTH, 12, 2, SearchRequest(keep=(keep := "tp=1,cp=1"))).layouts(4))
     found = {one.layout for one in search(GPT, [4], 12, ROOMY, top=None, keep=keep).ranking}
     kinds = {
         "ZeRO-3 in a pipeline": lambda one: one.pp > 1 and one.zero == 3,
@@ -211,15 +210,10 @@ def test_the_fewest_layers_are_computed_again_that_make_room():
 DEEP = GPT.model_copy(update={"num_layers": 12, "vocabulary": 64})
 
 
-@cache
-def computed_again():
-    return [one for one in every_layout(DEEP, 2, 4) if one.recompute == "full" and one.zero == 0]
-
-
 @draws(20)
 @given(data=st.data())
 def test_groups_of_layers_take_the_same_time_and_hold_a_convex_amount(data):
-    layout = data.draw(st.sampled_from(computed_again()))
+    layout = data.draw(st.sampled_from([one for one in every_layout(DEEP, 2, 4) if one.recompute == "full" and one.zero == 0]))
     work = describe(DEEP, layout, LENGTH)
     pricer, sizes = Pricer(A100, PAIRS), [1, *group_sizes(work)]
     works = [describe(DEEP, grouped(layout, size), LENGTH) for size in sizes]
