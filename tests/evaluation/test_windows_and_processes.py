@@ -45,7 +45,6 @@ def same(first: EpisodeRecord, second: EpisodeRecord) -> bool:
     )
 
 
-@pytest.mark.slow
 def test_another_process_meets_the_same_failures(eventful, built):
     tasks = [(name, seed) for name in ("random", "min") for seed in (0, 1)]
     here = Player(eventful, built).play_all(tasks)

@@ -87,7 +87,6 @@ def test_nobody_gets_fewer_devices_than_the_least_share_and_one_is_no_bound(smal
     assert any(record.num_restarts.sum() for record in played["srtf:goodput-shares-4"])  # long ones are paused for short ones
 
 
-@pytest.mark.slow
 def test_another_process_gives_the_same_episodes(small, small_fleet):
     specs, seeds = ["fifo", "random"], range(6)
     alone = FleetEpisodes(small, small_fleet).play_all(specs, seeds)
