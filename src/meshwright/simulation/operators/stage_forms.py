@@ -23,6 +23,8 @@ from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from .instance import OperatorInstance
 
+MOST_SETS = 5_000
+"""Sets of devices that are looked at for the best order of stages; all of those of twelve devices."""
 StageOps = tuple[NDArray[np.bool_], int]
 """Whether each op is in a stage, ``(n,)``, and its replicas."""
 
@@ -35,7 +37,8 @@ def pipedream_form_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -
         device_of: device of each op, ``(n,)``.
 
     Raises:
-        PlanError: the devices are no stages in order, their links are not alike, or one of them is a host's processor.
+        PlanError: the devices are no stages in order, their links are not alike, one of them is a host's processor, or more than
+            `MOST_SETS` sets of them would be looked at for their best order.
     """
     bandwidth = shared_bandwidth(instance, np.unique(device_of))
     computed_s = max(_computed_s(instance, device_of, ops) for ops, _ in stages_of(instance, device_of))
@@ -50,7 +53,7 @@ def piper_form_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> fl
         device_of: device of each op, ``(n,)``.
 
     Raises:
-        PlanError: as `pipedream_form_s`.
+        PlanError: as `pipedream_form_s`, but for the last.
     """
     stages, bandwidth = stages_of(instance, device_of), shared_bandwidth(instance, np.unique(device_of))
     edges = forward_edges(instance)
@@ -167,28 +170,47 @@ def _least_handed_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]
     """The most bytes that are handed on between two stages, in the order of the stages in which that is least.
 
     From the empty set of devices to all of them, each step one that has nothing left before it: first the way whose most is
-    least so far, of those the longest.
+    least so far, of those the longest. Just before and just behind each device, whatever the order, all is handed on that goes
+    from devices that must be earlier to such that must be later. The most is at least that, and ways below it count as equal.
+
+    Raises:
+        PlanError: that many sets of devices were looked at.
     """
     edges, links = forward_edges(instance), _links(instance, device_of)
-    devices = np.unique(device_of).tolist()
-    before = {one: {a for a, b in links if b == one} for one in devices}
-    ends, tensors = device_of[instance.edges[edges]], instance.edge_tensor[edges]
-    queue: list[tuple[float, int, tuple[int, ...]]] = [(0.0, 0, ())]
-    seen = set()
+    bit = {one: 1 << place for place, one in enumerate(np.unique(device_of).tolist())}
+    readers: dict[tuple[int, int], int] = {}
+    ends = device_of[instance.edges[edges]].tolist()
+    for (source, reader), tensor in zip(ends, instance.edge_tensor[edges].tolist(), strict=True):
+        readers[source, tensor] = readers.get((source, tensor), 0) | bit[reader]
+    sizes: dict[tuple[int, int], float] = {}
+    for (source, tensor), read in readers.items():
+        sizes[bit[source], read] = sizes.get((bit[source], read), 0.0) + float(instance.tensor_bytes[tensor])
+    tensors = [(source, read, size) for (source, read), size in sizes.items() if read != source]
+    before = dict.fromkeys(bit.values(), 0)
+    for ops, _ in stages_of(instance, device_of):
+        one = int(device_of[ops][0])
+        for other in (a for a, b in links if b == one):
+            before[bit[one]] |= bit[other] | before[bit[other]]
+    everything, least = (1 << len(bit)) - 1, 0.0
+    for one, earlier in before.items():
+        later = sum(other for other, its in before.items() if its & one)
+        for first, then in ((earlier, one | later), (earlier | one, later)):
+            least = max(least, sum(size for source, read, size in tensors if source & first and read & then))
+    queue, seen = [(least, 0, 0)], set[int]()
     while True:
         most, _, done = heapq.heappop(queue)
-        if len(done) == len(devices):
+        if done == everything:
             return most
         if done in seen:
             continue
         seen.add(done)
-        for one in devices:
-            if one in done or not before[one] <= set(done):
-                continue
-            after = tuple(sorted((*done, one)))
-            crossing = np.isin(ends[:, 0], after) & ~np.isin(ends[:, 1], after)
-            handed = float(instance.tensor_bytes[np.unique(tensors[crossing])].sum())
-            heapq.heappush(queue, (max(most, handed), -len(after), after))
+        if len(seen) > MOST_SETS:
+            raise PlanError(f"{len(bit)} devices side by side are stages in too many orders", field="device_of")
+        for one, earlier in before.items():
+            if not done & one and not earlier & ~done:
+                after = done | one
+                handed = sum(size for source, read, size in tensors if source & after and read & ~after)
+                heapq.heappush(queue, (max(most, handed), -after.bit_count(), after))
 
 
 def _computed_s(instance: OperatorInstance, device_of: NDArray[np.int64], ops: NDArray[np.bool_]) -> float:

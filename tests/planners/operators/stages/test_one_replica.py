@@ -14,6 +14,7 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.planners.operators.stages.pipedream import MachineLevel, pipedream
+from meshwright.simulation.operators import stage_forms
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.stage_forms import pipedream_form_s, pipedream_stages_s, piper_form_s
 
@@ -113,6 +114,25 @@ def test_it_is_the_recurrence_in_line_on_its_best_number_of_machines(num_ops, ma
         stages = [(stage.has_op, stage.num_replicas) for stage in plan.stages]
         assert pipedream_stages_s(graph, stages, 1e9) == pytest.approx(plan.value_s)
     assert pipedream_form_s(instance, found.device_of) == pytest.approx(min(in_line))
+
+
+def test_many_devices_side_by_side_have_a_value_at_once_or_the_reason_why_not(monkeypatch):
+    # Each of 62 branches reads 1 GB and hands on its own 1 GB; all are open before the last op: 62 GB there and back at 1 GB/s.
+    edges = [(0, op) for op in range(1, 63)] + [(op, 63) for op in range(1, 63)]
+    wide = OperatorInstance.of_outputs("wide", np.ones((64, 64)), edges, 1e9, bandwidth_bytes_per_s=1e9)
+    assert pipedream_form_s(wide, np.arange(64)) == 124.0
+    # Pairs of ops apart from each other: which first tells nothing, so one order is as good as all.
+    pairs = OperatorInstance.of_outputs(
+        "pairs", np.ones((64, 64)), [(op, op + 32) for op in range(32)], 1e9, bandwidth_bytes_per_s=1e9
+    )
+    assert pipedream_form_s(pairs, np.arange(64)) == 2.0
+    # Ops that read of many others: their order matters, and there are too many.
+    monkeypatch.setattr(stage_forms, "MOST_SETS", 100)
+    rng = np.random.default_rng(0)
+    edges = sorted({(op, int(reader)) for op in range(30) for reader in rng.integers(30, 60, 3)})
+    mixed = OperatorInstance.of_outputs("mixed", np.ones((60, 60)), edges, 1e9, bandwidth_bytes_per_s=1e9)
+    with pytest.raises(PlanError, match="60 devices side by side are stages in too many orders"):
+        pipedream_form_s(mixed, np.arange(60))
 
 
 def test_a_chain_worked_by_hand_in_both_forms():
