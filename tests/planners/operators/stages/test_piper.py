@@ -106,11 +106,13 @@ def test_what_is_no_pipeline_is_refused():
     instance = replace(drawn(2, 3, 1), edges=np.array([[0, 1]]), edge_bytes=np.ones(1))
     instance = replace(instance, head_sync_bytes=np.zeros((1, 2, 2)), tail_sync_bytes=np.zeros((1, 2, 2)), memory_bytes=1e9)
     one, two = np.array([True, False]), np.array([False, True])
-    with pytest.raises(PlanError, match="an edge leads to an earlier stage"):
+    with pytest.raises(PlanError, match="is in an earlier stage than"):
         stage_seconds(instance, [(two, 1, 1), (one, 1, 1)])
     with pytest.raises(PlanError, match=r"uses more devices than there are \(got 4\)"):
         stage_seconds(instance, [(one, 1, 2), (two, 1, 2)])
     with pytest.raises(PlanError, match="each op is in one stage"):
         stage_seconds(instance, [(one, 1, 1)])
+    with pytest.raises(PlanError, match=r"stages\[0\].tensor_degree: the instance has no such tensor degree \(got 3\)"):
+        stage_seconds(instance, [(one | two, 1, 3)])
     with pytest.raises(PlanError, match="suffixes, and at most 2 are looked at"):
         piper(instance, max_ideals=2)

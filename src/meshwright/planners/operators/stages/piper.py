@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from ....errors import PlanError, PolicyError
 from ....simulation.operators.piper_files import RECOMPUTES, PiperInstance
+from ....simulation.operators.stage_forms import check_stages
 from .downset_kernel import count_downsets, list_downsets
 from .piper_kernel import best_stages, least_cost_s
 
@@ -135,19 +136,17 @@ def stage_seconds(
         recomputes: whether options that recompute may be taken.
 
     Raises:
-        PlanError: the stages do not hold each op once, an edge leads back, too many devices, or more memory than there is.
+        PlanError: the stages do not hold each op once, an edge leads back, too many devices, a tensor degree that the instance
+            has not, or more memory than there is.
     """
     given = _figures(instance, recomputes)
-    has_op = np.array([ops for ops, _, _ in stages])
-    if (has_op.sum(axis=0) != 1).any():
-        raise PlanError("each op is in one stage", field="stages")
-    stage_of = has_op.argmax(axis=0)
-    if len(instance.edges) and (stage_of[instance.edges[:, 0]] > stage_of[instance.edges[:, 1]]).any():
-        raise PlanError("an edge leads to an earlier stage", field="stages")
+    check_stages([(ops, d) for ops, d, _ in stages], instance.edges, instance.op_names)
     if sum(d * t for _, d, t in stages) > instance.num_devices:
         raise PlanError("uses more devices than there are", field="stages", value=sum(d * t for _, d, t in stages))
     seconds = []
     for number, (ops, d, t) in enumerate(stages):
+        if t not in instance.degrees:
+            raise PlanError("the instance has no such tensor degree", field=f"stages[{number}].tensor_degree", value=t)
         degree = int(np.flatnonzero(instance.degrees == t)[0])
         after = sum(copies for _, copies, _ in stages[number:])
         cost_s = given[0][ops, degree] / d
