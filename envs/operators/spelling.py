@@ -1,8 +1,8 @@
 """A second spelling of benchmarks of operator placement: flat, with the draws of graphs and devices together.
 
 ``objective``, ``form``, ``order``, ``refine_steps``, ``optimizer`` and ``instances`` may stand at the root in place of below
-``placement``, and what draws devices below ``instances``. Keys that stand below ``placement`` and its ``devices`` count before
-these, so that changes of keys go with both spellings.
+``placement``, and what draws devices below ``instances``. Keys that stand below ``placement``, its ``instances`` and its
+``devices`` count before these, so that changes of keys go with both spellings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,12 @@ def below_placement(given: Any) -> Any:
     flat = {key: given[key] for key in OF_PLACEMENT if key in given}
     rest = {key: each for key, each in given.items() if key not in OF_PLACEMENT}
     told = given.get("placement")
-    return rest | {"placement": flat | told if isinstance(told, dict) else flat}
+    if not isinstance(told, dict):
+        return rest | {"placement": flat}
+    both = [each.get("instances") for each in (flat, told)]
+    if all(isinstance(each, dict) for each in both):
+        told = told | {"instances": both[0] | both[1]}
+    return rest | {"placement": flat | told}
 
 
 def below_devices(given: Any) -> Any:

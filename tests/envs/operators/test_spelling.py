@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -71,6 +72,9 @@ def test_changes_go_with_both_spellings(tmp_path: Path) -> None:
     path = as_file(tmp_path, FLAT)
     for change in ("placement.devices.num_devices=[5]", "instances.num_devices=[5]"):
         assert load_placement_benchmark(path, changes=[change]).placement.devices.num_devices == (5,)
+    for change in ("placement.instances.num_ops=[30]", "instances.num_ops=[30]"):
+        drawn = load_placement_benchmark(path, changes=[change]).placement.model_dump()["instances"]
+        assert (drawn["num_ops"], drawn["parents"]) == ((30,), (1, 3))
     for change in ("placement.form=independent", "form=independent"):
         assert not load_placement_benchmark(path, changes=[change]).placement.has_other_form
 
@@ -115,6 +119,11 @@ def test_devices_take_the_place_of_those_of_a_file(tmp_path: Path) -> None:
     assert (found.times_s[:, :6] == found.times_s[:, :1]).all()
     assert (found.bandwidth_bytes_per_s[~np.eye(7, dtype=bool)] == 1e9).all()
     assert placement.most() == (3, 7)
+    first = replace(chain(is_host=np.array([True, False])), device_names=("host", "mine"))
+    save(first, tmp_path / "own.json")
+    with_memory = load_placement_benchmark(of_files(tmp_path, "{memory_gb: 16}", "own.json")).placement.instance("test", 0)
+    assert with_memory.device_names == ("host", "mine")  # the host is the first, and stays so
+    assert with_memory.memory_bytes.tolist() == [first.memory_bytes[0], 16e9]
     same = load_placement_benchmark(of_files(tmp_path, "{}", "one.json")).placement.instance("test", 0)
     assert same.num_devices == 3
 

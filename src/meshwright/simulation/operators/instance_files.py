@@ -109,7 +109,7 @@ def with_accelerators(
         if wanted > 1 and instance.num_devices == 1:
             raise GraphError("has one device, so that nothing tells the links of more", field="devices.num", value=wanted)
         chosen += columns[:1].tolist() * wanted
-    if chosen != list(range(instance.num_devices)):
+    if sorted(chosen) != list(range(instance.num_devices)):
         first, apart = np.array(chosen), ~np.eye(len(chosen), dtype=np.bool_)
         names = _names(instance, chosen)
         other = {each: getattr(instance, each)[np.ix_(first, first)] for each in ("latency_s", "bandwidth_bytes_per_s")}
