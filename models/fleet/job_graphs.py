@@ -38,7 +38,7 @@ class JobGraphTensors(nn.Module):
 
     Args:
         graphs: of each type.
-        bandwidth_bytes_per_s: of the fastest link of the cluster.
+        bandwidth_bytes_per_s: of the fastest link on which jobs of the cluster can meet.
 
     Attributes:
         ops: features, ``(n, len(OP))``.

@@ -35,6 +35,7 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.observation import observer
 from ...envs.fleet.spaces import trunk_members
 from ...planners.fleet.linear_prices import MOST_RATIO
+from ...simulation.fleet.network import UNLIMITED
 from ...simulation.fleet.state import PlacementRule
 from ..network import begin_small, begin_with_nothing
 from ..settings import FleetNetworkSettings
@@ -109,8 +110,13 @@ class MenuTensors(nn.Module):
         self.first_pause, self.first_refusal = problem.first_pause, problem.first_refusal
         self.may_refuse = problem.may_refuse
         self.num_waiting = problem.visible_waiting
-        fastest = float(problem.network.capacity_bytes_per_s.max())
-        self.graphs = JobGraphTensors(fleet.graphs, fastest) if settings.job_graphs else None
+        self.graphs = JobGraphTensors(fleet.graphs, _fastest_bytes_per_s(fleet)) if settings.job_graphs else None
+
+
+def _fastest_bytes_per_s(fleet: Fleet) -> float:
+    """Of the links on which jobs can meet; infinite where they cannot."""
+    capacity = fleet.problem.network.capacity_bytes_per_s
+    return float(capacity[capacity < UNLIMITED].max(initial=0.0)) or float("inf")
 
 
 class FleetActor(nn.Module):

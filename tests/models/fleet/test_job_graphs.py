@@ -1,6 +1,7 @@
 """Job graphs in a fleet's policy: what the encoding depends on and what not, and what stays as it is without it."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.errors import CheckpointError, ConfigError
 from meshwright.jobs.graph import JobGraph
 from meshwright.models.fleet.job_graphs import EDGE, OP, JobGraphEncoder, JobGraphTensors
-from meshwright.models.fleet.network import FleetActor
+from meshwright.models.fleet.network import FleetActor, _fastest_bytes_per_s
 from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.settings import build_settings
+from meshwright.simulation.fleet.network import UNLIMITED
 
 from ...tiny_fleet import tiny_fleet
 
@@ -77,6 +79,13 @@ def test_features_worked_by_hand():
         (np.log(np.array([20, 20, 5, 10]) / 13.75) / 2).tolist()
     )
     assert graphs.edges[0, edge("time on the fastest link against the mean op's")].item() == pytest.approx(2 / 7.625)
+
+
+def test_the_fastest_link_is_one_on_which_jobs_meet():
+    for capacity, fastest in (([UNLIMITED, 5.0, 3.0], 5.0), ([UNLIMITED, UNLIMITED], np.inf)):
+        links = SimpleNamespace(capacity_bytes_per_s=np.array(capacity))
+        assert _fastest_bytes_per_s(SimpleNamespace(problem=SimpleNamespace(network=links))) == fastest
+    assert not encoder()(JobGraphTensors([graph_of()], np.inf)).isnan().any()
 
 
 def test_renumbering_the_ops_of_a_graph_changes_nothing():

@@ -23,6 +23,8 @@ from ...errors import ClusterError
 from ...numba_records import by_reference
 from .menu_table import SERVERS
 
+UNLIMITED = 1e300
+"""Bytes a second of a link on which jobs do not meet."""
 MAX_GROUPS = 1024
 """Most groups of hosts between which paths are kept, one row for each pair."""
 
@@ -80,7 +82,7 @@ class NamedNetwork:
     @property
     def has_shared_links(self) -> bool:
         """Whether jobs can meet on any link at all."""
-        return bool((self.arrays.capacity_bytes_per_s < _UNLIMITED).any())
+        return bool((self.arrays.capacity_bytes_per_s < UNLIMITED).any())
 
 
 def fleet_network(cluster: Cluster) -> NamedNetwork:
@@ -137,8 +139,6 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
     return NamedNetwork(arrays, (*host_names, *names), tuple(trunks))
 
 
-_UNLIMITED = 1e300
-
 _ENDS = ((0, "network"), (1, "network"))
 
 _Trunks = tuple[list[str], list[str], NDArray[np.float64], NDArray[np.float64]]
@@ -166,7 +166,7 @@ def _matrix_trunks(matrix: MatrixTopology, num_groups: int) -> _Trunks:
     """The same; nothing limits them."""
     trunks = list(matrix.site_names or (f"site{number}" for number in range(num_groups)))
     names = [f"{name}>{way}" for name in trunks for way in ("out", "in")]
-    return trunks, names, np.full(2 * num_groups, _UNLIMITED), np.full(2 * len(matrix.host_names), _UNLIMITED)
+    return trunks, names, np.full(2 * num_groups, UNLIMITED), np.full(2 * len(matrix.host_names), UNLIMITED)
 
 
 def _cards(hosts: Hosts) -> NDArray[np.float64]:
@@ -195,7 +195,7 @@ def _path_links(cluster: Cluster) -> _Links:
     names = [cluster.links.names[link] for link in used]
     capacity = cluster.links.bandwidth_bytes_per_s[used] if used else np.zeros(0)
     ways = [[number[link] for link in path] for path in paths]
-    return names, np.asarray(capacity, np.float64), ways, np.full(2 * cluster.num_hosts, _UNLIMITED)
+    return names, np.asarray(capacity, np.float64), ways, np.full(2 * cluster.num_hosts, UNLIMITED)
 
 
 @njit
