@@ -27,9 +27,9 @@ def below_placement(given: Any) -> Any:
     told = given.get("placement")
     if not isinstance(told, dict):
         return rest | {"placement": flat}
-    both = [each.get("instances") for each in (flat, told)]
-    if all(isinstance(each, dict) for each in both):
-        told = told | {"instances": both[0] | both[1]}
+    drawn, more = flat.get("instances"), told.get("instances")
+    if isinstance(drawn, dict) and isinstance(more, dict):
+        told = told | {"instances": drawn | more}
     return rest | {"placement": flat | told}
 
 
