@@ -16,7 +16,7 @@ from ...plans.op_placement import STATE_COPIES
 from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
 from ...simulation.operators.forms import FORMS, PUBLISHED_ALONE, ValueForm
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
-from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.instance import OperatorInstance, numbered
 from ...simulation.operators.instance_files import load_instance, with_accelerators
 from ...simulation.operators.placement import OperatorObjective
 from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
@@ -51,7 +51,7 @@ class JobDraw(settings.Settings):
         return rest | {"optimizer_bytes": STATE_COPIES[name]}
 
     def draw(self, rng: np.random.Generator) -> DrawnGraph:
-        """The forward pass of one of the jobs.
+        """The forward pass of one of the jobs; speeds of devices are drawn, so that times by device type do not count.
 
         Raises:
             GraphError: the job cannot be read.
@@ -64,6 +64,7 @@ class JobDraw(settings.Settings):
             resident_bytes=self.optimizer_bytes * graph.parameter_bytes + graph.activation_bytes,
             edges=graph.edges,
             op_names=graph.op_names,
+            group=numbered(graph.group) if graph.colocate else None,
         )
 
 

@@ -175,7 +175,7 @@ def write(tmp_path, change):
     [
         (lambda d: d.pop("edges"), "edges: the key is missing"),
         (lambda d: d.update(edgs=[]), r"unknown key \(got 'edgs'\); did you mean 'edges'"),
-        (lambda d: d.update(format_version=9), r"only version 1 is known \(got 9\)"),
+        (lambda d: d.update(format_version=9), r"only versions 1 and 2 are known \(got 9\)"),
         (lambda d: d.update(forward_s=["x", 1, 2]), "something other than numbers"),
         (lambda d: d.update(forward_s=[[1], 1, 2]), "something other than numbers"),
         (lambda d: d.update(forward_s=[1, 2, -3]), "op2.forward_s: must be finite"),

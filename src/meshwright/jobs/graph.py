@@ -6,7 +6,9 @@ with its backward one; edges are those of the forward pass, the backward pass ru
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from dataclasses import field as field_of
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from numpy.typing import NDArray
 from .. import files, quantities
 from ..devices import DeviceType
 from ..errors import GraphError
+from .readers import version_2
 
 if TYPE_CHECKING:
     import networkx
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from .convolutional import ConvNetShape
 
 FORMAT_VERSION = 1
+"""Of what is saved where nothing of version 2 is there; see `readers.version_2`."""
 PROVENANCES = ("measured", "interpolated", "estimated")
 
 _COSTS = (
@@ -58,6 +62,9 @@ class JobGraph:
         source: where the figures come from: ``measured`` (a profile) or ``estimated`` (a roofline).
         volumes: what each op reads and writes, layer by layer, where the job is a network on volumes that can be cut; None
             elsewhere.
+        times_s: seconds on device types of which they are known, forward and backward, infinite where the type cannot run the
+            op, ``(2, n)`` by the type's name; on others ops are timed from the reference device. `place` alone reads it.
+        colocate: labels of each op, length ``n``, or empty; ops that share one go on one device. `place` alone reads it.
 
     Raises:
         GraphError: no op, arrays of unequal length, a negative or non-finite cost, an edge to an absent op, an
@@ -79,6 +86,8 @@ class JobGraph:
     samples_per_step: int | None = None
     source: str = "estimated"
     volumes: ConvNetShape | None = None
+    times_s: Mapping[str, NDArray[np.float64]] = field_of(default_factory=dict)
+    colocate: tuple[frozenset[str], ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "op_names", tuple(self.op_names))
@@ -93,6 +102,8 @@ class JobGraph:
         if edges.size and (edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu"):
             raise GraphError("must hold pairs of op numbers", field="edges")
         object.__setattr__(self, "edges", _frozen(edges.reshape(-1, 2), np.int64))
+        object.__setattr__(self, "times_s", version_2.frozen_times(self.times_s))
+        object.__setattr__(self, "colocate", version_2.frozen_labels(self.colocate))
         self._check()
 
     @property
@@ -126,9 +137,20 @@ class JobGraph:
         return moved
 
     @cached_property
+    def group(self) -> NDArray[np.int64]:
+        """The first of the ops with which each op shares a device, by `colocate`, ``(n,)``."""
+        return _frozen(version_2.groups(self.colocate, self.num_ops), np.int64)
+
+    @cached_property
     def digest(self) -> str:
         """A hash of everything that a simulation of this graph depends on; names do not count."""
-        return files.digest(*(getattr(self, field) for field in _COSTS), self.edges, self.reference_device)
+        more = [dict(self.times_s), self.group] if self.has_version_2 else []
+        return files.digest(*(getattr(self, field) for field in _COSTS), self.edges, self.reference_device, *more)
+
+    @property
+    def has_version_2(self) -> bool:
+        """Whether it says what only version 2 of the saved form holds."""
+        return bool(self.times_s or self.colocate)
 
     def timed_on(self, device: DeviceType) -> JobGraph:
         """The same graph with the roofline's times on a device.
@@ -170,7 +192,7 @@ class JobGraph:
     def to_data(self) -> dict[str, Any]:
         """Plain data that `from_data` reads back to an equal graph."""
         return {
-            "format_version": FORMAT_VERSION,
+            "format_version": version_2.FORMAT_VERSION if self.has_version_2 else FORMAT_VERSION,
             "name": self.name,
             "op_names": list(self.op_names),
             "op_kinds": list(self.op_kinds),
@@ -180,6 +202,7 @@ class JobGraph:
             "samples_per_step": self.samples_per_step,
             "source": self.source,
             **({} if self.volumes is None else {"volumes": self.volumes.to_data()}),
+            **version_2.to_data(self.times_s, self.colocate),
         }
 
     @classmethod
@@ -189,21 +212,25 @@ class JobGraph:
         Raises:
             GraphError: a field is missing or unknown, or the graph is impossible.
         """
-        fields = [*cls.__dataclass_fields__, "format_version"]
+        optional = ("volumes", *version_2.KEYS)
+        fields = [*cls.__dataclass_fields__, "format_version", "memory"]
         if not isinstance(data, dict):
             raise GraphError("a job graph is a JSON object", file=file, value=type(data).__name__)
         for key in data:
             if key not in fields:
                 raise GraphError("unknown key", file=file, field=str(key), value=str(key), choices=fields)
-        for key in fields:
-            if key not in data and key != "volumes":
-                raise GraphError("the key is missing", file=file, field=key)
-        if data["format_version"] != FORMAT_VERSION:
-            raise GraphError(
-                f"only version {FORMAT_VERSION} is known", file=file, field="format_version", value=data["format_version"]
-            )
         try:
-            return cls(**{key: data[key] for key in cls.__dataclass_fields__ if key != "volumes"} | _volumes(data))
+            data = version_2.in_full(data)
+        except GraphError as error:
+            raise error.at(file=file) from None
+        for key in fields:
+            if key not in data and key not in optional:
+                raise GraphError("the key is missing", file=file, field=key)
+        if (version := data["format_version"]) not in (FORMAT_VERSION, version_2.FORMAT_VERSION):
+            problem = f"only versions {FORMAT_VERSION} and {version_2.FORMAT_VERSION} are known"
+            raise GraphError(problem, file=file, field="format_version", value=version)
+        try:
+            return cls(**{key: data[key] for key in cls.__dataclass_fields__ if key in data} | _volumes(data))
         except GraphError as error:
             raise GraphError(error.problem, file=file, field=error.field, value=error.value, choices=error.choices) from None
         except (TypeError, ValueError, OverflowError):  # of names or edges
@@ -271,6 +298,8 @@ class JobGraph:
         told = quantities.problem("step_s", self.step_s)
         if told is not None:
             raise GraphError(f"the times of all ops together: {told}", field="forward_s", value=self.step_s)
+        version_2.check_times(self.times_s, self.op_names, self.reference_device, (self.forward_s, self.backward_s))
+        version_2.check_labels(self.colocate, n)
 
     def _a_cycle(self) -> list[str]:
         import networkx

@@ -11,7 +11,7 @@ from .. import files
 from ..devices import DeviceType, device_type
 from ..errors import GraphError
 from .graph import JobGraph
-from .readers import huggingface, pipedream
+from .readers import huggingface, pipedream, version_2
 from .transformer import TransformerShape
 from .zoo.catalogue import DEFAULT_DEVICE, zoo_graph, zoo_names, zoo_shape
 
@@ -57,22 +57,31 @@ class JobSource:
     profile_batch: int | None = None
 
     def load(
-        self, *, device: DeviceType | None = None, batch_size: int | None = None, sequence_length: int | None = None
+        self,
+        *,
+        device: DeviceType | None = None,
+        batch_size: int | None = None,
+        sequence_length: int | None = None,
+        is_placed: bool = False,
     ) -> LoadedJob:
-        """The job graph, and what is left out of it; arguments and errors as of `load_graph`."""
+        """The job graph, and what is left out of it; arguments and errors as of `load_graph`.
+
+        ``is_placed``: ops get devices one by one, so that what a file of format_version 2 says of that counts.
+        """
         graph = _read(self.spec, device, self.graphs_dir, batch_size, sequence_length)
         if self.profile_batch is not None:
             graph = _with_samples(graph, self.profile_batch)
+        beyond = () if is_placed else version_2.left_out(graph.times_s, graph.colocate)
         inputs = pipedream.is_input(graph)
         if self.keep_input_ops or graph.source != "measured" or not inputs.any():
-            return LoadedJob(graph)
+            return LoadedJob(graph, beyond)
         left_out_s = float(graph.forward_s[inputs].sum() + graph.backward_s[inputs].sum())
         number = int(inputs.sum())
         remark = (
             f"left out: {number} Input op{'s' * (number > 1)} of the profile, {1e3 * left_out_s:.4g} of "
             f"{1e3 * graph.step_s:.4g} ms, which time the data loader and not the model (--keep-input-ops counts them)"
         )
-        return LoadedJob(pipedream.without_inputs(graph), (remark,))
+        return LoadedJob(pipedream.without_inputs(graph), (remark, *beyond))
 
     def shape(self) -> tuple[TransformerShape, int] | None:
         """The transformer that the job is, and the batch of its graph; None where it is another job graph.

@@ -93,6 +93,7 @@ def core_graph(graph: JobGraph, core: Core, launch_s: float = 0.0) -> JobGraph:
     compute, weights, activations = core_shares(graph, core)
     return replace(
         graph,
+        times_s={},  # of the whole ops
         forward_s=masked_s(graph.forward_s, compute, launch_s),
         backward_s=masked_s(graph.backward_s, compute, launch_s),
         forward_flops=graph.forward_flops * compute,

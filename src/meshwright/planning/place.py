@@ -173,7 +173,7 @@ def place(
     where = load_cluster(cluster)
     among = _among(where, num_devices)
     source = JobSource(job, graphs_dir, keep_input_ops, profile_batch)
-    found, left_out = source.load(device=where.device_types[0], batch_size=batch_size)
+    found, left_out = source.load(device=where.device_types[0], batch_size=batch_size, is_placed=True)
     trained = None if forward_only else optimizer
     held = in_flight or (len(among) if objective == "throughput" and trained is not None else 1)
     instance = instance_of_job(found, where, optimizer=trained, in_flight=held, among=among.tolist())

@@ -136,6 +136,10 @@ def check_op_placement(
     if graph is None:
         return
     _check_order(partition, graph)
+    for op, first in enumerate(graph.group.tolist()):
+        if partition.device_of[op] != partition.device_of[first]:
+            problem = f"the job has this op on one device with {names[first]} (colocate)"
+            raise PlanError(problem, field=f"partition.device_of.{names[op]}", value=partition.device_of[op])
     if cluster is not None:
         memory = rank_memory_bytes(graph, partition, len(devices))
         for rank, device in enumerate(devices):

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from meshwright.jobs.load import load_graph
+
 PLACE = ("place", "--job", "zoo:alexnet", "--cluster", "preset:toy", "--by", "heft", "--batch", "64")
 
 
@@ -51,6 +53,28 @@ def test_json_on_standard_output_is_the_plan_alone(meshwright):
 )
 def test_what_is_wrong_is_told_in_one_line(refused, options, told):
     assert refused(*PLACE, *options).startswith(told)
+
+
+def test_a_saved_graph_of_version_2_is_placed_or_refused_in_one_line(meshwright, refused, work):
+    graph = load_graph("zoo:alexnet", batch_size=8).to_data()
+    num_ops = len(graph["op_names"])
+    a100 = {key: graph[key] for key in ("forward_s", "backward_s")}
+    labels = [["x"], *[[]] * (num_ops - 2), ["x"]]
+    given = {**graph, "format_version": 2, "times_s": {"a100": a100, "v100": a100}, "colocate": labels}
+    (work / "job.json").write_text(json.dumps(given))
+    place = ("place", "--job", "job.json", "--cluster", "preset:host-8", "--by", "heft")
+    done = meshwright(*place, "--json", "plan.json")
+    assert done.status == 0
+    assert f"the times on a100 are those that {graph['name']} gives" in " ".join(done.out.split())
+    device_of = json.loads((work / "plan.json").read_text())["partition"]["device_of"]
+    assert device_of[0] == device_of[-1]
+    for change, told in (
+        ({"colocate": labels[1:]}, f"colocate: has {num_ops - 1} entries for {num_ops} ops"),
+        ({"times_s": {"a100": {**a100, "forward_s": [-1.0] * num_ops}}}, "times_s.a100.forward_s."),
+        ({"tims_s": {}}, "tims_s: unknown key (got 'tims_s'); did you mean 'times_s'?"),
+    ):
+        (work / "job.json").write_text(json.dumps({**given, **change}))
+        assert refused(*place).startswith(f"job.json: {told}")
 
 
 def test_help_comes_without_the_planners():

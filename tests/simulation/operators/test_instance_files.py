@@ -75,7 +75,7 @@ def test_an_op_that_accelerators_do_not_support_runs_on_a_host(tmp_path):
         ({"edges__2__destId": 7}, "edges: the ops wait for each other in a cycle (got 'a')"),
         (
             {"nodes__0__size": 95.0, "nodes__2__size": 9.0, "maxCPUs": 0},
-            "times_s: no device can run this op and hold it in memory, with ",
+            "memory_bytes: no device can hold both a and c, and they go on one device",
         ),
     ],
 )

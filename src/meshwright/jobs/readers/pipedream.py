@@ -91,6 +91,8 @@ def without_inputs(graph: JobGraph) -> JobGraph:
         op_names=tuple(np.array(graph.op_names, object)[keep]),
         op_kinds=tuple(np.array(graph.op_kinds, object)[keep]),
         edges=number[graph.edges[keep[graph.edges].all(axis=1)]],
+        times_s={kind: both[:, keep] for kind, both in graph.times_s.items()},
+        colocate=tuple(np.array(graph.colocate, object)[keep]) if graph.colocate else (),
         **{field: getattr(graph, field)[keep] for field in costs + sizes},
     )
 

@@ -67,7 +67,7 @@ def instance_of_job(
         edge_tensor = np.concatenate([edge_tensor, p + ops, p + n + np.arange(e)])
         tensor_bytes = np.concatenate([tensor_bytes, np.zeros(n), graph.activation_bytes[graph.edges[:, 0]]])
     network = RankNetwork(cluster, devices)
-    labels = np.arange(n)
+    labels = graph.group
     return OperatorInstance(
         name=graph.name,
         op_names=(*graph.op_names, *(name + BACKWARD for name in graph.op_names if training)),
@@ -78,7 +78,7 @@ def instance_of_job(
         resident_bytes=np.concatenate([resident, np.zeros(n)]) if training else resident,
         workspace_bytes=np.concatenate([workspace, workspace]) if training else workspace,
         group=numbered(np.concatenate([labels, labels]) if training else labels),
-        is_backward=np.arange(len(labels) * (1 + training)) >= n,
+        is_backward=np.arange(n * (1 + training)) >= n,
         device_names=tuple(cluster.device_name(device) for device in devices.tolist()),
         device_types=tuple(cluster.device_types[kind].name for kind in cluster.device_type[devices].tolist()),
         memory_bytes=cluster.memory_bytes[devices],
@@ -90,6 +90,9 @@ def instance_of_job(
 def times_s(graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Forward and backward seconds of each op on each device, ``(n, m)`` each.
 
+    What the graph itself gives for a type (`JobGraph.times_s`) holds there, infinite where the type cannot run the op; the rest
+    of this is about other types.
+
     A graph whose times are estimated from its operations is timed by the roofline on every type. Measured times hold as they
     are on their own type; on another they are longer or shorter as the roofline of the op is, see `scaled_s`. Where the graph
     does not say on which type it was measured, that is the type of the cluster's first device.
@@ -99,10 +102,12 @@ def times_s(graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> tu
     """
     types = np.unique(cluster.device_type[devices]).tolist()
     estimated = compute.chosen("auto", graph)
-    by_type = {}
+    by_type: dict[int, Sequence[NDArray[np.float64]] | NDArray[np.float64]] = {}
     for number in types:
         kind = cluster.device_types[number]
-        if estimated.name == "roofline":
+        if kind.name in graph.times_s:
+            by_type[number] = graph.times_s[kind.name]
+        elif estimated.name == "roofline":
             by_type[number] = estimated.share_s(graph, np.ones(graph.num_ops, np.int64), kind)
         else:
             by_type[number] = scaled_s(graph, _reference(graph, cluster), kind)
@@ -173,9 +178,25 @@ def device_columns(partition: OpPlacementPartition, cluster: Cluster) -> NDArray
 
 def whose_times(graph: JobGraph, cluster: Cluster) -> str:
     """What there is to say of the times of ops on this cluster's devices, for people; empty where there is nothing."""
-    if compute.chosen("auto", graph).name == "roofline":
+    names = [kind.name for kind in cluster.device_types]
+    if not graph.times_s:
+        return _by_rule(graph, cluster, names)
+    given = [name for name in names if name in graph.times_s]
+    if not given:
+        told = f"{graph.name} gives times for {', '.join(sorted(graph.times_s))}, of which this cluster has none"
+    else:
+        told = f"the times on {', '.join(given)} are those that {graph.name} gives"
+    rest = [name for name in names if name not in given]
+    if rest and compute.chosen("auto", graph).name == "roofline":
+        return f"{told}; those on {', '.join(rest)} are the roofline's"
+    return f"{told}; {by_rule}" if (by_rule := _by_rule(graph, cluster, rest)) else told
+
+
+def _by_rule(graph: JobGraph, cluster: Cluster, names: list[str]) -> str:
+    """`whose_times` of those device types for which the graph gives none."""
+    if not names or compute.chosen("auto", graph).name == "roofline":
         return ""
-    first, names = cluster.device_types[0].name, [kind.name for kind in cluster.device_types]
+    first = cluster.device_types[0].name
     if graph.reference_device is None:
         told = f"{graph.name} does not say on which device its times hold, so they are taken as those of {first}"
         others = [name for name in names if name != first]

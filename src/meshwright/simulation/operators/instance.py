@@ -274,10 +274,27 @@ class OperatorInstance:
             raise GraphError("the ops wait for each other in a cycle", field="edges", value=self.op_names[stuck])
         nowhere = np.flatnonzero(~self.can_run.any(axis=1))
         if nowhere.size:
-            op = self.op_names[int(np.flatnonzero(self.group == nowhere[0])[0])]
-            raise GraphError(
-                "no device can run this op and hold it in memory, with those that share its device", field="times_s", value=op
-            )
+            raise self._nowhere(np.flatnonzero(self.group == nowhere[0]))
+
+    def _nowhere(self, members: NDArray[np.int64]) -> GraphError:
+        """Why no device runs all ops of a group: the first op that cannot be with those before it, and one of these."""
+
+        def can(ops: NDArray[np.int64]) -> bool:
+            held = self.resident_bytes[ops].sum() + self.workspace_bytes[ops].max()
+            return bool((np.isfinite(self.times_s[ops]).all(axis=0) & (held <= self.memory_bytes)).any())
+
+        alone = next((op for op in members.tolist() if not can(np.array([op]))), None)
+        if alone is not None:
+            problem = "no device can run this op and hold it in memory, with those that share its device"
+            return GraphError(problem, field="times_s", value=self.op_names[alone])
+        last = next(number for number in range(1, len(members)) if not can(members[: number + 1]))
+        op, before = int(members[last]), members[:last].tolist()
+        pair = next((other for other in before if not can(np.array([other, op]))), None)
+        runs = bool(np.isfinite(self.times_s[members[: last + 1]]).all(axis=0).any())
+        both = f"{self.op_names[before[0] if pair is None else pair]} and {self.op_names[op]}"
+        others = "" if pair is not None else ", with others of theirs"
+        problem = f"no device can {'hold' if runs else 'run'} both {both}{others}, and they go on one device"
+        return GraphError(problem, field="memory_bytes" if runs else "times_s")
 
 
 def numbered(labels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
