@@ -24,6 +24,8 @@ from .observation import new_placement_observations, observe_placements, placeme
 PlacementObservation = dict[str, Any]
 
 _COMPARED_S = 0.1
+_PROVED_S = 10.0
+"""For a proof that may take hours; what is known by then counts."""
 
 
 class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
@@ -195,7 +197,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
 
     def _by_planner(self, name: str, instance: OperatorInstance) -> float:
         """Seconds of a planner's placement; infinite where it finds none."""
-        request = PlacementRequest(self._source.objective, _COMPARED_S if PLACEMENT_PLANNERS[name].is_search else None)
+        request = PlacementRequest(self._source.objective, _COMPARED_S if PLACEMENT_PLANNERS[name].is_search else _PROVED_S)
         try:
             return place(instance, name, request).value_s
         except PlanError:

@@ -30,7 +30,7 @@ FORMS: dict[OperatorObjective, tuple[ValueForm, ...]] = {
 """Those that a placement of ops can have; the first of an objective is its default, which planners optimise."""
 _OF_STAGES = "is of stages in order, which few placements are; place --by {0} makes it small, validate placements prints it"
 PUBLISHED_ALONE: dict[str, str] = {
-    "contiguous-accelerator": "has no value unless a placement is contiguous; validate placements prints it",
+    "contiguous-accelerator": "is of contiguous placements, which few are; validate placements prints it",
     "pipedream": _OF_STAGES.format("pipedream"),
     "piper": _OF_STAGES.format("piper"),
 }
