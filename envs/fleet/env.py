@@ -18,7 +18,7 @@ from .benchmark import FleetBenchmark, load_fleet_benchmark
 from .fleet import Fleet
 from .menu_lines import fleet_text, menu_lines
 from .record import FleetRecord
-from .spaces import observation_space, with_links
+from .spaces import observation_space, observed_links, with_links
 
 FleetObservation = dict[str, NDArray[Any]]
 
@@ -99,6 +99,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         self.fleet = the_fleet(benchmark, fleet, cache)
         self.render_mode = render_mode
         self._batch = FleetBatch(self.fleet, 1)
+        self._links = observed_links(self.fleet)
         self.observation_space: spaces.Space[Any] = observation_space(self.fleet)
         self.action_space = spaces.Discrete(self.fleet.problem.num_actions)
 
@@ -148,7 +149,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         return FleetRecord.of(self._batch.state, 0)
 
     def _observation(self) -> FleetObservation:
-        seen = with_links(self.fleet, self._batch.observations._asdict())
+        seen = with_links(self._links, self._batch.observations._asdict())
         return {name: values[0].copy() for name, values in seen.items()}
 
 

@@ -31,14 +31,18 @@ def observation_space(fleet: Fleet) -> spaces.Dict:
     return spaces.Dict(found)
 
 
-def with_links(fleet: Fleet, seen: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Observations of episodes, with ``links`` where the settings say so: `LINK` of each trunk and host, ``(e, r, m, 4)``."""
-    if not fleet.settings.observes_links:
+def observed_links(fleet: Fleet) -> NDArray[np.float32] | None:
+    """What observations say of the links of a fleet in every step, `link_bandwidths`; None where the settings leave them out."""
+    return link_bandwidths(fleet.problem.network) if fleet.settings.observes_links else None
+
+
+def with_links(bandwidths: NDArray[np.float32] | None, seen: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Observations of episodes, with `LINK` of each trunk and host where there are `observed_links`, ``(e, r, m, 4)``."""
+    if bandwidths is None:
         return dict(seen)
-    member = trunk_members(fleet.problem.network)[:, :, None]
-    load = seen["hosts"][:, None, :, HOST.index("load out") : HOST.index("load in") + 1] * member
-    bandwidths = np.broadcast_to(link_bandwidths(fleet.problem.network), load.shape)
-    return {**seen, "links": np.concatenate([bandwidths, load], axis=3)}
+    is_below = bandwidths[..., :1] > 0
+    load = seen["hosts"][:, None, :, HOST.index("load out") : HOST.index("load in") + 1] * is_below
+    return {**seen, "links": np.concatenate([np.broadcast_to(bandwidths, load.shape), load], axis=3)}
 
 
 def link_bandwidths(network: FleetNetwork) -> NDArray[np.float32]:

@@ -19,7 +19,7 @@ from .env import possible_actions, the_fleet
 from .fleet import Fleet
 from .menu_lines import fleet_text
 from .record import FleetRecord
-from .spaces import observation_space, with_links
+from .spaces import observation_space, observed_links, with_links
 
 
 class FleetVectorEnv(BatchVectorEnv):
@@ -54,6 +54,7 @@ class FleetVectorEnv(BatchVectorEnv):
             raise ConfigError("must be at least 1", field="num_envs", value=num_envs)
         self.fleet = the_fleet(benchmark, fleet, cache)
         self._batch = FleetBatch(self.fleet, num_envs)
+        self._links = observed_links(self.fleet)
         self._was_possible = np.ones(num_envs, np.bool_)
         actions = spaces.Discrete(self.fleet.problem.num_actions)
         super().__init__(num_envs, observation_space(self.fleet), actions, autoreset_mode, render_mode)
@@ -84,7 +85,7 @@ class FleetVectorEnv(BatchVectorEnv):
         return rewards.astype(np.float64), is_over & is_stepped, np.zeros(self.num_envs, np.bool_)
 
     def _current(self) -> Observations:
-        return with_links(self.fleet, self._batch.observations._asdict())
+        return with_links(self._links, self._batch.observations._asdict())
 
     def _begun_infos(self, which: NDArray[np.bool_]) -> Infos:
         infos = Infos()

@@ -20,7 +20,7 @@ from ...simulation.operators.instance import OperatorInstance, numbered
 from ...simulation.operators.instance_files import load_instance, with_accelerators
 from ...simulation.operators.placement import OperatorObjective
 from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
-from .spelling import below_devices, below_placement
+from .spelling import below_devices, below_placement, known_optimizer
 
 
 class JobDraw(settings.Settings):
@@ -44,11 +44,8 @@ class JobDraw(settings.Settings):
             return given
         if "optimizer_bytes" in given:
             raise ValueError("takes optimizer or optimizer_bytes, not both")
-        name = given["optimizer"]
-        if name not in ("adam", "sgd"):
-            raise ValueError(f"optimizer: choose adam or sgd, is {name}")
         rest = {key: each for key, each in given.items() if key != "optimizer"}
-        return rest | {"optimizer_bytes": STATE_COPIES[name]}
+        return rest | {"optimizer_bytes": STATE_COPIES[known_optimizer(given["optimizer"])]}
 
     def draw(self, rng: np.random.Generator) -> DrawnGraph:
         """The forward pass of one of the jobs; speeds of devices are drawn, so that times by device type do not count.

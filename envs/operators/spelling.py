@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...plans.op_placement import OPTIMIZERS
 from ...simulation.operators.generators import DeviceDraw
 
 OF_PLACEMENT = ("objective", "form", "order", "refine_steps", "optimizer", "instances")
 FILES, JOBS = ("files", "file"), ("jobs", "zoo")
-OPTIMIZERS = ("adam", "sgd")
 
 
 def below_placement(given: Any) -> Any:
@@ -50,11 +50,20 @@ def below_devices(given: Any) -> Any:
             rest["devices"] = drawn | told
             rest["instances"] = instances = {key: each for key, each in instances.items() if key not in drawn}
     if "optimizer" in rest:
-        name = rest.pop("optimizer")
-        if name not in OPTIMIZERS:
-            raise ValueError(f"optimizer: choose {' or '.join(OPTIMIZERS)}, is {name}")
+        name = known_optimizer(rest.pop("optimizer"))
         if kind in JOBS and isinstance(instances, dict):
             if "optimizer" in instances or "optimizer_bytes" in instances:
                 raise ValueError("optimizer: is named here and in instances")
             rest["instances"] = instances | {"optimizer": name}
     return rest
+
+
+def known_optimizer(name: Any) -> str:
+    """The name of an optimizer.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    if name not in OPTIMIZERS:
+        raise ValueError(f"optimizer: choose {' or '.join(sorted(OPTIMIZERS))}, is {name}")
+    return str(name)

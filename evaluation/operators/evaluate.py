@@ -87,13 +87,19 @@ def evaluate_operators(
         bounds[number] = max(lower_bound(instance, objective), 1e-30)
         upward_order(instance)  # what every policy asks of an instance is worked out before anything is timed
         placements: dict[str, OperatorPlacement] = {}
+        refusals = []
         for row, each in enumerate(chosen):
             begun_s = time.perf_counter()
-            made = _placed(each, instance, number)
+            made = _tried(each, instance, number)
             seconds[row, number] = time.perf_counter() - begun_s
-            if made is not None:
+            if isinstance(made, PlanError):
+                refusals.append(f"{each.name}: {made.problem}")
+            else:
                 placements[each.name] = made
-            values[row, number] = _value_s(instance, made, form)
+                values[row, number] = form_value_s(instance, made, form)
+        if not placements:
+            problem = f"no policy that is compared places this instance; {refusals[0]}"
+            raise PlanError(problem, field="policies", value=instance.name)
         keep(number, instance, placements)
         if number in shown and placements:
             name, made = next(iter(placements.items()))
@@ -108,20 +114,17 @@ def evaluate_operators(
     return {**found, "budgets": curves.told(known), "shown": details}
 
 
-def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> OperatorPlacement | None:
+def _tried(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> OperatorPlacement | PlanError:
+    """A policy's placement, or why there is none."""
     try:
         return policy.place(instance, seed)
-    except PlanError:
-        return None
-
-
-def _reason(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> str:
-    """Why a policy does not place an instance, as a clause."""
-    try:
-        policy.place(instance, seed)
     except PlanError as error:
-        return f"; {policy.name}: {error.problem}"
-    return ""
+        return error
+
+
+def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> OperatorPlacement | None:
+    made = _tried(policy, instance, seed)
+    return None if isinstance(made, PlanError) else made
 
 
 def _value_s(instance: OperatorInstance, made: OperatorPlacement | None, form: ValueForm) -> float:
@@ -152,10 +155,6 @@ def _results(
     known: NDArray[np.float64],
 ) -> Data:
     infeasible = np.isnan(values)
-    if infeasible.all(axis=0).any():
-        number = int(np.flatnonzero(infeasible.all(axis=0))[0])
-        problem = f"no policy that is compared places this instance{_reason(chosen[0], instances[number], number)}"
-        raise PlanError(problem, field="policies", value=instances[number].name)
     best = np.nanmin(values, axis=0)
     is_rule = [each.kind != "learned" and not _searches(each) for each in chosen]
     ruled = values[np.array(is_rule)]

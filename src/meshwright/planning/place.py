@@ -26,7 +26,7 @@ from ..planners.operators.place import place as place_by
 from ..planners.operators.request import PlacementRequest
 from ..plans import PlacementPlan, op_placement_plan
 from ..plans.document import Figure
-from ..plans.op_placement import STATE_COPIES, Optimizer
+from ..plans.op_placement import OPTIMIZERS, STATE_COPIES, Optimizer
 from ..simulation.operators.from_job import instance_of_job, whose_times
 from ..simulation.operators.instance import OperatorInstance
 from ..simulation.operators.lowering import OpTimeline, run_plan
@@ -347,8 +347,7 @@ def _check(objective: str, budget_s: float, optimizer: str, in_flight: int | Non
         raise PlanError("no such objective", field="--objective", value=objective, choices=OBJECTIVES)
     if not (np.isfinite(budget_s) and budget_s > 0):
         raise PlanError("must be finite and positive", field="--budget-ms", value=f"{1e3 * budget_s:g}")
-    optimizers = [name for name in STATE_COPIES if name is not None]
-    if optimizer not in optimizers:
-        raise PlanError("no such optimizer", field="--optimizer", value=optimizer, choices=optimizers)
+    if optimizer not in OPTIMIZERS:
+        raise PlanError("no such optimizer", field="--optimizer", value=optimizer, choices=OPTIMIZERS)
     if in_flight is not None and in_flight < 1:
         raise PlanError("must be at least 1", field="--in-flight", value=in_flight)

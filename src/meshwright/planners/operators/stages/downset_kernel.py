@@ -110,12 +110,7 @@ def best_chain(downsets, times_s, resident, workspace, memory, num_devices, memb
         for start in range(here - 1, begin - 1, -1):
             if reached[start] > limit:
                 continue
-            is_inside = True
-            for word in range(words.shape[1]):
-                if words[start, word] & ~words[here, word]:
-                    is_inside = False
-                    break
-            if not is_inside:
+            if not is_inside(words, start, here):
                 continue
             any_fits = False
             bytes_here = held[here] - held[start]
@@ -126,14 +121,7 @@ def best_chain(downsets, times_s, resident, workspace, memory, num_devices, memb
                     load_s[each] = np.inf
                     continue
                 if largest < 0.0:
-                    largest = 0.0
-                    for place in range(u):
-                        unit = by_workspace[place]
-                        if workspace[unit] == 0.0:
-                            break
-                        if downsets[here, unit] and not downsets[start, unit]:
-                            largest = workspace[unit]
-                            break
+                    largest = largest_workspace(downsets, start, here, workspace, by_workspace)
                 if bytes_here + largest > memory[each]:
                     load_s[each] = np.inf
                     continue
@@ -184,7 +172,7 @@ def _sums(downsets, times_s, resident, members, tensor_s):  # type: ignore[no-un
     classes = times_s.shape[1]
     first, units = members
     k = len(first) - 1
-    words = np.zeros((d, (u + 63) // 64), np.uint64)
+    words = bits_of(downsets)
     sums_s, least_s, held = np.zeros((d, classes)), np.zeros(d), np.zeros(d)
     barred = np.zeros((d, classes), np.int32)
     inside = np.zeros((d, k), np.uint16)
@@ -194,7 +182,6 @@ def _sums(downsets, times_s, resident, members, tensor_s):  # type: ignore[no-un
     for here in range(d):
         for unit in range(u):
             if downsets[here, unit]:
-                words[here, unit // 64] |= np.uint64(1) << np.uint64(unit % 64)
                 shortest = np.inf
                 for each in range(classes):
                     if times_s[unit, each] < np.inf:
@@ -233,3 +220,38 @@ def _open(inside, num_members, tensor_s):  # type: ignore[no-untyped-def]
                 for each in range(classes):
                     seconds[here, each] += tensor_s[tensor, each]
     return first, found, seconds
+
+
+@njit
+def bits_of(downsets):  # type: ignore[no-untyped-def]
+    """The units of each downset as bits, ``(d, w)``."""
+    d, u = downsets.shape
+    words = np.zeros((d, (u + 63) // 64), np.uint64)
+    for here in range(d):
+        for unit in range(u):
+            if downsets[here, unit]:
+                words[here, unit // 64] |= np.uint64(1) << np.uint64(unit % 64)
+    return words
+
+
+@njit(inline="always")
+def is_inside(words, small, large):  # type: ignore[no-untyped-def]
+    """Whether a downset lies in another one."""
+    inside = True
+    for word in range(words.shape[1]):
+        if words[small, word] & ~words[large, word]:
+            inside = False
+            break
+    return inside
+
+
+@njit(inline="always")
+def largest_workspace(downsets, start, here, workspace, by_workspace):  # type: ignore[no-untyped-def]
+    """The largest workspace of the units that a downset has and another does not; ``by_workspace`` is units, largest first."""
+    for place in range(len(by_workspace)):
+        unit = by_workspace[place]
+        if workspace[unit] == 0.0:
+            break
+        if downsets[here, unit] and not downsets[start, unit]:
+            return workspace[unit]
+    return 0.0

@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from ....compiled import njit
+from .downset_kernel import bits_of, is_inside, largest_workspace
 
 
 @njit
@@ -35,7 +36,7 @@ def best_from(start, words, figures, inner, num_machines, bandwidth, one_stage_b
     best = np.full((d, num_machines), np.inf)
     choice = np.zeros((d, num_machines, 3), np.int64)
     for here in range(start + 1, d):
-        if not _is_inside(words, start, here):
+        if not is_inside(words, start, here):
             continue
         for machines in range(1, num_machines + 1):
             if is_straight and machines > 1:
@@ -45,7 +46,7 @@ def best_from(start, words, figures, inner, num_machines, bandwidth, one_stage_b
             best[here, machines - 1] = value
             choice[here, machines - 1] = start, 0, machines
         for before in range(start + 1, here):
-            if not (best[before] < np.inf).any() or not _is_inside(words, before, here):
+            if not (best[before] < np.inf).any() or not is_inside(words, before, here):
                 continue
             for own in range(1, num_machines):
                 if is_straight and own > 1:
@@ -84,12 +85,10 @@ def best_line(downsets, times_s, resident, workspace, memory, num_devices, hande
         seconds (infinite if there is no chain), and of each stage, last first, its downset and the one before.
     """
     d, u = downsets.shape
-    words = np.zeros((d, (u + 63) // 64), np.uint64)
-    sums_s, held = np.zeros(d), np.zeros(d)
+    words, sums_s, held = bits_of(downsets), np.zeros(d), np.zeros(d)
     for here in range(d):
         for unit in range(u):
             if downsets[here, unit]:
-                words[here, unit // 64] |= np.uint64(1) << np.uint64(unit % 64)
                 sums_s[here] += times_s[unit]
                 held[here] += resident[unit]
     by_workspace = np.argsort(-workspace)
@@ -108,17 +107,10 @@ def best_line(downsets, times_s, resident, workspace, memory, num_devices, hande
                 stage_s > limit
                 or reached[before] > limit
                 or held[here] - held[before] > memory
-                or not _is_inside(words, before, here)
+                or not is_inside(words, before, here)
             ):
                 continue
-            largest = 0.0
-            for place in range(u):
-                unit = by_workspace[place]
-                if workspace[unit] == 0.0:
-                    break
-                if downsets[here, unit] and not downsets[before, unit]:
-                    largest = workspace[unit]
-                    break
+            largest = largest_workspace(downsets, before, here, workspace, by_workspace)
             if held[here] - held[before] + largest > memory:
                 continue
             for used in range(num_devices):
@@ -140,11 +132,6 @@ def best_line(downsets, times_s, resident, workspace, memory, num_devices, hande
         here, used = choice[here, used], used - 1
         count += 1
     return found, stages[:count]
-
-
-@njit
-def _is_inside(words, small, large):  # type: ignore[no-untyped-def]
-    return not (words[small] & ~words[large]).any()
 
 
 @njit
