@@ -10,11 +10,12 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from ... import settings
+from ...budget_clock import BudgetClock
 from ...errors import ConfigError, GraphError
 from ...jobs.load import load_graph
 from ...plans.op_placement import STATE_COPIES
 from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
-from ...simulation.operators.forms import FORMS, PUBLISHED_ALONE, ValueForm
+from ...simulation.operators.forms import FORMS, ValueForm
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance, numbered
 from ...simulation.operators.instance_files import load_instance, with_accelerators
@@ -147,8 +148,7 @@ class PlacementSettings(settings.Settings):
     def _form_is_of_the_objective(self) -> Self:
         able = FORMS[self.objective]
         if self.form is not None and self.form not in able:
-            why = PUBLISHED_ALONE.get(self.form, f"is no form of {self.objective}")
-            raise ValueError(f"form: {self.form} {why}; choose {' or '.join(able)}")
+            raise ValueError(f"form: {self.form} is no form of {self.objective}; choose {' or '.join(able)}")
         return self
 
     @property
@@ -223,6 +223,7 @@ class PlacementBenchmark(settings.Settings):
         policies: compared in addition to those given, where the command names none (see `evaluation.operators.policies`).
         budgets_s: seconds that searches, and those begun by learned policies, are given one after another, rising.
         best_known_s: seconds of annealing for each instance; the best of it and of all policies is called the best known.
+        clock: by which times and budgets are counted (see `budget_clock`); ``cpu`` where other processes share the machine.
         num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: instances on which training is validated.
     """
@@ -232,6 +233,7 @@ class PlacementBenchmark(settings.Settings):
     policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
     budgets_s: Annotated[tuple[Budget, ...], AfterValidator(_rising)] = ()
     best_known_s: float = Field(default=10.0, gt=0, le=3600)
+    clock: BudgetClock = "wall"
     num_seeds: int = Field(default=100, ge=2, le=1000)
     num_validation_seeds: int = Field(default=50, ge=2, le=1000)
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from ... import settings
+from ...budget_clock import BudgetClock
 from ...simulation.operators.generators import SPLITS, Split
 from ...simulation.tasklets.generators import NetworkDraw
 from ...simulation.tasklets.instance import TaskletInstance
@@ -28,6 +29,7 @@ class TaskletBenchmark(settings.Settings):
         policies: compared in addition to those given (see `evaluation.tasklets.policies`).
         best_known_s: seconds of the search ``chain`` with a seed of its own; the best of it and of all policies is the best
             known.
+        clock: by which times and budgets are counted (see `budget_clock`); ``cpu`` where other processes share the machine.
         num_seeds: test networks (seeds 0, 1, ...), the same for every policy.
         num_validation_seeds: networks (seeds 100, 101, ...) on which training is validated.
     """
@@ -36,6 +38,7 @@ class TaskletBenchmark(settings.Settings):
     tasklets: NetworkDraw
     policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
     best_known_s: float = Field(default=10.0, gt=0, le=3600)
+    clock: BudgetClock = "wall"
     num_seeds: int = Field(default=40, ge=2, le=MOST_TESTED)
     num_validation_seeds: int = Field(default=40, ge=2, le=MOST_VALIDATED)
 

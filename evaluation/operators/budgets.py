@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget_clock import clock_s
 from ...planners.operators.place import PLACEMENT_PLANNERS
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
@@ -67,9 +67,9 @@ class BudgetCurves:
         """Place an instance with every budget; the best value, infinite where there is none."""
         for row, specs in enumerate(self.searches.values()):
             for column, spec in enumerate(specs):
-                begun_s = time.perf_counter()
+                begun_s = clock_s()
                 made = placed(spec, instance, number)
-                self.seconds[row, column, number] = time.perf_counter() - begun_s
+                self.seconds[row, column, number] = clock_s() - begun_s
                 self.values_s[row, column, number] = value_s(instance, made)
         found = self.values_s[:, :, number]
         return float(np.nanmin(found)) if np.isfinite(found).any() else np.inf

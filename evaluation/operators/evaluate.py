@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget_clock import budgets_by, clock_s, clock_words
 from ...envs.operators.benchmark import PlacementBenchmark
 from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
@@ -52,16 +53,28 @@ def evaluate_operators(
 
     Returns:
         What ``results.json`` holds: rows by policy with value over the lower bound, over the best known and over the best rule of
-        each instance, differences paired over instances, and times. A policy without a legal placement on an instance counts
-        there as the worst value that anybody reached, and is told. All place for the default form of the objective and are valued
-        by that of the benchmark.
+        each instance, differences paired over instances, and times. A policy without a legal placement on an instance, or with
+        one that has no value of the benchmark's form, counts there as the worst value that anybody reached, and is told. All but
+        `pipedream` and `piper` place for the default form of the objective; all are valued by that of the benchmark.
 
     Raises:
         ConfigError: more seeds than there are, an instance is to be shown that is not among them, or any under a form that is not
             the default.
         PolicyError: a policy is unknown or of another objective.
-        PlanError: an instance that nobody places.
+        PlanError: an instance that nobody places, or of which no placement has a value of the form.
     """
+    with budgets_by(benchmark.clock):
+        return _evaluate(benchmark, policies, num_seeds, shown, keep, progress)
+
+
+def _evaluate(
+    benchmark: PlacementBenchmark,
+    policies: Sequence[str],
+    num_seeds: int | None,
+    shown: Sequence[int],
+    keep: Callable[[int, OperatorInstance, Mapping[str, OperatorPlacement]], None],
+    progress: Callable[[str, int, int], None],
+) -> Data:
     names = list(dict.fromkeys([*policies, *benchmark.policies]))
     objective, form = benchmark.placement.objective, benchmark.placement.valued_form
     chosen = [operator_policy(name, objective) for name in names]
@@ -79,7 +92,7 @@ def evaluate_operators(
     instances = [benchmark.placement.instance("test", seed) for seed in range(total)]
     curves, details = BudgetCurves.of(benchmark.budgets_s, names, objective, total), []
     values, seconds = np.full((len(chosen), total), np.nan), np.zeros((len(chosen), total))
-    bounds, known = np.zeros(total), np.zeros(total)
+    bounds, known, without_form = np.zeros(total), np.zeros(total), np.zeros(len(chosen), np.int64)
     for each in chosen:  # what has to be compiled is compiled before anything is timed
         _placed(each, instances[0], 0)
     for number, instance in enumerate(instances):
@@ -87,19 +100,24 @@ def evaluate_operators(
         bounds[number] = max(lower_bound(instance, objective), 1e-30)
         upward_order(instance)  # what every policy asks of an instance is worked out before anything is timed
         placements: dict[str, OperatorPlacement] = {}
-        refusals = []
+        reasons: dict[str, str] = {}
         for row, each in enumerate(chosen):
-            begun_s = time.perf_counter()
+            begun_s = clock_s()
             made = _tried(each, instance, number)
-            seconds[row, number] = time.perf_counter() - begun_s
+            seconds[row, number] = clock_s() - begun_s
             if isinstance(made, PlanError):
-                refusals.append(f"{each.name}: {made.problem}")
-            else:
-                placements[each.name] = made
+                reasons[each.name] = made.problem
+                continue
+            placements[each.name] = made
+            try:
                 values[row, number] = form_value_s(instance, made, form)
-        if not placements:
-            problem = f"no policy that is compared places this instance; {refusals[0]}"
-            raise PlanError(problem, field="policies", value=instance.name)
+            except PlanError as error:
+                reasons[each.name] = error.problem
+                without_form[row] += 1
+        if np.isnan(values[:, number]).all():
+            name, why = next(iter(reasons.items()))
+            lacks = f"places this instance so that it has a value by {form}" if placements else "places this instance"
+            raise PlanError(f"no policy that is compared {lacks}; {name}: {why}", field="policies", value=instance.name)
         keep(number, instance, placements)
         if number in shown and placements:
             name, made = next(iter(placements.items()))
@@ -110,7 +128,7 @@ def evaluate_operators(
         request = PlacementRequest(objective=objective, budget_s=benchmark.best_known_s, seed=number)
         known[number] = np.fmin(_searched(instance, request, form), best_s)
     progress("instances", total, total)
-    found = _results(benchmark, chosen, instances, values, seconds, bounds, known)
+    found = _results(benchmark, chosen, instances, values, without_form / total, seconds, bounds, known)
     return {**found, "budgets": curves.told(known), "shown": details}
 
 
@@ -128,8 +146,10 @@ def _placed(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -
 
 
 def _value_s(instance: OperatorInstance, made: OperatorPlacement | None, form: ValueForm) -> float:
-    """What a placement is valued by; not a number where there is none."""
-    return float("nan") if made is None else form_value_s(instance, made, form)
+    """What a placement is valued by; not a number where there is none, or it has no value of this form."""
+    with suppress(PlanError):
+        return float("nan") if made is None else form_value_s(instance, made, form)
+    return float("nan")
 
 
 def _by_heft(
@@ -150,11 +170,12 @@ def _results(
     chosen: Sequence[OperatorPolicySpec],
     instances: Sequence[OperatorInstance],
     values: NDArray[np.float64],
+    without_form: NDArray[np.float64],
     seconds: NDArray[np.float64],
     bounds: NDArray[np.float64],
     known: NDArray[np.float64],
 ) -> Data:
-    infeasible = np.isnan(values)
+    infeasible, form = np.isnan(values), benchmark.placement.valued_form
     best = np.nanmin(values, axis=0)
     is_rule = [each.kind != "learned" and not _searches(each) for each in chosen]
     ruled = values[np.array(is_rule)]
@@ -177,6 +198,7 @@ def _results(
                 "against_best_rule": interval(beyond.tolist()) if has_rule else None,
                 "won": float(np.mean(~infeasible[row] & (values[row] <= best * (1 + 1e-9)))),
                 "infeasible": float(infeasible[row].mean()),
+                "without_form": float(without_form[row]),
                 "seconds": {"median": float(np.median(seconds[row])), "p99": float(np.quantile(seconds[row], 0.99))},
                 "against": {
                     other.name: paired((values[row] / known).tolist(), (values[at] / known).tolist())
@@ -203,9 +225,10 @@ def _results(
         "benchmark": benchmark.name,
         "placement": benchmark.placement.model_dump(mode="json"),
         "objective": benchmark.placement.objective,
-        "form": benchmark.placement.valued_form,
+        "form": form,
         "num_instances": len(instances),
         "best_known_s": benchmark.best_known_s,
+        "clock": benchmark.clock,
         "bounds_s": bounds.tolist(),
         "known_s": known.tolist(),
         "instances": told,
@@ -215,7 +238,7 @@ def _results(
             for name, rows_of in of.items()
         ],
         "rows": rows,
-        "remarks": [*form_words(benchmark.placement.objective, benchmark.placement.valued_form), *_remarks(rows)],
+        "remarks": [*clock_words(benchmark.clock), *form_words(benchmark.placement.objective, form), *_remarks(rows, form)],
     }
     return {**found, "verdict": _verdict(rows)}
 
@@ -230,7 +253,10 @@ def _searches(policy: OperatorPolicySpec) -> bool:
 def _verdict(rows: Sequence[Data]) -> str:
     learned = [row for row in rows if row["kind"] == "learned"]
     if not learned:
-        best = min(rows, key=lambda row: row["over_best_known"]["mean"])
+        everywhere = [row for row in rows if not row["infeasible"]]
+        best = min(everywhere, key=lambda row: row["over_best_known"]["mean"], default=None)
+        if best is None:
+            return "No policy has a value on every instance; no learned policy was compared."
         return f"Best is {best['policy']}; no learned policy was compared."
     sentences = []
     for row in learned:
@@ -249,13 +275,22 @@ def form_words(objective: OperatorObjective, form: ValueForm) -> list[str]:
     if form == default:
         return []
     return [
-        f"Values are by {form}: {WORDS[form]}. Every policy placed for {default}, and best-of draws and searches chose by it."
+        f"Values are by {form}: {WORDS[form]}. Every policy{_but(form)} placed for {default}, and best-of draws and searches "
+        "chose by it."
     ]
 
 
-def _remarks(rows: Sequence[Data]) -> list[str]:
-    return [
-        f"{row['policy']} found no legal placement on {100 * row['infeasible']:.0f} % of the instances."
-        for row in rows
-        if row["infeasible"] > 0
-    ]
+def _but(form: ValueForm) -> str:
+    return f" but {form}" if form in PLACEMENT_PLANNERS else ""
+
+
+def _remarks(rows: Sequence[Data], form: ValueForm) -> list[str]:
+    found = []
+    for row in rows:
+        for share, what in (
+            (row["infeasible"] - row["without_form"], "found no legal placement"),
+            (row["without_form"], f"found a placement that has no value by {form}"),
+        ):
+            if share > 0:
+                found.append(f"{row['policy']} {what} on {100 * share:.0f} % of the instances; there it counts as the worst.")
+    return found

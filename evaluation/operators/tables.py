@@ -26,8 +26,14 @@ def objective_words(results: Mapping[str, Any]) -> str:
 
 
 def operator_cells(results: Data) -> Cells:
-    """Headings and rows, the best first; policies that place alike share a row, with the times of the first."""
+    """Headings and rows, the best first; policies that place alike share a row, with the times of the first.
+
+    Where a policy has no value on some instance, a column says on how many.
+    """
     head = ["policy", "over best known", "against best rule, %", "over bound", "best, %", "median, ms", "99 %, ms"]
+    is_partial = any(row.get("infeasible", 0) for row in results["rows"])
+    if is_partial:
+        head.insert(5, "none, %")
     rows = []
     for group in ranked(results):
         row = group[0]
@@ -38,6 +44,7 @@ def operator_cells(results: Data) -> Cells:
                 _interval(row["against_best_rule"], 100.0, "+.1f"),
                 f"{row['over_bound']['mean']:.2f}",
                 f"{100 * row['won']:.0f}",
+                *([f"{100 * row.get('infeasible', 0):.0f}"] if is_partial else []),
                 f"{1000 * row['seconds']['median']:.1f}",
                 f"{1000 * row['seconds']['p99']:.1f}",
             ]

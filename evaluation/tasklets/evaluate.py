@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget_clock import budgets_by, clock_s, clock_words
 from ...envs.tasklets.benchmark import MOST_TESTED, TaskletBenchmark
 from ...errors import ConfigError
 from ...planners.arrangement.arrange import ArrangementRequest, arrange
@@ -46,6 +46,16 @@ def evaluate_tasklets(
         ConfigError: more seeds than there are, or nobody to compare.
         PolicyError: a policy is unknown.
     """
+    with budgets_by(benchmark.clock):
+        return _evaluate(benchmark, policies, num_seeds, progress)
+
+
+def _evaluate(
+    benchmark: TaskletBenchmark,
+    policies: Sequence[str],
+    num_seeds: int | None,
+    progress: Callable[[str, int, int], None],
+) -> Data:
     names = list(dict.fromkeys([*policies, *benchmark.policies]))
     if not names:
         raise ConfigError("names nobody to compare", field="policies")
@@ -60,9 +70,9 @@ def evaluate_tasklets(
     for number, instance in enumerate(instances):
         progress("networks", number, total)
         for row, each in enumerate(chosen):
-            begun_s = time.perf_counter()
+            begun_s = clock_s()
             values[row, number] = each.place(instance, number).value_s
-            seconds[row, number] = time.perf_counter() - begun_s
+            seconds[row, number] = clock_s() - begun_s
         longer = arrange(instance, ArrangementRequest(benchmark.best_known_s, _OWN_SEED + number))
         known[number] = min(longer.value_s, values[:, number].min())
     progress("networks", total, total)
@@ -74,11 +84,12 @@ def evaluate_tasklets(
         "tasklets": benchmark.tasklets.model_dump(mode="json"),
         "num_instances": total,
         "best_known_s": benchmark.best_known_s,
+        "clock": benchmark.clock,
         "known_s": known.tolist(),
         "kinds": kinds,
         "rows": rows,
         "verdict": _verdict(rows),
-        "remarks": [],
+        "remarks": clock_words(benchmark.clock),
     }
 
 

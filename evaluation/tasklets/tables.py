@@ -45,6 +45,7 @@ def tasklet_markdown(results: Data) -> str:
         "",
         escaped(results["verdict"]),
         "",
+        *(line for remark in results.get("remarks", []) for line in (escaped(remark), "")),
     ]
     return "\n".join(lines)
 

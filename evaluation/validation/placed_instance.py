@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.stages.pipedream import MachineLevel, pipedream
 from ...planners.operators.stages.piper import piper, stage_seconds
-from ...simulation.operators.contiguous import contiguous_latency_s
+from ...simulation.operators.contiguous import contiguous_value_s
 from ...simulation.operators.forms import FORMS, form_value_s
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.instance_files import load_instance
@@ -25,12 +25,14 @@ from ...simulation.operators.json_fields import JsonFields
 from ...simulation.operators.piper_files import load_piper
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound, placed
 from ...simulation.operators.published_files import is_published, load_split
-from ...simulation.operators.stage_forms import pipedream_form_s, pipedream_stages_s, piper_form_s
+from ...simulation.operators.stage_forms import pipedream_stages_s
 
 OBJECTIVES: tuple[OperatorObjective, ...] = ("latency", "throughput")
 BANDWIDTH_BYTES_PER_S = 1e9
 """Of PipeDream's profiles, which name none."""
 IN_ORDER = "in the order of the file"
+_ONE_REPLICA = "a device is a stage of one replica"
+_IN_PIECES = "an accelerator would wait for itself, so it runs in pieces"
 
 
 @dataclass(frozen=True)
@@ -125,44 +127,19 @@ def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in
         by: whose placement.
         in_order: for the note of forms that depend on the order of the ops, where that is not the best known.
     """
-    objective = made.objective
-    if objective == "latency":
-        return [
-            _tried_form(instance, objective, "fair", by, in_order, lambda: form_value_s(instance, made, "fair")),
-            _contiguous(instance, made, by),
-        ]
-    forms = {
-        "pipedream": lambda: pipedream_form_s(instance, made.device_of),
-        "piper": lambda: piper_form_s(instance, made.device_of),
-    }
-    stages = [
-        _tried_form(instance, objective, form, by, "a device is a stage of one replica", value) for form, value in forms.items()
-    ]
-    return [
-        *stages,
-        _tried_form(instance, objective, "simulated", by, in_order, lambda: form_value_s(instance, made, "simulated")),
-    ]
-
-
-def _tried_form(
-    instance: OperatorInstance, objective: str, form: str, by: str, note: str, value: Callable[[], float]
-) -> InstanceValue:
-    try:
-        return InstanceValue(objective, form, by, value(), note)
-    except PlanError as error:
-        told = f"{error.field}: {error.problem}" if error.field in instance.device_names else error.problem
-        return InstanceValue(objective, form, by, None, told)
-
-
-def _contiguous(instance: OperatorInstance, made: OperatorPlacement, by: str) -> InstanceValue:
-    """The latency of accelerators that run their ops at once; in pieces where one would wait for itself."""
-    whole_s, note = contiguous_latency_s(instance, made.device_of), ""
-    if not np.isfinite(whole_s):
-        whole_s = contiguous_latency_s(instance, made.device_of, in_pieces=True)
-        note = "an accelerator would wait for itself, so it runs in pieces"
-    if not np.isfinite(whole_s):
-        return InstanceValue("latency", "contiguous-accelerator", by, None, "accelerators wait for each other, in pieces too")
-    return InstanceValue("latency", "contiguous-accelerator", by, whole_s, note)
+    notes = {"fair": in_order, "simulated": in_order, "pipedream": _ONE_REPLICA, "piper": _ONE_REPLICA}
+    found = []
+    for form in FORMS[made.objective][1:]:
+        try:
+            value_s, in_pieces = form_value_s(instance, made, form), False
+            if form == "contiguous-accelerator":
+                in_pieces = contiguous_value_s(instance, made.device_of)[1]
+        except PlanError as error:
+            told = f"{error.field}: {error.problem}" if error.field in instance.device_names else error.problem
+            found.append(InstanceValue(made.objective, form, by, None, told))
+            continue
+        found.append(InstanceValue(made.objective, form, by, value_s, _IN_PIECES if in_pieces else notes.get(form, "")))
+    return found
 
 
 def _tried(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...budget_clock import clock_s
 from ...envs.operators.batch import PlacementBatch
 from ...errors import PolicyError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
@@ -101,7 +101,7 @@ class OperatorPlayer:
             return self._place(instance, mode, seed)
 
     def _place(self, instance: OperatorInstance, mode: PlayMode, seed: int) -> OperatorPlacement:
-        begun_s = time.perf_counter()
+        begun_s = clock_s()
         graphs = batch([features(instance, self.objective)])
         if mode.kind == "shuffled":
             dealt = torch.randperm(len(graphs.producer), generator=torch.Generator().manual_seed(seed % 2**63))
@@ -109,7 +109,7 @@ class OperatorPlayer:
         draws_end_s = begun_s + _DRAWS_SHARE * mode.budget_s
         goes_on: Callable[[int], bool] = {
             "sample": lambda drawn: drawn < mode.samples,
-            "search": lambda drawn: time.perf_counter() < draws_end_s,
+            "search": lambda drawn: clock_s() < draws_end_s,
         }.get(mode.kind, lambda drawn: False)
         if isinstance(self.policy, StepPolicy):
             best, likely = self._best_of_steps(self.policy, instance, graphs, seed, goes_on)
@@ -120,7 +120,7 @@ class OperatorPlayer:
             return self._by_rule(instance) if best is None else best
         starts = [self._by_rule(instance).device_of, *([] if best is None else [best.device_of])]
         proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
-        left_s = max(0.0, mode.budget_s - (time.perf_counter() - begun_s))
+        left_s = max(0.0, mode.budget_s - (clock_s() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
         return anneal(
             instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=HOTTEST_AFTER_POLICY

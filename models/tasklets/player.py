@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget_clock import clock_s
 from ...envs.tasklets.batch import FillingBatch
 from ...errors import PolicyError
 from ...planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange_from
@@ -45,7 +45,7 @@ class TaskletPlayer:
             return self._place(instance, mode, seed)
 
     def _place(self, instance: TaskletInstance, mode: PlayMode, seed: int) -> TaskletPlacement:
-        begun_s = time.perf_counter()
+        begun_s = clock_s()
         (weights,) = filling_weights(self.policy, tasklet_graphs([tasklet_features(instance)]))
         batch, rng = FillingBatch([instance], 1), np.random.default_rng(seed)
         n = instance.num_devices
@@ -57,7 +57,7 @@ class TaskletPlayer:
             drawn = len(found) - 1
             if mode.kind == "sample" and drawn == mode.samples:
                 break
-            if mode.kind == "search" and time.perf_counter() > begun_s + _DRAWS_SHARE * mode.budget_s:
+            if mode.kind == "search" and clock_s() > begun_s + _DRAWS_SHARE * mode.budget_s:
                 break
             if mode.kind == "greedy":
                 break
@@ -67,7 +67,7 @@ class TaskletPlayer:
         placed = [placed_tasklets(instance, stages, self.name, num_valued=len(found)) for _, stages in near]
         placed.sort(key=lambda each: each.value_s)
         best = placed[0]
-        left_s = mode.budget_s - (time.perf_counter() - begun_s)
+        left_s = mode.budget_s - (clock_s() - begun_s)
         if mode.kind != "search" or left_s <= 0 or instance.num_stages == 1:
             return best
         made = arrange_from(instance, [each.device_of for each in placed], ArrangementRequest(left_s, seed))

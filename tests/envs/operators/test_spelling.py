@@ -92,7 +92,7 @@ def test_an_optimizer_is_of_jobs(tmp_path: Path) -> None:
         ("optimizer=lamb", "optimizer: choose adam or sgd, is lamb"),
         ("instances={kind: zoo, jobs: ['zoo:gnmt'], optimizer: sgd}", "optimizer: is named here and in instances"),
         ("instances.widht=3", "instances.widht: unknown key"),
-        ("form=pipedream", "place --by pipedream makes it small, validate placements prints it; choose independent or fair"),
+        ("form=pipedream", "form: pipedream is no form of latency; choose independent or fair or contiguous-accelerator"),
         ("instances={kind: file, files: [a.json], devices: {number: 3}}", "instances.devices.number: unknown key"),
         ("instances={kind: file, files: [a.json], devices: {num: 0}}", "instances.devices.num: "),
     ],

@@ -94,7 +94,46 @@ def test_the_default_form_changes_no_figure_and_another_is_told() -> None:
         evaluate_operators(fair, [], num_seeds=2, shown=[0])
 
 
-@pytest.mark.parametrize("form", ["piper", "pipedream", "contiguous-accelerator", "simulated", "none"])
+EQUAL = [
+    *SMALL[:3],
+    "placement.devices.speed_spread=0",
+    "placement.devices.link_spread=0",
+    "placement.devices.memory_slack=null",
+    "placement.instances.kind=chain",
+]
+
+
+@pytest.mark.parametrize("form", ["pipedream", "piper"])
+def test_a_planner_of_a_published_form_is_first_under_it_and_who_makes_no_stages_is_told(form: str) -> None:
+    policies = f"policies=[linear, {form}, round-robin]"
+    chosen = load_placement_benchmark("preset:throughput-tight", changes=[*EQUAL, policies, f"placement.form={form}"])
+    found = evaluate_operators(chosen, [], num_seeds=4)
+    rows = {row["policy"]: row for row in found["rows"]}
+    assert rows[form]["won"] == 1.0
+    assert rows[form]["values_s"] <= rows["linear"]["values_s"]
+    assert rows["round-robin"]["infeasible"] == rows["round-robin"]["without_form"] > 0.0
+    assert found["verdict"].startswith(f"Best is {form};")
+    head, cells = operator_cells(found)
+    at = head.index("none, %")
+    assert {row[0]: row[at] for row in cells}["round-robin"] == f"{100 * rows['round-robin']['infeasible']:.0f}"
+    assert f"round-robin found a placement that has no value by {form} on " in operator_markdown(found)
+    alone = chosen.model_copy(update={"policies": ("round-robin",), "best_known_s": 0.01})
+    with pytest.raises(PlanError, match=f"has a value by {form}; round-robin: .* wait for each other"):
+        evaluate_operators(alone, [], num_seeds=4)
+
+
+def test_times_by_the_cpu_clock_are_told() -> None:
+    chosen = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "clock=cpu"])
+    found = evaluate_operators(chosen, ["annealing@0.02"], num_seeds=2)
+    assert found["clock"] == "cpu"
+    assert "CPU seconds" in operator_markdown(found)
+    seconds = {row["policy"]: row["seconds"]["median"] for row in found["rows"]}
+    assert 0.01 < seconds["annealing@0.02"] < 0.1
+    with pytest.raises(ConfigError, match="clock"):
+        load_placement_benchmark("preset:latency-tight", changes=["clock=sun"])
+
+
+@pytest.mark.parametrize("form", ["piper", "pipedream", "simulated", "none"])
 def test_a_form_that_does_not_fit_is_refused_with_the_choices(form: str) -> None:
     with pytest.raises(ConfigError, match="choose independent or fair") as found:
         load_placement_benchmark("preset:latency-tight", changes=[f"placement.form={form}"])

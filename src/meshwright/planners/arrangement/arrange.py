@@ -8,7 +8,6 @@ grouping, from a start or from a random grouping, in turn. The best grouping of 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget_clock import clock_s
 from ...errors import PlanError
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
@@ -105,7 +105,7 @@ def arrange_from(
 
 def _searched(instance: TaskletInstance, request: ArrangementRequest, starts: Sequence[NDArray[np.int64]]) -> TaskletPlacement:
     _load_compiled_code()
-    deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
+    deadline_s = np.inf if request.budget_s is None else clock_s() + request.budget_s
     search = _ChainSearch(instance, request, deadline_s, starts)
     search.run()
     return _told_of_order(instance, placed_tasklets(instance, search.best, "arrangement", num_valued=search.num_steps))
@@ -142,7 +142,7 @@ class _ChainSearch:
         if self._instance.num_stages == 1:
             return
         number = 0
-        while time.perf_counter() < self._deadline_s and (self._budget_s is not None or number < self._num_rounds):
+        while clock_s() < self._deadline_s and (self._budget_s is not None or number < self._num_rounds):
             self._round(self._start(number), *TEMPERATURES[(number + number // 3) % len(TEMPERATURES)])
             number += 1
 
@@ -161,7 +161,7 @@ class _ChainSearch:
         """Anneal once; where the budget is short, with fewer moves, so that it still cools down."""
         scale_s = self._best_s[0] / self._instance.num_devices**0.5
         given = self._instance.reduce_s, self._instance.hand_over_s, self._region
-        begun_s, steps, share, own = time.perf_counter(), ROUND_STEPS // CHUNKS, 0.0, np.array([np.inf])
+        begun_s, steps, share, own = clock_s(), ROUND_STEPS // CHUNKS, 0.0, np.array([np.inf])
         reached = stages.copy()
         step_share = 1.0 / CHUNKS
         while share < 1.0:
@@ -170,7 +170,7 @@ class _ChainSearch:
             anneal_chain(*given, stages, self._random, reached, own, hot, cold, steps)
             self.num_steps += steps
             share = after
-            now_s = time.perf_counter()
+            now_s = clock_s()
             if now_s >= self._deadline_s:
                 break
             left_s, whole_s = self._deadline_s - now_s, (now_s - begun_s) / share
@@ -191,7 +191,7 @@ class _ChainSearch:
         instance = self._instance
         in_order = np.arange(instance.num_devices).reshape(instance.num_stages, instance.num_replicas)
         strided = np.ascontiguousarray(in_order.reshape(instance.num_replicas, instance.num_stages).T)
-        until_s = np.inf if self._budget_s is None else time.perf_counter() + START_SHARE * self._budget_s
+        until_s = np.inf if self._budget_s is None else clock_s() + START_SHARE * self._budget_s
         starts = [in_order, strided]
         for told in (instance, self._alike):
             with suppress(PlanError):  # regions that cannot be cut evenly

@@ -7,13 +7,13 @@ what each device needs at least for its hand-over, in the mean. The best groupin
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget_clock import clock_s
 from ...compiled import njit
 from ...errors import PlanError
 from ...simulation.tasklets.instance import TaskletInstance
@@ -64,7 +64,7 @@ def anneal_tasklets(
         PlanError: a start has a device twice or not at all.
     """
     _load_compiled_code()
-    begun_s = time.perf_counter()
+    begun_s = clock_s()
     starts_until_s = np.inf if request.budget_s is None else begun_s + START_SHARE * request.budget_s
     starts = list(start) if start is not None else _starts(instance, starts_until_s)
     for each in starts if start is not None else ():
@@ -128,8 +128,8 @@ class _TaskletSearch:
         self.num_steps += num_steps
 
     def run_until(self, deadline_s: float) -> None:
-        """Try moves until the clock (`time.perf_counter`) reaches a deadline."""
-        begin_s = now_s = time.perf_counter()
+        """Try moves until the clock (`budget_clock.clock_s`) reaches a deadline."""
+        begin_s = now_s = clock_s()
         steps, per_step_s, end_s = CHUNK, 0.0, deadline_s
         while now_s < deadline_s:
             if now_s >= end_s:
@@ -138,7 +138,7 @@ class _TaskletSearch:
                 end_s = min(deadline_s, now_s + STEPS_PER_ROUND * per_step_s)
             share = (now_s - begin_s) / max(1e-9, end_s - begin_s)
             self.chunk(min(1.0, share), min(1.0, share + 0.02), steps)
-            before_s, now_s = now_s, time.perf_counter()
+            before_s, now_s = now_s, clock_s()
             if per_step_s == 0.0:
                 per_step_s = (now_s - before_s) / steps
                 rounds = max(1, round((deadline_s - now_s) / per_step_s / STEPS_PER_ROUND))

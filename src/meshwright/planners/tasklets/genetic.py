@@ -7,11 +7,11 @@ and valued, and takes the place of the worse parent unless it is worse than both
 
 from __future__ import annotations
 
-import time
 from functools import cache
 
 import numpy as np
 
+from ...budget_clock import clock_s
 from ...compiled import njit
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
@@ -33,12 +33,12 @@ def genetic(instance: TaskletInstance, request: TaskletRequest) -> TaskletPlacem
     random = np.random.SeedSequence(request.seed).generate_state(1, np.uint64).astype(np.uint64)
     given = instance.reduce_s, instance.hand_over_s, instance.num_stages
     _load_compiled_code()
-    deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
+    deadline_s = np.inf if request.budget_s is None else clock_s() + request.budget_s
     population = POPULATION if request.budget_s is not None else min(POPULATION, max(2, request.num_evaluations))
     stage_of, value_s = _first(*given, population, random)
     best, best_s = stage_of[np.argmin(value_s)].copy(), np.array([value_s.min()])
     trials = 0
-    while time.perf_counter() < deadline_s:
+    while clock_s() < deadline_s:
         left = CHUNK if request.budget_s is not None else max(0, request.num_evaluations - population)
         _breed(*given, stage_of, value_s, best, best_s, left, random)
         trials += left

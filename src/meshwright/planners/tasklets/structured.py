@@ -6,13 +6,13 @@ stage in one region: cheap reductions) to m = P (a stage across all: cheap hand-
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...budget_clock import clock_s
 from ...errors import PlanError
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets, tasklet_value_s
@@ -33,7 +33,7 @@ def structured(instance: TaskletInstance, request: TaskletRequest) -> TaskletPla
     Raises:
         PlanError: the regions cannot be cut into chunks that make up stages.
     """
-    deadline_s = np.inf if request.budget_s is None else time.perf_counter() + request.budget_s
+    deadline_s = np.inf if request.budget_s is None else clock_s() + request.budget_s
     return structured_best(instance, MOST_VALUED, deadline_s)
 
 
@@ -49,7 +49,7 @@ def structured_best(instance: TaskletInstance, most_valued: int, deadline_s: flo
     best_s, num_valued, is_cut = np.inf, 0, False
     for recipes in _families([len(each) for each in devices], instance.num_stages, instance.num_replicas):
         for number, recipe in enumerate(recipes):
-            if number == most_valued or (best is not None and time.perf_counter() >= deadline_s):
+            if number == most_valued or (best is not None and clock_s() >= deadline_s):
                 is_cut = True
                 break
             stages = _stages(devices, recipe, instance.num_replicas)

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...errors import PlanError
 from .instance import OperatorInstance
 from .placement import port_s
 
@@ -40,6 +41,19 @@ def contiguous_latency_s(instance: OperatorInstance, device_of: NDArray[np.int64
     given = box_arrays(instance)
     times_s = instance.times_s[np.arange(instance.num_ops), device_of]
     return float(boxes_latency_s(given, times_s, box_of, int(box_of.max()) + 1))
+
+
+def contiguous_value_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> tuple[float, bool]:
+    """Seconds of one step, in pieces where an accelerator would wait for itself, and whether it is in pieces.
+
+    Raises:
+        PlanError: accelerators wait for each other, in pieces too.
+    """
+    for in_pieces in (False, True):
+        found_s = contiguous_latency_s(instance, device_of, in_pieces=in_pieces)
+        if np.isfinite(found_s):
+            return found_s, in_pieces
+    raise PlanError("accelerators wait for each other, in pieces too", field="device_of")
 
 
 def box_arrays(instance: OperatorInstance) -> BoxArrays:

@@ -6,7 +6,6 @@ found. With a number of moves the answer depends on the seed alone; with a budge
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -14,6 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from ....budget_clock import clock_s
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, check, placed, value
@@ -90,7 +90,7 @@ def anneal(
             negative.
     """
     _load_compiled_code()
-    begun_s = time.perf_counter()
+    begun_s = clock_s()
     if proposal is not None:
         proposal = np.asarray(proposal, np.float64)
         if proposal.shape != instance.times_s.shape or not (proposal >= 0).all():
@@ -106,7 +106,7 @@ def anneal(
     values_s = [value(instance, *each) for each in zip(starts, [request.objective] * len(starts), orders, strict=True)]
     best = int(np.argmin(values_s))
     deadline_s = begun_s + budget_s - ENDING_S - ENDING_S_PER_OP * instance.num_ops
-    if num_steps is None and time.perf_counter() - begun_s > STARTS_SHARE * (deadline_s - begun_s):
+    if num_steps is None and clock_s() - begun_s > STARTS_SHARE * (deadline_s - begun_s):
         return placed(instance, starts[best], request.objective, planner, order=orders[best])
     search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal, hottest)
     if num_steps is None and budget_s == np.inf:
@@ -141,11 +141,11 @@ def _starts(
     """
     starts = [heft_devices(instance)]
     orders = [best_order(instance, starts[0])]
-    if time.perf_counter() < deadline_s:
+    if clock_s() < deadline_s:
         by_start, order = earliest_starts(instance)
         starts += [by_start, by_start]
         orders += [order, best_order(instance, by_start)]
-    if request.objective == "throughput" and time.perf_counter() < deadline_s:
+    if request.objective == "throughput" and clock_s() < deadline_s:
         planners = [multilevel]
         has_time = request.budget_s is None or request.budget_s >= LINEAR_BUDGET_S
         if has_time and instance.num_ops * instance.num_devices <= LINEAR_SIZE:
@@ -202,8 +202,8 @@ class _Search:
                 self._chunk(0.0, 1.0, steps)
 
     def run_until(self, deadline_s: float) -> None:
-        """Try moves until the clock (`time.perf_counter`) reaches a deadline."""
-        now_s = time.perf_counter()
+        """Try moves until the clock (`budget_clock.clock_s`) reaches a deadline."""
+        now_s = clock_s()
         num_steps = FIRST_CHUNK
         steps_per_s = 0.0
         begin_s, end_s, rounds_left = now_s, deadline_s, -1
@@ -215,7 +215,7 @@ class _Search:
                 self._restart()
             share = min(1.0, (now_s - begin_s) / (end_s - begin_s))
             self._chunk(share, min(1.0, share + CHUNK_SHARE), num_steps)
-            before_s, now_s = now_s, time.perf_counter()
+            before_s, now_s = now_s, clock_s()
             steps_per_s = max(0.5 * steps_per_s, num_steps / max(1e-9, now_s - before_s))
             if rounds_left < 0:
                 rounds_left = _num_rounds(steps_per_s * (deadline_s - now_s) / self._num_units)

@@ -1,0 +1,37 @@
+"""The clock by which budgets of searches are counted: wall time, or CPU time where other processes share the machine.
+
+A search on a busy machine gets less done in a second of wall time, so that comparisons of searches depend on what else runs. The
+CPU time of the process (all its threads) does not. HiGHS counts its time limit by wall time under either clock.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+BudgetClock = Literal["wall", "cpu"]
+
+_CLOCK: ContextVar[BudgetClock] = ContextVar("budget_clock", default="wall")
+
+
+def clock_s() -> float:
+    """Seconds of the clock in use, from some beginning; only differences mean something."""
+    return time.process_time() if _CLOCK.get() == "cpu" else time.perf_counter()
+
+
+def clock_words(clock: BudgetClock) -> list[str]:
+    """What a reader of times should know, in a sentence; nothing of wall time."""
+    return ["Times and budgets are CPU seconds of the process."] if clock == "cpu" else []
+
+
+@contextmanager
+def budgets_by(clock: BudgetClock) -> Iterator[None]:
+    """Count budgets by a clock within this context."""
+    token = _CLOCK.set(clock)
+    try:
+        yield
+    finally:
+        _CLOCK.reset(token)
