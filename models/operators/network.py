@@ -179,12 +179,15 @@ class PairScore(nn.Module):
     def forward(self, ops: Tensor, devices: Tensor, graphs: OperatorGraphs) -> Tensor:
         """Logarithms of probabilities, ``(b, n, m)``; minus infinity where an op cannot run."""
         allowed = (graphs.can_run & graphs.is_device[:, None]) | ~graphs.is_op[..., None]
-        known = self.op(ops)[:, :, None] + self.device(devices)[:, None] + self.pair(graphs.pairs)
+        known = self.pair(graphs.pairs).add_(self.op(ops)[:, :, None]).add_(self.device(devices)[:, None])
         logits = self.query(ops) @ self.key(devices).transpose(1, 2) / ops.shape[-1] ** 0.5
         log_p: Tensor = logits
         for turn in range(self.turns):
-            hidden = known if turn == 0 else known + self.tentative[turn - 1](self._told(log_p.exp(), graphs))
-            logits = logits + self.out[turn](torch.relu(self.middle[turn](torch.relu(hidden))))[..., 0]
+            if turn == 0:
+                hidden = torch.relu(known)
+            else:  # in place: these are the largest arrays here
+                hidden = self.tentative[turn - 1](self._told(log_p.exp(), graphs)).add_(known).relu_()
+            logits = logits + self.out[turn](self.middle[turn](hidden).relu_())[..., 0]
             log_p = balanced(logits.masked_fill(~allowed, -torch.inf), graphs)
         return log_p
 

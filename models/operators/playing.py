@@ -16,7 +16,7 @@ from torch import Tensor
 from ...compiled import njit
 from ...envs.operators.batch import PlacementBatch
 from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES
-from ...simulation.operators.decisions.placing import is_over, place_next
+from ...simulation.operators.decisions.placing import can_have, clear, give_next, is_over, place_next
 from .affinity import gathered
 from .choosing import RecordedChoices, Standing, replayed_choices
 from .graphs import OperatorGraphs
@@ -152,10 +152,9 @@ def _play_at_once(
     wanted = (each if generator is None else each + _gumbel(each.shape, generator)).numpy()
     actions, may = np.zeros((count_e, n), np.int64), np.zeros((count_e, n, m), np.bool_)
     is_taken = np.zeros((count_e, n), np.bool_)
-    batch.begin(numbers)
     flags = batch.is_live, batch.is_dead
     _place_wanted(batch.stacked, batch.state, numbers, wanted, actions, may, is_taken, *flags)
-    batch.reorder(np.flatnonzero(~batch.is_dead[:count_e]))
+    batch.value_whole(np.flatnonzero(~batch.is_dead[:count_e]))
     can, action, live = torch.from_numpy(may), torch.from_numpy(actions), torch.from_numpy(is_taken)
     can |= ~live[..., None]
     taken = torch.log_softmax(each.masked_fill(~can, -torch.inf), dim=2).gather(2, action[..., None])[..., 0]
@@ -223,20 +222,20 @@ def _values(batch: PlacementBatch, numbers: NDArray[np.int64]) -> NDArray[np.flo
 def _place_wanted(stacked, state, numbers, wanted, actions, may, is_taken, is_live, is_dead):  # type: ignore[no-untyped-def]
     """Give each group the device that its first op wants most of those that memory allows; what was allowed and taken."""
     for e in range(len(numbers)):
-        is_live[e] = False
+        clear(stacked, state, e, numbers[e])
+        is_live[e], is_dead[e] = False, False
         while not is_over(stacked, state, e):
             op = stacked.lead[numbers[e], state.num_decided[e]]
+            can_have(stacked, state, e, may[e, op])
             device = -1
             for other in range(stacked.num_devices[numbers[e]]):
-                if state.can_place[e, other] and (device < 0 or wanted[e, op, other] > wanted[e, op, device]):
+                if may[e, op, other] and (device < 0 or wanted[e, op, other] > wanted[e, op, device]):
                     device = other
             if device < 0:
                 is_dead[e] = True
                 break
             actions[e, op], is_taken[e, op] = device, True
-            for other in range(may.shape[2]):
-                may[e, op, other] = state.can_place[e, other]
-            place_next(stacked, state, e, device)
+            give_next(stacked, state, e, device)
 
 
 @njit

@@ -170,6 +170,25 @@ def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
 
 
 @njit
+def can_have(stacked, state, e, can):  # type: ignore[no-untyped-def]
+    """Write which devices the next group may have, ``(m,)``, and nothing else of them; whether there is one."""
+    group = stacked.decided[state.instance[e], state.num_decided[e]]
+    return allow(stacked, state, e, group, can)
+
+
+@njit
+def give_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
+    """Give the next group a device for who asks `can_have`: nothing of the group after it is looked at.
+
+    Under ``latency`` nothing is scheduled either; `schedules.best_order` of the whole placement says what it is worth.
+    """
+    group = stacked.decided[state.instance[e], state.num_decided[e]]
+    give(stacked, state, e, group, device)
+    if stacked.is_throughput:
+        add_group(stacked, state, e, group, device)
+
+
+@njit
 def _run_in_order(stacked, state, e):  # type: ignore[no-untyped-def]
     """For latency: schedule the next ops of the order that have a device, up to the first that has none."""
     i = state.instance[e]
