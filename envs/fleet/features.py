@@ -1,82 +1,157 @@
-"""The meaning of each column of an observation of a fleet, in order."""
+"""The meaning of each column of an observation of a fleet, in order.
+
+Each class lists the columns of one array; a tuple of their names goes with it. `observation` writes columns and networks read
+them as members of these classes. `models.fleet.saved` stores a digest of the names: a policy is refused where they differ.
+"""
 
 from __future__ import annotations
 
-ENTRY = (
-    "devices",
-    "step against best",
-    "device-seconds against least",
-    "slowdown on hosts far apart",
-    "slowdown on the slowest device type",
-    "memory",
-    "hosts wanted",
-)
-HOST = ("free share", "free wholly", "load out", "load in", "is picked", "may be picked", "device type")
-TRUNK = ("free share", "wholly free hosts", "load up", "load down", "jobs across", "share of all hosts", "is of a site")
-LINK = ("bandwidth of the host's card", "bandwidth of the trunk", "load out", "load in")
-"""Of a host below a trunk, where links are observed; bandwidths as shares of the fastest link's."""
-RUNNING = (
-    "devices",
-    "progress",
-    "time left",
-    "age",
-    "slowdown",
-    "restarts now",
-    "hosts",
-    "groups of hosts",
-    "time to deadline",
-    "is told",
-)
-OFFER = (
-    "is there",
-    "is running",
-    "age",
-    "least time left",
-    "least device-seconds left",
-    "devices asked for",
-    "time to deadline",
-    "has deadline",
-    "progress",
-    "devices held",
-    "restart time",
-    "share of waiting jobs on offer with less work",
-    "share with an earlier deadline",
-    "is being placed",
-)
-CONTEXT = (
-    "free devices",
-    "waiting jobs",
-    "running jobs",
-    "waiting jobs that are not offered",
-    "jobs to come",
-    "is a round",
-    "hosts are being picked",
-    "hosts still to pick",
-    *(f"{name} of the entry whose hosts are picked" for name in ENTRY),
-)
-CANDIDATE = (
-    "time left",
-    "time left against best",
-    "device-seconds against least",
-    "hosts of a group",
-    "part of a host",
-    "time against deadline",
-    "slowdown",
-    "slowdown of others",
-)
-STRATEGY = ("exactness", "steps wanted against synchronous ones", "exposed communication")
-"""Of an entry, beside `ENTRY`, where the menu has entries with names: 1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``;
-the share of a step on its fastest placement in which nothing is computed while something is sent."""
-LEFT = ("aggregation trees left", "servers left")
-"""Of the context, behind the entry whose hosts are picked, in that case: of the cluster, by `Resource`."""
-CANDIDATE_STRATEGY = (
-    "exactness",
-    "steps wanted against synchronous ones",
-    "memory",
-    "exposed communication",
-    "aggregation trees left afterwards",
-    "servers left afterwards",
-    "share of its busiest link left afterwards",
-)
-"""Of a candidate, beside `CANDIDATE`, in that case; exposed communication of its own placement. The last, of the link with most
-load among those that the job uses, is told where the steps of all jobs are (`candidate_features: simulated`), and otherwise 0."""
+from ...named_columns import Column
+
+
+class EntryColumn(Column):
+    """Of an entry of the menu."""
+
+    DEVICES = "devices"
+    STEP = "step against best"
+    DEVICE_SECONDS = "device-seconds against least"
+    APART = "slowdown on hosts far apart"
+    SLOWEST_TYPE = "slowdown on the slowest device type"
+    MEMORY = "memory"
+    HOSTS_WANTED = "hosts wanted"
+
+
+class HostColumn(Column):
+    """Of a host."""
+
+    FREE = "free share"
+    IS_FREE = "free wholly"
+    LOAD_OUT = "load out"
+    LOAD_IN = "load in"
+    IS_PICKED = "is picked"
+    MAY_BE_PICKED = "may be picked"
+    DEVICE_TYPE = "device type"
+
+
+class TrunkColumn(Column):
+    """Of a trunk above hosts."""
+
+    FREE = "free share"
+    FREE_HOSTS = "wholly free hosts"
+    LOAD_UP = "load up"
+    LOAD_DOWN = "load down"
+    JOBS = "jobs across"
+    SHARE = "share of all hosts"
+    IS_SITE = "is of a site"
+
+
+class LinkColumn(Column):
+    """Of a host below a trunk, where links are observed; bandwidths as shares of the fastest link's."""
+
+    CARD = "bandwidth of the host's card"
+    TRUNK = "bandwidth of the trunk"
+    LOAD_OUT = "load out"
+    LOAD_IN = "load in"
+
+
+class RunningColumn(Column):
+    """Of a running job."""
+
+    DEVICES = "devices"
+    PROGRESS = "progress"
+    TIME_LEFT = "time left"
+    AGE = "age"
+    SLOWDOWN = "slowdown"
+    RESTARTS = "restarts now"
+    HOSTS = "hosts"
+    GROUPS = "groups of hosts"
+    DEADLINE = "time to deadline"
+    IS_THERE = "is told"
+
+
+class OfferColumn(Column):
+    """Of a job on offer."""
+
+    IS_THERE = "is there"
+    IS_RUNNING = "is running"
+    AGE = "age"
+    TIME_LEFT = "least time left"
+    DEVICE_SECONDS_LEFT = "least device-seconds left"
+    REQUESTED = "devices asked for"
+    DEADLINE = "time to deadline"
+    HAS_DEADLINE = "has deadline"
+    PROGRESS = "progress"
+    HELD = "devices held"
+    RESTART = "restart time"
+    LESS_WORK = "share of waiting jobs on offer with less work"
+    EARLIER_DEADLINE = "share with an earlier deadline"
+    IS_BEING_PLACED = "is being placed"
+
+
+class ContextColumn(Column):
+    """Of the whole cluster; `EntryColumn` of the entry whose hosts are picked follow."""
+
+    FREE = "free devices"
+    WAITING = "waiting jobs"
+    RUNNING = "running jobs"
+    HIDDEN = "waiting jobs that are not offered"
+    TO_COME = "jobs to come"
+    IS_ROUND = "is a round"
+    PICKING = "hosts are being picked"
+    STILL_TO_PICK = "hosts still to pick"
+
+
+class CandidateColumn(Column):
+    """Of an action that starts a job."""
+
+    TIME_LEFT = "time left"
+    STEP = "time left against best"
+    DEVICE_SECONDS = "device-seconds against least"
+    SPREAD = "hosts of a group"
+    PART = "part of a host"
+    DEADLINE = "time against deadline"
+    SLOWDOWN = "slowdown"
+    SLOWDOWN_OF_OTHERS = "slowdown of others"
+
+
+class StrategyColumn(Column):
+    """Of an entry, behind `EntryColumn`, where the menu has entries with names.
+
+    1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``; the share of a step on its fastest placement in which nothing is
+    computed while something is sent.
+    """
+
+    EXACTNESS = "exactness"
+    STEPS = "steps wanted against synchronous ones"
+    EXPOSED = "exposed communication"
+
+
+class LeftColumn(Column):
+    """Of the context, behind the entry whose hosts are picked, in that case: what is left of the whole cluster."""
+
+    TREES = "aggregation trees left"
+    SERVERS = "servers left"
+
+
+class CandidateStrategyColumn(Column):
+    """Of a candidate, behind `CandidateColumn`, in that case; exposed communication of its own placement.
+
+    The last, of the link with most load among those that the job uses, is given where the steps of all jobs are
+    (`candidate_features: simulated`), and otherwise 0.
+    """
+
+    EXACTNESS = "exactness"
+    STEPS = "steps wanted against synchronous ones"
+    MEMORY = "memory"
+    EXPOSED = "exposed communication"
+    TREES_LEFT = "aggregation trees left afterwards"
+    SERVERS_LEFT = "servers left afterwards"
+    LINK_LEFT = "share of its busiest link left afterwards"
+
+
+ENTRY, HOST, TRUNK, LINK = EntryColumn.names(), HostColumn.names(), TrunkColumn.names(), LinkColumn.names()
+RUNNING, OFFER, CANDIDATE = RunningColumn.names(), OfferColumn.names(), CandidateColumn.names()
+STRATEGY, LEFT, CANDIDATE_STRATEGY = StrategyColumn.names(), LeftColumn.names(), CandidateStrategyColumn.names()
+CONTEXT = (*ContextColumn.names(), *(f"{name} of the entry whose hosts are picked" for name in ENTRY))
+PICKED_ENTRY = len(ContextColumn)
+"""Column of the context at which those of the entry whose hosts are picked begin."""

@@ -29,14 +29,26 @@ from .features import (
     HOST,
     LEFT,
     OFFER,
+    PICKED_ENTRY,
     RUNNING,
     STRATEGY,
     TRUNK,
+    CandidateColumn,
+    CandidateStrategyColumn,
+    ContextColumn,
+    EntryColumn,
+    HostColumn,
+    LeftColumn,
+    OfferColumn,
+    RunningColumn,
+    StrategyColumn,
+    TrunkColumn,
 )
 from .fleet import Fleet
 
 NONE, ANALYTIC, SIMULATED = 0, 1, 2
 MAX_RUNNING_TOLD = 24
+NUM_ENTRY, NUM_CANDIDATE = len(EntryColumn), len(CandidateColumn)
 
 
 @by_reference
@@ -120,18 +132,16 @@ def observer(fleet: Fleet) -> FleetObserver:
     of_type = np.where(is_masked[:, None], 1.0, menu.step_s.min(axis=(2, 3)))
     fastest_type = of_type.argmin(axis=1)
     apart = np.where(np.isfinite(menu.step_s), menu.step_s, 0).max(axis=(2, 3))[np.arange(len(least)), fastest_type]
-    entry = np.stack(
-        [
-            np.log2(menu.degree + 1) / np.log2(fleet.cluster.num_devices + 1),
-            best[kind] / least,
-            menu.work_device_s[kind] / (least * menu.degree),
-            1 - least / np.maximum(apart, 1e-12),
-            1 - least / of_type.max(axis=1),
-            menu.memory_bytes / max(float(fleet.cluster.memory_bytes.max()), 1.0),
-            np.minimum(1.0, menu.degree / fleet.cluster.num_devices),
-        ],
-        axis=1,
-    )
+    columns = {
+        EntryColumn.DEVICES: np.log2(menu.degree + 1) / np.log2(fleet.cluster.num_devices + 1),
+        EntryColumn.STEP: best[kind] / least,
+        EntryColumn.DEVICE_SECONDS: menu.work_device_s[kind] / (least * menu.degree),
+        EntryColumn.APART: 1 - least / np.maximum(apart, 1e-12),
+        EntryColumn.SLOWEST_TYPE: 1 - least / of_type.max(axis=1),
+        EntryColumn.MEMORY: menu.memory_bytes / max(float(fleet.cluster.memory_bytes.max()), 1.0),
+        EntryColumn.HOSTS_WANTED: np.minimum(1.0, menu.degree / fleet.cluster.num_devices),
+    }
+    entry = np.stack([columns[column] for column in EntryColumn], axis=1)
     features = ("none", "analytic", "simulated").index(fleet.settings.candidate_features)
     entry[is_masked] = 0.0
     exposed = np.zeros((0, 0, 0, 0))
@@ -140,7 +150,13 @@ def observer(fleet: Fleet) -> FleetObserver:
         named = [one.named for one in fleet.menu.entries]
         rho = np.array([multiplier_of(one) for one in named])
         at_best = exposed.reshape(len(rho), -1)[np.arange(len(rho)), menu.step_s.reshape(len(rho), -1).argmin(axis=1)]
-        entry = np.column_stack([entry, [exactness_of(one) for one in named], rho / (1 + rho), at_best])
+        exactness = np.array([exactness_of(one) for one in named])
+        more = {
+            StrategyColumn.EXACTNESS: exactness,
+            StrategyColumn.STEPS: rho / (1 + rho),
+            StrategyColumn.EXPOSED: at_best,
+        }
+        entry = np.column_stack([entry, *(more[column] for column in StrategyColumn)])
     told = np.ascontiguousarray(np.clip(entry, 0, 1), np.float32)
     return FleetObserver(fleet.mean_duration_s, features, best, told, exposed)
 
@@ -177,46 +193,49 @@ def _observe_hosts(problem, state, e, observer, out):  # type: ignore[no-untyped
         share = state.free[e, host] / size
         free += state.free[e, host]
         row = out.hosts[e, host]
-        row[0], row[1] = share, share == 1.0
-        row[2], row[3] = min(1.0, state.load[e, 2 * host] / 2), min(1.0, state.load[e, 2 * host + 1] / 2)
-        row[4], row[5] = 0.0, is_building and state.can_act[e, host]
-        row[6] = network.host_type[host] / max(1, problem.menu.step_s.shape[1] - 1)
+        row[HostColumn.FREE], row[HostColumn.IS_FREE] = share, share == 1.0
+        row[HostColumn.LOAD_OUT] = min(1.0, state.load[e, 2 * host] / 2)
+        row[HostColumn.LOAD_IN] = min(1.0, state.load[e, 2 * host + 1] / 2)
+        row[HostColumn.IS_PICKED], row[HostColumn.MAY_BE_PICKED] = 0.0, is_building and state.can_act[e, host]
+        row[HostColumn.DEVICE_TYPE] = network.host_type[host] / max(1, problem.menu.step_s.shape[1] - 1)
     for i in range(state.num_built[e] if is_building else 0):
-        out.hosts[e, state.built[e, i], 4] = 1.0
+        out.hosts[e, state.built[e, i], HostColumn.IS_PICKED] = 1.0
     out.trunks[e] = 0.0
     for host in range(num_hosts):
         group = network.host_group[host]
         for trunk in (group, network.num_groups + network.group_site[group]):
             if trunk < out.trunks.shape[1]:  # a single site has no trunk
-                out.trunks[e, trunk, 0] += out.hosts[e, host, 0]
-                out.trunks[e, trunk, 1] += out.hosts[e, host, 1]
-                out.trunks[e, trunk, 5] += 1.0
+                out.trunks[e, trunk, TrunkColumn.FREE] += out.hosts[e, host, HostColumn.FREE]
+                out.trunks[e, trunk, TrunkColumn.FREE_HOSTS] += out.hosts[e, host, HostColumn.IS_FREE]
+                out.trunks[e, trunk, TrunkColumn.SHARE] += 1.0
     for trunk in range(out.trunks.shape[1]):
         row = out.trunks[e, trunk]
-        row[0] /= row[5]
-        row[1] /= row[5]
-        row[5] /= num_hosts
+        row[TrunkColumn.FREE] /= row[TrunkColumn.SHARE]
+        row[TrunkColumn.FREE_HOSTS] /= row[TrunkColumn.SHARE]
+        row[TrunkColumn.SHARE] /= num_hosts
         if network.num_trunks > 0:
             up = 2 * (num_hosts + trunk)
-            row[2], row[3] = min(1.0, state.load[e, up] / 2), min(1.0, state.load[e, up + 1] / 2)
-            row[6] = trunk >= network.num_groups
+            row[TrunkColumn.LOAD_UP] = min(1.0, state.load[e, up] / 2)
+            row[TrunkColumn.LOAD_DOWN] = min(1.0, state.load[e, up + 1] / 2)
+            row[TrunkColumn.IS_SITE] = trunk >= network.num_groups
     row = out.context[e]
     row[:] = 0.0
-    row[0] = free / (size * num_hosts)
-    row[1] = state.num_waiting[e] / (1.0 + state.num_waiting[e])
-    row[2] = state.num_running[e] / (1.0 + state.num_running[e])
+    row[ContextColumn.FREE] = free / (size * num_hosts)
+    row[ContextColumn.WAITING] = state.num_waiting[e] / (1.0 + state.num_waiting[e])
+    row[ContextColumn.RUNNING] = state.num_running[e] / (1.0 + state.num_running[e])
     hidden = max(0, state.num_waiting[e] - problem.visible_waiting)
-    row[3] = hidden / (8.0 + hidden)
-    row[4] = 1.0 - state.num_arrived[e] / state.arrival_s.shape[1]
-    row[5] = state.in_round[e]
+    row[ContextColumn.HIDDEN] = hidden / (8.0 + hidden)
+    row[ContextColumn.TO_COME] = 1.0 - state.num_arrived[e] / state.arrival_s.shape[1]
+    row[ContextColumn.IS_ROUND] = state.in_round[e]
     if is_building:
         entry = state.building_entry[e]
-        row[6] = 1.0
-        row[7] = 1.0 - state.num_built[e] / max(1.0, problem.menu.degree[entry] / size)
-        row[8 : 8 + observer.entry.shape[1]] = observer.entry[entry]
+        row[ContextColumn.PICKING] = 1.0
+        row[ContextColumn.STILL_TO_PICK] = 1.0 - state.num_built[e] / max(1.0, problem.menu.degree[entry] / size)
+        row[PICKED_ENTRY : PICKED_ENTRY + observer.entry.shape[1]] = observer.entry[entry]
     if len(observer.exposed) > 0:
-        for resource in (Resource.TREES, Resource.SERVERS):
-            row[8 + observer.entry.shape[1] + resource] = _of_count(left_of(problem, state, e, -1, resource))
+        left = row[PICKED_ENTRY + observer.entry.shape[1] :]
+        left[LeftColumn.TREES] = _of_count(left_of(problem, state, e, -1, Resource.TREES))
+        left[LeftColumn.SERVERS] = _of_count(left_of(problem, state, e, -1, Resource.SERVERS))
 
 
 @njit
@@ -235,15 +254,15 @@ def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyp
         place = state.place[e, job]
         row = out.running[e, i]
         hosts, part = state.num_hosts[e, place], state.part[e, place]
-        row[0] = np.log2(hosts * part + 1) / np.log2(num_devices + 1)
-        row[1] = min(1.0, state.done_steps[e, job] / state.num_steps[e, job])
-        row[2] = _of_time(observer, state.finish_s[e, job] - state.now_s[e])
-        row[3] = _of_time(observer, state.now_s[e] - state.arrival_s[e, job])
-        row[4] = 1.0 - state.alone_s[e, job] / state.step_s[e, job]
-        row[5] = state.since_s[e, job] > state.now_s[e]
-        row[6] = hosts / len(network.host_group)
-        row[8] = _of_time(observer, state.deadline_s[e, job] - state.now_s[e])
-        row[9] = 1.0
+        row[RunningColumn.DEVICES] = np.log2(hosts * part + 1) / np.log2(num_devices + 1)
+        row[RunningColumn.PROGRESS] = min(1.0, state.done_steps[e, job] / state.num_steps[e, job])
+        row[RunningColumn.TIME_LEFT] = _of_time(observer, state.finish_s[e, job] - state.now_s[e])
+        row[RunningColumn.AGE] = _of_time(observer, state.now_s[e] - state.arrival_s[e, job])
+        row[RunningColumn.SLOWDOWN] = 1.0 - state.alone_s[e, job] / state.step_s[e, job]
+        row[RunningColumn.RESTARTS] = state.since_s[e, job] > state.now_s[e]
+        row[RunningColumn.HOSTS] = hosts / len(network.host_group)
+        row[RunningColumn.DEADLINE] = _of_time(observer, state.deadline_s[e, job] - state.now_s[e])
+        row[RunningColumn.IS_THERE] = 1.0
         out.running_type[e, i] = state.job_type[e, job]
         seen[:] = False
         for j in range(hosts):
@@ -252,11 +271,12 @@ def _observe_running(problem, state, e, observer, out):  # type: ignore[no-untyp
             seen[network.host_group[host]] = True
             if not has_trunks:
                 out.trunk_of[e, i, host] = 1.0
-        row[7] = seen.sum() / network.num_groups
+        row[RunningColumn.GROUPS] = seen.sum() / network.num_groups
         for trunk in range(out.trunk_of.shape[2] if has_trunks else 0):
             out.trunk_of[e, i, trunk] = min(1.0, state.trunk_share[e, place, trunk])
             if out.trunk_of[e, i, trunk] > 0.0:
-                out.trunks[e, trunk, 4] = min(1.0, out.trunks[e, trunk, 4] + 0.25)
+                jobs = out.trunks[e, trunk, TrunkColumn.JOBS]
+                out.trunks[e, trunk, TrunkColumn.JOBS] = min(1.0, jobs + 0.25)
 
 
 @njit
@@ -272,22 +292,22 @@ def _observe_offers(problem, state, e, observer, out):  # type: ignore[no-untype
         kind = state.job_type[e, job]
         left = state.num_steps[e, job] - state.done_steps[e, job]
         is_running = state.status[e, job] == JobState.RUNNING
-        row[0], row[1] = 1.0, is_running
-        row[2] = _of_time(observer, state.now_s[e] - state.arrival_s[e, job])
-        row[3] = _of_time(observer, left * observer.best_step_s[kind])
-        row[4] = _of_time(observer, 8.0 * left * problem.menu.work_device_s[kind] / num_devices)
-        row[5] = np.log2(state.requested[e, job] + 1) / np.log2(num_devices + 1)
-        row[6] = _of_time(observer, state.deadline_s[e, job] - state.now_s[e])
-        row[7] = state.deadline_s[e, job] < np.inf
-        row[8] = min(1.0, state.done_steps[e, job] / state.num_steps[e, job])
+        row[OfferColumn.IS_THERE], row[OfferColumn.IS_RUNNING] = 1.0, is_running
+        row[OfferColumn.AGE] = _of_time(observer, state.now_s[e] - state.arrival_s[e, job])
+        row[OfferColumn.TIME_LEFT] = _of_time(observer, left * observer.best_step_s[kind])
+        row[OfferColumn.DEVICE_SECONDS_LEFT] = _of_time(observer, 8.0 * left * problem.menu.work_device_s[kind] / num_devices)
+        row[OfferColumn.REQUESTED] = np.log2(state.requested[e, job] + 1) / np.log2(num_devices + 1)
+        row[OfferColumn.DEADLINE] = _of_time(observer, state.deadline_s[e, job] - state.now_s[e])
+        row[OfferColumn.HAS_DEADLINE] = state.deadline_s[e, job] < np.inf
+        row[OfferColumn.PROGRESS] = min(1.0, state.done_steps[e, job] / state.num_steps[e, job])
         if is_running and state.place[e, job] >= 0:
             held = state.place[e, job]
-            row[9] = np.log2(state.num_hosts[e, held] * state.part[e, held] + 1) / np.log2(num_devices + 1)
+            row[OfferColumn.HELD] = np.log2(state.num_hosts[e, held] * state.part[e, held] + 1) / np.log2(num_devices + 1)
         if problem.every_s > 0 or state.is_out.shape[1] > 0:
-            row[10] = _of_time(observer, again_s(problem, state, e, job, state.last_hosts[e, job]))
+            row[OfferColumn.RESTART] = _of_time(observer, again_s(problem, state, e, job, state.last_hosts[e, job]))
         if place < problem.visible_waiting:
-            row[11], row[12] = _before(problem, state, e, job)
-        row[13] = state.building[e] == place
+            row[OfferColumn.LESS_WORK], row[OfferColumn.EARLIER_DEADLINE] = _before(problem, state, e, job)
+        row[OfferColumn.IS_BEING_PLACED] = state.building[e] == place
         out.offer_type[e, place] = kind
 
 
@@ -331,18 +351,22 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                 step_s = choice_step_s(problem, state, e, job, number, entry, choice)
                 row = out.candidates[e, action]
                 d = problem.entry_degree[entry]
-                row[0] = _of_time(observer, step_s * left)
-                row[1] = observer.best_step_s[kind] / step_s
-                row[2] = menu.work_device_s[kind] / (step_s * menu.degree[entry])
-                row[3] = (1.0 + state.spread_index[e, number, d, choice]) / menu.step_s.shape[3]
-                row[4] = (1.0 + state.part_index[e, number, d, choice]) / menu.step_s.shape[2]
-                row[5] = min(1.0, step_s * left / limit_s) if limit_s > 0 else 1.0
+                row[CandidateColumn.TIME_LEFT] = _of_time(observer, step_s * left)
+                row[CandidateColumn.STEP] = observer.best_step_s[kind] / step_s
+                row[CandidateColumn.DEVICE_SECONDS] = menu.work_device_s[kind] / (step_s * menu.degree[entry])
+                row[CandidateColumn.SPREAD] = (1.0 + state.spread_index[e, number, d, choice]) / menu.step_s.shape[3]
+                row[CandidateColumn.PART] = (1.0 + state.part_index[e, number, d, choice]) / menu.step_s.shape[2]
+                row[CandidateColumn.DEADLINE] = min(1.0, step_s * left / limit_s) if limit_s > 0 else 1.0
                 if len(observer.exposed) > 0:
                     part_index, spread = state.part_index[e, number, d, choice], state.spread_index[e, number, d, choice]
-                    row[8], row[9], row[10] = observer.entry[entry, 7], observer.entry[entry, 8], observer.entry[entry, 5]
-                    row[11] = observer.exposed[entry, problem.rule_type[choice], part_index, spread]
-                    row[12] = _of_count(trees - problem.entry_holds[entry, Resource.TREES])
-                    row[13] = _of_count(servers - problem.entry_holds[entry, Resource.SERVERS])
+                    entry_row, more = observer.entry[entry], row[NUM_CANDIDATE:]
+                    more[CandidateStrategyColumn.EXACTNESS] = entry_row[NUM_ENTRY + StrategyColumn.EXACTNESS]
+                    more[CandidateStrategyColumn.STEPS] = entry_row[NUM_ENTRY + StrategyColumn.STEPS]
+                    more[CandidateStrategyColumn.MEMORY] = entry_row[EntryColumn.MEMORY]
+                    device_type = problem.rule_type[choice]
+                    more[CandidateStrategyColumn.EXPOSED] = observer.exposed[entry, device_type, part_index, spread]
+                    more[CandidateStrategyColumn.TREES_LEFT] = _of_count(trees - problem.entry_holds[entry, Resource.TREES])
+                    more[CandidateStrategyColumn.SERVERS_LEFT] = _of_count(servers - problem.entry_holds[entry, Resource.SERVERS])
                 if observer.features != SIMULATED or problem.rule[choice] == PlacementRule.CONSTRUCT or number > 0:
                     continue
                 part = choice_hosts(problem, state, e, job, entry, choice, hosts)
@@ -353,7 +377,8 @@ def _observe_candidates(problem, state, e, observer, out):  # type: ignore[no-un
                     if jobs[i] >= 0:
                         others += shared_s[i] / state.step_s[e, jobs[i]] - 1.0
                     else:
-                        row[6] = 1.0 - step_s / shared_s[i]
-                row[7] = others / (1.0 + others)
+                        row[CandidateColumn.SLOWDOWN] = 1.0 - step_s / shared_s[i]
+                row[CandidateColumn.SLOWDOWN_OF_OTHERS] = others / (1.0 + others)
                 if len(observer.exposed) > 0:
-                    row[14] = max(0.0, 1.0 - busiest(loads, shared_s, count, link_load))
+                    left_on_link = max(0.0, 1.0 - busiest(loads, shared_s, count, link_load))
+                    row[NUM_CANDIDATE + CandidateStrategyColumn.LINK_LEFT] = left_on_link

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...simulation.fleet.network import FleetNetwork
-from .features import HOST, LINK
+from .features import LINK, HostColumn, LinkColumn
 from .fleet import Fleet
 from .observation import new_observations
 
@@ -40,9 +40,15 @@ def with_links(bandwidths: NDArray[np.float32] | None, seen: Mapping[str, NDArra
     """Observations of episodes, with `LINK` of each trunk and host where there are `observed_links`, ``(e, r, m, 4)``."""
     if bandwidths is None:
         return dict(seen)
-    is_below = bandwidths[..., :1] > 0
-    load = seen["hosts"][:, None, :, HOST.index("load out") : HOST.index("load in") + 1] * is_below
-    return {**seen, "links": np.concatenate([np.broadcast_to(bandwidths, load.shape), load], axis=3)}
+    is_below = bandwidths[..., 0] > 0
+    hosts = seen["hosts"][:, None]
+    columns = {
+        LinkColumn.CARD: np.broadcast_to(bandwidths[..., 0], (len(hosts), *bandwidths.shape[:2])),
+        LinkColumn.TRUNK: np.broadcast_to(bandwidths[..., 1], (len(hosts), *bandwidths.shape[:2])),
+        LinkColumn.LOAD_OUT: hosts[..., HostColumn.LOAD_OUT] * is_below,
+        LinkColumn.LOAD_IN: hosts[..., HostColumn.LOAD_IN] * is_below,
+    }
+    return {**seen, "links": np.stack([columns[column] for column in LinkColumn], axis=3)}
 
 
 def link_bandwidths(network: FleetNetwork) -> NDArray[np.float32]:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ...envs.fleet.features import HostColumn, OfferColumn, RunningColumn
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.spaces import link_bandwidths, trunk_members
 
@@ -37,14 +38,15 @@ def hetero_data(fleet: Fleet, seen: Mapping[str, NDArray[Any]]) -> HeteroData:
     from torch_geometric.data import HeteroData  # takes as long to load as PyTorch itself
 
     data = HeteroData()
-    is_running, is_offer = seen["running"][:, -1] > 0, seen["offers"][:, 0] > 0
+    is_running, is_offer = seen["running"][:, RunningColumn.IS_THERE] > 0, seen["offers"][:, OfferColumn.IS_THERE] > 0
     data["host"].x, data["trunk"].x = _tensor(seen["hosts"]), _tensor(seen["trunks"])
     data["running"].x, data["offer"].x = _tensor(seen["running"][is_running]), _tensor(seen["offers"][is_offer])
     data["running"].type, data["offer"].type = _tensor(seen["running_type"][is_running]), _tensor(seen["offer_type"][is_offer])
     data["offer"].row = _tensor(np.flatnonzero(is_offer))
     trunk, host = np.nonzero(trunk_members(fleet.problem.network))
     data["host", "below", "trunk"].edge_index = _tensor(np.stack([host, trunk]))
-    below = np.concatenate([link_bandwidths(fleet.problem.network)[trunk, host], seen["hosts"][host, 2:4]], axis=1)
+    loads = seen["hosts"][host][:, [HostColumn.LOAD_OUT, HostColumn.LOAD_IN]]
+    below = np.concatenate([link_bandwidths(fleet.problem.network)[trunk, host], loads], axis=1)
     data["host", "below", "trunk"].edge_attr = _tensor(below)
     for kind, share in (("host", seen["host_of"]), ("trunk", seen["trunk_of"])):
         of_running = share[is_running]

@@ -14,8 +14,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...envs.fleet.features import ContextColumn, OfferColumn
 from ...planners.fleet.linear_prices import LEAST, MOST, PER_DEVICES
-from ...planners.fleet.linear_scores import BUSY_RUNNING, BUSY_WAITING, FIRST_WEIGHTS, START
+from ...planners.fleet.linear_scores import (
+    BUSY_RUNNING,
+    BUSY_WAITING,
+    FIRST_REFUSAL,
+    FIRST_WEIGHTS,
+    RefusalFigure,
+    StartFigure,
+)
 from .prices import QUICK, of_share
 
 SHARPNESS = 10.0
@@ -56,26 +64,32 @@ class LinearHead(nn.Module):
             ``(n,)``, and of the waiting jobs on offer ``(b, v)``.
         """
         weights = QUICK * self.direct
-        w, refuse = weights[: len(START)], weights[len(START) :]
+        w, refuse = weights[:FIRST_REFUSAL], weights[FIRST_REFUSAL:]
         context, row = seen["context"], seen["offers"][:, : menu.num_waiting]
         part = PER_DEVICES / menu.num_devices
-        free = context[:, :1]
-        waiting = (1.0 + part * of_share(context[:, 1:2])).log() - BUSY_WAITING
-        running = (1.0 + part * of_share(context[:, 2:3])).log() - BUSY_RUNNING
-        has_limit = row[:, :, 7]
-        work = (of_share(row[:, :, 4]) / part).clamp(LEAST, MOST).log()
-        least, limit = of_share(row[:, :, 3]).clamp(min=1e-6), of_share(row[:, :, 6]).clamp(min=1e-6)
+        free = context[:, ContextColumn.FREE, None]
+        waiting = (1.0 + part * of_share(context[:, ContextColumn.WAITING, None])).log() - BUSY_WAITING
+        running = (1.0 + part * of_share(context[:, ContextColumn.RUNNING, None])).log() - BUSY_RUNNING
+        has_limit = row[:, :, OfferColumn.HAS_DEADLINE]
+        work = (of_share(row[:, :, OfferColumn.DEVICE_SECONDS_LEFT]) / part).clamp(LEAST, MOST).log()
+        least = of_share(row[:, :, OfferColumn.TIME_LEFT]).clamp(min=1e-6)
+        limit = of_share(row[:, :, OfferColumn.DEADLINE]).clamp(min=1e-6)
         slack = has_limit * (limit / least).clamp(1.0, MOST).log()
         until = has_limit * limit.clamp(LEAST, MOST).log()
-        refusals = refuse[0] + refuse[1] * work + refuse[2] * slack + refuse[3] * free + refuse[4] * waiting
-        refusals = refusals + refuse[5] * running + refuse[6] * work * waiting + refuse[7] * work * free + refuse[8] * until
-        of_job = w[0] + w[1] * work + w[5] * slack + w[6] * free + w[7] * waiting + w[8] * running + w[13] * work * waiting
-        per_devices = (w[4] + w[9] * free + w[10] * waiting + w[11] * running).squeeze(1)
-        per_waste = (w[2] + w[12] * waiting).squeeze(1)
+        refusals = refuse[RefusalFigure.ALWAYS] + refuse[RefusalFigure.WORK] * work + refuse[RefusalFigure.SLACK] * slack
+        refusals = refusals + refuse[RefusalFigure.FREE] * free + refuse[RefusalFigure.WAITING] * waiting
+        refusals = refusals + refuse[RefusalFigure.RUNNING] * running + refuse[RefusalFigure.WORK_WAITING] * work * waiting
+        refusals = refusals + refuse[RefusalFigure.WORK_FREE] * work * free + refuse[RefusalFigure.LIMIT] * until
+        of_job = w[StartFigure.ALWAYS] + w[StartFigure.WORK] * work + w[StartFigure.SLACK] * slack + w[StartFigure.FREE] * free
+        of_job = of_job + w[StartFigure.WAITING] * waiting + w[StartFigure.RUNNING] * running
+        of_job = of_job + w[StartFigure.WORK_WAITING] * work * waiting
+        per_devices = w[StartFigure.DEVICES] + w[StartFigure.DEVICES_FREE] * free + w[StartFigure.DEVICES_WAITING] * waiting
+        per_devices = (per_devices + w[StartFigure.DEVICES_RUNNING] * running).squeeze(1)
+        per_waste = (w[StartFigure.WASTE] + w[StartFigure.WASTE_WAITING] * waiting).squeeze(1)
         e, offer, entry = listed
         kind = seen["offer_type"].long()[e, offer]
         time = (least * has_limit / limit)[e, offer] * ratio
-        starts = of_job[e, offer] + w[3] * time.clamp(max=1.0) + per_waste[e] * menu.log_waste[kind, entry]
+        starts = of_job[e, offer] + w[StartFigure.TIME] * time.clamp(max=1.0) + per_waste[e] * menu.log_waste[kind, entry]
         starts = starts + per_devices[e] * (menu.share[kind, entry] * menu.num_devices / 8.0).log()
         sharpness = self.log_sharpness.exp()
         return sharpness * starts, sharpness * refusals

@@ -27,9 +27,16 @@ from ...envs.fleet.features import (
     HOST,
     LEFT,
     OFFER,
+    PICKED_ENTRY,
     RUNNING,
     STRATEGY,
     TRUNK,
+    CandidateColumn,
+    ContextColumn,
+    EntryColumn,
+    HostColumn,
+    OfferColumn,
+    RunningColumn,
 )
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.observation import observer
@@ -47,9 +54,8 @@ IMPOSSIBLE = -1e9
 ROOM = 4
 """Figures of `room`."""
 
-FREE, MAY_BE_PICKED, IS_PICKED = (HOST.index(name) for name in ("free share", "may be picked", "is picked"))
-PICKING, STILL_TO_PICK = CONTEXT.index("hosts are being picked"), CONTEXT.index("hosts still to pick")
-WANTED = CONTEXT.index("hosts wanted of the entry whose hosts are picked")
+WANTED = PICKED_ENTRY + EntryColumn.HOSTS_WANTED
+"""Column of the context."""
 TO_COME = 10
 """Figures of the jobs that arrive soon, which only the critic reads, and only in training."""
 
@@ -201,7 +207,10 @@ class FleetActor(nn.Module):
             "offers": enter["offers"](torch.cat([self._read(seen["offers"]), types[seen["offer_type"].long()]], dim=2)),
         }
         context = enter["context"](self._read(seen["context"]))
-        there = {"running": seen["running"][:, :, -1:], "offers": seen["offers"][:, :, :1]}
+        there = {
+            "running": seen["running"][:, :, RunningColumn.IS_THERE, None],
+            "offers": seen["offers"][:, :, OfferColumn.IS_THERE, None],
+        }
         edges = seen["host_of"], seen["trunk_of"]
         if self.settings.messages:
             for one in self.rounds:
@@ -233,7 +242,7 @@ class FleetActor(nn.Module):
         j, p = menu.entry.shape[1], len(menu.choice)
         scores = torch.full((b, menu.num_actions), IMPOSSIBLE, device=whole.device)
         scores[:, 0] = self.pass_score(whole).squeeze(1)
-        building = seen["context"][:, 6] > 0
+        building = seen["context"][:, ContextColumn.PICKING] > 0
         # Only what is possible is scored: of hundreds of actions that is mostly a few.
         row, action = torch.nonzero(seen["action_mask"][:, 1 : 1 + v * j * p] * (~building).unsqueeze(1), as_tuple=True)
         offer, entry, choice = action // (j * p), action // p % j, action % p
@@ -247,7 +256,7 @@ class FleetActor(nn.Module):
         if self.prices is not None:
             ratio = menu.ratio[kind, entry]
             if menu.tells_candidates:
-                ratio = 1.0 / seen["candidates"][row, action + 1, 1].clamp(min=1.0 / MOST_RATIO)
+                ratio = 1.0 / seen["candidates"][row, action + 1, CandidateColumn.STEP].clamp(min=1.0 / MOST_RATIO)
             priced, pauses = self.prices(seen, offers, self.of_whole(whole), menu, (row, offer, entry), ratio, choice)
             starts = starts + priced
         refusals: Tensor | float = 0.0
@@ -263,7 +272,7 @@ class FleetActor(nn.Module):
             refusals = refusals + self.refusal_score(self._beside(waiting, whole)).squeeze(2)
             scores[:, menu.first_refusal : menu.first_refusal + menu.num_waiting] = refusals
         if bool(building.any()):
-            placed = (offers * seen["offers"][:, :, -1:]).sum(dim=1)
+            placed = (offers * seen["offers"][:, :, OfferColumn.IS_BEING_PLACED, None]).sum(dim=1)
             both = torch.cat([placed, self.of_whole(whole)], dim=1).unsqueeze(1)
             hosts = nodes["hosts"]
             picks = self.host_score(torch.cat([hosts, both.expand(b, hosts.shape[1], both.shape[2])], dim=2)).squeeze(2)
@@ -284,14 +293,14 @@ def room(seen: Mapping[str, Tensor], member: Tensor) -> Tensor:
     """
     hosts, context = seen["hosts"], seen["context"]
     count = hosts.shape[1]
-    free = hosts[:, :, FREE] * hosts[:, :, MAY_BE_PICKED] / count
-    wanted = context[:, WANTED] * context[:, STILL_TO_PICK]
+    free = hosts[:, :, HostColumn.FREE] * hosts[:, :, HostColumn.MAY_BE_PICKED] / count
+    wanted = context[:, WANTED] * context[:, ContextColumn.STILL_TO_PICK]
     left = free @ member - wanted.unsqueeze(1)
-    picked = hosts[:, :, IS_PICKED]
+    picked = hosts[:, :, HostColumn.IS_PICKED]
     here = picked @ member / picked.sum(dim=1, keepdim=True).clamp(min=1.0)
     fits = (left > -0.5 / count).to(left.dtype)
     told = torch.stack([left, (left * count / 4.0).clamp(-1.0, 1.0), fits, here], dim=2)
-    return told * (context[:, PICKING] > 0).to(told.dtype)[:, None, None]
+    return told * (context[:, ContextColumn.PICKING] > 0).to(told.dtype)[:, None, None]
 
 
 class _Round(nn.Module):

@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from ...envs.fleet.features import ContextColumn, OfferColumn
 from ...envs.fleet.fleet import Fleet
 from ...planners.fleet.linear_prices import (
     DEARER,
@@ -42,6 +43,7 @@ from ...planners.fleet.linear_prices import (
     SMALLER,
     STAYS,
     USUAL_JOBS,
+    PriceFigure,
     PriceUnits,
 )
 from ...planners.fleet.rules import WAITING_WEIGHT
@@ -127,34 +129,44 @@ class PriceHead(nn.Module):
         """
         both = torch.cat([offers, whole.unsqueeze(1).expand_as(offers)], dim=2)
         context, row = seen["context"], seen["offers"]
-        waiting, running = of_share(context[:, 1]), of_share(context[:, 2])
+        waiting, running = of_share(context[:, ContextColumn.WAITING]), of_share(context[:, ContextColumn.RUNNING])
         units = menu.units
         part = units.devices / menu.num_devices
-        whole_cluster = (1.0 + part * waiting).log() - 1.0, (1.0 + part * running).log() - 2.5, context[:, 0]
-        of_all = torch.stack([*whole_cluster, torch.ones_like(waiting)], dim=1)
+        of_cluster = menu.num_devices / 8.0 * units.time_s / units.work_device_s
+        left = of_share(row[:, :, OfferColumn.DEVICE_SECONDS_LEFT]) * of_cluster
+        age = of_share(row[:, :, OfferColumn.AGE])
+        figures = {
+            PriceFigure.WORK: left.clamp(LEAST, MOST).log() / 2.0,
+            PriceFigure.AGE: age.clamp(LEAST, MOST).log() / 2.0,
+            PriceFigure.WAITING: ((1.0 + part * waiting).log() - 1.0).unsqueeze(1).expand_as(left),
+            PriceFigure.RUNNING: ((1.0 + part * running).log() - 2.5).unsqueeze(1).expand_as(left),
+            PriceFigure.FREE: context[:, ContextColumn.FREE, None].expand_as(left),
+            PriceFigure.ALWAYS: torch.ones_like(left),
+        }
+        columns = [figures[figure] for figure in PriceFigure]
         if self.is_relative:
-            of_all = torch.cat([of_all, torch.full_like(of_all[:, :1], units.pressure)], dim=1)
-        left = of_share(row[:, :, 4]) * (menu.num_devices / 8.0 * units.time_s / units.work_device_s)
-        own = torch.stack([left, of_share(row[:, :, 2])], dim=2).clamp(LEAST, MOST).log() / 2.0
-        direct = torch.cat([own, of_all.unsqueeze(1).expand(-1, own.shape[1], -1)], dim=2)
+            columns.append(torch.full_like(left, units.pressure))
+        direct = torch.stack(columns, dim=2)
         log_price, dearer, later = (self.of_job(both) + QUICK * self.direct(direct)).unbind(2)
         jobs = WAITING_WEIGHT * waiting + running
         price = (jobs.clamp(min=0.1).log().unsqueeze(1) + log_price).exp()
         kind = seen["offer_type"].long()
         cost = menu.ratio[kind] * (1.0 + price.unsqueeze(2) * menu.share[kind])
         cheapest = torch.where(menu.is_there[kind] > 0, cost, torch.inf).min(dim=2).values
-        is_running = row[:, :, 1] > 0
-        held = ((1.0 + menu.num_devices) ** row[:, :, 9] - 1.0) / menu.num_devices
+        is_running = row[:, :, OfferColumn.IS_RUNNING] > 0
+        held = ((1.0 + menu.num_devices) ** row[:, :, OfferColumn.HELD] - 1.0) / menu.num_devices
         is_held = (menu.is_there[kind] > 0) & ((menu.share[kind] - held.unsqueeze(2)).abs() < 0.5 / menu.num_devices)
         goes_on = torch.where(is_held, cost, torch.inf).min(dim=2).values
-        restart = of_share(row[:, :, 10]) / of_share(row[:, :, 3]).clamp(min=1e-6) * ((row[:, :, 8] > 0) | is_running)
+        least_time = of_share(row[:, :, OfferColumn.TIME_LEFT]).clamp(min=1e-6)
+        has_run = (row[:, :, OfferColumn.PROGRESS] > 0) | is_running
+        restart = of_share(row[:, :, OfferColumn.RESTART]) / least_time * has_run
         compared = torch.where(is_running & goes_on.isfinite(), goes_on, cheapest)
         allowed = torch.where(is_running, dearer - STAYS, dearer + DEARER)
         if self.is_relative:
             dearer = dearer.clamp(-MOST_FACTOR, MOST_FACTOR)
             allowed = torch.where(is_running, -STAYS * (-dearer).exp(), DEARER * dearer.exp())
         work = left.clamp(min=1e-6).log() + later
-        waits = (row[:, :, 0] > 0) & ~is_running
+        waits = (row[:, :, OfferColumn.IS_THERE] > 0) & ~is_running
         least = torch.where(waits, work, torch.inf).min(dim=1, keepdim=True).values
         behind = torch.where(waits, work - least, torch.zeros_like(work))
         sharpness, order = self.log_sharpness.exp(), self.log_order.exp()

@@ -187,3 +187,14 @@ def test_an_algorithm_that_is_faster_than_the_default_says_why_that_is_not_it():
 
 def test_each_algorithm_that_may_be_named_has_a_reason_not_to_be_the_default():
     assert {*UNTAKEN, "calibrated"} == {*ALGORITHMS, "auto"}
+
+
+def test_each_algorithm_says_itself_under_which_co_design_it_is_compared_with_a_ring():
+    assert [(name, model.co_design) for name, model in ALGORITHMS.items() if model.co_design] == [
+        ("hierarchical", "intra-inter"),
+        ("joint", "intra-inter"),
+        ("joint-split", "intra-inter"),
+        ("rail", "intra-inter"),
+        ("in-network", "host-net"),
+        ("synthesised", "collectives"),
+    ]

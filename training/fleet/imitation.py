@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ...envs.fleet.features import CONTEXT, HOST, TRUNK
+from ...envs.fleet.features import ContextColumn, HostColumn, TrunkColumn
 from ...errors import PolicyError
 from ...models.fleet.network import FleetActor
 from ...models.fleet.saved import player
@@ -33,12 +33,12 @@ MOST_TAIL = 40
 """Rounds of that at most, for each unit of `TAIL`."""
 
 
-BUILT, IS_SITE = HOST.index("is picked"), TRUNK.index("is of a site")
+BUILT, IS_SITE = HostColumn.IS_PICKED, TrunkColumn.IS_SITE
 
 SITES_APART = 0.6180339887
 """So much more features of a site count than those of a group, so that their sum tells which is which."""
 
-HOSTS_ARE_PICKED = CONTEXT.index("hosts are being picked")
+HOSTS_ARE_PICKED = ContextColumn.PICKING
 
 _Data = tuple[dict[str, torch.Tensor], torch.Tensor, torch.Tensor]
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from .. import settings
 from ..clusters.topologies.optical import OpticalTopology
-from ..costs.collectives import UNTAKEN
+from ..costs.collectives import ALGORITHMS, UNTAKEN
 from ..costs.settings import LAYOUT_DEFAULTS, CostSettings
 from ..errors import MeshwrightError, PlanError
 from ..plans.frameworks.names import build_of_plan
@@ -249,11 +249,9 @@ def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
         base_s, remark = priced.repriced_s(layout, once), "base: circuits=once"
         return [_estimated("network", "circuits=per-phase", priced, layout, per_phase, base_s, remark)]
     ring_s = priced.repriced_s(layout, CostSettings(**(nominal | {"collectives": "ring"})))
-    kinds = {"hierarchical": "intra-inter", "joint": "intra-inter", "joint-split": "intra-inter", "rail": "intra-inter"}
-    kinds |= {"in-network": "host-net", "synthesised": "collectives"}
     return [
         _estimated(
-            kind,
+            model.co_design,
             f"collectives={name}",
             priced,
             layout,
@@ -261,7 +259,8 @@ def _collective_switches(priced: Estimate, costs: CostSettings) -> list[Switch]:
             ring_s,
             "base: a ring",
         )
-        for name, kind in kinds.items()
+        for name, model in ALGORITHMS.items()
+        if model.co_design
     ]
 
 

@@ -31,13 +31,12 @@ from ..simulation.operators.from_job import instance_of_job, whose_times
 from ..simulation.operators.instance import OperatorInstance
 from ..simulation.operators.lowering import OpTimeline, run_plan
 from ..simulation.operators.pipelined import full_pipeline_s
-from ..simulation.operators.placement import OperatorObjective, OperatorPlacement, held_bytes, loads_s, value
+from ..simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, held_bytes, loads_s, value
 from .plan import check_steps
 
 BEST = "best"
 _WORTH_A_REMARK = 0.1
 """Share by which a simulated step is longer than the planned one when that is said."""
-OBJECTIVES: tuple[OperatorObjective, ...] = ("latency", "throughput")
 
 COUNTED_PER_S = {"placements": 1e6, "downsets": 5_000.0}
 """Placements that `exhaustive` looks at in a second, and downsets of which `ideals` looks at all pairs, by the square root of the

@@ -25,9 +25,15 @@ Pricer = Callable[[float], float]
 
 
 class Algorithm(ABC):
-    """How ranks do collectives together."""
+    """How ranks do collectives together.
+
+    Attributes:
+        name: as YAML spells it.
+        co_design: the co-design under which ``estimate --explain`` compares it with a ring; empty where it does not.
+    """
 
     name: str
+    co_design: str = ""
 
     def runs_on(self, network: RankNetwork) -> bool:
         """Whether the topology offers what the algorithm needs; mostly it does."""

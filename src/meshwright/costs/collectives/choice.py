@@ -16,7 +16,7 @@ from .staged import RAIL
 from .synthesised import Synthesised
 
 ALGORITHMS: dict[str, Algorithm] = AUTOMATIC | {
-    model.name: model for model in (RAIL, Joint(), JointSplit(), InNetwork(), Synthesised(), Library(), Measured(), Calibrated())
+    model.name: model for model in (Joint(), JointSplit(), RAIL, InNetwork(), Synthesised(), Library(), Measured(), Calibrated())
 }
 
 NOMINAL = "it is a formula at the links' nominal rates, which no measured collective reaches"

@@ -52,6 +52,7 @@ class InNetwork(Algorithm):
     """
 
     name = "in-network"
+    co_design = "host-net"
 
     def __init__(
         self, num_trees: int = DEFAULT_TREES, without_tree: frozenset[bytes] = frozenset(), *, num_slots: int | None = None

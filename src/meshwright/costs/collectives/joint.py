@@ -27,6 +27,7 @@ class Joint(Algorithm):
     """
 
     name = "joint"
+    co_design = "intra-inter"
 
     def runs_on(self, network: RankNetwork) -> bool:
         """Where hosts of several devices have network cards."""

@@ -81,6 +81,7 @@ class JointSplit(Algorithm):
     """
 
     name = "joint-split"
+    co_design = "intra-inter"
 
     def runs_on(self, network: RankNetwork) -> bool:
         """Where hosts of several devices have network cards."""

@@ -63,6 +63,8 @@ class Staged(Algorithm):
         "Doubling all2all performance with NVIDIA Collective Communication Library 2.12", 2022.
     """
 
+    co_design = "intra-inter"
+
     def __init__(self, name: str, *, is_by_rail: bool) -> None:
         self.name = name
         self.is_by_rail = is_by_rail

@@ -67,6 +67,7 @@ class Synthesised(Algorithm):
     """
 
     name = "synthesised"
+    co_design = "collectives"
 
     def runs_on(self, network: RankNetwork) -> bool:
         """Where each pair of devices has links of its own."""

@@ -108,7 +108,7 @@ def core_replicas(replicas: Replicas, training: Masked) -> Replicas:
 
 def core_memory(whole: StageMemory, core: StageMemory) -> StageMemory:
     """What a rank holds in a step of the core: the whole model and optimizer, gradients and activations of the core."""
-    return StageMemory(whole.parameters, core.gradients, whole.optimizer, core.activations, core.buffers, core.runtime)
+    return replace(core, parameters=whole.parameters, optimizer=whole.optimizer)
 
 
 def model_place(work: StepWork, order: str, hosts: NDArray[np.int64]) -> ModelPlace:

@@ -204,7 +204,14 @@ def _stage_memory(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
 
 def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:
     runtime = RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
-    return StageMemory(parameters, gradients, optimizer, activations, buffers, runtime)
+    return StageMemory(
+        parameters=parameters,
+        gradients=gradients,
+        optimizer=optimizer,
+        activations=activations,
+        buffers=buffers,
+        runtime=runtime,
+    )
 
 
 def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:

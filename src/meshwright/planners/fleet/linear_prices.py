@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...compiled import njit
+from ...named_columns import Column
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.actions import first_pause, start_number
 from ...simulation.fleet.offers import choice_step_s
@@ -20,9 +21,23 @@ from ...simulation.fleet.runs import restart_as_before_s
 from ...simulation.fleet.state import JobState
 from .rules import WAITING_WEIGHT
 
-DIRECT = ("work left", "age", "waiting jobs", "running jobs", "free devices", "always")
-"""Logarithms, but for the last two; jobs waiting and running for each so many devices of the cluster (`PriceUnits.devices`), so
-that the same weights mean the same in a cluster several times as large to which jobs come as many times as often."""
+
+class PriceFigure(Column):
+    """Figures that prices are linear in: logarithms, but for the last two.
+
+    Jobs waiting and running are counted for each so many devices of the cluster (`PriceUnits.devices`), so that the same weights
+    mean the same in a cluster several times as large to which jobs come as many times as often.
+    """
+
+    WORK = "work left"
+    AGE = "age"
+    WAITING = "waiting jobs"
+    RUNNING = "running jobs"
+    FREE = "free devices"
+    ALWAYS = "always"
+
+
+DIRECT = PriceFigure.names()
 RELATIVE = (*DIRECT, "pressure")
 """Where figures are relative to what is usual on a fleet one more: `PriceUnits.pressure`. How much dearer a start may be, and how
 much a restart has to save, is then multiplied by the exponential of what is linear: no weights keep a job waiting for ever."""
@@ -84,8 +99,9 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
     x = np.ones(weights.shape[1])
     x[len(DIRECT) :] = units.pressure
     part = units.devices / num_devices
-    x[2], x[3] = np.log1p(part * waiting) - 1.0, np.log1p(part * running) - 2.5
-    x[4] = state.free[e].sum() / num_devices
+    x[PriceFigure.WAITING] = np.log1p(part * waiting) - 1.0
+    x[PriceFigure.RUNNING] = np.log1p(part * running) - 2.5
+    x[PriceFigure.FREE] = state.free[e].sum() / num_devices
     count = state.offered.shape[1]
     price, dearer, work = np.zeros(count), np.zeros(count), np.zeros(count)
     least = np.inf
@@ -95,8 +111,9 @@ def choose_by_prices(problem, state, e, weights, units):  # type: ignore[no-unty
             continue
         left = state.num_steps[e, job] - state.done_steps[e, job]
         share = left * menu.work_device_s[state.job_type[e, job]] / units.work_device_s
-        x[0] = np.log(min(MOST, max(LEAST, share))) / 2.0
-        x[1] = np.log(min(MOST, max(LEAST, (state.now_s[e] - state.arrival_s[e, job]) / units.time_s))) / 2.0
+        age = (state.now_s[e] - state.arrival_s[e, job]) / units.time_s
+        x[PriceFigure.WORK] = np.log(min(MOST, max(LEAST, share))) / 2.0
+        x[PriceFigure.AGE] = np.log(min(MOST, max(LEAST, age))) / 2.0
         price[place] = jobs * np.exp((weights[0] * x).sum())
         dearer[place] = (weights[1] * x).sum()
         work[place] = np.log(max(1e-6, share)) + (weights[2] * x).sum()

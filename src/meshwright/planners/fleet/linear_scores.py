@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...named_columns import Column
 from ...numba_records import by_reference
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.actions import first_refusal, start_number
@@ -23,28 +24,50 @@ from .linear_prices import LEAST, MOST, PER_DEVICES
 from .rule import FleetRule
 from .rule_kernel import choose
 
-START = (
-    "always",
-    "work",
-    "waste",
-    "time",
-    "devices",
-    "slack",
-    "free",
-    "waiting",
-    "running",
-    "devices x free",
-    "devices x waiting",
-    "devices x running",
-    "waste x waiting",
-    "work x waiting",
-)
-"""Of a start: logarithms of the work that is left (an eighth of what `PER_DEVICES` devices do in a mean duration is 1), of its
-device-seconds over the least, and of its devices over 8; its time over that to the deadline; the logarithm of the time to the
-deadline over the least that the job takes; the share of free devices; logarithms of waiting and of running jobs for each
-`PER_DEVICES` devices, about 0 where the cluster is busy. Without a deadline its figures are 0."""
-REFUSAL = ("always", "work", "slack", "free", "waiting", "running", "work x waiting", "work x free", "limit")
-"""Of a refusal: as above; the limit is the logarithm of the time to the deadline in mean durations."""
+
+class StartFigure(Column):
+    """Figures of a start, each with a weight of its own; without a deadline those of the deadline are 0.
+
+    ``work``, ``waste`` and ``devices`` are logarithms: of the work that is left (an eighth of what `PER_DEVICES` devices do in a
+    mean duration is 1), of its device-seconds over the least, and of its devices over 8. ``time`` is its time over that to the
+    deadline, ``slack`` the logarithm of the time to the deadline over the least that the job takes, ``free`` the share of free
+    devices. ``waiting`` and ``running`` are logarithms of such jobs for each `PER_DEVICES` devices, about 0 where the cluster is
+    busy.
+    """
+
+    ALWAYS = "always"
+    WORK = "work"
+    WASTE = "waste"
+    TIME = "time"
+    DEVICES = "devices"
+    SLACK = "slack"
+    FREE = "free"
+    WAITING = "waiting"
+    RUNNING = "running"
+    DEVICES_FREE = "devices x free"
+    DEVICES_WAITING = "devices x waiting"
+    DEVICES_RUNNING = "devices x running"
+    WASTE_WAITING = "waste x waiting"
+    WORK_WAITING = "work x waiting"
+
+
+class RefusalFigure(Column):
+    """Figures of a refusal, as `StartFigure` says; ``limit`` is the logarithm of the time to the deadline in mean durations."""
+
+    ALWAYS = "always"
+    WORK = "work"
+    SLACK = "slack"
+    FREE = "free"
+    WAITING = "waiting"
+    RUNNING = "running"
+    WORK_WAITING = "work x waiting"
+    WORK_FREE = "work x free"
+    LIMIT = "limit"
+
+
+START, REFUSAL = StartFigure.names(), RefusalFigure.names()
+FIRST_REFUSAL = len(StartFigure)
+"""Where weights of refusals begin."""
 
 MOST_DECISIONS = 1 << 62
 """Of an episode, unless told otherwise."""
@@ -54,8 +77,13 @@ BUSY_WAITING, BUSY_RUNNING = 1.0, 2.5
 
 FIRST_WEIGHTS = np.zeros(len(START) + len(REFUSAL))
 """Where a search begins: small jobs first, few devices, no refusals."""
-FIRST_WEIGHTS[:5] = 1.0, -0.5, -2.0, -0.5, -0.2
-FIRST_WEIGHTS[len(START) : len(START) + 2] = -2.0, 1.0
+FIRST_WEIGHTS[StartFigure.ALWAYS] = 1.0
+FIRST_WEIGHTS[StartFigure.WORK] = -0.5
+FIRST_WEIGHTS[StartFigure.WASTE] = -2.0
+FIRST_WEIGHTS[StartFigure.TIME] = -0.5
+FIRST_WEIGHTS[StartFigure.DEVICES] = -0.2
+FIRST_WEIGHTS[FIRST_REFUSAL + RefusalFigure.ALWAYS] = -2.0
+FIRST_WEIGHTS[FIRST_REFUSAL + RefusalFigure.WORK] = 1.0
 
 
 @by_reference
@@ -96,7 +124,7 @@ def choose_by_scores(problem, state, e, scorer):  # type: ignore[no-untyped-def]
     """The action of the best score, of equal ones the first; where hosts are picked, the rule's host."""
     if state.building[e] >= 0:
         return choose(problem, state, e, scorer.rule)
-    menu, w, refuse = problem.menu, scorer.weights, scorer.weights[len(START) :]
+    menu, w, refuse = problem.menu, scorer.weights, scorer.weights[FIRST_REFUSAL:]
     num_devices = problem.network.devices_per_host * len(problem.network.host_group)
     part = PER_DEVICES / num_devices
     free = state.free[e].sum() / num_devices
@@ -120,18 +148,23 @@ def choose_by_scores(problem, state, e, scorer):  # type: ignore[no-untyped-def]
             limit = np.log(min(MOST, max(LEAST, limit_s / scorer.duration_s)))
         refusal = first_refusal(problem) + place
         if problem.may_refuse and state.can_act[e, refusal]:
-            score = refuse[0] + refuse[1] * work + refuse[2] * slack + refuse[3] * free + refuse[4] * waiting
-            score += refuse[5] * running + refuse[6] * work * waiting + refuse[7] * work * free + refuse[8] * limit
+            score = refuse[RefusalFigure.ALWAYS] + refuse[RefusalFigure.WORK] * work + refuse[RefusalFigure.SLACK] * slack
+            score = score + refuse[RefusalFigure.FREE] * free + refuse[RefusalFigure.WAITING] * waiting
+            more = refuse[RefusalFigure.RUNNING] * running + refuse[RefusalFigure.WORK_WAITING] * work * waiting
+            score += more + refuse[RefusalFigure.WORK_FREE] * work * free + refuse[RefusalFigure.LIMIT] * limit
             if score > most:
                 best, most = refusal, score
-        of_job = w[0] + w[1] * work + w[5] * slack + w[6] * free + w[7] * waiting + w[8] * running + w[13] * work * waiting
-        per_devices = w[4] + w[9] * free + w[10] * waiting + w[11] * running
-        per_waste = w[2] + w[12] * waiting
+        of_job = w[StartFigure.ALWAYS] + w[StartFigure.WORK] * work + w[StartFigure.SLACK] * slack + w[StartFigure.FREE] * free
+        of_job = of_job + w[StartFigure.WAITING] * waiting + w[StartFigure.RUNNING] * running
+        of_job = of_job + w[StartFigure.WORK_WAITING] * work * waiting
+        per_devices = w[StartFigure.DEVICES] + w[StartFigure.DEVICES_FREE] * free + w[StartFigure.DEVICES_WAITING] * waiting
+        per_devices = per_devices + w[StartFigure.DEVICES_RUNNING] * running
+        per_waste = w[StartFigure.WASTE] + w[StartFigure.WASTE_WAITING] * waiting
         for entry in range(begin, end):
             step_s = scorer.least_step_s[entry]
             time = min(1.0, step_s * left / limit_s) if limit_s < np.inf else 0.0
             waste = np.log(step_s * menu.degree[entry] / menu.work_device_s[kind])
-            score = of_job + w[3] * time + per_waste * waste + per_devices * np.log(menu.degree[entry] / 8.0)
+            score = of_job + w[StartFigure.TIME] * time + per_waste * waste + per_devices * np.log(menu.degree[entry] / 8.0)
             for choice in range(len(problem.rule)):
                 action = start_number(problem, place, entry - begin, choice)
                 if state.can_act[e, action] and score > most:

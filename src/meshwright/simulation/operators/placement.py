@@ -6,16 +6,18 @@ Legend of shapes: ``n`` ops, ``m`` devices, ``g`` groups.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ...errors import PlanError
+from ...errors import ConfigError, PlanError
 from .instance import OperatorInstance
 from .schedules import append_in_order, arrays, best_order, critical_path_s
 
 OperatorObjective = Literal["latency", "throughput"]
+OBJECTIVES: tuple[OperatorObjective, ...] = get_args(OperatorObjective)
+"""What a placement may be valued by; each has its case in `value`, `lower_bound` and `feature_unit_s`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,7 @@ def placed(
 
     Raises:
         PlanError: the placement is not legal.
+        ConfigError: no such objective.
     """
     device_of = np.array(device_of, np.int64)
     check(instance, device_of)
@@ -100,7 +103,11 @@ def feature_unit_s(instance: OperatorInstance, objective: OperatorObjective) -> 
 
     For latency that of `OPS_OF_UNIT` mean ops on their best devices, however many ops there are; for throughput, where all
     loads add up, the lower bound of the value.
+
+    Raises:
+        ConfigError: no such objective.
     """
+    check_objective(objective)
     if objective == "throughput":
         return max(lower_bound(instance, objective), 1e-30)
     return max(OPS_OF_UNIT * float(instance.times_s.min(axis=1).mean()), 1e-30)
@@ -139,6 +146,16 @@ def check(instance: OperatorInstance, device_of: NDArray[np.int64]) -> None:
         )
 
 
+def check_objective(objective: str) -> None:
+    """Refuse an objective that is not one of `OBJECTIVES`.
+
+    Raises:
+        ConfigError: no such objective.
+    """
+    if objective not in OBJECTIVES:
+        raise ConfigError("no such objective of a placement", field="objective", value=objective, choices=OBJECTIVES)
+
+
 def held_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.float64]:
     """Bytes that each device needs: what its ops hold, and its largest workspace, ``(m,)``."""
     resident, workspace = np.zeros(instance.num_devices), np.zeros(instance.num_devices)
@@ -157,7 +174,11 @@ def value(
         device_of: device of each op, ``(n,)``.
         objective: ``latency``: end of the last op of one step; ``throughput``: the largest load, see `loads_s`.
         order: topological order in which devices run their ops; by default that of `schedules.best_order`. Throughput has none.
+
+    Raises:
+        ConfigError: no such objective.
     """
+    check_objective(objective)
     if objective == "throughput":
         return float(loads_s(instance, device_of).max())
     if order is None:
@@ -198,6 +219,11 @@ def port_s(instance: OperatorInstance, tensor_bytes: NDArray[np.float64]) -> NDA
 
 
 def lower_bound(instance: OperatorInstance, objective: OperatorObjective) -> float:
-    """Seconds below which no placement comes: all work at best times shared evenly; for latency also the longest chain."""
+    """Seconds below which no placement comes: all work at best times shared evenly; for latency also the longest chain.
+
+    Raises:
+        ConfigError: no such objective.
+    """
+    check_objective(objective)
     shared = float(instance.times_s.min(axis=1).sum()) / instance.num_devices
     return shared if objective == "throughput" else max(shared, critical_path_s(instance))

@@ -1,0 +1,38 @@
+"""Columns of an array of features by name: one list says their names and their order, to compiled code too."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Self
+
+
+class Column(IntEnum):
+    """A column of an array of features; a subclass lists all columns of one array in order.
+
+    .. code-block:: python
+
+        class JobColumn(Column):
+            AGE = "age"
+            WORK = "work left"
+
+    ``JobColumn.AGE`` is 0 wherever a number may stand, also in compiled code, and ``JobColumn.names()`` is
+    ``("age", "work left")``. Whoever writes or reads a column names it, so that columns may be added or put in another order.
+
+    Attributes:
+        label: name of the column in documents and saved files.
+    """
+
+    label: str
+
+    def __new__(cls, label: str) -> Self:
+        """The next column; numbers are given in the order in which the class lists them."""
+        number = len(cls.__members__)
+        member = int.__new__(cls, number)
+        member._value_ = number
+        member.label = label
+        return member
+
+    @classmethod
+    def names(cls) -> tuple[str, ...]:
+        """Names of all columns, in order."""
+        return tuple(member.label for member in cls)
