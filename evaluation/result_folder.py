@@ -26,7 +26,7 @@ from .alike import alike
 from .episode_trace import to_chrome_trace
 from .evaluate import Evaluation
 from .plots.gantt import occupancy_svg
-from .plots.gantt_charts import episode_chart, step_chart
+from .plots.interactive.gantt_charts import episode_chart, step_chart
 from .plots.step_chart import step_svg
 from .report.report import Picture, report_html
 from .saved_results import read_curve

@@ -57,7 +57,7 @@ def reference() -> Path:
 @pytest.fixture(scope="session")
 def published_steps(reference: Path) -> Any:
     """Every published step time as predicted, once for all tests that hold them against something."""
-    from meshwright.evaluation.validation.step_times import validate
+    from meshwright.evaluation.validation.step_times.validate import validate
 
     names = ("step_times.json", "step_times_h100.json", "vtrain_single_node.csv")
     return validate([reference / "published" / name for name in names])

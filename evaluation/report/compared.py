@@ -11,9 +11,9 @@ from ..fleet.objectives import OBJECTIVES
 from ..fleet.tables import fleet_cells, fleet_title
 from ..operators.tables import operator_cells, operator_title, ranked
 from ..plots.charts import BarRow, bars_svg
-from ..plots.gantt_charts import Chart
-from ..plots.scatter_charts import PolicyFigure, policies_chart
-from ..plots.scatter_plot import scatter_svg
+from ..plots.interactive.gantt_charts import Chart
+from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
+from ..plots.interactive.scatter_plot import scatter_svg
 from ..statistics import interval
 from ..tasklets.tables import tasklet_cells, tasklet_title
 from .pages import Drawn, PageTable, Row, cells, figure_cells, page

@@ -6,10 +6,10 @@ from ...jobs.graph import JobGraph
 from ...planning.place import PlacedOps
 from ...planning.search_table import RankedLayouts
 from ...simulation.step.timeline import Timeline
-from ..plots.gantt_charts import step_chart
+from ..plots.interactive.gantt_charts import step_chart
+from ..plots.interactive.scatter_charts import layouts_chart
 from ..plots.layout_search import layouts_svg
-from ..plots.op_placement import placement_svg
-from ..plots.scatter_charts import layouts_chart
+from ..plots.operators.op_placement import placement_svg
 from ..plots.step_chart import step_svg
 from .pages import Drawn, page
 

@@ -23,9 +23,9 @@ from ..metrics import PERCENTILES
 from ..plots.curves import looks_of
 from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
 from ..plots.gantt import Window
-from ..plots.gantt_charts import Chart, fleet_chart
-from ..plots.scatter_charts import PolicyFigure, policies_chart
-from ..plots.scatter_plot import scatter_svg
+from ..plots.interactive.gantt_charts import Chart, fleet_chart
+from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
+from ..plots.interactive.scatter_plot import scatter_svg
 from ..plots.style import MUTED
 from .interference import losses
 from .pages import Drawn, PageTable, Row, cells, figure_cells, page

@@ -15,7 +15,7 @@ from ..operators.tables import (
     paired_cells,
     ranked,
 )
-from ..plots.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
+from ..plots.operators.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
 from .compared import compared_operators, policy_row
 from .pages import Cell, Drawn, PageTable, cells, page
 

@@ -12,9 +12,9 @@ from urllib.parse import quote
 
 from ..alike import alike, joined
 from ..plots import charts, curves
-from ..plots.gantt_charts import Chart
-from ..plots.scatter_charts import PolicyFigure, policies_chart
-from ..plots.scatter_plot import scatter_svg
+from ..plots.interactive.gantt_charts import Chart
+from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
+from ..plots.interactive.scatter_plot import scatter_svg
 from ..plots.style import RUNNING
 from ..statistics import excludes_zero, least
 from ..tables import beside, best_baselines, chosen_for, mean_figures, mean_text, remarks
@@ -65,8 +65,8 @@ def report_html(
     Args:
         results: what `evaluation.evaluate` found.
         learning_curve: rows of ``learning_curve.json``.
-        gantt: who held which device: `evaluation.plots.gantt.occupancy_svg` and `evaluation.plots.gantt_charts.episode_chart`.
-        timeline: one step: `evaluation.plots.step_chart.step_svg` and `evaluation.plots.gantt_charts.step_chart`.
+        gantt: who held which device: `plots.gantt.occupancy_svg` and `plots.interactive.gantt_charts.episode_chart`.
+        timeline: one step: `plots.step_chart.step_svg` and `plots.interactive.gantt_charts.step_chart`.
         config_yaml: the resolved config.
         command: the command line.
         versions: of packages, by name.

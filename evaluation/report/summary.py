@@ -18,8 +18,8 @@ from ..alike import alike
 from ..fleet.objectives import OBJECTIVES
 from ..plots import charts, curves
 from ..plots.curves import BLOCKING, LearningMeasure
-from ..plots.scatter_charts import policies_chart
-from ..plots.scatter_plot import scatter_svg
+from ..plots.interactive.scatter_charts import policies_chart
+from ..plots.interactive.scatter_plot import scatter_svg
 from ..saved_results import read_any_results, read_curve
 from ..statistics import excludes_zero, paired
 from ..tables import escaped, table, with_ends

@@ -16,8 +16,8 @@ from meshwright.evaluation.calibration.fit_a100 import calibrate as calibrate_ke
 from meshwright.evaluation.calibration.fit_collectives import calibrate
 from meshwright.evaluation.validation.flows import validate as validate_flows
 from meshwright.evaluation.validation.pacml.replay import validate as validate_pacml
-from meshwright.evaluation.validation.published_step_times import VTRAIN_COLUMNS, read_rows
-from meshwright.evaluation.validation.step_times import validate as validate_steps
+from meshwright.evaluation.validation.step_times.published_step_times import VTRAIN_COLUMNS, read_rows
+from meshwright.evaluation.validation.step_times.validate import validate as validate_steps
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.instance_files import load_instance, to_data
 from meshwright.simulation.operators.piper_files import load_piper

@@ -6,9 +6,11 @@ from typing import Annotated
 
 import typer
 
-from .commands import arrange, estimate, evaluate, export, place, plan, profile, summarise, verify_export
+from .commands import export, profile, summarise, verify_export
 from .commands.calibrate.app import calibrate
+from .commands.evaluation import evaluate
 from .commands.live import decisions, feedback, replay, serve, slurm_hooks, submit
+from .commands.planning import arrange, estimate, place, plan
 from .commands.state.app import state
 from .commands.training import sweep, train
 from .commands.validate.app import validate

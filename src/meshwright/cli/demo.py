@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import guarded, interrupts, output
-from .commands import evaluate as evaluating
+from .commands.evaluation import evaluate as evaluating
 from .commands.training.train import config_path
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from meshwright import files
-from meshwright.evaluation.validation.published_step_times import read_rows
+from meshwright.evaluation.validation.step_times.published_step_times import read_rows
 
 
 def test_every_run_is_a_row_that_is_read_whole(tmp_path):

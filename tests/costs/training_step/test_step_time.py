@@ -11,7 +11,7 @@ from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.operations import Message
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
-from meshwright.evaluation.validation.published_step import gpt
+from meshwright.evaluation.validation.step_times.published_step import gpt
 from meshwright.plans.partition import Layout
 
 SHAPE = gpt(24, 2048, 16, 51200, 1024)

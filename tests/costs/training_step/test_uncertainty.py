@@ -24,8 +24,8 @@ from meshwright.costs.training_step.uncertainty import (
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
 from meshwright.errors import ConfigError
-from meshwright.evaluation.validation.published_step import gpt
-from meshwright.evaluation.validation.step_times import _layout
+from meshwright.evaluation.validation.step_times.published_step import gpt
+from meshwright.evaluation.validation.step_times.validate import _layout
 from meshwright.jobs.load import load_shape
 from meshwright.plans.partition import Layout
 

@@ -13,10 +13,10 @@ from meshwright.costs.work.selective_ops import again_products, kept_products
 from meshwright.costs.work.work import describe
 from meshwright.devices import DeviceSettings, device_type
 from meshwright.errors import ConfigError, PlanError
-from meshwright.evaluation.validation.published_runs import LLAMA
-from meshwright.evaluation.validation.published_step import gpt
-from meshwright.evaluation.validation.published_step_times import read_rows
-from meshwright.evaluation.validation.step_times import validate
+from meshwright.evaluation.validation.step_times.published_runs import LLAMA
+from meshwright.evaluation.validation.step_times.published_step import gpt
+from meshwright.evaluation.validation.step_times.published_step_times import read_rows
+from meshwright.evaluation.validation.step_times.validate import validate
 from meshwright.plans.partition import Layout
 from meshwright.plans.pipelines.layers import chunk_sizes
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from meshwright.costs.work.memory import activation_bytes, check_fits, peak_memory, stage_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
-from meshwright.evaluation.validation.published_step_times import gpt, read_rows
-from meshwright.evaluation.validation.step_times import _layout
+from meshwright.evaluation.validation.step_times.published_step_times import gpt, read_rows
+from meshwright.evaluation.validation.step_times.validate import _layout
 from meshwright.plans.partition import Layout
 
 GIB = 2.0**30

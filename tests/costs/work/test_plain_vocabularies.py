@@ -6,8 +6,8 @@ from meshwright.costs.work.layer import head
 from meshwright.costs.work.memory import activation_bytes
 from meshwright.costs.work.operations import Product, Sweep
 from meshwright.costs.work.work import describe
-from meshwright.evaluation.validation.published_step import gpt
-from meshwright.evaluation.validation.step_times import validate
+from meshwright.evaluation.validation.step_times.published_step import gpt
+from meshwright.evaluation.validation.step_times.validate import validate
 from meshwright.jobs.model_constants import ModelConstants
 from meshwright.jobs.readers.huggingface import shape_of
 from meshwright.plans.partition import Layout

@@ -8,7 +8,7 @@ from meshwright.costs.work.model_chunks import is_legal
 from meshwright.costs.work.operations import Message, Product, input_part, product_flops, weight_part
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
-from meshwright.evaluation.validation.published_step_times import gpt
+from meshwright.evaluation.validation.step_times.published_step_times import gpt
 from meshwright.jobs.transformer import TransformerShape
 from meshwright.plans.partition import Layout
 

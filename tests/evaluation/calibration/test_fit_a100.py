@@ -16,7 +16,7 @@ from meshwright.evaluation.calibration.fit_a100 import (
     _rows,
     calibrate,
 )
-from meshwright.evaluation.validation.published_step_times import VTRAIN_COLUMNS
+from meshwright.evaluation.validation.step_times.published_step_times import VTRAIN_COLUMNS
 
 LAYER_S = {(1, 2): 0.003, (1, 4): 0.005, (2, 2): 0.002}
 HEAD_S = {(1, 2): 0.010, (1, 4): 0.019, (2, 2): 0.004}

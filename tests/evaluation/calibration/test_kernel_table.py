@@ -19,7 +19,7 @@ from meshwright.evaluation.calibration.kernel_table import FAMILIES, LayerItem, 
 from meshwright.evaluation.calibration.kernel_timing import Stopwatch
 from meshwright.evaluation.calibration.layer_runs import network_times
 from meshwright.evaluation.calibration.measure import device_named, measure_items
-from meshwright.evaluation.validation.published_step import gpt
+from meshwright.evaluation.validation.step_times.published_step import gpt
 from meshwright.plans.partition import Layout
 
 CPU = Stopwatch(torch.device("cpu"), 1e-3, 2)

@@ -11,7 +11,7 @@ from meshwright.costs.work.operations import FusedAttention, Message, Product
 from meshwright.evaluation.calibration.kernel_table import LayerItem
 from meshwright.evaluation.calibration.layer_kernels import layer_kernels
 from meshwright.evaluation.calibration.layer_runs import GptLayer
-from meshwright.evaluation.validation.published_step import gpt
+from meshwright.evaluation.validation.step_times.published_step import gpt
 from meshwright.plans.partition import Layout
 
 VIEWS = {

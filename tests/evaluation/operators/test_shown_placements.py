@@ -26,7 +26,7 @@ from meshwright.evaluation.operators.tables import (
     paired_cells,
 )
 from meshwright.evaluation.report.operator_report import operator_report
-from meshwright.evaluation.validation.placed_instance import values_of
+from meshwright.evaluation.validation.placements.placed_instance import values_of
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.instance import OperatorInstance

@@ -2,7 +2,7 @@
 
 import pytest
 
-from meshwright.evaluation.plots.gantt_charts import episode_chart
+from meshwright.evaluation.plots.interactive.gantt_charts import episode_chart
 from meshwright.evaluation.report.compared import elastic_report
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.report.sweep_page import to_html

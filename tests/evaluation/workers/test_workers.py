@@ -88,7 +88,8 @@ def test_tasks_are_done_by_as_many_processes_as_there_may_be_and_kept_in_their_o
 
 
 def test_nothing_of_ray_is_imported_before_it_is_asked_for():
-    modules = ("cli.commands.evaluate", "evaluation.workers.choice", "evaluation.workers.ray_cluster", "evaluation.evaluate")
+    workers = "evaluation.workers.choice", "evaluation.workers.ray_cluster"
+    modules = ("cli.commands.evaluation.evaluate", *workers, "evaluation.evaluate")
     program = "import sys; sys.modules['ray'] = None\n" + "".join(f"import meshwright.{name}\n" for name in modules)
     chosen = "from meshwright.evaluation.workers.choice import chosen_workers\nchosen_workers(2, None)\n"
     ran = subprocess.run([sys.executable, "-c", program + chosen], capture_output=True, text=True, check=False)

@@ -18,9 +18,9 @@ from .kernels import KernelModel
 
 RUN_UNCERTAINTY = 0.13
 """What all rows of a published family are off by together beyond the other doubts: their framework, its version and its switches
-that no layout names, their hosts, how a cluster behaves at its scale. By `evaluation.validation.coverage.between_runs` over
-families of frameworks that the constants of kernels do not know; a family's own coverage is told with its figure left out (a
-reference test holds this constant)."""
+that no layout names, their hosts, how a cluster behaves at its scale. By `between_runs` of
+`evaluation.validation.step_times.coverage` over families of frameworks that the constants of kernels do not know; a family's own
+coverage is told with its figure left out (a reference test holds this constant)."""
 
 SOFTWARE = "software and cluster"
 

@@ -205,12 +205,7 @@ def _stage_memory(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
 def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:
     runtime = RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
     return StageMemory(
-        parameters=parameters,
-        gradients=gradients,
-        optimizer=optimizer,
-        activations=activations,
-        buffers=buffers,
-        runtime=runtime,
+        parameters=parameters, gradients=gradients, optimizer=optimizer, activations=activations, buffers=buffers, runtime=runtime
     )
 
 

@@ -41,7 +41,7 @@ def validate_placements(
     if source.is_dir():
         if placement is not None:
             raise InputFileError("needs one instance, not a folder", field="--placement", value=str(source))
-        from ....evaluation.validation.placements import PlacementSources, validate
+        from ....evaluation.validation.placements.validate import PlacementSources, validate
 
         sources = PlacementSources(source, profiles or source.resolve().parent / "pipedream", search_s)
         show_figures(partial(validate, sources), json_file)
@@ -50,7 +50,7 @@ def validate_placements(
 
 
 def _instance(source: Path, placement: Path | None, search_s: float, json_file: str | None) -> None:
-    from ....evaluation.validation.placed_instance import values_of
+    from ....evaluation.validation.placements.placed_instance import values_of
 
     found = values_of(source, placement, search_s)
     out = output.console(json_file)

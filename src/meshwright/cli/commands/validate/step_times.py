@@ -36,7 +36,7 @@ def validate_step_times(
 
     Exit 1 only where a family's mean error is larger than the option allows. Rows that cannot be priced are listed.
     """
-    from ....evaluation.validation.step_times import CALIBRATION_SET, validate
+    from ....evaluation.validation.step_times.validate import CALIBRATION_SET, validate
 
     output.check_file("--json", json_file)
     output.check_allowed("--max-mean-error", max_mean_error)

@@ -1,0 +1,168 @@
+"""Whether told uncertainties match errors: how many rows of a published family lie inside the intervals that are told of them.
+
+An uncertainty is a standard deviation of a logarithm, so ``z = ln(measured / predicted) / uncertainty``. Rows of one family
+are off together. How far, comes from the families themselves: `uncertainty.RUN_UNCERTAINTY` from those of frameworks that the
+constants of kernels do not know, ``steps_of`` of the constants from the steps of one that they do know. What is said of a family
+is therefore said twice: with the uncertainty that is told, and with the one that the other families give.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ....costs.training_step.uncertainty import KNOWN_SOFTWARE, NORMAL_95, RUN_UNCERTAINTY, SOFTWARE, uncertainty
+from .published_step import PublishedStep
+
+MEGATRON_LM = "megatron-lm"
+DEEPSPEED = "deepspeed"
+
+SOFTWARE_OF = {
+    "megatron-lm-2021": MEGATRON_LM,
+    "megatron-lm-2021-zero3-vs-ptd": MEGATRON_LM,
+    "korthikanti-2022": MEGATRON_LM,
+}
+"""Families of the reference data whose rows name no software but whose source does; rows with ZeRO-3 are DeepSpeed's."""
+
+
+class OfFamily(NamedTuple):
+    """What the rows of a family are off by together.
+
+    Attributes:
+        error: mean of ``ln(measured / predicted)``.
+        doubt: root mean square of what is told of the rows without `RUN_UNCERTAINTY`.
+    """
+
+    error: float
+    doubt: float
+
+
+FAMILIES = {
+    "megatron-lm-2021-zero3-vs-ptd": OfFamily(-0.158, 0.207),
+    "vtrain-h2048": OfFamily(-0.081, 0.100),
+    "torchtitan-2024": OfFamily(0.115, 0.250),
+    "llama3-2024": OfFamily(-0.196, 0.288),
+    "mt-nlg-2022": OfFamily(0.314, 0.100),
+}
+"""Families that nothing is fitted on, of frameworks whose whole steps the constants do not know: DeepSpeed's ZeRO-3 (Narayanan et
+al. 2021, table 2), Megatron-DeepSpeed on single hosts (vTrain) and over hundreds (Smith et al. 2022, arXiv 2201.11990, section
+2.4, with whole layers recomputed, as its TFLOP/s say), PyTorch (torchtitan) and Meta's (Llama 3), the last two by their tables
+alone, without what the sources say beside them: so is a layout of which nobody names the framework or its switches."""
+
+STEP_ERRORS = {"korthikanti-2022": (9, 0.0261), "megatron-lm-2021": (10, 0.0473)}
+"""Rows of families of Megatron-LM, and root mean square of their ``ln(measured / predicted)``. ``steps_of`` of the A100's
+constants is from the first; the second is what the first one is held against."""
+
+
+class Prediction(NamedTuple):
+    """What was predicted of a row, and what was measured.
+
+    Attributes:
+        predicted: the figure.
+        measured: the figure.
+        uncertainty_terms: what the uncertainty is made of, by name.
+    """
+
+    predicted: float
+    measured: float
+    uncertainty_terms: Mapping[str, float]
+
+    @property
+    def uncertainty(self) -> float:
+        """One standard deviation of the figure's logarithm."""
+        return uncertainty(self.uncertainty_terms)
+
+    @property
+    def z(self) -> float:
+        """By how many uncertainties what was measured is longer."""
+        return math.log(self.measured / self.predicted) / self.uncertainty
+
+    def with_term(self, name: str, value: float) -> Prediction:
+        """With another figure for one of its doubts; itself where it has none of that name."""
+        return (
+            self._replace(uncertainty_terms={**self.uncertainty_terms, name: value}) if name in self.uncertainty_terms else self
+        )
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """How the rows of a family lie in their intervals.
+
+    Attributes:
+        mean_uncertainty: of the rows.
+        inside_68: share of rows within one uncertainty.
+        inside_95: share within the interval that is to hold 95 % of them.
+        rms_z: root mean square of ``z``: 1 where uncertainties match errors, more where too little is told, less where too
+            much is.
+        largest_z: the one farthest from zero.
+    """
+
+    mean_uncertainty: float
+    inside_68: float
+    inside_95: float
+    rms_z: float
+    largest_z: float
+
+    @classmethod
+    def of(cls, rows: Sequence[Prediction]) -> Coverage:
+        """Of some rows, at least one."""
+        z = [row.z for row in rows]
+        inside_68, inside_95 = (sum(abs(one) <= limit for one in z) / len(z) for limit in (1.0, NORMAL_95))
+        mean = math.fsum(row.uncertainty for row in rows) / len(rows)
+        return cls(mean, inside_68, inside_95, math.sqrt(math.fsum(one * one for one in z) / len(z)), max(z, key=abs))
+
+
+def software_of(row: PublishedStep) -> str | None:
+    """The framework that ran a row, as the row or its source says."""
+    if row.software is None and row.layout.get("zero") == 3 and row.family in SOFTWARE_OF:
+        return DEEPSPEED
+    return row.software or SOFTWARE_OF.get(row.family)
+
+
+def between_runs(families: Iterable[OfFamily]) -> float:
+    """The standard deviation to state of a run of any framework, beside its other uncertainties.
+
+    It is the one with which the errors of families are as large as told: the sum over them of
+    ``error^2 / (doubt^2 + s^2)`` is their number. Zero where the other doubts explain the errors alone.
+
+    Args:
+        families: at least one.
+
+    Source:
+        Paule and Mandel, "Consensus values and weighting factors", 1982, with a mean known to be zero.
+    """
+    from scipy.optimize import brentq
+
+    known = list(families)
+
+    def excess(s: float) -> float:
+        return math.fsum(one.error**2 / (one.doubt**2 + s * s) for one in known) - len(known)
+
+    if excess(0.0) <= 0:
+        return 0.0
+    return float(brentq(excess, 0.0, math.sqrt(math.fsum(one.error**2 for one in known))))
+
+
+def spread(num_rows: int, rms_error: float) -> float:
+    """The standard deviation to state of a further row, by the errors of some: a prediction is meant to have none.
+
+    Few rows say little of how wide errors spread, so that an interval of 95 % wants Student's quantile in place of the normal
+    distribution's.
+
+    Args:
+        num_rows: at least one.
+        rms_error: root mean square of their ``ln(measured / predicted)``.
+    """
+    from scipy.stats import t
+
+    return rms_error * float(t.ppf(0.975, num_rows)) / NORMAL_95
+
+
+def left_out(family: str, told: Prediction) -> Prediction:
+    """A row as the other families would have predicted it; one of a family that nothing is taken from is left out anyway."""
+    if KNOWN_SOFTWARE in told.uncertainty_terms and family == "korthikanti-2022":
+        return told.with_term(KNOWN_SOFTWARE, spread(*STEP_ERRORS["megatron-lm-2021"]))
+    others = [one for name, one in FAMILIES.items() if name != family]
+    return told.with_term(SOFTWARE, between_runs(others) if family in FAMILIES else RUN_UNCERTAINTY)

@@ -1,0 +1,357 @@
+"""Published step times as rows: a model, a cluster, a layout with what its source leaves open, and what was measured.
+
+Two forms are read. JSON or YAML: ``{"rows": [{"id", "family", "model", "cluster", "layout", "measured", "source", ...}]}``, where
+``null`` in ``layout`` means that the source does not print the field. CSV: the single-host table of vTrain, told by its
+header. A row that cannot be priced keeps the reason, and spoils no other one; what is taken for granted where a row does not
+say it, and what a row says that is not read, stands in its notes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from .... import files, quantities, yaml12
+from ....costs.process_groups.group_network import HostNetwork
+from ....devices import DeviceType, device_names, device_type, is_variant
+from ....errors import InputFileError, MeshwrightError
+from ....jobs.model_constants import ModelConstants
+from ....packaged import Shipped
+from .published_runs import LLAMA, as_published, year_of
+from .published_step import PublishedStep, gpt
+
+GIB = 2.0**30
+
+VTRAIN_COLUMNS = (
+    "# GPUs",
+    "global batch",
+    "micro batch",
+    "hidden size",
+    "attention heads",
+    "# layers",
+    "sequence length",
+    "tensor parallelism",
+    "data parallelism",
+    "pipeline parallelism",
+    "iteration time (ms)",
+)
+VTRAIN_VOCABULARY = 51_200
+"""The table names no vocabulary: GPT-2's 50,257 tokens padded as Megatron-LM pads them for eight ranks. That activations are
+recomputed stands in the source's configurations of these rows (config/validation/single, ``use_checkpoint``)."""
+
+VTRAIN_LAYOUT = {"schedule": "1f1b", "virtual_stages": 1, "recompute": "full", "attention": "unfused", "precision": "fp16"}
+VTRAIN_LAYOUT |= dict.fromkeys(("fp32_gradients", "async_gradients", "fused_accumulation"), False)
+VTRAIN_YEAR = 2023
+"""Bang et al., "vTrain", arXiv 2312.12391."""
+
+VTRAIN_DEVICES_PER_HOST = 8
+VTRAIN_WIRES = HostNetwork(VTRAIN_DEVICES_PER_HOST, 300e9, 800e9 / 8)
+"""Hosts of eight A100; all cards of one together send 800 Gbit/s, half of what a DGX A100 has (VIA-Research/vTrain at
+f8dda84, config/validation/multi: ``node_size`` 8, ``inter_node_bandwidth`` 800, "total bandwidth of inter-node communication
+in Gbps" by src/config.py)."""
+
+VTRAIN_HOSTS_FAMILY = "vtrain-multi-host"
+
+CALIBRATION_HIDDEN = 1024
+CALIBRATION_FAMILY = " (calibration)"
+"""Rows of one host of that hidden size are part of the calibration set; what is said of their family is no validation."""
+
+COUNTS = ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "global_batch")
+
+LINK_BYTES_PER_S = {
+    "v100": 150e9,
+    "a100": 300e9,
+    "a800": 200e9,
+    "h100": 450e9,
+    "h800": 200e9,
+    "h200": 450e9,
+    **dict.fromkeys(("b200", "b300", "gb200", "gb300"), 900e9),
+}
+"""NVLink of a device, one direction (NVIDIA's data sheets)."""
+
+PCIE_BYTES_PER_S = {"v100": 15.75e9, "a100": 31.5e9, "a800": 31.5e9, "l40s": 31.5e9}
+"""PCIe 3.0 and 4.0 x16, one direction (PCI-SIG); where nothing stands 5.0, twice as much again. A device that has no NVLink
+takes these. Two L40S sum 20 GB/s over it (ai-dynamo/aiconfigurator, NCCL 2.27.3), and 20.3 GB/s here."""
+
+CARDS = {"v100": (0.5, 100.0), "a100": (1.0, 200.0), "a800": (1.0, 200.0), "l40s": (1.0, 200.0)}
+"""Network cards for each device and their Gbit/s where a source prints none: one of 400 for each as in a DGX H100, H200 or
+B200, of 200 as in a DGX A100, and four of 100 for eight as in a DGX-1 (NVIDIA's user guides); for an L40S an assumption."""
+
+OTHER_BANDWIDTH_BYTES_PER_S = {("a100", 40): 1555e9, ("a800", 40): 1555e9}
+"""Memory bandwidth of a device with another size of memory than the built-in one (NVIDIA, "A100 40GB" data sheet, 2020)."""
+
+FUSED_ATTENTION_SINCE = 2023
+ASYNC_GRADIENTS_SINCE = 2022
+FUSED_ACCUMULATION_SINCE = 2022
+UNEVEN_ROUNDS_SINCE = 2024
+ASYNC_TP_SINCE = 2025
+"""From which year on a source's software is taken to have what a row cannot say. FlashAttention came to Megatron-LM in
+January 2023; sums of input gradients beside weight gradients, and weight gradients that add to the sum by themselves, with
+version 3.0 in early 2022; interleaved schedules whose stages do not divide the micro-batches with Megatron Core 0.9 and
+PyTorch 2.5 in 2024; PyTorch's async tensor parallelism with 2.6 in January 2025."""
+
+PEAKS = {
+    "peak_tflops_per_s": ("peak_flops_per_s", 1e12),
+    "memory_bandwidth_gbytes_per_s": ("memory_bandwidth_bytes_per_s", 1e9),
+    "power_watts": ("power_watts", 1.0),
+}
+"""Figures of a device that a row may give in place of the data sheet's, as of cards held to less power."""
+
+READ = {
+    "": {"id", "family", "model", "cluster", "layout", "measured", "source", "software", "not_printed", "note"},
+    "model": {"layers", "hidden", "heads", "vocab", "sequence", "parameters_billion", "name", "activation"},
+    "cluster": {"device", "devices_per_host", "num_devices", "host_link", "nics_per_host", "nic_gbit_per_s", "name", *PEAKS},
+}
+"""Keys of a row that are read, or say nothing that a price depends on; `MODEL_KEYS` and `MODEL_FLAGS` too."""
+
+MODEL_KEYS = {
+    "kv_heads": "num_key_value_heads",
+    "num_key_value_heads": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "feed_forward": "feed_forward",
+    "ffn": "feed_forward",
+    "ffn_hidden": "feed_forward",
+    "experts": "num_experts",
+    "num_experts": "num_experts",
+    "top_k": "experts_per_token",
+    "experts_per_token": "experts_per_token",
+    "window": "window",
+}
+MODEL_FLAGS = {
+    "gated": "is_gated",
+    "parallel_block": "is_parallel",
+    "tied_head": "is_head_tied",
+    "dropout": "has_dropout",
+}
+"""What a model may say beyond the keys that all have, and how a shape calls it."""
+
+
+MEASURED_STEPS = Shipped("measured_steps", "the name of a device whose steps come measured")
+"""Steps that `benchmarks.gpu.steps` timed."""
+
+
+def read_rows(path: str | Path, *, reads_text: bool = True) -> list[PublishedStep]:
+    """The rows of a file of either form, or of a device whose steps come measured.
+
+    Args:
+        path: of the file, or the name of the device.
+        reads_text: whether what a source says beside its table is taken as well (`published_runs`).
+
+    Raises:
+        InputFileError: missing, or neither form.
+    """
+    path = MEASURED_STEPS.path(str(path))
+    if path.suffix.lower() == ".csv":
+        return _vtrain(path)
+    data = yaml12.parse(files.read_text(path), file=path)[0] if path.suffix in (".yaml", ".yml") else files.read_json(path)
+    rows = data.get("rows") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not rows:
+        raise InputFileError("holds no list of rows", file=path, field="rows")
+    return [_published(row, number, reads_text=reads_text) for number, row in enumerate(rows)]
+
+
+def _published(row: Any, number: int, *, reads_text: bool = True) -> PublishedStep:
+    named = row if isinstance(row, dict) else {}
+    name, family = str(named.get("id") or f"row {number}"), str(named.get("family") or "without a family")
+    try:
+        if not named:
+            raise _UnsupportedError(f"must be a mapping of keys, got {row!r}")
+        for key in ("id", "family", "model", "cluster", "layout", "measured"):
+            if key not in named:
+                raise _UnsupportedError(f"{key}: the key is missing")
+            if key in ("model", "cluster", "layout", "measured") and not isinstance(named[key], dict):
+                raise _UnsupportedError(f"{key}: must be a mapping of keys, got {named[key]!r}")
+        return _supported(named, name, family, reads_text)
+    except (_UnsupportedError, MeshwrightError) as problem:
+        return _refused(name, family, str(problem))
+
+
+def _refused(name: str, family: str, problem: str) -> PublishedStep:
+    return PublishedStep(name, family, None, 0, None, None, unsupported=problem)
+
+
+class _UnsupportedError(Exception):
+    """Why a row cannot be priced."""
+
+
+def _supported(row: dict[str, Any], name: str, family: str, reads_text: bool) -> PublishedStep:
+    unread = _unread(row)
+    row, of_source = as_published(row, name, family) if reads_text else (row, [])
+    measured_s = _number(row["measured"], "step_time_s", "measured")
+    peak = _number(row["measured"], "peak_memory_gib", "measured") * GIB if "peak_memory_gib" in row["measured"] else None
+    model, cluster, given = row["model"], row["cluster"], dict(row["layout"])
+    layers, hidden, heads, vocabulary, length = (
+        _whole(model, key, "model") for key in ("layers", "hidden", "heads", "vocab", "sequence")
+    )
+    if hidden % heads:
+        raise _UnsupportedError(f"{heads} heads do not divide the hidden width {hidden}")
+    year = year_of(str(row.get("source") or "") + " " + str(row.get("family") or ""))
+    shape = gpt(layers, hidden, heads, vocabulary, length, name=name, **_more(model))
+    device = _device(cluster)
+    wires, notes = _wires(cluster)
+    layout = {key: value for key, value in given.items() if key not in ("overlap_dp",) or value is not None}
+    for key in COUNTS:
+        if layout.get(key) is not None:
+            layout[key] = _whole(layout, key, "layout")
+    if isinstance(layout.get("schedule"), str):
+        layout["schedule"] = layout["schedule"].lower()
+    if layout.get("schedule") == "1f1b" and (layout.get("virtual_stages") or 1) > 1:
+        layout["schedule"] = "interleaved"  # Megatron-LM's own name for it is interleaved 1F1B
+    if layout.get("schedule") == "none" and layout.get("pp") not in (1, None):
+        layout["schedule"] = None
+    defaults = {
+        "attention": "fused" if year >= FUSED_ATTENTION_SINCE else "unfused",
+        "async_gradients": year >= ASYNC_GRADIENTS_SINCE,
+        "fused_accumulation": year >= FUSED_ACCUMULATION_SINCE,
+    }
+    layout = defaults | layout
+    num_devices = _whole(cluster, "num_devices", "cluster")
+    layout["num_devices"] = num_devices
+    work = (layers, hidden, heads, vocabulary, length, layout.get("global_batch"))
+    group = (family, name.split("-")[0], num_devices, *work)
+    told, software = (*notes, *unread, *of_source), str(row.get("software") or "") or None
+    return PublishedStep(
+        name, family, shape, length, device, wires, layout, measured_s, group, year, software, told, peak_bytes=peak
+    )
+
+
+def _unread(row: dict[str, Any]) -> list[str]:
+    """A note on each key that nothing is made of; unknown keys of a layout are refused instead."""
+    known = READ | {"model": READ["model"] | set(MODEL_KEYS) | set(MODEL_FLAGS)}
+    parts = (("", row), ("model", row["model"]), ("cluster", row["cluster"]))
+    found = [f"{where}.{key}".lstrip(".") for where, part in parts for key in part if key not in known[where]]
+    return [f"{key} is not read" for key in found]
+
+
+def _more(model: dict[str, Any]) -> dict[str, Any]:
+    """What a model says beyond the keys that all have."""
+    more: dict[str, Any] = dict(LLAMA) if model.get("gated") is True else {}
+    more |= {
+        MODEL_KEYS[key]: _whole(model, key, "model") for key, value in model.items() if key in MODEL_KEYS and value is not None
+    }
+    for key, name in MODEL_FLAGS.items():
+        value = model.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise _UnsupportedError(f"model.{key} must be true or false, got {value!r}")
+        if value is not None:
+            more[name] = value
+    if (activation := model.get("activation")) is not None:
+        more["constants"] = ModelConstants(activation=str(activation))
+    return more
+
+
+def _device(cluster: dict[str, Any]) -> DeviceType:
+    """The device type that a name such as ``a100-80gb`` means, with its memory in GiB."""
+    spelled = str(cluster.get("device") or "").lower()
+    base = _base(spelled)
+    if base not in device_names():
+        raise _UnsupportedError(f"no such device type: {spelled or 'none named'} (known: {', '.join(device_names())})")
+    found = device_type(base)
+    size = re.search("([0-9]+)\\s*gi?b", spelled)
+    try:
+        memory = quantities.whole(size.group(1), "memory_gbytes") if size else found.memory_bytes / 1e9
+    except ValueError as error:
+        raise _UnsupportedError(f"the memory of {spelled} {error}") from None
+    bandwidth = OTHER_BANDWIDTH_BYTES_PER_S.get((base, round(memory)), found.memory_bandwidth_bytes_per_s)
+    data = found.__dict__ | {"memory_bytes": memory * GIB, "memory_bandwidth_bytes_per_s": bandwidth}
+    given = {name: _number(cluster, key, "cluster") * unit for key, (name, unit) in PEAKS.items() if cluster.get(key) is not None}
+    return DeviceType(**(data | given))
+
+
+def _base(spelled: str) -> str:
+    """The part of a device's name that says which one it is: ``a100`` of ``nvidia a100-sxm4-80gb``."""
+    known = [word for word in re.findall(r"[a-z]+\d+[a-z]*", spelled) if word in device_names()]
+    known += [name for name in device_names() if "-" in name and is_variant(name, spelled)]
+    return known[0] if known else ""
+
+
+def _wires(cluster: dict[str, Any]) -> tuple[HostNetwork, list[str]]:
+    """Hosts and cards, with a note on each thing that the source does not print and a price depends on."""
+    notes: list[str] = []
+    device = _base(str(cluster.get("device") or "").lower())
+    is_pcie = device not in LINK_BYTES_PER_S or "pci" in str(cluster.get("host_link") or "").lower()
+    link = PCIE_BYTES_PER_S.get(device, 63e9) if is_pcie else LINK_BYTES_PER_S[device]
+    per_host, (share, rate) = 8, CARDS.get(device, (1.0, 400.0))
+    if cluster.get("devices_per_host") is not None:
+        per_host = _whole(cluster, "devices_per_host", "cluster")
+    elif _whole(cluster, "num_devices", "cluster") > per_host:
+        notes.append(f"cluster.devices_per_host is not printed: {per_host}")
+    is_spread = _whole(cluster, "num_devices", "cluster") > per_host
+    cards = max(1, round(share * per_host))
+    if cluster.get("nics_per_host") is not None:
+        cards = _whole(cluster, "nics_per_host", "cluster")
+    elif is_spread:
+        each = "one for each device" if share == 1 else "one for two devices"
+        notes.append(f"cluster.nics_per_host is not printed: {cards}, {each} as in a DGX")
+    if cluster.get("nic_gbit_per_s") is not None:
+        rate = _number(cluster, "nic_gbit_per_s", "cluster")
+    elif is_spread:
+        notes.append(f"cluster.nic_gbit_per_s is not printed: {rate:g}, as in a DGX with {device} devices")
+    switched = "switch" in str(cluster.get("host_link") or "").lower() or link != LINK_BYTES_PER_S["v100"]
+    return HostNetwork(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh"), notes
+
+
+def _number(data: dict[str, Any], key: str, where: str) -> float:
+    value = data.get(key)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        raise _UnsupportedError(
+            f"{where}.{key} is not printed" if value is None else f"{where}.{key} must be a positive number, got {value!r}"
+        )
+    if (problem := quantities.problem(key, value)) is not None:
+        raise _UnsupportedError(f"{where}.{key} {problem}, got {value:g}")
+    return float(value)
+
+
+def _whole(data: dict[str, Any], key: str, where: str) -> int:
+    value = _number(data, key, where)
+    if value != int(value):
+        raise _UnsupportedError(f"{where}.{key} must be a whole number, got {value!r}")
+    return int(value)
+
+
+def _vtrain(path: Path) -> list[PublishedStep]:
+    table = files.read_csv(path)
+    header = [cell.strip() for cell in next(table, (1, []))[1]]
+    if missing := [name for name in VTRAIN_COLUMNS if name not in header]:
+        raise InputFileError("the header is not that of vTrain's", file=path, line=1, field=missing[0], choices=header)
+    places = [header.index(name) for name in VTRAIN_COLUMNS]
+    notes = tuple(f"column {name!r} is not read" for name in header if name not in VTRAIN_COLUMNS)
+    rows = []
+    device = device_type("a100")
+    for line, cells in table:
+        if not any(cells):
+            continue
+        try:
+            if len(cells) != len(header):
+                raise ValueError
+            *counts, time_ms = (cells[place] for place in places)
+            devices, batch, micro, hidden, heads, layers, length, tp, dp, pp = map(quantities.whole, counts)
+            measured_s = quantities.number(time_ms, "ms") / 1e3
+        except ValueError:
+            rows.append(_refused(f"line {line}", "vtrain", f"{len(header)} numbers are wanted, got {','.join(cells)!r}"))
+            continue
+        family = f"vtrain-h{hidden}" + (CALIBRATION_FAMILY if hidden == CALIBRATION_HIDDEN else "")
+        if devices > VTRAIN_DEVICES_PER_HOST:
+            family = VTRAIN_HOSTS_FAMILY
+        if min(devices, batch, micro, hidden, heads, layers, length, tp, dp, pp) < 1 or not measured_s > 0:
+            rows.append(_refused(f"line {line}", family, f"positive numbers are wanted, got {','.join(cells)!r}"))
+            continue
+        if hidden % heads:
+            rows.append(_refused(f"line {line}", family, f"{heads} heads do not divide the hidden width {hidden}"))
+            continue
+        grid = {"tp": tp, "dp": dp, "pp": pp, "micro_batch": micro, "global_batch": batch, "num_devices": devices}
+        layout = grid | VTRAIN_LAYOUT
+        try:
+            shape = gpt(layers, hidden, heads, VTRAIN_VOCABULARY, length)
+        except MeshwrightError as problem:
+            rows.append(_refused(f"line {line}", family, str(problem)))
+            continue
+        name = f"h{hidden}-l{layers}-tp{tp}-dp{dp}-pp{pp}-mb{micro}-gb{batch}"
+        group = devices, batch, hidden, layers, heads, length
+        rows.append(
+            PublishedStep(name, family, shape, length, device, VTRAIN_WIRES, layout, measured_s, group, VTRAIN_YEAR, notes=notes)
+        )
+    if not rows:
+        raise InputFileError("holds no rows", file=path)
+    return rows

@@ -1,0 +1,357 @@
+"""Step times of published runs held against ours: a row each, and for each family error, rank order and regret.
+
+A field that a source leaves open is taken as the fastest legal value by the model, never by the error; a value with which
+the step does not fit the devices' memory is not legal, nor is one that the source's software did not have yet.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from ....costs.training_step.kernels import kernel_model, kernel_settings
+from ....costs.training_step.step_figures import StepTime
+from ....costs.training_step.step_time import Pricer
+from ....costs.training_step.uncertainty import interval
+from ....costs.work.memory import peak_memory
+from ....costs.work.work import describe
+from ....errors import ConfigError, PlanError
+from ....planners.layouts.space import divisors
+from ....plans.frameworks.names import build_of_plan
+from ....plans.partition import Layout
+from .coverage import Coverage, Prediction, left_out, software_of
+from .published_step import PublishedStep
+from .published_step_times import ASYNC_TP_SINCE, CALIBRATION_FAMILY, COUNTS, UNEVEN_ROUNDS_SINCE, read_rows
+
+CALIBRATION_SET = (
+    "vTrain's single-host table, rows of hidden size 1024 (VIA-Research/vTrain)",
+    "time of one layer of the 22B model (Korthikanti et al. 2022, table 4)",
+    "NCCL all-reduce on DGX A100 (VIA-Research/vTrain, trace/a100)",
+    "every second message size of nccl-tests on A100 (ai-dynamo/aiconfigurator)",
+)
+
+MAX_MICRO_BATCH = 64
+
+SETTINGS = "settings not printed"
+
+SWITCHES = ("sequence_parallel", "zero", "overlap_tp", "overlap_pp", "compile")
+"""Fields that are open where a row says ``null``; one that is absent has the layout's default."""
+
+
+@dataclass(frozen=True)
+class PredictedStep:
+    """One row as predicted.
+
+    Attributes:
+        row: what was published.
+        predicted: our step; None where the row is unsupported.
+        chosen: fields that the source leaves open, with the value taken.
+        memory_bytes: of the fullest rank.
+        remark: why the row is unsupported, or what is odd about it.
+        settings: what those fields leave open of the step, one standard deviation; see `_settings_doubt`.
+    """
+
+    row: PublishedStep
+    predicted: StepTime | None
+    chosen: dict[str, Any] = field(default_factory=dict)
+    memory_bytes: float = 0.0
+    remark: str | None = None
+    settings: float = 0.0
+
+    @property
+    def step_s(self) -> float:
+        """Seconds as predicted."""
+        assert self.predicted is not None
+        return self.predicted.step_s
+
+    @property
+    def relative_error(self) -> float:
+        """Distance over what was measured."""
+        assert self.predicted is not None
+        return abs(self.predicted.step_s - self.row.measured_s) / self.row.measured_s
+
+    @property
+    def uncertainty_terms(self) -> dict[str, float]:
+        """What the uncertainty of the row is made of: that of its layout, and of what the source leaves open of it."""
+        assert self.predicted is not None
+        return self.predicted.uncertainty_terms | ({SETTINGS: self.settings} if self.settings else {})
+
+    @property
+    def prediction(self) -> Prediction:
+        """The row as `coverage` takes it."""
+        return Prediction(self.step_s, self.row.measured_s, self.uncertainty_terms)
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data."""
+        data: dict[str, Any] = {"item": self.row.name, "family": self.row.family, "reference": self.row.measured_s}
+        data["notes"] = list(self.row.notes)
+        if self.predicted is None:
+            return data | {"unsupported": self.remark}
+        return data | {
+            "predicted": self.predicted.step_s,
+            "relative_error": self.relative_error,
+            "uncertainty": self.prediction.uncertainty,
+            "uncertainty_parts": self.uncertainty_terms,
+            "interval_95": interval(self.step_s, self.prediction.uncertainty),
+            "z": self.prediction.z,
+            "chosen": self.chosen,
+            "memory_bytes": self.memory_bytes,
+            "peak_bytes": self.row.peak_bytes,
+            "breakdown_s": self.predicted.breakdown_s,
+            "remark": self.remark,
+        }
+
+
+@dataclass(frozen=True)
+class StepTimeValidation:
+    """All rows of a validation.
+
+    Attributes:
+        found: the rows, in order.
+        calibration: constants by device type.
+    """
+
+    found: tuple[PredictedStep, ...]
+    calibration: dict[str, dict[str, Any]]
+
+    def summary(self) -> dict[str, dict[str, Any]]:
+        """For each family: rows, unsupported ones, mean and largest error, bias, Kendall's tau, regret, and coverage."""
+        families: dict[str, list[PredictedStep]] = {}
+        for one in self.found:
+            families.setdefault(one.row.family, []).append(one)
+        return {family: _summary(rows) for family, rows in families.items()}
+
+    def to_data(self) -> dict[str, Any]:
+        """Plain data: every row, the summary, what the constants were fitted on and what they are."""
+        return {
+            "rows": [one.to_data() for one in self.found],
+            "summary": self.summary(),
+            "calibration_set": list(CALIBRATION_SET),
+            "calibration": self.calibration,
+        }
+
+
+def validate(
+    paths: Sequence[str | Path], *, reads_text: bool = True, progress: Callable[[str, int, int], None] | None = None
+) -> StepTimeValidation:
+    """Predict every row of some files.
+
+    Args:
+        paths: files of either form, see `published_step_times`.
+        reads_text: whether what a source says beside its table is taken, see `published_runs`.
+        progress: called with the file, rows done and rows.
+
+    Raises:
+        InputFileError: a file is missing or of neither form.
+    """
+    pricers: dict[Any, Pricer] = {}
+    found = []
+    for path in paths:
+        rows = read_rows(path, reads_text=reads_text)
+        for number, row in enumerate(rows):
+            if progress is not None:
+                progress(str(path), number, len(rows))
+            found.append(predict(row, pricers))
+        if progress is not None:
+            progress(str(path), len(rows), len(rows))
+    names = sorted({one.row.device.name for one in found if one.row.device is not None})
+    return StepTimeValidation(tuple(found), {name: kernel_settings(name).model_dump() for name in names})
+
+
+def predict(row: PublishedStep, pricers: dict[Any, Pricer] | None = None) -> PredictedStep:
+    """The step of one row, open fields taken as the fastest legal ones."""
+    if row.unsupported is not None or row.shape is None or row.device is None or row.wires is None:
+        return PredictedStep(row, None, remark=row.unsupported)
+    pricers = {} if pricers is None else pricers
+    key = (row.device, row.wires, software := known_software(row))
+    if key not in pricers:
+        pricers[key] = Pricer(row.device, row.wires, kernels=kernel_model(row.device, software=software))
+    pricer = pricers[key]
+    fitting: list[PredictedStep] = []
+    other: list[PredictedStep] = []
+    problem = None
+    for chosen in _choices(row):
+        try:
+            layout = _layout(row, chosen)
+            work = describe(row.shape, layout, row.sequence_length)
+        except PlanError as error:
+            problem = problem or str(error)  # of the smallest values of the open fields: what is wrong with the given ones
+            continue
+        memory = peak_memory(work)[1].total
+        try:
+            price = pricer.price_work(work)
+        except ConfigError as error:  # kernels in a precision of which the device has no constants
+            return PredictedStep(row, None, remark=f"layout.precision: {error}")
+        found = PredictedStep(row, price, chosen, memory)
+        (fitting if memory <= row.device.memory_bytes else other).append(found)
+    if fitting or other:
+        best = min(fitting or other, key=lambda one: (0.0 if fitting else one.memory_bytes, one.step_s))
+        lacks_chunks = _lacks_chunks(row, fitting + other)
+        return replace(best, settings=_settings_doubt(best, fitting or other, lacks_chunks), remark=_remark(best, lacks_chunks))
+    return PredictedStep(row, None, remark=problem or "no values of the open fields go with the given ones")
+
+
+def known_software(row: PublishedStep) -> str | None:
+    """The framework of a row where the constants of kernels know whole steps of it."""
+    assert row.device is not None
+    software = software_of(row)
+    return software if software in kernel_settings(row.device.name).steps_of else None
+
+
+def _remark(found: PredictedStep, lacks_chunks: bool) -> str | None:
+    """What is odd about the layout that is priced for a row."""
+    assert found.row.device is not None
+    counted, there = found.memory_bytes, found.row.device.memory_bytes
+    told = [f"we count {counted / 1e9:.1f} GB on a rank, the device has {there / 1e9:.1f} GB"] if counted > there else []
+    if lacks_chunks:
+        told.append("no number of chunks above one divides the layers among the stages: priced as if not interleaved")
+    return "; ".join(told) or None
+
+
+def _lacks_chunks(row: PublishedStep, legal: Sequence[PredictedStep]) -> bool:
+    """Whether a row says interleaved and leaves the number of chunks open, of which one alone is legal."""
+    is_interleaved = row.layout.get("schedule") == "interleaved" and row.layout.get("pp") != 1
+    return is_interleaved and all(one.chosen.get("virtual_stages") == 1 for one in legal)
+
+
+def _settings_doubt(best: PredictedStep, found: Sequence[PredictedStep], lacks_chunks: bool) -> float:
+    """What fields that a source leaves open leave open of a step, one standard deviation.
+
+    Of each field it is the root mean square of the logarithm of the step with another value over the one that is taken: of a
+    switch or choice any other value, of a number the next smaller and larger one, the other open fields being as good as can be.
+    Of an interleaved schedule that is priced with one chunk because no other number is legal, two would leave half the bubble.
+    """
+    total = 0.0
+    for key, taken in best.chosen.items():
+        if key == "schedule" and "virtual_stages" in best.chosen:
+            continue  # the one says the other
+        least: dict[Any, float] = {}
+        for one in found:
+            least[one.chosen[key]] = min(one.step_s, least.get(one.chosen[key], math.inf))
+        others = sorted(least)
+        if key in COUNTS:
+            place = others.index(taken)
+            others = others[max(0, place - 1) : place + 2]
+        logs = [math.log(least[value] / best.step_s) for value in others if value != taken]
+        if key == "virtual_stages" and lacks_chunks:
+            assert best.predicted is not None
+            logs = [-math.log(1 - best.predicted.breakdown_s["bubble"] / 2 / best.step_s)]
+        total += math.fsum(log * log for log in logs) / max(1, len(logs))
+    return math.sqrt(total)
+
+
+def _layout(row: PublishedStep, chosen: dict[str, Any]) -> Layout:
+    given = {key: value for key, value in row.layout.items() if key != "num_devices" and value is not None} | chosen
+    if given.get("pp", 1) == 1 and given.get("schedule") not in (None, "none"):
+        given["schedule"] = "1f1b"
+    layout = build_of_plan(Layout, given, prefix="layout.")
+    if layout.world != row.layout["num_devices"]:
+        raise PlanError(f"the layout has {layout.world} ranks, the cluster {row.layout['num_devices']} devices")
+    return layout
+
+
+def _choices(row: PublishedStep) -> list[dict[str, Any]]:
+    """Every combination of values of the fields that the row leaves open."""
+    given = row.layout
+    open_fields = [
+        key for key in ("tp", "pp", "dp", "micro_batch", "virtual_stages", "schedule", "recompute") if given.get(key) is None
+    ]
+    open_fields += [key for key in SWITCHES if key in given and given[key] is None]
+    assert row.shape is not None
+    if given.get("pp") == 1:
+        open_fields = [key for key in open_fields if key != "virtual_stages"]
+    devices = given["num_devices"]
+    degrees = divisors(devices)
+    heads = row.shape.num_heads
+    num_layers = row.shape.num_layers + sum(given.get(key) or 0 for key in ("first_stage_less_layers", "last_stage_less_layers"))
+    chunks = list(range(1, num_layers + 1))
+    batch = given.get("global_batch")
+    options: dict[str, list[Any]] = {
+        "tp": [d for d in degrees if d <= 8 and heads % d == 0],
+        "pp": [d for d in degrees if d <= num_layers],
+        "dp": degrees,
+        "micro_batch": [b for b in range(1, MAX_MICRO_BATCH + 1) if batch is None or batch % b == 0],
+        "virtual_stages": chunks,
+        "schedule": ["1f1b", "interleaved"],
+        "recompute": ["none", "selective", "full"],
+        "sequence_parallel": [False, True],
+        "zero": [0],
+        "overlap_tp": [False, True] if given.get("framework") != "fsdp2" or row.year >= ASYNC_TP_SINCE else [False],
+        "overlap_pp": [False, True],
+        "compile": [False, True],
+    }
+    found = []
+    for values in itertools.product(*(options[key] for key in open_fields)):
+        choice = dict(zip(open_fields, values, strict=True))
+        full = given | choice
+        tp, pp, dp = (full.get(key) or 1 for key in ("tp", "pp", "dp"))
+        v = full.get("virtual_stages") or 1
+        cp = full.get("cp") or 1
+        if tp * pp * dp * cp != devices and "num_devices" in given and any(key in open_fields for key in ("tp", "pp", "dp")):
+            continue
+        schedule = full.get("schedule")
+        is_cut_open = "virtual_stages" in open_fields or "schedule" in open_fields
+        if is_cut_open and v > 1 and (schedule != "interleaved" or pp == 1 or num_layers % (pp * v)):
+            continue
+        if "schedule" in open_fields and schedule == "interleaved" and v == 1:
+            continue
+        micro_batches = (batch or 0) // ((full.get("micro_batch") or 1) * dp)
+        if is_cut_open and v > 1 and row.year < UNEVEN_ROUNDS_SINCE and micro_batches % pp:
+            continue
+        found.append(choice)
+    return found if open_fields else [{}]
+
+
+def _summary(rows: list[PredictedStep]) -> dict[str, Any]:
+    known = [one for one in rows if one.predicted is not None]
+    data: dict[str, Any] = {
+        "items": len(rows),
+        "unsupported": len(rows) - len(known),
+        "is_calibration": rows[0].row.family.endswith(CALIBRATION_FAMILY),
+    }
+    if not known:
+        return data
+    errors = [one.relative_error for one in known]
+    signed = [one.predicted.step_s / one.row.measured_s - 1 for one in known if one.predicted is not None]
+    return data | {
+        "mean_relative_error": math.fsum(errors) / len(errors),
+        "max_relative_error": max(errors),
+        "mean_signed_error": math.fsum(signed) / len(signed),
+        "kendall_tau": kendall_tau(known),
+        **_regret(known),
+        "mean_log_error": math.fsum(math.log(one.row.measured_s / one.step_s) for one in known) / len(known),
+        "coverage": asdict(Coverage.of([one.prediction for one in known])),
+        "coverage_left_out": asdict(Coverage.of([left_out(one.row.family, one.prediction) for one in known])),
+    }
+
+
+def kendall_tau(rows: Sequence[PredictedStep]) -> float | None:
+    """Kendall's tau-b of predicted and measured times; None for a single row."""
+    if len(rows) < 2:
+        return None
+    from scipy.stats import kendalltau
+
+    predicted = [one.predicted.step_s for one in rows if one.predicted is not None]
+    tau = float(kendalltau(predicted, [one.row.measured_s for one in rows]).statistic)
+    return None if math.isnan(tau) else tau
+
+
+def _regret(rows: Sequence[PredictedStep]) -> dict[str, Any]:
+    """How much longer than the best measured layout the one takes that we would have chosen, over groups of rows that do
+    the same work on the same devices."""
+    groups: dict[tuple[Any, ...], list[PredictedStep]] = {}
+    for one in rows:
+        groups.setdefault(one.row.group, []).append(one)
+    regrets = []
+    for group in groups.values():
+        if len(group) < 2:
+            continue
+        ours = min(group, key=lambda one: one.predicted.step_s)  # type: ignore[union-attr]
+        regrets.append(ours.row.measured_s / min(one.row.measured_s for one in group) - 1)
+    if not regrets:
+        return {"regret_groups": 0}
+    return {"regret_groups": len(regrets), "mean_regret": math.fsum(regrets) / len(regrets), "max_regret": max(regrets)}

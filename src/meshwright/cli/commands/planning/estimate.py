@@ -1,0 +1,203 @@
+"""``meshwright estimate``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ... import output
+from ...cost_options import CostOptions
+from ...job_options import JobOptions
+from ...occupied import StateFile, read_state
+from ...options import (
+    CollectivesTable,
+    CostChanges,
+    CostsFile,
+    GradientCodes,
+    GraphsDir,
+    JsonFile,
+    KeepInputOps,
+    ProfileBatch,
+    TrainingStrategies,
+)
+from ...strategies import show_strategies
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ....planning.estimate import Estimate
+    from ....planning.explain import Switch
+
+
+class PricedFramework(StrEnum):
+    """Values of ``--framework``."""
+
+    MEGATRON = "megatron"
+    FSDP2 = "fsdp2"
+    DEEPSPEED = "deepspeed"
+
+
+NARROW = 100
+"""Columns of a terminal below which the kinds of co-designs are left out."""
+
+
+def estimate_layout(
+    job: Annotated[
+        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: config.json, graph.txt, JSON.")
+    ],
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    layout: Annotated[
+        str,
+        typer.Option(
+            metavar="KEYS",
+            help="As tp=8,pp=8,dp=2,micro_batch=1,global_batch=128; absent degrees are 1, switches off, but overlap_dp is on; "
+            "or FILE.yaml with these keys under layout:, maybe training: and compression: beside it.",
+        ),
+    ],
+    framework: Annotated[
+        PricedFramework | None,
+        typer.Option(help="What runs it: keys that the layout leaves open are as it does them, and are printed."),
+    ] = None,
+    sequence_length: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
+    ] = None,
+    state: StateFile = None,
+    graphs: GraphsDir = None,
+    keep_input_ops: KeepInputOps = False,
+    profile_batch: ProfileBatch = None,
+    overlap_slowdown: Annotated[
+        float | None,
+        typer.Option(metavar="X", help="Factor on computing and sending while both go on at once; 1 is none, 1.126 the default."),
+    ] = None,
+    collectives: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Algorithm of all collectives; calibrated by default, auto is the fastest formula."),
+    ] = None,
+    collectives_table: CollectivesTable = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
+    training: TrainingStrategies = None,
+    compression: GradientCodes = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Also tell what each co-design switch would change.")] = False,
+    json_file: JsonFile = None,
+) -> None:
+    """Price one parallel layout of a job: step time, throughput, utilisation, what it is made of, memory.
+
+    A transformer is cut by all keys of a layout; any other job by dp and pp, its ops in stages whose busiest one is as little
+    busy as can be.
+    """
+    from ....planning.estimate import estimate
+    from ....planning.explain import explain as switches_of
+    from ....planning.explain import untaken
+
+    output.check_file("--json", json_file)
+    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown).settings()
+    read = JobOptions(graphs, keep_input_ops, profile_batch)
+    occupied = read_state(state, cluster)
+    is_free = None if occupied is None else occupied.is_free
+    found = estimate(
+        job,
+        cluster,
+        layout,
+        is_free=is_free,
+        sequence_length=sequence_length,
+        costs=chosen,
+        training=training,
+        compression=compression,
+        framework=None if framework is None else framework.value,
+        **read.arguments(),
+    )
+    switches = switches_of(found) if explain else []
+    named = untaken(found)
+    out = output.console(json_file)
+    _show(out, found)
+    show_strategies(out, "Trained otherwise", [(one, "") for one in found.trained], None)
+    if named is not None:
+        out.print(named, markup=False, soft_wrap=True)
+    if chosen.kernels is not None:
+        out.print(f"constants of kernels: {chosen.kernels}", markup=False, soft_wrap=True)
+    if explain:
+        _explain(out, found, switches)
+    if occupied is not None:
+        occupied.show(out, None)
+    data = found.to_data() | ({} if chosen.kernels is None else {"kernels": chosen.kernels})
+    data |= {} if named is None else {"collectives_remark": named}
+    output.write_json(json_file, data | ({"switches": [one.to_data() for one in switches]} if explain else {}))
+    output.print_written(out, json_file)
+
+
+def _show(out: Console, found: Estimate) -> None:
+    from ....costs.training_step.uncertainty import interval
+    from ....planning.estimate import of_framework, priced_with
+    from ....plans.document import figure_text
+
+    lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
+    title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
+    output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
+    output.print_remarks(out, found.remarks)
+    hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
+    out.print(f"{priced_with(found.costs)} {hidden}", markup=False, soft_wrap=True)
+    if framework := of_framework(found.layout):
+        out.print(framework, markup=False, soft_wrap=True)
+    doubts = [[name, f"{spread:.1%}"] for name, spread in found.step.uncertainty_terms.items()]
+    output.table(out, "Uncertainty of the step", ["made of", ""], doubts)
+    low_s, high_s = interval(found.step.step_s, found.step.uncertainty)
+    out.print(f"95 % interval of the step: {1e3 * low_s:.1f} to {1e3 * high_s:.1f} ms", markup=False)
+    shares = [
+        [part.name, f"{1e3 * part.seconds:.3f}", f"{part.share:.1%}", f"{part.uncertainty:.0%}", part.provenance]
+        for part in found.parts()
+        if part.seconds > 0
+    ]
+    output.table(out, "One step of the stage that ends last", ["", "ms", "share", "uncertainty", "provenance"], shares)
+    output.print_remarks(out, _idle_text(found))
+    columns = ["stage", "total\nGB", "weights", "grads", "optim.", "activations", "buffers", "runtime"]
+    rows = []
+    for stage, one in enumerate(found.memory):
+        parts = (one.total, one.parameters, one.gradients, one.optimizer, one.activations, one.buffers, one.runtime)
+        rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
+    output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
+    stages = found.maker.details(found.work).get("stages", ())
+    if len(stages) > 1:
+        ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
+        output.table(out, "Stages of the pipeline", ["stage", "ops", "first", "last"], ops, numbers_from=3)
+
+
+def _idle_text(found: Estimate) -> list[str]:
+    """What the bubble of a pipeline is, and what is none."""
+    layout = found.layout
+    if layout.pp == 1:
+        return []
+    stages, chunks, passes = layout.pp, layout.virtual_stages, layout.num_micro_batches
+    equal = f"(p - 1) / (v m) = {(stages - 1) / (chunks * passes):.1%}, Narayanan et al., 2021"
+    formula = equal
+    if layout.is_bidirectional:
+        formula = "(p / 2 - 1) (F&B + B - 3 W) seconds over p stages, two on a rank; DeepSeek-AI, 2024"
+    elif layout.schedule in ("zb-h1", "zb-2p"):
+        formula = "less than 1F1B, Qi et al., 2024"
+    return [
+        f"bubble: idle by the schedule alone, {found.bubble_time_fraction:.1%} of the ideal time (of equal stages {formula}); "
+        "imbalance: waiting for the stage that computes longest"
+    ]
+
+
+def _explain(out: Console, found: Estimate, switches: list[Switch]) -> None:
+    first = 1 if out.width < NARROW else 2
+    rows = []
+    for one in switches:
+        seconds = ("" if number is None else f"{1e3 * number:.3f}" for number in (one.base_s, one.step_s))
+        change = "" if one.change is None else f"{one.change:+.2%}"
+        rows.append([one.kind, one.name, *seconds, change, one.provenance][2 - first :])
+    columns = ["co-design", "switch", "base ms", "step ms", "change", "provenance"][2 - first :]
+    output.table(out, "What each co-design switch changes", columns, rows, numbers_from=first, numbers_to=first + 3)
+    remarks: dict[str, list[str]] = {}
+    for one in switches:
+        if one.remark:
+            remarks.setdefault(one.remark, []).append(one.name)
+    lines = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
+    fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())
+    if fewer:
+        numbers = f"{' and '.join(map(str, fewer))} of {found.layout.num_micro_batches} micro-batches"
+        lines.append(f"simulated: steps of {numbers}, continued by the steady state of the schedule")
+    output.print_remarks(out, lines)

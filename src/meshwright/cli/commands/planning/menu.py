@@ -1,0 +1,79 @@
+"""``meshwright plan --policy`` with a policy of a fleet."""
+
+from __future__ import annotations
+
+from ... import output
+from ...occupied import Occupied
+
+
+def plan_by_menu(
+    job: str,
+    cluster: str,
+    policy: str,
+    steps: int,
+    deadline_s: float | None,
+    batch: int | None,
+    sequence_length: int | None,
+    json_file: str | None,
+    occupied: Occupied | None = None,
+    devices: str | None = None,
+) -> None:
+    """Choose, write what was asked for, and show the plan and the entries that it was chosen from.
+
+    Args:
+        job, cluster, policy, steps, deadline_s, batch, sequence_length: as of `planning.menu_plan.plan_from_menu`.
+        json_file: where the plan goes.
+        occupied: who holds which devices; None: nobody.
+        devices: the only number of devices to try; None: those of the policy.
+    """
+    output.check_file("--json", json_file)
+    from .... import quantities
+    from ....errors import MeshwrightError
+    from ....planning.menu_plan import plan_from_menu
+
+    try:
+        number = None if devices is None else quantities.whole(devices)
+    except ValueError:
+        raise MeshwrightError("one number is wanted", field="--devices", value=devices) from None
+    with output.progress() as bars, output.set_up(bars) as priced:
+        found = plan_from_menu(
+            job,
+            cluster,
+            policy,
+            num_steps=steps,
+            deadline_s=deadline_s,
+            is_free=None if occupied is None else occupied.is_free,
+            batch=batch,
+            sequence_length=sequence_length,
+            devices=number,
+            progress=priced,
+        )
+    if json_file == "-":
+        output.write_json(json_file, found.plan.model_dump(mode="json", exclude_none=True))
+    elif json_file is not None:
+        found.plan.save(json_file)
+    out, plan = output.console(json_file), found.plan
+    assert plan.cluster is not None, "the plan was made for a cluster"
+    rows = [
+        [
+            "->" if row.is_chosen else "",
+            str(row.degree),
+            row.device,
+            row.name,
+            f"{1000 * row.step_s:,.1f}",
+            f"{steps * row.step_s:,.0f}",
+            f"{steps * row.step_s * row.degree:,.0f}",
+            f"{row.memory_bytes / 1e9:.1f}",
+        ]
+        for row in found.rows
+    ]
+    columns = ["", "ranks", "device", "layout", "step ms", "completion s", "device-seconds", "memory GB"]
+    output.table(out, f"Menu of {plan.job.name} on {plan.cluster.name}", columns, rows, numbers_from=4)
+    summary = [[label, value, provenance] for label, value, provenance in plan.summary_rows()]
+    output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
+    ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in plan.rank_rows()]
+    output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
+    output.print_remarks(out, list(found.remarks))
+    if occupied is not None:
+        occupied.show(out, json_file)
+    output.print_written(out, json_file)

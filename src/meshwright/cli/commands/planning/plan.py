@@ -1,0 +1,241 @@
+"""``meshwright plan``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .... import files
+from ....errors import MeshwrightError
+from ... import output
+from ...cost_options import CostOptions
+from ...job_options import JobOptions
+from ...occupied import LiveService, Occupied, StateFile, read_state
+from ...options import (
+    CollectivesTable,
+    CostChanges,
+    CostsFile,
+    GradientCodes,
+    GraphsDir,
+    JsonFile,
+    KeepInputOps,
+    ProfileBatch,
+    TrainingStrategies,
+)
+from .search import FRONT_ROWS, search_plans
+
+if TYPE_CHECKING:
+    from ....planning.plan import Planned
+
+
+def plan_job(
+    job: Annotated[
+        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: graph.txt, JSON, config.json.")
+    ],
+    cluster: Annotated[
+        str | None, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML; with --live the service's.")
+    ] = None,
+    policy: Annotated[
+        str | None,
+        typer.Option(metavar="POLICY", help="Who chooses; by default fastest-feasible, with a deadline cheapest-feasible."),
+    ] = None,
+    steps: Annotated[int, typer.Option(metavar="N", help="Training steps of the job.")] = 10_000,
+    deadline_s: Annotated[float | None, typer.Option("--deadline-s", metavar="SECONDS", help="Allowed completion time.")] = None,
+    max_degree: Annotated[
+        int | None, typer.Option(metavar="N", help="Most ranks that the job may be cut into; 16 by default.")
+    ] = None,
+    state: StateFile = None,
+    live: LiveService = None,
+    graphs: GraphsDir = None,
+    keep_input_ops: KeepInputOps = False,
+    profile_batch: ProfileBatch = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write one step as a Chrome trace, which Perfetto opens; .html: as a page."),
+    ] = None,
+    collectives: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Algorithm of all collectives: of layouts calibrated by default, else auto."),
+    ] = None,
+    collectives_table: CollectivesTable = None,
+    overlap_slowdown: Annotated[
+        float | None, typer.Option(metavar="X", help="Factor on computing and sending at once; of layouts 1.126 by default.")
+    ] = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
+    search: Annotated[
+        bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
+    ] = False,
+    batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
+    sequence_length: Annotated[
+        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.")
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="KEYS", help="Keep keys of the layout, as 'tp=4|8,schedule=1f1b|interleaved'.")
+    ] = None,
+    order: Annotated[
+        str | None, typer.Option(metavar="AXES", help="The only rank order to try, as tp-cp-dp-pp; all by default.")
+    ] = None,
+    training: TrainingStrategies = None,
+    compression: GradientCodes = None,
+    arrange: Annotated[
+        str | None, typer.Option(metavar="EFFORT", help="Order of hosts on an uneven network: none, fast (default), thorough.")
+    ] = None,
+    top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
+    front: Annotated[int | None, typer.Option(metavar="N", help="Rows of the Pareto front; 10 by default, 0: none.")] = None,
+    launcher: Annotated[
+        str | None,
+        typer.Option("--for", metavar="NAME", help="Only what this runs: megatron, torchtitan, deepspeed or fsdp2."),
+    ] = None,
+    whole: Annotated[
+        Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw time over memory, the Pareto front marked, as .svg.")
+    ] = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Choose a plan for one job on an empty cluster, or with --state beside others, with its predicted times and why.
+
+    By a policy that cuts the job op by op, by one of a fleet that picks from a menu of layouts, or with --search among all
+    parallel layouts: of a transformer, or of any other job by data parallelism and a pipeline of its ops.
+    """
+    if live is not None:
+        from ..live.planning import plan_live
+
+        others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
+        others |= {"--search": search or None, "--keep": keep, "--order": order, "--top": top, "--all": whole, "--plot": plot}
+        others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
+        others |= {"--costs": costs, "--set": changes, "--collectives": collectives, "--overlap-slowdown": overlap_slowdown}
+        others |= {"--collectives-table": collectives_table, "--graphs": graphs, "--profile-batch": profile_batch}
+        for option, value in others.items():
+            if value is not None:
+                raise MeshwrightError("does not go with --live: the service says it", field=option)
+        plan_live(live, job, steps, deadline_s, batch, sequence_length, devices, max_degree, json_file)
+        return
+    if cluster is None:
+        raise MeshwrightError("is missing: preset:NAME or a path to YAML, or --live URL", field="--cluster")
+    if policy is not None and not search and _is_by_menu(policy):
+        from .menu import plan_by_menu
+
+        others = {"--max-degree": max_degree, "--trace": trace, "--keep": keep}
+        others |= {"--order": order, "--top": top, "--all": whole, "--plot": plot, "--graphs": graphs, "--costs": costs}
+        others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
+        others |= {"--set": changes, "--collectives": collectives, "--collectives-table": collectives_table}
+        others |= {"--overlap-slowdown": overlap_slowdown, "--profile-batch": profile_batch}
+        for option, value in others.items():
+            if value is not None:
+                raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
+        occupied = read_state(state, cluster)
+        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices)
+        return
+    by_policy: dict[str, object] = {
+        "--policy": policy,
+        "--deadline-s": deadline_s,
+        "--max-degree": max_degree,
+        "--trace": trace,
+    }
+    by_search: dict[str, object] = {
+        "--batch": batch,
+        "--sequence-length": sequence_length,
+        "--devices": devices,
+        "--keep": keep,
+        "--order": order,
+        "--arrange": arrange,
+    }
+    by_search |= {"--training": training, "--compression": compression, "--top": top, "--all": whole, "--plot": plot}
+    by_search |= {"--front": front, "--for": launcher}
+    for option, value in (by_policy if search else by_search).items():
+        if value is not None:
+            raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
+    chosen = CostOptions(costs, tuple(changes or ()), collectives, collectives_table, overlap_slowdown)
+    read = JobOptions(graphs, keep_input_ops, profile_batch)
+    if search:
+        from ....planners.layouts.request import SearchRequest
+
+        most, effort = 10 if top is None else top, arrange or "fast"
+        if front is not None and front < 0:
+            raise MeshwrightError("must be at least 0", field="--front", value=front)
+        asked = SearchRequest(
+            *(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort, launcher)
+        )
+        shown = FRONT_ROWS if front is None else front
+        search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)
+        return
+    output.check_file("--json", json_file)
+    output.check_file("--trace", trace)
+    from ....planning.plan import plan
+
+    occupied = read_state(state, cluster)
+    with output.progress() as bars, output.set_up(bars) as simulated:
+        found = plan(
+            job,
+            cluster,
+            policy_spec=policy,
+            num_steps=steps,
+            deadline_s=deadline_s,
+            max_degree=16 if max_degree is None else max_degree,
+            free_at_s=None if occupied is None else occupied.free_at_s,
+            costs=chosen.settings(),
+            progress=simulated,
+            **read.arguments(),
+        )
+    _show(found, trace, json_file, occupied)
+
+
+def _is_by_menu(policy: str) -> bool:
+    """Whether a policy picks from a menu of layouts, as those of fleets do."""
+    from ....planning.policies import is_by_menu
+
+    return is_by_menu(policy)
+
+
+def _write_trace(path: Path, chosen: Planned) -> None:
+    """One step, as a page where the name ends in ``.html``."""
+    graph, cluster = chosen.scenario.workload.graphs[0], chosen.scenario.cluster
+    if path.suffix == ".html":
+        from ....evaluation.report.drawing import step_page  # matplotlib takes a while
+
+        names = [cluster.device_name(int(device)) for device in chosen.plan.placement().devices]
+        files.write_text(path, step_page(chosen.timeline(), graph, names))
+    else:
+        files.write_json(path, chosen.timeline().to_chrome_trace(graph))
+
+
+def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: Occupied | None) -> None:
+    """Write what was asked for, and print the plan and the other candidates."""
+    if trace is not None:
+        _write_trace(trace, chosen)
+    if json_file == "-":
+        output.write_json(json_file, chosen.plan.model_dump(mode="json", exclude_none=True))
+    elif json_file is not None:
+        chosen.plan.save(json_file)
+    out = output.console(json_file)
+    rows = [
+        [
+            "->" if row["is_chosen"] else "",
+            str(row["degree"]),
+            row["shape"],
+            row["rule"],
+            f"{1000 * row['step_s']:.3f}",
+            f"{row['completion_s']:,.1f}",
+            f"{row['device_seconds']:,.0f}",
+            f"{100 * row['communication_share']:.1f}",
+        ]
+        for row in chosen.candidates
+        if row["is_offered"]
+    ]
+    columns = ["", "ranks", "block", "rule", "step ms", "completion s", "device-seconds", "not computing %"]
+    output.table(out, f"Candidates for {chosen.plan.job.name} on {chosen.scenario.cluster.name}", columns, rows, numbers_from=4)
+    summary = [[label, value, provenance] for label, value, provenance in chosen.plan.summary_rows()]
+    output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
+    ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in chosen.plan.rank_rows()]
+    output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
+    if occupied is not None:
+        occupied.show(out, json_file)
+    output.print_written(out, json_file, trace)

@@ -1,0 +1,231 @@
+"""``meshwright plan --search``."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .... import files
+from ....errors import InputFileError
+from ... import output
+from ...cost_options import CostOptions
+from ...job_options import JobOptions
+from ...occupied import Occupied
+from ...strategies import show_strategies
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ....planners.layouts.request import SearchRequest
+    from ....planners.layouts.results import Counts, RankedLayout
+    from ....planning.search_table import RankedLayouts
+
+NARROW = 100
+"""Columns of a terminal below which a table of layouts has fewer columns."""
+
+UNKEPT = (
+    "unless --keep says otherwise overlap_tp=false overlap_pp=true in interleaved, eager and DualPipe schedules overlap_dp=true "
+    "but for DualPipe"
+)
+"""See `meshwright.plans.frameworks.defaults.hidden_unasked`."""
+
+FRONT_ROWS = 10
+"""Of the Pareto front unless --front says otherwise; --all writes the whole of it."""
+
+
+def search_plans(
+    job: str,
+    cluster: str,
+    asked: SearchRequest,
+    read: JobOptions,
+    chosen: CostOptions,
+    whole_file: Path | None,
+    plot_file: Path | None,
+    json_file: str | None,
+    occupied: Occupied | None = None,
+    front_rows: int = FRONT_ROWS,
+) -> None:
+    """Search, write what was asked for, and show the plan, the best layouts, the front and what became of the others.
+
+    Args:
+        job, cluster, asked: as of `planning.search.search_layouts`; ``top`` is the number of rows of the table.
+        read: how the job is read.
+        chosen: choices of the cost model.
+        whole_file: where the whole ranking goes.
+        plot_file: where the picture goes.
+        json_file: where the plan goes.
+        occupied: who holds which devices; None: nobody.
+        front_rows: rows of the front that are shown.
+    """
+    from ....planning.estimate import priced_with
+    from ....planning.search import search_layouts
+
+    _check_files(whole_file, plot_file, json_file)
+    costs, top = chosen.settings(), asked.top or 0
+    request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar())
+    is_free = None if occupied is None else occupied.is_free
+    found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **read.arguments())
+    plan = found.plan
+    if json_file == "-":
+        output.write_json(json_file, plan.model_dump(mode="json", exclude_none=True))
+    elif json_file is not None:
+        plan.save(json_file)
+    if whole_file is not None:
+        is_csv = whole_file.suffix == ".csv"
+        files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
+    if plot_file is not None:
+        if plot_file.suffix == ".html":
+            from ....evaluation.report.drawing import layouts_page as drawn
+        else:
+            from ....evaluation.plots.layout_search import layouts_svg as drawn
+
+        files.write_text(plot_file, drawn(found))
+    _show(found, top, front_rows, json_file)
+    out = output.console(json_file)
+    out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
+    if occupied is not None:
+        occupied.show(out, json_file)
+    output.print_written(out, json_file, whole_file, plot_file)
+
+
+class _BestSoFar:
+    """Prints each layout that is better than all before, where a terminal is there."""
+
+    def __init__(self) -> None:
+        self._begin_s = time.perf_counter()
+        self._best_s = float("inf")
+
+    def __call__(self, found: RankedLayout, counts: Counts) -> None:
+        if sys.stderr.isatty() and found.step_s < self._best_s:
+            self._best_s = found.step_s
+            passed_s = time.perf_counter() - self._begin_s
+            sys.stderr.write(f"{passed_s:6.2f} s: {found.step_s:.4g} s a step with {found.text}\n")
+
+
+def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str | None) -> None:
+    for option, path in (("--json", json_file), ("--all", whole_file), ("--plot", plot_file)):
+        output.check_file(option, path)
+    for option, path, suffixes in (("--all", whole_file, (".json", ".csv")), ("--plot", plot_file, (".svg", ".html"))):
+        if path is not None and path.suffix not in suffixes:
+            raise InputFileError(f"the name must end in {' or '.join(suffixes)}", field=option, value=str(path))
+
+
+def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
+    from ....planning.usual import frameworks_text, usual_text
+
+    out = output.console(json_file)
+    out.print(usual_text(found), markup=False, soft_wrap=not out.is_terminal)
+    winner = found.strategies.winner
+    best = found.best if winner is None else winner.found
+    summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
+    output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
+    if found.request.framework is None:
+        out.print(frameworks_text(found), markup=False, soft_wrap=not out.is_terminal)
+    _show_ranking(out, found, top)
+    exact_s, strategies, refused = found.strategies
+    title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"
+    show_strategies(out, title, [(row.price, row.text) for row in strategies], exact_s)
+    output.print_remarks(out, list(refused))
+    _show_front(out, found, front_rows)
+    counts, framework = found.searched.counts, found.request.framework
+    out.print(
+        f"{counts.legal:,} legal layouts: {counts.examined:,} priced ({counts.prices:,} prices in different rank orders), "
+        f"{counts.pruned:,} pruned by bounds, {counts.infeasible:,} too large for a device; {counts.illegal:,} illegal"
+        + ("" if framework is None else f" or not for {framework.title}")
+        + (f"; of {counts.unproven:,} interleaved ones the best cut is not proven" if counts.unproven else ""),
+        markup=False,
+        soft_wrap=not out.is_terminal,
+    )
+    if not found.cluster.hosts_are_alike:
+        out.print(
+            f"the hosts of {found.cluster.name} are not alike: layouts were searched with ranks numbered as "
+            f"{', '.join(found.tried_orders)}; --arrange says how much is done to put the hosts in a better order",
+            markup=False,
+            soft_wrap=not out.is_terminal,
+        )
+
+
+def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
+    """The best layouts, and remarks on them."""
+    best, places = found.best, found.simplest_first(top)
+    rows = [
+        ("=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}", found.searched.ranking[place]) for place in places
+    ]
+    _table(out, f"Best layouts of {found.name} on {found.cluster.name}, {found.batch_text}", found, rows)
+    remarks = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
+    if len(found.ties) > 1:
+        remarks.insert(
+            0, "=: as fast as the fastest, as far as predictions can tell, the simplest first; the number is the rank by time"
+        )
+    for one in found.better_batches[:1]:
+        (rate, here), there = found.row(best).rate, one.row.rate[1]
+        more = (
+            f"{one.gain:.0%} more {rate.removesuffix('_per_s')}/s ({there:,.0f} against {here:,.0f}), with {one.row.found.text}"
+        )
+        remarks.append(f"--batch {one.global_batch} brings {more}")
+    output.print_remarks(out, remarks)
+
+
+def _show_front(out: Console, found: RankedLayouts, front_rows: int) -> None:
+    """The fastest layout of each number of devices, and the first rows of the front."""
+    front = found.searched.front
+    numbers = sorted({one.devices for one in front}, reverse=True)
+    if len(numbers) > 1:
+        fastest = [next(one for one in front if one.devices == number) for number in numbers]
+        _table(out, "Fastest by devices", found, _numbered(fastest))
+    left_out = len(front) - front_rows
+    title = "Pareto front of time, memory and devices"
+    title += f", {left_out} more of less memory or devices (--front {len(front)})" if left_out > 0 else ""
+    if front_rows:
+        _table(out, title, found, _numbered(front[:front_rows]))
+
+
+def _shared_switches(texts: Sequence[str]) -> list[str]:
+    """The switches that all of several layouts have."""
+    from ....planners.layouts.space import SEARCHED
+
+    words = [word for word in texts[0].split() if "=" in word and word.partition("=")[0] not in (*SEARCHED, "mb")]
+    return [word for word in words if len(texts) > 1 and all(word in text.split() for text in texts)]
+
+
+def _numbered(layouts: Sequence[RankedLayout]) -> list[tuple[str, RankedLayout]]:
+    return [(str(place), one) for place, one in enumerate(layouts, start=1)]
+
+
+def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tuple[str, RankedLayout]]) -> None:
+    """Print layouts with their figures; a column that is the same in all rows goes into the title, or, if empty, nowhere.
+
+    Where the terminal is narrow, the rank order is in the layout's column; the rate, which follows from the time, is left out.
+    """
+    rows = [(label, found.row(one)) for label, one in layouts]
+    one = rows[0][1]
+    orders, devices = ({getattr(row.found, name) for _, row in rows} for name in ("order", "devices"))
+    is_narrow = out.width < NARROW
+    has_order = len(orders) > 1 and not is_narrow
+    shared = _shared_switches([row.found.text for _, row in rows])
+    texts = [" ".join(word for word in row.found.text.split() if word not in shared) for _, row in rows]
+    if len(orders) > 1 and is_narrow:
+        texts = [f"{text} {row.found.order}" for text, (_, row) in zip(texts, rows, strict=True)]
+    columns: list[tuple[str, list[str]]] = [
+        ("", [label for label, _ in rows]),
+        ("layout", texts),
+        ("rank order", [row.found.order for _, row in rows] if has_order else []),
+        ("devices", [str(row.found.devices) for _, row in rows] if len(devices) > 1 else []),
+        ("step s", [f"{row.step.step_s:.4g} ± {100 * row.step.uncertainty:.0f} %" for _, row in rows]),
+        (f"{one.rate[0].removesuffix('_per_s')}/s", [] if is_narrow else [f"{row.rate[1]:,.0f}" for _, row in rows]),
+        ("MFU\n%", [] if one.step.mfu is None else [f"{100 * (row.step.mfu or 0):.1f}" for _, row in rows]),
+        ("GB", [f"{row.found.memory_bytes / 1e9:.1f}" for _, row in rows]),
+        ("bubble\n%", [f"{100 * row.bubble_share:.1f}" for _, row in rows]),
+        ("exposed\n%", [f"{100 * row.exposed_share:.1f}" for _, row in rows]),
+    ]
+    shown = [column for column in columns if column[1]]
+    title += f", {one.found.devices} devices" if len(devices) == 1 else ""
+    title += f", ranks in the order {one.found.order}" if len(orders) == 1 else ""
+    title += f", {' '.join(shared)}" if shared else ""
+    lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
+    names = [name for name, _ in shown]
+    output.table(out, title, names, lines, numbers_from=3 if has_order else 2, breaks_numbers=False)
