@@ -138,7 +138,7 @@ class EpisodeBatch:
 
     @property
     def is_over(self) -> NDArray[np.bool_]:
-        """Which episodes are over, or have not begun, ``(e,)``."""
+        """Whether each episode is over or has not begun, ``(e,)``."""
         over: NDArray[np.bool_] = self._episodes.job >= self.scenario.settings.num_jobs
         return over
 
@@ -154,7 +154,7 @@ class EpisodeBatch:
         return state
 
     def restore(self, state: dict[str, Any], part: slice = ALL) -> None:
-        """Take up a state of the same scenario, of as many episodes as there are in the part."""
+        """Restore a state of the same scenario, with as many episodes as the part has."""
         for key, value in self._episodes._asdict().items():
             value[part] = state[key]
         if self.scenario.placements is not None:

@@ -1,4 +1,4 @@
-"""Where benchmarks lie: those that come with the package, of all kinds, and files of users.
+"""Files of benchmarks: those that come with the package, of all kinds, and those of users.
 
 A benchmark is of one kind: with the key ``scenario`` of the world of `simulation.cluster` (`envs.benchmark`), with the key
 ``fleet`` of that of `simulation.fleet` (`envs.fleet.benchmark`), with the key ``elastic`` of that of `simulation.elastic`
@@ -59,7 +59,7 @@ def find_benchmark(spec: str) -> tuple[Path, bool]:
 
 
 def find_benchmark_of(spec: str, kind: str, told: str) -> tuple[Path, bool]:
-    """The same, of a kind.
+    """The file of a benchmark of one kind, and whether it comes with the package.
 
     Args:
         spec: as of `find_benchmark`.

@@ -63,7 +63,7 @@ class Ground(settings.Settings):
 
     @classmethod
     def of(cls, benchmark: str, scenario: Scenario) -> Ground:
-        """That of a benchmark."""
+        """The ground of a benchmark."""
         chosen, cluster, workload = scenario.settings, scenario.cluster, scenario.workload
         work_s, mean_s = _work_s(scenario)
         deadline = workload.settings.deadline
@@ -83,7 +83,7 @@ class Ground(settings.Settings):
         )
 
     def for_one_job(self, work_s: float, deadline: float | None) -> Ground:
-        """The same cluster and rules where one job comes alone.
+        """The ground of the same cluster and rules on which one job comes alone.
 
         Args:
             work_s: its time on one device.
@@ -106,7 +106,7 @@ def grounds(data: Any, file: str) -> tuple[Ground, ...]:
 
 
 def off_ground(name: str, known: Sequence[Ground], here: Ground) -> str | None:
-    """What of a ground a policy was neither trained nor evaluated on, in one sentence; None where there is nothing of it.
+    """How a benchmark differs from what a policy was trained and evaluated on, in one sentence; None where it does not.
 
     Each aspect is compared by itself: a range is known that lies within those of all known benchmarks together.
 

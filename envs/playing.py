@@ -14,7 +14,7 @@ from .batch import EpisodeBatch
 
 
 def play_episode(chooser: Policy, scenario: Scenario, seed: int, latency_s: list[float] | None = None) -> EpisodeRecord:
-    """One episode; all randomness, the policy's too, follows from the seed.
+    """Play one episode; all randomness, also the policy's, follows from the seed.
 
     Args:
         chooser: the policy.

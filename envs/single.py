@@ -51,7 +51,7 @@ def taken_action(action: Any, mask: NDArray[np.bool_]) -> tuple[int, bool]:
 
 
 class NumberedInstances(Generic[Instance]):
-    """Which instance an episode plays.
+    """The choice of the instance that an episode plays.
 
     Args:
         draw: the instance of a number of a split.
@@ -74,7 +74,7 @@ class NumberedInstances(Generic[Instance]):
         self._drawn: dict[int, Instance] = {}
 
     def number(self, rng: np.random.Generator, seed: int | None) -> int:
-        """Of the next instance: the seed where one is given, else drawn."""
+        """The number of the next instance: the seed where one is given, else a drawn number."""
         drawn = seed if seed is not None else int(rng.integers(2**31 if self._num is None else self._num))
         return 0 if self._given is not None else drawn
 

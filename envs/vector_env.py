@@ -1,4 +1,4 @@
-"""`BatchVectorEnv`: what the vector environments share: Gymnasium's three ways of beginning anew, seeds, and the form of infos.
+"""`BatchVectorEnv`: what all vector environments share: Gymnasium's three ways to reset, seeds, and the form of infos.
 
 ``gymnasium.make_vec`` builds one where an id has a ``vector_entry_point``. It shows what Gymnasium's own vectorisation of as many
 single environments shows, bit for bit, and steps them in compiled code.
@@ -76,7 +76,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: Mapping[str, Any] | None = None
     ) -> tuple[Observations, Infos]:
-        """Begin all episodes anew, or those of a mask.
+        """Reset all episodes, or those of a mask.
 
         Args:
             seed: environment ``i`` has ``seed + i``, or the ``i``-th of as many; without one its generator goes on.

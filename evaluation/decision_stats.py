@@ -29,7 +29,7 @@ Bins = list[dict[str, Any]]
 
 
 def degrees_by_state(records: Sequence[EpisodeRecord], scenario: Scenario) -> dict[str, Bins]:
-    """For each figure of the state its classes, as they occur: decisions in each, and the share of each degree.
+    """The share of each degree among the decisions of each class of state, for each figure of the state.
 
     Each class is a mapping of ``state`` (its name), ``decisions`` (their number) and ``shares`` (of each degree that occurs
     and of jobs turned away by choice, by their names).

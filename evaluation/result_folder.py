@@ -98,7 +98,7 @@ def remove_exports(folder: Path) -> None:
 
 
 def one_job(record: EpisodeRecord, scenario: Scenario) -> tuple[int, Timeline] | None:
-    """A placed job worth looking at, with one step of it: the first after the warm-up with the most common degree above 1.
+    """A placed job with one of its steps: the first after the warm-up with the most common degree above 1.
 
     None under the published PAC-ML rules, whose look-ahead leaves no timeline.
     """

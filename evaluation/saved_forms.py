@@ -1,4 +1,4 @@
-"""The forms of ``results.json`` and ``learning_curve.json`` as `saved_results` holds files against them.
+"""The forms of ``results.json`` and ``learning_curve.json`` by which `saved_results` checks files.
 
 They say what tables and figures read, and no more: keys beside these are passed over.
 """

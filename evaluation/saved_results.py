@@ -91,17 +91,17 @@ def read_curve(path: Path, method: str | None = None) -> list[dict[str, Any]]:
 
 
 def read_fleet_curve(path: Path) -> list[dict[str, Any]]:
-    """The same of a fleet's policy; see `read_curve`."""
+    """Read the learning curve of a fleet's policy; see `read_curve`."""
     return read_curve(path, "fleet")
 
 
 def read_operator_curve(path: Path) -> list[dict[str, Any]]:
-    """The same of a policy of operator placement; see `read_curve`."""
+    """Read the learning curve of a policy of operator placement; see `read_curve`."""
     return read_curve(path, "operators")
 
 
 def read_elastic_curve(path: Path) -> list[dict[str, Any]]:
-    """The same of weights for elastic jobs; see `read_curve`."""
+    """Read the learning curve of weights for elastic jobs; see `read_curve`."""
     return read_curve(path, "elastic")
 
 

@@ -82,7 +82,7 @@ def excludes_zero(difference: Interval) -> int:
 
 
 def least(items: Iterable[Item], mean: Callable[[Item], float]) -> list[Item]:
-    """Those of the least mean, in the order given: one is the best, several tie; empty where there is none."""
+    """The items of the least mean, in the order given; several tie, and there are none where nothing is known."""
     known = list(items)
     lowest = min(map(mean, known), default=math.nan)
     return [item for item in known if math.isclose(mean(item), lowest, rel_tol=ROUNDING)]

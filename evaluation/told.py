@@ -35,7 +35,7 @@ class Interval(Told):
 
 
 def check_rows(episodes: Sequence[tuple[str, int]], num_seeds: int) -> None:
-    """Refuse a policy that stands twice, or whose number of episodes is not that of the seeds."""
+    """Refuse a policy that is named twice, or whose number of episodes is not that of the seeds."""
     names = [policy for policy, _ in episodes]
     for policy, num_episodes in episodes:
         if names.count(policy) > 1:

@@ -83,7 +83,7 @@ class AfterstateValue(nn.Module):
     def of(
         cls, static: StaticFeatures, widths: tuple[int, ...], kind_hidden: int | None, standardised: bool = False
     ) -> AfterstateValue:
-        """For a scenario.
+        """Make the value network of a scenario.
 
         Args:
             static: its shapes and degrees.

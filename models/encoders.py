@@ -59,7 +59,7 @@ class GraphTotals(nn.Module):
         self.read = nn.Linear(len(OP_FEATURES), embedding)
 
     def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
-        """As `GraphEncoder`; the edges are not read."""
+        """Embed graphs as `GraphEncoder` does, without reading edges."""
         return torch.tanh(self.read(mean_of(ops, graph_of_op, num_graphs)))
 
 
@@ -75,7 +75,7 @@ class NoGraph(nn.Module):
         self.embedding = embedding
 
     def forward(self, ops: Tensor, edges: Tensor, graph_of_op: Tensor, num_graphs: int) -> Tensor:
-        """As `GraphEncoder`; nothing is read."""
+        """Embed graphs as zeros, in the form of `GraphEncoder`."""
         return ops.new_zeros(num_graphs, self.embedding)
 
 

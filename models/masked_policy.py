@@ -89,7 +89,7 @@ class CandidatePolicy(ScorePolicy):
         return CandidateNetwork(self._network_settings, self._static)
 
     def set_training_mode(self, mode: bool) -> None:
-        """As in Stable-Baselines3; what the network kept is dropped, for a fused optimizer changes weights uncounted."""
+        """Set the mode as Stable-Baselines3 does, and drop what the network kept: a fused optimizer changes weights unseen."""
         self.network.forget()
         super().set_training_mode(mode)
 

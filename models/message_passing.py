@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 
 class MeanRound(nn.Module):
-    """What each node hears, the mean of its senders through a linear map, and its own state through another.
+    """A round of messages: each node adds the mean of its senders and its own state, through a linear map each.
 
     Args:
         features: of a node before.

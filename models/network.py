@@ -237,14 +237,14 @@ def _padded(seen: Offered, found: Tensor) -> Tensor:
 
 
 def begin_small(last: nn.Module) -> None:
-    """Let the last layer of a head begin with almost nothing."""
+    """Initialise the last layer of a head with almost nothing."""
     assert isinstance(last, nn.Linear)
     nn.init.uniform_(last.weight, -0.01, 0.01)
     nn.init.zeros_(last.bias)
 
 
 def begin_with_nothing(last: nn.Module) -> None:
-    """Let the last layer of a head begin with nothing: it says something only once it has learned."""
+    """Initialise the last layer of a head with zeros, so that it scores nothing until it has learned."""
     assert isinstance(last, nn.Linear)
     nn.init.zeros_(last.weight)
     nn.init.zeros_(last.bias)

@@ -40,7 +40,7 @@ class Offered:
 
     @classmethod
     def of(cls, observation: dict[str, Tensor], own: Mapping[str, Tensor] | None = None) -> Offered:
-        """From observations as the environment makes them, ``(b, ...)`` and ``(b, a, ...)`` each.
+        """Make it from observations as the environment gives them, ``(b, ...)`` and ``(b, a, ...)`` each.
 
         Args:
             observation: arrays by their keys.
@@ -81,7 +81,7 @@ class Offered:
         )
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Offered:
-        """The same with every tensor changed."""
+        """A copy in which a function has been applied to every tensor."""
         states = {key: change(value) for key, value in self.states.items()}
         rows = {key: change(value) for key, value in self.rows.items()}
         return Offered(states, rows, change(self.count), change(self.sample), change(self.candidate), self.num_candidates)

@@ -19,7 +19,7 @@ Network = TypeVar("Network", bound=torch.nn.Module)
 
 
 def shipped_folder() -> Path:
-    """Where the policies are that come with the package."""
+    """The folder of the policies that come with the package."""
     return Path(str(resources("meshwright.models"))) / "shipped"
 
 

@@ -1,1 +1,1 @@
-"""From a config to a run folder: PPO on many episodes at once, checkpoints, resume."""
+"""Training a policy from a config into a run folder: PPO on many episodes at once, checkpoints, resume."""

@@ -91,13 +91,13 @@ class ValidationCallback(BaseCallback):
 
     @property
     def is_done(self) -> bool:
-        """Whether so many validations went by without a better one that PPO stops."""
+        """Whether so many validations have passed without improvement that PPO stops."""
         rates = [row["validation_blocking_rate"] for row in self.curve if row["phase"] == "ppo"]
         patience = self._chosen.patience
         return patience is not None and len(rates) - 1 - int(np.argmin(rates or [0.0])) >= patience
 
     def is_due(self, steps: int) -> bool:
-        """Whether to validate after so many decisions of this stage; the next time is then ``validate_every_steps`` later."""
+        """Whether to validate after a number of decisions of this stage; the next is ``validate_every_steps`` later."""
         if steps < self.next_steps:
             return False
         self.next_steps = steps + self._chosen.validate_every_steps
@@ -217,7 +217,7 @@ class CheckpointCallback(BaseCallback):
         self._validation, self._average = validation, average
 
     def is_due(self, steps: int) -> bool:
-        """Whether to save after so many decisions of this stage; the next time is then ``checkpoint_every_steps`` later."""
+        """Whether to save after a number of decisions of this stage; the next is ``checkpoint_every_steps`` later."""
         if steps < self.next_steps:
             return False
         self.next_steps = steps + self._chosen.checkpoint_every_steps
@@ -280,7 +280,7 @@ class ProgressCallback(BaseCallback):
         self._chosen, self._validation, self._display = chosen, validation, display
 
     def show(self, steps: int) -> None:
-        """Show so many decisions, those before PPO among them, with the figures of the latest and the best validation."""
+        """Show the number of decisions, also those before PPO, and the figures of the latest and best validation."""
         curve, best = self._validation.curve, self._validation.best
         latest = curve[-1]["validation_blocking_rate"] if curve else None
         self.show_rates(steps, latest, best.trained["validation_blocking_rate"] if best else None)
@@ -305,7 +305,7 @@ class ProgressCallback(BaseCallback):
 
 
 class TrainingCallbacks(CallbackList):
-    """All of them; the stages before PPO call them by their names."""
+    """All callbacks of a training run; the stages before PPO call them by their names."""
 
     def __init__(
         self,

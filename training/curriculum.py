@@ -38,13 +38,13 @@ class TrainingPhase:
         return zip(self.benchmarks, self.scenarios, strict=True)
 
     def env(self, chosen: TrainSettings) -> CentredReward:
-        """Its environments, with the features that the network reads."""
+        """The environments of the phase, with the features that the network reads."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]
         episodes = JobPartitioningVecEnv(self.scenarios, chosen.ppo.num_envs, rewards, chosen.seed, staggered=chosen.staggered)
         return self._featured(chosen, episodes)
 
     def group_env(self, chosen: TrainSettings, scenario: int) -> CentredReward:
-        """Environments of one scenario by themselves, as many as a group has, which take up a state before they play."""
+        """Environments of one scenario, as many as a group has, which restore a state before they play."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]
         size = chosen.group_size(len(self.scenarios))
         episodes = JobPartitioningVecEnv(self.scenarios[scenario], size, rewards[scenario], chosen.seed)

@@ -1,4 +1,4 @@
-"""Where the network is trained: a CPU, or a GPU that adds numbers up in a fixed order."""
+"""The device on which a network is trained: a CPU, or a GPU that adds numbers up in a fixed order."""
 
 from __future__ import annotations
 

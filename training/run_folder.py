@@ -159,7 +159,7 @@ class AnyRunFolder(Generic[Chosen]):
 
 
 class RunFolder(AnyRunFolder[TrainSettings]):
-    """That of a network."""
+    """The run folder of a network."""
 
     kind = TrainSettings
     ending = ".pt"
@@ -181,7 +181,7 @@ class RunFolder(AnyRunFolder[TrainSettings]):
 
 
 def resumed_files(path: Path) -> list[Path]:
-    """What a resumed run of any method reads or writes anew in its folder, whether it is there yet or not."""
+    """The files that a resumed run of any method reads or writes again in its folder, whether they exist or not."""
     names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
     names += [
         "placements.pt",

@@ -143,7 +143,7 @@ class TrainSettings(settings.Settings):
         return self.group_envs is not None or self.overlap_rollouts or self.num_workers > 1
 
     def group_size(self, num_benchmarks: int) -> int:
-        """Environments of a group where so many benchmarks are played side by side."""
+        """Number of environments of a group where a number of benchmarks are played side by side."""
         return self.group_envs or math.gcd(self.ppo.num_envs // num_benchmarks, self.ppo.num_envs // self.num_workers)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""`JobPartitioningVecEnv`: many episodes stepped by one compiled call, as Stable-Baselines3 wants them."""
+"""`JobPartitioningVecEnv`: many episodes stepped by one compiled call, in the form of Stable-Baselines3."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class JobPartitioningVecEnv(VecEnv):
             batch.restore({name: state[_key(i, name)] for name in batch.state()})
 
     def state_of_part(self, first: int, size: int) -> dict[str, NDArray[Any]]:
-        """Arrays from which so many environments, of one scenario, go on by themselves, in environments of their own."""
+        """Arrays from which a number of environments of one scenario go on by themselves."""
         part, (batch, i) = slice(first, first + size), self.place(first)
         own = {"round": self._round[part].copy(), "return": self._return[part].copy(), "length": self._length[part].copy()}
         return {**batch.state(slice(i, i + size)), **own}
@@ -183,7 +183,7 @@ class JobPartitioningVecEnv(VecEnv):
         batch.restore({name: state[name] for name in state if name not in OWN}, slice(i, i + len(state["round"])))
 
     def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Only ``action_masks`` is offered."""
+        """Call a method of each environment; only ``action_masks`` is offered."""
         if method_name != "action_masks":
             raise AttributeError(method_name)
         masks = np.concatenate([batch.observations.action_mask for batch in self.batches])
@@ -210,11 +210,11 @@ class JobPartitioningVecEnv(VecEnv):
         return [self._seed] * self.num_envs
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     @property
     def num_candidates(self) -> int:
-        """``a``."""
+        """Number of candidates, ``a``."""
         return self.scenario.problem.num_candidates
 
     def current(self, key: str) -> NDArray[Any]:

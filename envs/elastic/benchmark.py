@@ -46,7 +46,7 @@ class PublishedElasticSettings(settings.Settings):
 
     @property
     def folder(self) -> Path:
-        """Of the data.
+        """The folder of the published data.
 
         Raises:
             ConfigError: none is named.

@@ -90,7 +90,7 @@ class FleetBatch:
         return {key: value.copy() for key, value in self.state._asdict().items()}
 
     def restore(self, arrays: dict[str, Any]) -> None:
-        """Take up such arrays of the same fleet and number of episodes."""
+        """Restore arrays of the same fleet and number of episodes."""
         for key, value in self.state._asdict().items():
             value[...] = arrays.get(key, 0) if key == "last_hosts" else arrays[key]  # which checkpoints once did not have
         if self._observes:

@@ -10,7 +10,7 @@ from ...named_columns import Column
 
 
 class EntryColumn(Column):
-    """Of an entry of the menu."""
+    """Columns of an entry of the menu."""
 
     DEVICES = "devices"
     STEP = "step against best"
@@ -22,7 +22,7 @@ class EntryColumn(Column):
 
 
 class HostColumn(Column):
-    """Of a host."""
+    """Columns of a host."""
 
     FREE = "free share"
     IS_FREE = "free wholly"
@@ -34,7 +34,7 @@ class HostColumn(Column):
 
 
 class TrunkColumn(Column):
-    """Of a trunk above hosts."""
+    """Columns of a trunk above hosts."""
 
     FREE = "free share"
     FREE_HOSTS = "wholly free hosts"
@@ -46,7 +46,7 @@ class TrunkColumn(Column):
 
 
 class LinkColumn(Column):
-    """Of a host below a trunk, where links are observed; bandwidths as shares of the fastest link's."""
+    """Columns of a host below a trunk, where links are observed; bandwidths are shares of the fastest link's."""
 
     CARD = "bandwidth of the host's card"
     TRUNK = "bandwidth of the trunk"
@@ -55,7 +55,7 @@ class LinkColumn(Column):
 
 
 class RunningColumn(Column):
-    """Of a running job."""
+    """Columns of a running job."""
 
     DEVICES = "devices"
     PROGRESS = "progress"
@@ -70,7 +70,7 @@ class RunningColumn(Column):
 
 
 class OfferColumn(Column):
-    """Of a job on offer."""
+    """Columns of a job on offer."""
 
     IS_THERE = "is there"
     IS_RUNNING = "is running"
@@ -89,7 +89,7 @@ class OfferColumn(Column):
 
 
 class ContextColumn(Column):
-    """Of the whole cluster; `EntryColumn` of the entry whose hosts are picked follow."""
+    """Columns of the whole cluster; those of `EntryColumn` follow, of the entry whose hosts are picked."""
 
     FREE = "free devices"
     WAITING = "waiting jobs"
@@ -102,7 +102,7 @@ class ContextColumn(Column):
 
 
 class CandidateColumn(Column):
-    """Of an action that starts a job."""
+    """Columns of an action that starts a job."""
 
     TIME_LEFT = "time left"
     STEP = "time left against best"
@@ -115,7 +115,7 @@ class CandidateColumn(Column):
 
 
 class StrategyColumn(Column):
-    """Of an entry, behind `EntryColumn`, where the menu has entries with names.
+    """Further columns of an entry, behind `EntryColumn`, where the menu has entries with names.
 
     1 exact, 0.5 with a bound, 0 neither; ``rho / (1 + rho)``; the share of a step on its fastest placement in which nothing is
     computed while something is sent.
@@ -127,14 +127,14 @@ class StrategyColumn(Column):
 
 
 class LeftColumn(Column):
-    """Of the context, behind the entry whose hosts are picked, in that case: what is left of the whole cluster."""
+    """Further columns of the whole cluster, behind those of the entry, where the menu has entries with names."""
 
     TREES = "aggregation trees left"
     SERVERS = "servers left"
 
 
 class CandidateStrategyColumn(Column):
-    """Of a candidate, behind `CandidateColumn`, in that case; exposed communication of its own placement.
+    """Further columns of a candidate, behind `CandidateColumn`, where the menu has entries with names.
 
     The last, of the link with most load among those that the job uses, is given where the steps of all jobs are
     (`candidate_features: simulated`), and otherwise 0.

@@ -73,7 +73,7 @@ class Fleet:
 
     @property
     def num_types(self) -> int:
-        """Job types."""
+        """Number of job types."""
         return len(self.problem.menu.state_bytes)
 
     @cached_property
@@ -88,7 +88,7 @@ class Fleet:
 
     @cached_property
     def asked_step_s(self) -> NDArray[np.float64]:
-        """The same of exact entries alone, from which durations, deadlines and arrivals follow, ``(t, d)``."""
+        """The least step time of exact entries by type and degree, from which durations and deadlines follow, ``(t, d)``."""
         return self._least_step_s(np.where(self.menu.is_exact[:, None, None, None], self.menu.table.step_s, np.inf))
 
     def _least_step_s(self, step_s: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -284,7 +284,7 @@ class Fleet:
 
 
 def synchronous_only(fleet: Fleet) -> Fleet:
-    """The same fleet and jobs with everything masked that is not exact."""
+    """The fleet with the same jobs and every inexact entry of its menu masked."""
     if fleet.settings.synchronous_only or fleet.menu.is_exact.all():
         return fleet
     chosen = fleet.settings.model_copy(update={"synchronous_only": True})
@@ -330,7 +330,7 @@ def build_fleet(
 def fleet_of_menu(
     settings: FleetSettings, cluster: Cluster, menu: Menu, blocks: FleetBlocks = NO_BLOCKS, workload: Workload | None = None
 ) -> Fleet:
-    """As `build_fleet`, from a cluster and a menu; ``workload`` draws the jobs of ``blocks``.
+    """Build a fleet from a cluster and a menu, as `build_fleet` does; ``workload`` draws the jobs of ``blocks``.
 
     Raises:
         ConfigError: users ask for a number of devices that no entry has, or hosts fail too often.

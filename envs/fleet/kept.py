@@ -31,7 +31,7 @@ def holds_of(entry: MenuEntry | SplitEntry, devices_per_host: int) -> tuple[int,
 
 
 def check_servers(settings: FleetSettings, types: Sequence[JobTypeSettings]) -> None:
-    """There must be hosts for the parameters of every job.
+    """Refuse job types and entries whose parameter servers need more hosts than there are.
 
     Raises:
         ConfigError: something wants more of them than there are.

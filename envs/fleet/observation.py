@@ -97,7 +97,7 @@ class FleetObservations(NamedTuple):
 
 
 def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
-    """Empty arrays."""
+    """Make empty observations of ``e`` episodes."""
     problem, e = fleet.problem, num_episodes
     network = problem.network
     m, r, v, a = problem.num_hosts, network.num_trunks or network.num_groups, problem.num_offers, problem.num_actions
@@ -122,7 +122,7 @@ def new_observations(fleet: Fleet, num_episodes: int) -> FleetObservations:
 
 
 def observer(fleet: Fleet) -> FleetObserver:
-    """What of a fleet never changes."""
+    """Make the constants of a fleet that observations need."""
     menu = fleet.problem.menu
     least = menu.step_s.min(axis=(1, 2, 3))
     kind = np.repeat(np.arange(fleet.num_types), np.diff(menu.first_entry))

@@ -68,7 +68,7 @@ class FleetRecord:
 
     @property
     def is_completed(self) -> NDArray[np.bool_]:
-        """``(k,)``."""
+        """Whether each job was completed, ``(k,)``."""
         return np.asarray(self.status == JobState.COMPLETED)
 
     @property
@@ -81,7 +81,7 @@ class FleetRecord:
         return {name: int((self.status[counted] == code).sum()) for code, name in OUTCOME_NAMES.items()}
 
     def total(self, which: Total) -> float:
-        """One of the totals."""
+        """The value of one of the totals."""
         return float(self.totals[which])
 
 

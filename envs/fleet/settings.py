@@ -242,7 +242,7 @@ class FleetSettings(settings.Settings):
         return slice(self.num_warmup_jobs, self.num_jobs - self.num_cooldown_jobs)
 
     def relative_to(self, folder: Path) -> FleetSettings:
-        """The same with paths that start at a folder."""
+        """The settings with relative paths resolved against a folder."""
 
         def relative(value: str) -> str:
             return str(folder / value) if not value.startswith("preset:") and (folder / value).is_file() else value

@@ -52,7 +52,7 @@ def with_links(bandwidths: NDArray[np.float32] | None, seen: Mapping[str, NDArra
 
 
 def link_bandwidths(network: FleetNetwork) -> NDArray[np.float32]:
-    """Of the card of each host and of each trunk above it, as shares of the fastest link's, ``(r, m, 2)``.
+    """Bandwidths of each host's card and of each trunk above it, as shares of the fastest link's, ``(r, m, 2)``.
 
     Zeros where a host is not below a trunk; ones of each host where there are no trunks.
     """

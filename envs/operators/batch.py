@@ -126,7 +126,7 @@ class PlacementBatch:
 
     @property
     def num_episodes(self) -> int:
-        """``E``."""
+        """Number of episodes, ``E``."""
         return len(self.lead)
 
     @property

@@ -210,7 +210,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
 
 
 class InstanceSource(NumberedInstances[OperatorInstance]):
-    """Which instance an episode places.
+    """The choice of the instance that an episode places.
 
     Attributes:
         objective: what counts.
@@ -236,7 +236,7 @@ class InstanceSource(NumberedInstances[OperatorInstance]):
         split: str,
         num_instances: int | None,
     ) -> InstanceSource:
-        """From the arguments of an environment.
+        """Make a source of instances from the arguments of an environment.
 
         Raises:
             ConfigError: rewards are not of the benchmark's form.

@@ -33,7 +33,7 @@ class PlacementObservations(NamedTuple):
 
 @by_reference
 class ChoiceObservations(NamedTuple):
-    """The same where some actions are pairs."""
+    """Observations of ``E`` episodes in which an action may be a pair of an op and a device."""
 
     placed: NDArray[np.int64]
     op_dynamic: NDArray[np.float32]

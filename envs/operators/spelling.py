@@ -17,7 +17,7 @@ FILES, JOBS = ("files", "file"), ("jobs", "zoo")
 
 
 def below_placement(given: Any) -> Any:
-    """The root of a benchmark with what stands flat in it below ``placement``."""
+    """The root of a benchmark with its flat keys moved below ``placement``."""
     if not isinstance(given, dict) or not any(key in given for key in OF_PLACEMENT):
         return given
     if given.get("objective") == "tasklets":

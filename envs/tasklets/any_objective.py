@@ -29,7 +29,7 @@ def placement_env(benchmark: AnyBenchmark = None, **options: Any) -> OperatorPla
 def placement_vector_env(
     num_envs: int = 1, benchmark: AnyBenchmark = None, **options: Any
 ) -> PlacementVectorEnv | TaskletVectorEnv:
-    """The same, many side by side."""
+    """Make an environment that plays many episodes of operator placement at once, of ops or of tasklets."""
     given: dict[str, Any] = options if benchmark is None else {"benchmark": benchmark, **options}
     made = TaskletVectorEnv if _is_of_tasklets(benchmark, options) else PlacementVectorEnv
     return made(num_envs, **given)

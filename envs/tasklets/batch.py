@@ -63,7 +63,7 @@ class FillingBatch:
 
     @property
     def num_episodes(self) -> int:
-        """``E``."""
+        """Number of episodes, ``E``."""
         return len(self.is_live)
 
     def begin_with(self, e: int, at: int) -> None:

@@ -169,7 +169,7 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
 
 
 class NetworkSource(NumberedInstances[TaskletInstance]):
-    """Which network an episode plays, from the arguments of an environment.
+    """The choice of the network that an episode plays, from the arguments of an environment.
 
     Attributes:
         most_devices: of a network.

@@ -189,7 +189,7 @@ def at_bounds(found: MeasuredCalibration) -> list[str]:
 
 
 def halves(measured: MeasuredKernels) -> tuple[dict[str, list[Item]], dict[str, list[Item]]]:
-    """By family, the rows to be fitted on, 1st, 3rd, ... of each kind, and the others."""
+    """The rows of each family to fit on (the 1st, 3rd, ... of each kind), and the remaining rows."""
     found: tuple[dict[str, list[Item]], dict[str, list[Item]]] = {}, {}
     seen: dict[tuple[object, ...], int] = defaultdict(int)
     for family in FAMILIES:
@@ -219,7 +219,7 @@ def _num_of(items: Sequence[Item], is_backward: bool | None) -> int:
 
 
 def held_against(items: Sequence[Item], kernels: KernelModel) -> tuple[Residual, ...]:
-    """Predicted microseconds beside measured ones, of rows that a kernel model prices by itself."""
+    """Predicted and measured microseconds of rows that a kernel model prices by itself."""
     rows = zip(items, *_priced(items), strict=True)
     return tuple(Residual(called(item), 1e6 * kernels.kernel_s(priced), float(us)) for item, priced, us in rows)
 

@@ -23,7 +23,7 @@ LAYER_TOLERANCE = 0.1
 
 
 def check(family: str, device: torch.device) -> None:
-    """Hold a family against float64; families that only time something have nothing to hold.
+    """Compare a family with float64; families that only measure time are not compared.
 
     Raises:
         MeasurementError: the result is wrong.

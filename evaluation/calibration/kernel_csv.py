@@ -39,7 +39,7 @@ class TableKernel:
 
     @property
     def element_bytes(self) -> int:
-        """Of a number."""
+        """Bytes of one number."""
         return 1 if self.family == FP8_PRODUCT else 2
 
     @property

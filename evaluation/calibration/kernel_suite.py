@@ -1,4 +1,4 @@
-"""Which kernels `measure` measures: the items of every family, in the order of the file, without their times.
+"""The kernels that `measure` measures: the items of every family, in the order of the file, without times.
 
 The products are those that `costs.work.layer_parts` gives a transformer layer on one rank; tests hold the two together.
 """
@@ -207,7 +207,7 @@ def fused_attention() -> Iterator[FusedAttentionItem]:
 
 
 def stream_item(name: str, numbers: int, columns: int) -> StreamItem:
-    """One kernel of `STREAMS` over so many numbers of two bytes."""
+    """A kernel of `STREAMS` over a number of values of two bytes each."""
     times, num_kernels = STREAMS[name]
     moved = 2.0 * times * numbers
     return StreamItem(family="stream", name=name, numbers=numbers, columns=columns, moved_bytes=moved, num_kernels=num_kernels)

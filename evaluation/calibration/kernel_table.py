@@ -82,7 +82,7 @@ class FusedAttentionItem(_Timed):
 
 
 class StreamItem(_Timed):
-    """Element-wise or reducing kernels over so many ``numbers`` of two bytes in rows of ``columns``."""
+    """Element-wise or reducing kernels over ``numbers`` values of two bytes in rows of ``columns``."""
 
     family: Literal["stream"]
     numbers: Count

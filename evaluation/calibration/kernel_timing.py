@@ -73,7 +73,7 @@ class Stopwatch:
 
     @property
     def num_multiprocessors(self) -> int | None:
-        """Of the device; None on a CPU."""
+        """Number of multiprocessors of the device; None on a CPU."""
         return int(torch.cuda.get_device_properties(self.device).multi_processor_count) if self.is_cuda else None
 
     def num_sets(self, operand_bytes: float) -> int:
@@ -138,7 +138,7 @@ class Stopwatch:
         return PassTimes(statistics.median(forward_s), statistics.median(backward_s), first, second)
 
     def host_s(self, call: Call, num: int) -> float:
-        """Median seconds in which the host issues one call, of so many in a row with an empty queue ahead."""
+        """Median seconds in which the host issues one call of a series that finds an empty queue."""
         found = []
         for _ in range(self.min_repeats + 1):
             self.wait()

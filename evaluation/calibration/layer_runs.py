@@ -65,7 +65,7 @@ class GptLayer(nn.Module):
 
 
 def layer_times(item: LayerItem, watch: Stopwatch) -> PassTimes:
-    """Both passes of a layer; gradients of its input and of its weights."""
+    """Measured times of a layer's forward and backward pass, with gradients of its input and of its weights."""
     layer = GptLayer(item, device=watch.device)
     shape = (item.micro_batch, item.sequence_length, item.hidden)
     x = torch.randn(shape, device=watch.device, dtype=torch.bfloat16, requires_grad=True)
@@ -95,13 +95,13 @@ def network(name: str, device: torch.device) -> nn.Module:
 
 
 def model_times(item: ModelItem, watch: Stopwatch) -> PassTimes:
-    """Both passes of a network; gradients of its weights."""
+    """Measured times of a network's forward and backward pass, with gradients of its weights."""
     made = network(item.name, watch.device)
     return network_times(made, item.batch_size, watch)
 
 
 def network_times(made: nn.Module, batch_size: int, watch: Stopwatch, *, image_size: int = IMAGE_SIZE) -> PassTimes:
-    """Both passes of a module that classifies images."""
+    """Measured times of the forward and backward pass of a module that classifies images."""
     images = torch.randn(batch_size, 3, image_size, image_size, device=watch.device).to(memory_format=torch.channels_last)
     targets = torch.randint(NUM_CLASSES, (batch_size,), device=watch.device)
     wanted = list(made.parameters())

@@ -29,7 +29,7 @@ def policy_name(spec: str) -> str:
 
 
 def elastic_scheduler(spec: str) -> ElasticScheduler:
-    """A policy by its spelling; the shares of a bare name have weights by hand.
+    """The scheduler of a policy's name; shares without saved weights have weights set by hand.
 
     Raises:
         PolicyError: there is none of this name.

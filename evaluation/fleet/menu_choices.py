@@ -49,7 +49,7 @@ def named_shares(records: Sequence[FleetRecord], fleet: Fleet) -> dict[str, Any]
 
 
 def break_evens(fleet: Fleet) -> list[Row]:
-    """Of each inexact entry on each type and number of devices how many times the steps it may want, with what it declares."""
+    """How many times the steps each inexact entry may need and still pay off, with what it declares, by type and devices."""
     return [
         {
             "job_type": fleet.menu.job_types[one.job_type].name,
@@ -87,7 +87,7 @@ def lone_entries(rows: Sequence[Row]) -> list[str]:
 
 
 def choice_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """By policy and type of jobs the largest shares of entries, in per cent, as cells of a table."""
+    """The largest shares of entries in per cent, by policy and type of jobs, as cells of a table."""
     found = []
     for row in results["rows"]:
         for kind, shares in (("all", row.get("entries", {})), *row.get("entries_by_type", {}).items()):

@@ -1,4 +1,4 @@
-"""From the spelling of a policy of a fleet to something that plays episodes.
+"""Policies of fleets by their spelling, each as something that plays episodes.
 
 A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a rollout planner over a rule (see
 `planners.fleet.rollout`); ``synchronous-only:POLICY``, the same policy with everything masked that is not exact, and
@@ -175,7 +175,7 @@ class SynchronousPlayer(FleetPlayer):
 
     @property
     def observes(self) -> bool:  # type: ignore[override]
-        """As the other one does."""
+        """Whether the wrapped player reads observations."""
         return self.player.observes
 
     def plays_on(self, fleet: Fleet) -> Fleet:

@@ -148,7 +148,7 @@ def shapes_svg(rows: Sequence[Row]) -> str:
 
 
 def rules_svg(rows: Sequence[Row]) -> str:
-    """By which placement rule each policy places the jobs that it accepts."""
+    """Draw the shares of the placement rules by which each policy places the jobs that it accepts."""
     label = f"Placement rules by which {len(rows)} policies placed jobs"
     return _histograms(rows, "rules", _used(rows, "rules"), "placement rule; numbers: % of accepted jobs", "rules", label)
 

@@ -58,7 +58,7 @@ class Window:
 
     @property
     def jobs(self) -> slice:
-        """Its arrivals."""
+        """The arrivals of the window, as a slice."""
         return slice(self.first, self.first + self.num_jobs)
 
     @property
@@ -190,7 +190,7 @@ def draw_jobs(
 
 
 def name_hosts(axes: Axes, cluster: Cluster, height: float, *, length: int = 32) -> None:
-    """Names of hosts beside their devices, as many as there is room for, and lines between hosts."""
+    """Write the names of hosts next to their devices, as many as fit, and draw lines between hosts."""
     hosts = cluster.device_host
     first = np.flatnonzero(np.diff(hosts, prepend=-1))
     middle = (first + np.append(first[1:], len(hosts)) - 1) / 2

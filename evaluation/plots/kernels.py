@@ -34,7 +34,7 @@ BAND = 0.2
 
 
 def kernels_svg(found: KernelErrors) -> str:
-    """Both panels; points of the second were not fitted on, and products on slow rows are in the first alone."""
+    """Draw both panels; the second leaves out points that were fitted on and products on slow rows."""
     from matplotlib.ticker import FuncFormatter, PercentFormatter
 
     measured = found.measured

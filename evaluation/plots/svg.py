@@ -211,7 +211,7 @@ def shortened(text: str, length: int) -> str:
 
 
 def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """Places between ``low`` and ``high``, near the wanted ones and at least ``gap`` apart where there is room."""
+    """Positions between ``low`` and ``high``, near the given ones and at least ``gap`` apart where there is room."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     gap = min(gap, (high - low) / max(1, len(wanted) - 1))
     places = [0.0] * len(wanted)

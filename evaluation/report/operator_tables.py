@@ -42,14 +42,14 @@ def transfer_cells(others: Evaluations) -> tuple[list[str], list[list[str]]] | N
 
 
 def trained_on(row: Data) -> str:
-    """What a learned policy was trained on: benchmark, and what of its instances and devices was changed."""
+    """What a learned policy was trained on: its benchmark and the changes to its instances and devices."""
     trained = row.get("trained") or {}
     changes = [str(each).removeprefix("placement.") for each in trained.get("changes", ()) if str(each).startswith("placement.")]
     return "; ".join([str(trained.get("benchmark", "not told")), *changes])
 
 
 def operator_ablations(others: Evaluations, against: str) -> dict[str, list[list[str]]]:
-    """For each evaluation with a policy, each learned policy compared with it: what it leaves out, value, paired difference."""
+    """Each learned policy compared with one of them, by evaluation: what it leaves out, value, paired difference."""
     found = {}
     for folder, (kind, result) in others.items():
         rows = {row["policy"]: row for row in result["rows"] if row["kind"] == "learned"} if kind == "operators" else {}

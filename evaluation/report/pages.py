@@ -1,4 +1,4 @@
-"""From templates to pages of one file: everything is escaped, nothing is loaded, and no script runs but our own.
+"""Pages of one file from templates: everything is escaped, nothing is loaded, and no script runs but our own.
 
 The script of the charts lies in the page, and the page's Content-Security-Policy names its digest: a script that came in by a
 name would be refused by the browser even if it were not escaped. The charts are drawn by 24 kB of our own; the smallest build of

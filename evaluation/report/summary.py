@@ -147,7 +147,7 @@ def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
 
 
 def other_benchmarks(summary: Summary) -> dict[str, dict[str, list[Any]]]:
-    """Of each evaluation of a fleet, of elastic jobs, ops and tasklets, ``head`` and ``rows`` of its table."""
+    """The table (``head`` and ``rows``) of each evaluation of a fleet, of elastic jobs, of ops and of tasklets."""
     found: dict[str, dict[str, list[Any]]] = {}
     for folder, (kind, result) in summary.others.items():
         one = COMPARED[kind](result)
@@ -169,7 +169,7 @@ def _labels(summary: Summary) -> dict[str, str]:
 
 
 def ablations(summary: Summary, against: str) -> dict[str, Cells]:
-    """For each benchmark each learned policy compared with one of them: blocking rate in percent, paired difference in points.
+    """Each learned policy compared with one of them, by benchmark: blocking rate in percent, difference in points.
 
     Args:
         summary: what was found.
@@ -193,7 +193,7 @@ def ablations(summary: Summary, against: str) -> dict[str, Cells]:
 
 
 def loads(summary: Summary) -> dict[str, dict[str, list[tuple[float, Data]]]]:
-    """For each scenario that was evaluated at several loads: by policy, inter-arrival time and blocking rate.
+    """Inter-arrival time and blocking rate by policy, for each scenario that was evaluated at several loads.
 
     Results belong together whose scenarios differ in nothing but when jobs arrive.
     """

@@ -15,7 +15,7 @@ _DEFAULT_BUDGET_S = 1.0
 
 @dataclass(frozen=True)
 class TaskletPolicySpec:
-    """Somebody who groups the devices of networks.
+    """A policy that groups the devices of networks.
 
     Attributes:
         name: as it was asked for.

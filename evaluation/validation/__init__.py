@@ -1,1 +1,1 @@
-"""Our figures held against figures from elsewhere."""
+"""Our figures compared with figures from elsewhere."""

@@ -1,4 +1,4 @@
-"""The collective layer held against measured times that it has not seen.
+"""The collective layer compared with measured times that were not fitted on.
 
 Of each table (an operation, a group size, a data type) it gets the 1st, 3rd, ... size and predicts the others. Then, where
 an operation was measured on at least three group sizes, each one between the smallest and the largest is left out

@@ -1,4 +1,4 @@
-"""Figures held against figures from elsewhere: rows, a line for each group of them, a summary for each family."""
+"""Figures compared with figures from elsewhere: rows, a line for each group, a summary for each family."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class Comparison:
         return _gathered(self.rows, lambda row: (row.family, row.group))
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """For each family: items, how many disagree, largest and mean relative error."""
+        """Number of items, how many disagree, largest and mean relative error, by family."""
         return {
             family: {
                 "items": len(rows),

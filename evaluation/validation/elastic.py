@@ -1,4 +1,4 @@
-"""The published elastic workloads played again: every job's completion time beside the stored one."""
+"""The published elastic workloads replayed: every job's completion time compared with the stored one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Max-min fair sharing held against finish times from elsewhere: one file of links and flows, one row per flow.
+"""Max-min fair sharing compared with finish times from elsewhere: a file of links and flows, one row per flow.
 
 The file is JSON: ``{"links": {name: {"bandwidth": B/s, "latency": s}}, "flows": [{"path": [link, ...], "bytes": ..,
 "start": s, "finish": s}, ...]}``. Other keys beside these may say where the figures come from; they are not read.

@@ -1,4 +1,4 @@
-"""Measured kernels and layers of a device held against what the cost model says of them.
+"""Measured kernels and layers of a device compared with the cost model.
 
 Constants may have been fitted on every second row of a file (see `evaluation.calibration.fit_measured`), so of those kinds the
 others are shown; whole layers and networks are nobody's calibration set. What the model does not know of, the loss by operators
@@ -65,7 +65,7 @@ class KernelErrors:
         }
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """By family: number of rows and errors, whether the model is to describe it, and what was left out."""
+        """Number of rows, errors, whether the model is to describe them and what was left out, by family."""
         return {
             family: {
                 **(summary(rows) if rows else {"items": 0}),
@@ -82,7 +82,7 @@ def validate(
     given: str | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> KernelErrors:
-    """Hold a file of measured kernels against the model.
+    """Compare a file of measured kernels with the model.
 
     Args:
         path: what ``meshwright calibrate measure`` wrote, or the name of a device whose kernels come measured.

@@ -1,4 +1,4 @@
-"""Our network model held against real packets: gloo over shaped wires between network namespaces.
+"""Our network model compared with real packets: gloo over shaped wires between network namespaces.
 
 For each scene (`scenes`) the namespaces are built, the ranks started, and then
 

@@ -1,4 +1,4 @@
-"""Figures that others printed, each beside ours, with the time that ours took."""
+"""Figures that others published, each next to ours, with the time that ours took."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class LinearHead(nn.Module):
         self.set_direct(FIRST_WEIGHTS)
 
     def set_direct(self, weights: NDArray[np.float64]) -> None:
-        """Begin with some weights of `planners.fleet.linear_scores`, ``(x,)``; without those of refusals they stay."""
+        """Set the weights of `planners.fleet.linear_scores`, ``(x,)``; without those of refusals these stay."""
         with torch.no_grad():
             self.direct[: len(weights)].copy_(torch.as_tensor(weights / QUICK, dtype=torch.float32))
 

@@ -126,7 +126,7 @@ def _fastest_bytes_per_s(fleet: Fleet) -> float:
 
 
 class FleetActor(nn.Module):
-    """Scores and values.
+    """The policy and value network of a fleet.
 
     Args:
         settings: widths and rounds.

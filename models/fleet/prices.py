@@ -99,7 +99,7 @@ class PriceHead(nn.Module):
         self.log_order = nn.Parameter(torch.tensor(ORDER).log())
 
     def set_direct(self, weights: NDArray[np.float64]) -> None:
-        """Let prices begin as some weights of `planners.fleet.linear_prices` say, ``(3, x)``."""
+        """Initialise prices with weights of `planners.fleet.linear_prices`, ``(3, x)``."""
         with torch.no_grad():
             self.direct.weight.copy_(torch.as_tensor(weights / QUICK, dtype=torch.float32))
 

@@ -1,4 +1,4 @@
-"""Episodes in which the policy chooses ops as well as devices: what was chosen, written down, and who stands where.
+"""Episodes in which the policy chooses ops as well as devices: the choices, recorded, and the placement so far.
 
 Legend of shapes: ``E`` episodes, ``t`` decisions, ``n`` ops, ``m`` devices, ``r`` ops that may be chosen, ``h`` width.
 """
@@ -19,7 +19,7 @@ from .step_score import PlayedChoices, PlayedSteps
 
 
 class Standing:
-    """Who stands where, as the policy reads it.
+    """The placement so far, as the policy reads it.
 
     Attributes:
         placed: sum of the embeddings of the ops on each device, ``(E, m, h)``.
@@ -34,7 +34,7 @@ class Standing:
         self.on = torch.zeros(count_e, n, m)
 
     def put(self, ops: Tensor, devices: Tensor, was_on: Tensor, live: Tensor) -> None:
-        """Let ops stand on devices, and no more where they stood before, in the episodes that are live; ``(E,)`` each."""
+        """Move ops to devices in the episodes that are live; ``(E,)`` each."""
         episodes = torch.arange(len(ops))
         together = (self._group == self._group[episodes, ops][:, None]).float()
         for on, sign in ((was_on, -1.0), (devices, 1.0)):

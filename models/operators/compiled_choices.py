@@ -28,7 +28,7 @@ class PickWeights(NamedTuple):
 
 
 class ChoosingPlay:
-    """One episode: who stands where, and the next decision.
+    """One episode: the placement so far, and the next decision.
 
     Args:
         weights: of `step_score.StepScore`.

@@ -63,7 +63,7 @@ class _Walks(NamedTuple):
 
 
 class CompiledSteps:
-    """A policy that has read one instance, ready to place it again and again.
+    """A policy that has read one instance and can place it any number of times.
 
     Args:
         policy: that decides.

@@ -80,7 +80,7 @@ class OperatorGraphs:
         return OperatorGraphs(**of_edges, **others)
 
     def to(self, device: torch.device | str) -> OperatorGraphs:
-        """The same on a device of torch."""
+        """A copy on a PyTorch device."""
         return OperatorGraphs(**{each.name: getattr(self, each.name).to(device) for each in fields(self)})
 
 

@@ -1,4 +1,4 @@
-"""The step-by-step policy's scores in compiled code, and what changes when an op stands on a device.
+"""The step-by-step policy's scores in compiled code, and their change when an op is placed.
 
 Legend of shapes as of `compiled_steps`, whose weights and walks these functions take.
 """
@@ -66,7 +66,7 @@ def likeliest(scores, can, noise, likely):  # type: ignore[no-untyped-def]
 
 @njit
 def stand(op, device, sign, total, count, from_placed, key, weights):  # type: ignore[no-untyped-def]
-    """Let an op stand on a device, or with ``sign`` -1 no more."""
+    """Place an op on a device, or with ``sign`` -1 take it away."""
     h = weights.device.shape[1]
     count[device] += sign
     for k in range(h):
@@ -98,7 +98,7 @@ def tell_near(candidates, near, link, told):  # type: ignore[no-untyped-def]
 
 @njit
 def walk_to_group(stacked, walks, group, device, sign, near):  # type: ignore[no-untyped-def]
-    """Add to all affinities ``(n, m, a)`` those to a group that stands on a device now, or take them off."""
+    """Add to all affinities ``(n, m, a)`` those to a group that has just been placed, or subtract them."""
     n = len(near)
     here, there = np.zeros((n, walks.weight.shape[1]), np.float32), np.zeros((n, walks.weight.shape[1]), np.float32)
     is_reached = np.zeros(n, np.int8)

@@ -67,7 +67,7 @@ class PlacementDecisions:
 
 @dataclass(frozen=True, eq=False)
 class PlayedChoices:
-    """Which op was chosen in each decision, and among which.
+    """The op that was chosen in each decision, and the ops that could be.
 
     Attributes:
         open_ops: those that might have been, padded, ``(E, t, r)``.
@@ -84,7 +84,7 @@ class PlayedChoices:
     was_on: Tensor
 
     def some(self, rows: Tensor) -> PlayedChoices:
-        """Of some episodes."""
+        """The choices of some episodes."""
         return PlayedChoices(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 

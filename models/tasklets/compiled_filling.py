@@ -49,7 +49,7 @@ class FillingWeights(NamedTuple):
 
 @torch.no_grad()
 def filling_weights(policy: TaskletPolicy, graphs: TaskletGraphs) -> list[FillingWeights]:
-    """A policy that has read some networks, ready to fill the stages of each again and again."""
+    """The weights of a policy that has read some networks and can fill the stages of each any number of times."""
     embedding = policy.encoder(graphs)
     h = embedding.shape[2]
     device, key = policy.device(embedding), policy.key(embedding) / h**0.5

@@ -55,7 +55,7 @@ class TaskletGraphs:
         return TaskletGraphs(*(getattr(self, each.name)[rows] for each in fields(self)))
 
     def to(self, device: torch.device) -> TaskletGraphs:
-        """The same on another device."""
+        """A copy on a PyTorch device."""
         return TaskletGraphs(*(getattr(self, each.name).to(device) for each in fields(self)))
 
 

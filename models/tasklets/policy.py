@@ -35,12 +35,12 @@ class FilledSteps:
     can_join: Tensor
 
     def to(self, device: torch.device) -> FilledSteps:
-        """The same on another device."""
+        """A copy on a PyTorch device."""
         return FilledSteps(*(getattr(self, each.name).to(device) for each in fields(self)))
 
     @property
     def is_live(self) -> Tensor:
-        """Where there is a decision, ``(E, t)``."""
+        """Whether there is a decision, ``(E, t)``."""
         return self.can_join.any(dim=2)
 
 

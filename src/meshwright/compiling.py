@@ -1,4 +1,4 @@
-"""Who is told while functions are compiled, which a first run waits for; the command line shows it."""
+"""Notice of functions that are compiled, for which a first run waits; the command line shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _watchers: list[Watcher] = []
 
 @contextmanager
 def watched(watcher: Watcher) -> Iterator[None]:
-    """Tell a watcher of what is compiled inside the block; of several nested ones the innermost is told."""
+    """Report what is compiled inside the block to a watcher; of nested blocks the innermost gets the report."""
     _watchers.append(watcher)
     try:
         yield

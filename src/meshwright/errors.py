@@ -1,4 +1,4 @@
-"""The errors that a user can cause, and the warnings, each told in one line.
+"""The errors that a user can cause, and the warnings, each with one line of text.
 
 Every class derives from `MeshwrightError`; the command line prints ``str(error)`` and exits with 2. A message
 names, as far as they are known, the file and line, the field, the value found and the nearest valid choice.
@@ -54,7 +54,7 @@ class MeshwrightError(Exception):
         super().__init__(self._message())
 
     def at(self, *, file: str | Path | None = None, field: str | None = None) -> Self:
-        """The same error with the file and field that the caller knows, where it names none itself."""
+        """The error with the file and field that the caller knows, where it names none itself."""
         return type(self)(
             self.problem,
             file=file if self.file is None else self.file,

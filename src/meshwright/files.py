@@ -256,7 +256,7 @@ def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, 
 
 
 def check_no_link(path: Path, *, field: str | None = None) -> None:
-    """Refuse a link where a folder is wanted that is replaced as a whole.
+    """Refuse a link at the place of a folder that is replaced as a whole.
 
     Raises:
         InputFileError: it is one; the message names what it leads to.

@@ -1,4 +1,4 @@
-"""What a command reads it never writes over: its inputs are held against its outputs, by whatever path each is named.
+"""A command never overwrites what it reads: its inputs are compared with its outputs, under whatever path.
 
 Inside `kept` every output is declared before the work begins (`declare_file`, `declare_folder`), and every input is noted
 before it is read (`note`; the readers of `files` do so by themselves). Where both are one file, by another spelling, through
@@ -61,7 +61,7 @@ _command: ContextVar[_Command | None] = ContextVar("command", default=None)
 
 @contextmanager
 def kept() -> Iterator[None]:
-    """Inputs are held against outputs in this block, which is one command."""
+    """Compare inputs with outputs in this block, which is one command."""
     token = _command.set(_Command())
     try:
         yield

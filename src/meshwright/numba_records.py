@@ -1,4 +1,4 @@
-"""Tuples of arrays that compiled functions hand on by address.
+"""Tuples of arrays that compiled functions pass on by address.
 
 `njit` hands a NamedTuple on by value: of each array its pointer, lengths and strides, and a reference that is counted at
 each call and at each look at a field. For the tuples of the dynamics, about a hundred arrays, that takes longer than the
@@ -38,7 +38,7 @@ extending: Any = numba.extending
 
 
 def by_reference(cls: Class) -> Class:
-    """Let compiled functions take tuples of this class by address; a decorator of NamedTuples.
+    """Mark a NamedTuple whose values compiled functions take by address; a class decorator.
 
     Fields are arrays, numbers and other NamedTuples.
     """

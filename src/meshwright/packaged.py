@@ -1,4 +1,4 @@
-"""YAML files that come with the package, each by its name, beside files of the user's own."""
+"""YAML files that come with the package, each by its name, and files of the user's own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Shipped:
     field: str | None = None
 
     def names(self) -> tuple[str, ...]:
-        """Of the files that come with the package."""
+        """Names of the files that come with the package."""
         return _names(self.folder)
 
     def path(self, spec: str) -> Path:
@@ -47,7 +47,7 @@ class Shipped:
         return path
 
     def text(self, spec: str) -> str:
-        """Of the file of a name, or of the user's own.
+        """Text of the shipped file of a name, or of a file of the user's own.
 
         Raises:
             InputFileError: neither, or it cannot be read.

@@ -137,7 +137,7 @@ def number(text: str, name: str = "") -> float:
 
 
 def amount(text: str, name: str = "") -> float:
-    """As `number`, of what is never negative."""
+    """Read a number as `number` does, which may not be negative."""
     value = number(text, name)
     if value < 0:
         raise ValueError("must be finite and not negative")

@@ -168,7 +168,7 @@ def override(data: Any, change: str) -> Any:
 
 
 def as_changes(keys: Mapping[str, Any]) -> list[str]:
-    """The ``key.subkey=value`` texts by which `override` sets nested keys, each to what stands at the end of it.
+    """The ``key.subkey=value`` texts by which `override` sets nested keys, one for each value.
 
     A mapping that names a ``kind`` is set as a whole, for keys of another kind would make no sense beside its own.
     """

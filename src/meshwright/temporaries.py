@@ -1,4 +1,4 @@
-"""Temporary files and folders beside what they become, none of which stays for ever, however a process ends.
+"""Temporary files and folders, each next to what it becomes; none is left behind, however a process ends.
 
 They are called ``.NAME.RANDOM.meshwright-tmp`` and locked as long as they are written; the system gives a lock back when its
 process ends. So whoever writes into the same folder next removes those that nobody holds, and nothing else: not what

@@ -17,7 +17,7 @@ from typing import Any
 
 
 class WorkerPool(ProcessPoolExecutor):
-    """Processes begun anew, not forked: threads and locks of this one are none of theirs.
+    """Processes that are started afresh, not forked: they share no threads and no locks with this one.
 
     Args:
         number: of processes.

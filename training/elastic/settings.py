@@ -11,7 +11,7 @@ from ..hooks.names import LogName
 
 
 class ElasticTrainSettings(settings.Settings):
-    """A search.
+    """Settings of a search for weights of elastic jobs.
 
     Attributes:
         method: ``elastic``.

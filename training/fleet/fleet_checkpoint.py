@@ -31,7 +31,7 @@ def save(path: Path, model: MaskablePPO, env: FleetVecEnv, curve: list[dict[str,
 
 
 def load(path: Path, key: str) -> dict[str, Any]:
-    """What `restore` takes.
+    """Read the checkpoint that `restore` takes.
 
     Raises:
         CheckpointError: missing, truncated, of another version or run, or not as it was written.

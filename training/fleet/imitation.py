@@ -115,7 +115,7 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
 
 
 def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor:
-    """Which decisions are imitated, 1 or 0: all; of scores that a search has found only where hosts are picked, ``(n,)``.
+    """Whether each decision is imitated, 1 or 0: all are, but of searched scores only picks of hosts, ``(n,)``.
 
     The network acts by these scores from the start, so that all it could learn of other decisions is noise.
     """
@@ -124,7 +124,7 @@ def is_learned(context: torch.Tensor, chosen: ImitationSettings) -> torch.Tensor
 
 
 def right_actions(seen: Mapping[str, torch.Tensor], actions: torch.Tensor, member: torch.Tensor) -> torch.Tensor:
-    """Which actions are as good as the rule's, ``(n, a)``: itself, and where hosts are picked all possible ones that look as the
+    """Whether each action is as good as the rule's, ``(n, a)``: itself, and where hosts are picked all that look the same.
     pick does.
 
     A host looks like another where its own features are the same, and those of the trunks above it with the number of hosts that
@@ -240,7 +240,7 @@ def choose_all(problem, state, rule, out, first, stride):  # type: ignore[no-unt
 
 @njit
 def choose_all_by_scores(problem, state, scorer, out, first, stride):  # type: ignore[no-untyped-def]
-    """The same of what linear scores say."""
+    """Write the actions that linear scores choose in every live episode."""
     for e in range(first, len(out), stride):
         if not state.is_over[e]:
             out[e] = choose_by_scores(problem, state, e, scorer)

@@ -9,7 +9,7 @@ from .settings import FleetTrainSettings
 
 
 class FleetRunFolder(AnyRunFolder[FleetTrainSettings]):
-    """Paths inside it."""
+    """The run folder of a fleet's policy."""
 
     kind = FleetTrainSettings
     ending = ".pt"

@@ -46,7 +46,7 @@ class ImitationSettings(settings.Settings):
 
     @property
     def rules(self) -> tuple[str, ...]:
-        """Their names."""
+        """Names of the rules that are imitated."""
         return (self.rule,) if isinstance(self.rule, str) else self.rule
 
 

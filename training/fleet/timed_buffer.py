@@ -37,7 +37,7 @@ class TimedRolloutBuffer(MaskableDictRolloutBuffer):
         super().__init__(*args, **kwargs)
 
     def reset(self) -> None:
-        """Empty it."""
+        """Empty the buffer."""
         self.elapsed: NDArray[np.float64] = np.zeros((self.buffer_size, self.n_envs))
         super().reset()
 

@@ -34,7 +34,7 @@ TO_COME = 2 * len(WINDOWS)
 
 
 class FleetVecEnv(VecEnv):
-    """``e`` episodes, each begun anew when it is over.
+    """A vector environment of ``e`` episodes, each of which starts again when it is over.
 
     After a reset they may stand at places that are spread over an episode, up to which a rule has played, so that no update sees
     only clusters that fill or only such that empty.
@@ -77,7 +77,7 @@ class FleetVecEnv(VecEnv):
         super().__init__(num_envs, space, spaces.Discrete(fleet.problem.num_actions))
 
     def reset(self) -> dict[str, NDArray[Any]]:
-        """Begin every episode, and go to its place."""
+        """Start every episode and play it to its place."""
         fleet, state = self.batch.fleet, self.batch.state
         rule = fleet_rule("sjf+backfill", fleet.problem)
         for e, rng in enumerate(self._rngs):
@@ -113,11 +113,11 @@ class FleetVecEnv(VecEnv):
         return self.seen()
 
     def step_async(self, actions: NDArray[np.int64]) -> None:
-        """Keep the actions."""
+        """Store the actions."""
         self._actions = np.asarray(actions)
 
     def step_wait(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
-        """Carry them out; what is over begins anew."""
+        """Carry out the stored actions; episodes that are over start again."""
         before_s = self.batch.state.now_s.copy()
         rewards, over = self.batch.step(self._actions)
         if self._by_time:
@@ -128,10 +128,10 @@ class FleetVecEnv(VecEnv):
         return self.seen(), np.clip(rewards, -self._most, self._most), over, [{} for _ in range(self.num_envs)]
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: there is nothing to close."""
 
     def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """As Stable-Baselines3 asks."""
+        """An attribute of each environment, in the form that Stable-Baselines3 asks for."""
         return [getattr(self, attr_name, None) for _ in self._indices(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
@@ -145,7 +145,7 @@ class FleetVecEnv(VecEnv):
         return [self.batch.observations.action_mask[e].astype(bool) for e in self._indices(indices)]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """None is."""
+        """Whether each environment is wrapped: none is."""
         return [False for _ in self._indices(indices)]
 
     def _indices(self, indices: Any) -> Sequence[int]:

@@ -70,7 +70,7 @@ def prices_of(fleet: Fleet, *, relative: bool = False) -> WeightsToSearch:
 
 
 def scores_of(fleet: Fleet, rule: str) -> WeightsToSearch:
-    """Weights of linear scores, ``(x,)``, where nobody may be refused those of starts; hosts are picked by a rule."""
+    """Weights of linear scores, ``(x,)``, only those of starts where no job may be refused; a rule picks hosts."""
     picks = fleet_rule(rule, fleet.problem, fleet.work_device_s)
 
     def play(batch: FleetBatch, weights: NDArray[np.float64], most: int) -> None:
@@ -93,7 +93,7 @@ def found_elsewhere(policy: str) -> NDArray[np.float64]:
 
 
 class WeightSearch:
-    """A search between two generations; what `found_elsewhere` tells of another run is taken instead where the config says so.
+    """A search between two generations; the config may take the result of another run instead.
 
     Args:
         searched: what is looked for, by fleet; all start with the same weights and have the same objective.
@@ -124,7 +124,7 @@ class WeightSearch:
 
     @property
     def best_value(self) -> float:
-        """Of the weights that are taken."""
+        """The value of the best weights so far."""
         return min(self.values) if is_better(self._settings, 0.0, 1.0) else max(self.values)
 
     def run(self, after: Callable[[float | None], None]) -> None:

@@ -29,5 +29,5 @@ def log_names(text: str) -> tuple[LogName, ...]:
 
 
 def unique(names: Sequence[LogName]) -> tuple[LogName, ...]:
-    """The same, each once."""
+    """The names without repetitions, in order."""
     return tuple(dict.fromkeys(names))

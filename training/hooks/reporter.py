@@ -73,7 +73,7 @@ class RunReporter:
 
     @property
     def is_told(self) -> bool:
-        """Whether anybody listens."""
+        """Whether there is any listener."""
         return bool(self._told)
 
     @contextmanager

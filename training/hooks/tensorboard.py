@@ -35,12 +35,12 @@ class TensorBoardWriter(KVWriter):
                 self._writer.add_scalar(key, float(value), step)
 
     def flush(self) -> None:
-        """Put on disk what was added."""
+        """Write to disk what was added."""
         if self._writer is not None:
             self._writer.flush()
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the files."""
         if self._writer is not None:
             self._writer.close()
 

@@ -18,7 +18,7 @@ from .scorer import CandidateScorer
 
 
 class ScorerRLModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
-    """A `CandidateScorer` as RLlib wants it; ``model_config={"width": ...}`` is its width (64)."""
+    """A `CandidateScorer` as a module of RLlib; ``model_config={"width": ...}`` is its width (64)."""
 
     def setup(self) -> None:
         """See RLlib."""

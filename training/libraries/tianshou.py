@@ -54,7 +54,7 @@ class TianshouBatch(BaseVectorEnv):  # type: ignore[misc]
         return [None if each is None else [each] for each in self._seeds]
 
     def reset(self, env_id: Any = None, **kwargs: Any) -> tuple[Any, NDArray[Any]]:
-        """Begin some episodes anew, by number; all by default."""
+        """Reset some episodes, by number; all by default."""
         ids = self._ids(env_id)
         mask = np.zeros(self.env_num, np.bool_)
         mask[ids] = True

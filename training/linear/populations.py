@@ -1,4 +1,4 @@
-"""Where the populations of a search by trial come from, and how they move to the best of what was tried.
+"""Populations of a search by trial: where they start, and how they move to the best of what was tried.
 
 Legend: ``w`` sets of weights that are tried, ``f`` weights of a set.
 """
@@ -21,7 +21,7 @@ class Population(Protocol):
 
     @property
     def mean(self) -> NDArray[np.float64]:
-        """Of what is drawn next, ``(f,)``."""
+        """The mean of what is drawn next, ``(f,)``."""
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.float64]:
         """Sets of weights to be tried, ``(w, f)``."""

@@ -33,7 +33,7 @@ class Trial(Protocol):
 
     @property
     def scenario(self) -> Scenario:
-        """In which they are played."""
+        """The scenario in which candidates are played."""
 
     @property
     def placement_rules(self) -> tuple[str, ...]:

@@ -41,7 +41,7 @@ def searched(
     progress: Callable[[int, int], None],
     learned: OperatorPlayer | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Device of each op of each instance, as annealing found it in so many moves; the same for the same instances and policy.
+    """Devices of the ops of each instance by annealing with a number of moves; deterministic by instance and policy.
 
     Args:
         instances: that are placed.

@@ -43,13 +43,13 @@ _WINDOW = 4
 
 
 class OperatorRunFolder(AnyRunFolder[OperatorTrainSettings]):
-    """Paths inside it."""
+    """The run folder of a policy that places ops."""
 
     kind = OperatorTrainSettings
     ending = ".pt"
 
     def placements(self, round_number: int) -> Path:
-        """Those of the search that is imitated in a round, counted from 0."""
+        """The file of placements of the search that is imitated in a round, counted from 0."""
         return self.path / (f"placements-{round_number}.pt" if round_number else "placements.pt")
 
 

@@ -87,7 +87,7 @@ class LearningWorkers:
 
     @property
     def process_ids(self) -> list[int]:
-        """Of the processes that do shares, or will when they have started."""
+        """Ids of the processes that do shares, once they have started."""
         return [process.process_id for process in self._processes.values()]
 
     @property
@@ -149,7 +149,7 @@ class LearningWorkers:
 
 
 def num_processes(num_workers: int) -> int:
-    """Processes that pay for so many workers: none in a worker of others, and no more than there are further CPUs."""
+    """Number of processes that pay off for a number of workers, no more than there are further CPUs."""
     if parent_process() is not None:
         return 0
     return min(num_workers, num_cpus()) - 1

@@ -23,7 +23,7 @@ class Imitated(Protocol):
 
 
 class PlacingTrainSettings(settings.Settings):
-    """A run; what is imitated, network and constants of PPO stand in the settings of each method.
+    """Settings of a run; what is imitated, network and constants of PPO are in the settings of each method.
 
     Attributes:
         name: of the run.

@@ -70,7 +70,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
 
     @abstractmethod
     def validated(self) -> float:
-        """What the running average comes to greedily on the validation instances, over what it is held against."""
+        """The greedy result of the running average on the validation instances, relative to the reference."""
 
     @abstractmethod
     def saved(self, trained: dict[str, Any]) -> SavedPlacingPolicy:

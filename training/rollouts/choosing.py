@@ -43,7 +43,7 @@ def chooser(network: CandidateNetwork, seed: int) -> Chooser:
 
 
 def quick_chooser(network: CandidateNetwork, seed: int) -> Chooser:
-    """As `chooser`, by other draws of the same distribution: a pass that keeps graphs, and one step from scores to choices."""
+    """A chooser that draws otherwise from the distribution of `chooser`: a pass that keeps graphs, and one last step."""
     rng, there = np.random.default_rng(seed), NetworkPass(network).there
 
     @torch.no_grad()

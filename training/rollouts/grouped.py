@@ -20,7 +20,7 @@ from .overlap import Begin
 
 
 class Groups(NamedTuple):
-    """Who collects decisions.
+    """What collects decisions.
 
     Attributes:
         size: environments of a group, of one scenario each.
@@ -62,7 +62,7 @@ class GroupedPPO(CandidatePPO):
         n_rollout_steps: int,
         use_masking: bool = True,
     ) -> bool:
-        """As sb3-contrib does, but for who plays; callbacks are called for each decision after all of them."""
+        """Collect rollouts as sb3-contrib does, by groups; callbacks run for each decision after all of them."""
         assert isinstance(rollout_buffer, MaskableDictRolloutBuffer)
         self._flat_adam()
         self.policy.set_training_mode(False)

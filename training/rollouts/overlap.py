@@ -1,4 +1,4 @@
-"""Who plays rollouts, and when: at once, or while weights are updated by the rollout before.
+"""Collecting rollouts at once, or while weights are updated by the rollout before.
 
 Tasks are begun, and their results are waited for later. What is played depends on the tasks alone, so that it is
 the same whether anybody has played them meanwhile or not.

@@ -41,14 +41,14 @@ _FIRST_OF_PPO = 100_000
 
 
 class TaskletRunFolder(AnyRunFolder[TaskletTrainSettings]):
-    """Paths inside it."""
+    """The run folder of a policy that groups distant devices."""
 
     kind = TaskletTrainSettings
     ending = ".pt"
 
     @property
     def placements(self) -> Path:
-        """Those of the search that is imitated."""
+        """The file of placements of the search that is imitated."""
         return self.path / "placements.pt"
 
 

@@ -31,5 +31,5 @@ class EagerAdam(Adam):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """As `torch.optim.Adam.step`."""
+        """Do a step of `torch.optim.Adam`."""
         return inspect.unwrap(Adam.step)(self, closure)

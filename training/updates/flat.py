@@ -66,7 +66,7 @@ class FlatAdam:
 
     @property
     def gradient(self) -> Tensor:
-        """``(size,)``."""
+        """The gradient, ``(size,)``."""
         assert self.weights.grad is not None
         return self.weights.grad
 
@@ -76,7 +76,7 @@ class FlatAdam:
         self._adam.step()
 
     def end(self) -> None:
-        """Let the optimizer know the number of steps."""
+        """Tell the optimizer the number of steps."""
         for weight in self._of:
             self._optimizer.state[weight]["step"].copy_(self._adam.state[self.weights]["step"])
 

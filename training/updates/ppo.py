@@ -27,7 +27,7 @@ class CandidatePPO(MaskablePPO):
     _flat: FlatAdam | None = None
 
     def collect_rollouts(self, *arguments: Any, **options: Any) -> bool:
-        """As sb3-contrib does, with weights where updates leave them: elsewhere in memory, products may round otherwise."""
+        """Collect rollouts as sb3-contrib does, with the weights in place: elsewhere in memory, products may round otherwise."""
         self._flat_adam()
         return super().collect_rollouts(*arguments, **options)
 

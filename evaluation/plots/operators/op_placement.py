@@ -73,7 +73,7 @@ def placement_svg(found: PlacedOps) -> str:
 
 
 def ops_svg(drawn: DrawnOps, name: str = "placement") -> str:
-    """Ops on their devices, and the tensors that cross; ``name`` is of the drawing, where several stand in one page."""
+    """Draw ops on their devices and the tensors that cross; ``name`` tells several drawings of one page apart."""
     lane, level = drawn.lane, levels(drawn.edges, drawn.order)
     row, rows = _rows(lane, level, len(drawn.lane_names))
     heights = [float(np.clip(12.0 * count, _LANE_LEAST, _LANE_MOST)) for count in rows]

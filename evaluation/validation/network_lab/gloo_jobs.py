@@ -1,4 +1,4 @@
-"""Jobs of gloo ranks on the hosts of network namespaces: started together, told what to send, timed by the wall clock.
+"""Jobs of gloo ranks on the hosts of network namespaces: started together and timed by the wall clock.
 
 Every order names the instant at which its ranks begin; they share the machine's clock, so no barrier crosses the wires.
 """
@@ -64,7 +64,7 @@ class GlooJobs:
         self.versions: dict[str, Any] = told[0]
 
     def run(self, sendings: Sequence[Sending | None]) -> list[float]:
-        """Let the jobs send side by side; seconds of each from its first begin to its last end (0 where it rests).
+        """Run the jobs side by side; seconds of each from its first begin to its last end (0 where it does not send).
 
         Raises:
             MeshwrightError: a rank has ended, or did not answer in `ORDER_TIMEOUT_S`.

@@ -1,4 +1,4 @@
-"""One rank of a measured job: sends with torch.distributed's gloo what it is told on standard input, and tells when.
+"""One rank of a measured job: sends with gloo what standard input asks for, and reports the times.
 
 Run as ``python -m meshwright.evaluation.validation.network_lab.gloo_worker RANK RANKS STORE CARD`` in the network namespace of a
 host. Each line of standard input is one order, JSON with ``kind``, ``payload_bytes``, ``times`` and ``at`` (an instant of the

@@ -50,7 +50,7 @@ class Shaper:
 
     @property
     def segment_bytes(self) -> int:
-        """Most bytes that the host hands over at once: a quarter of a millisecond, 16-64 KiB."""
+        """Most bytes that the host sends at once: a quarter of a millisecond, 16-64 KiB."""
         return int(min(max(self.bytes_per_s / 4000, 16 * 1024), 64 * 1024))
 
     @property

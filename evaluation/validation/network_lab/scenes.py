@@ -69,7 +69,7 @@ class Scene:
 
     @property
     def name(self) -> str:
-        """That of the cluster."""
+        """Name of the scene's cluster."""
         return self.cluster.name
 
 

@@ -66,7 +66,7 @@ class Config(_Figures):
 
 
 class SingleJob(_Figures):
-    """A job alone on the empty cluster; every figure that stands here is compared."""
+    """A job alone on the empty cluster; every figure of it is compared."""
 
     valid: bool
     placed: bool | None = None

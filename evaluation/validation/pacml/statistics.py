@@ -1,4 +1,4 @@
-"""The published policies on episodes of our own, their means beside the published ones."""
+"""The published policies on our own episodes: their means compared with the published ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published figures of operator placement computed again: each beside ours, with the time that ours took.
+"""Published figures of operator placement computed again, each next to ours, with the time that ours took.
 
 A figure agrees if it is within its tolerance, or within half a unit of the last digit that was printed, whichever is more. Some
 are only limits: a value along one order, or of a search, which ours may be below.

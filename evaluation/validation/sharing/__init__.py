@@ -1,1 +1,1 @@
-"""The fast model of jobs that share links, held against sets of jobs that are simulated event by event."""
+"""The fast model of jobs that share links, compared with sets of jobs that are simulated event by event."""

@@ -121,7 +121,7 @@ def cluster_of(name: str) -> Cluster:
 
 @cache
 def slower_cluster(name: str) -> Cluster:
-    """The same with half the bandwidth between hosts."""
+    """The cluster of a name with half the bandwidth between hosts."""
     data = cluster_of(name).to_data()
     data["topology"]["nic_bandwidth_gbytes_per_s"] /= 2
     return Cluster.from_data(data)

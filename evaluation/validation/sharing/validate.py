@@ -1,4 +1,4 @@
-"""Step times of the fast model beside those of the event path, by cluster and by number of jobs; and the model's fit.
+"""Step times of the fast model and of the event path, by cluster and number of jobs, and the model's fit.
 
 A job that shares no link has the same step time in both, so that every mean is told twice: of all jobs, and of those
 that share links.
@@ -63,7 +63,7 @@ class SharingValidation:
     predicted_s: tuple[tuple[float, ...], ...]
 
     def errors(self) -> list[GroupErrors]:
-        """Of all jobs, of those that share links, and of these by cluster and by jobs of the set."""
+        """Errors of all jobs and of those that share links, the latter also by cluster and by jobs of a set."""
         rows = [
             (one.cluster, f"{len(one.jobs)} jobs", job.shares, found / job.together_s - 1, job.alone_s / job.together_s - 1)
             for one, predicted in zip(self.sets, self.predicted_s, strict=True)

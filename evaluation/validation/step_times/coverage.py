@@ -1,4 +1,4 @@
-"""Whether told uncertainties match errors: how many rows of a published family lie inside the intervals that are told of them.
+"""How well uncertainties match errors: the share of the rows of a published family that lie inside their intervals.
 
 An uncertainty is a standard deviation of a logarithm, so ``z = ln(measured / predicted) / uncertainty``. Rows of one family
 are off together. How far, comes from the families themselves: `uncertainty.RUN_UNCERTAINTY` from those of frameworks that the
@@ -76,11 +76,11 @@ class Prediction(NamedTuple):
 
     @property
     def z(self) -> float:
-        """By how many uncertainties what was measured is longer."""
+        """How many uncertainties the measured figure lies above the predicted one."""
         return math.log(self.measured / self.predicted) / self.uncertainty
 
     def with_term(self, name: str, value: float) -> Prediction:
-        """With another figure for one of its doubts; itself where it has none of that name."""
+        """The prediction with another value of one term of its uncertainty; itself where it has no term of that name."""
         return (
             self._replace(uncertainty_terms={**self.uncertainty_terms, name: value}) if name in self.uncertainty_terms else self
         )
@@ -107,7 +107,7 @@ class Coverage:
 
     @classmethod
     def of(cls, rows: Sequence[Prediction]) -> Coverage:
-        """Of some rows, at least one."""
+        """The coverage of some predictions, at least one."""
         z = [row.z for row in rows]
         inside_68, inside_95 = (sum(abs(one) <= limit for one in z) / len(z) for limit in (1.0, NORMAL_95))
         mean = math.fsum(row.uncertainty for row in rows) / len(rows)
@@ -122,7 +122,7 @@ def software_of(row: PublishedStep) -> str | None:
 
 
 def between_runs(families: Iterable[OfFamily]) -> float:
-    """The standard deviation to state of a run of any framework, beside its other uncertainties.
+    """The standard deviation of runs of any framework in addition to their other uncertainties.
 
     It is the one with which the errors of families are as large as told: the sum over them of
     ``error^2 / (doubt^2 + s^2)`` is their number. Zero where the other doubts explain the errors alone.

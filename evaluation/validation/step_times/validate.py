@@ -1,4 +1,4 @@
-"""Step times of published runs held against ours: a row each, and for each family error, rank order and regret.
+"""Step times of published runs compared with ours: a row each; error, rank order and regret of each family.
 
 A field that a source leaves open is taken as the fastest legal value by the model, never by the error; a value with which
 the step does not fit the devices' memory is not legal, nor is one that the source's software did not have yet.
@@ -119,7 +119,7 @@ class StepTimeValidation:
     calibration: dict[str, dict[str, Any]]
 
     def summary(self) -> dict[str, dict[str, Any]]:
-        """For each family: rows, unsupported ones, mean and largest error, bias, Kendall's tau, regret, and coverage."""
+        """Rows, unsupported rows, mean and largest error, bias, Kendall's tau, regret and coverage, by family."""
         families: dict[str, list[PredictedStep]] = {}
         for one in self.found:
             families.setdefault(one.row.family, []).append(one)

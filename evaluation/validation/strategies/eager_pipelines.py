@@ -1,4 +1,4 @@
-"""Eager 1F1B beside 1F1B whose stages wait for their transfers or go on: four pipelines of forward 1 and backward 2 seconds.
+"""Eager 1F1B compared with 1F1B that waits for transfers or does not: four stages, forward 1 s, backward 2 s.
 
 Source: Zhuang et al., "On optimizing the communication of model parallelism", 2022, section 4.
 """

@@ -1,4 +1,4 @@
-"""How a command reads its job: where bare names are looked up, and what of a profile counts."""
+"""How a command reads its job: where bare names are looked up, and which ops of a profile count."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class JobOptions:
     profile_batch: int | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """The same as arguments of `estimate`, `plan` and `search_layouts`.
+        """The options as keyword arguments of `estimate`, `plan` and `search_layouts`.
 
         Raises:
             GraphError: the folder is missing or holds no profile.

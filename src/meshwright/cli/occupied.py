@@ -52,7 +52,7 @@ class Occupied(NamedTuple):
         return self.taken.free_at_s(self.state)
 
     def show(self, out: Console, json_file: str | None) -> None:
-        """Print how much was free, what of the state did not fit, and how the plan's devices are taken."""
+        """Print how much was free, which parts of the state did not fit, and how the plan's devices are taken."""
         free = int(self.is_free.sum())
         told = [f"{self.file.name}: {free} of {len(self.is_free)} devices are free", *self.taken.remarks]
         if json_file not in (None, "-") and self.file.suffix not in (".yaml", ".yml"):

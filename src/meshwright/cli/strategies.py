@@ -1,4 +1,4 @@
-"""Training strategies as a table: those that are compared, and below them those of which only the break-even may be told."""
+"""Training strategies as a table: those that are compared, then those of which only the break-even is known."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_RANKED = "not ranked"
 
 
 def show_strategies(out: Console, title: str, priced: Sequence[tuple[TrainingPrice, str]], exact_s: float | None) -> None:
-    """Print strategies by their effective step; those without a multiplier stand below, in the order of the question.
+    """Print strategies by their effective step; those without a multiplier come last, in the order of the question.
 
     Args:
         out: where.

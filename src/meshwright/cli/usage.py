@@ -48,7 +48,7 @@ def _positional(arguments: Sequence[str], command: Any) -> str:
 
 
 def is_call_for_help(error: Exception) -> bool:
-    """Whether a command that wants more words was given none; the error's text is then its help."""
+    """Whether a command that needs arguments was given none; the error's text is then its help."""
     return type(error).__name__ == "NoArgsIsHelpError"
 
 

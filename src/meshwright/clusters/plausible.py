@@ -36,7 +36,7 @@ class PlausibleRange(settings.Settings):
 
 
 class LineRate(settings.Settings):
-    """A rate that cards are sold by, and that is most likely not meant where GB/s are wanted.
+    """A line rate by which cards are sold, which was most likely not meant where GB/s are asked for.
 
     Attributes:
         gbits_per_s: the rate as people call it.
@@ -48,7 +48,7 @@ class LineRate(settings.Settings):
 
 
 class PlausibleFigures(settings.Settings):
-    """``configs/plausible.yaml``."""
+    """The content of ``configs/plausible.yaml``."""
 
     line_rates: dict[str, tuple[LineRate, ...]]
     units: dict[str, dict[str, float]]
@@ -99,7 +99,7 @@ def warn(described: ClusterSettings, path: Path) -> None:
 
 @cache
 def figures() -> PlausibleFigures:
-    """What machines are like."""
+    """The plausible ranges of the figures of a cluster."""
     return settings.load(PlausibleFigures, Path(str(resources("meshwright.configs"))) / "plausible.yaml")
 
 

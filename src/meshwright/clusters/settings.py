@@ -49,7 +49,7 @@ class ClusterSettings(Settings):
     topology: TopologySettings
 
     def resolved(self, folder: Path) -> ClusterSettings:
-        """The same cluster with the content of every file it names written out, so that it needs no other file.
+        """The cluster with the content of every file that it names written out, so that it needs no other file.
 
         Args:
             folder: where relative file names start.

@@ -108,7 +108,7 @@ def is_tuned(device: str) -> bool:
 
 
 def foreign_constants(devices: Iterable[str]) -> tuple[str, ...]:
-    """Of which devices the tuner has no constants and takes others, in words; empty where it has those of all."""
+    """The devices for which the tuner has no constants and takes others, in words; empty where it has all."""
     others = sorted({device for device in devices if not is_tuned(device)})
     return (f"collectives: NCCL's tuner has no constants of {', '.join(others)}; those of Ampere are taken",) if others else ()
 

@@ -89,7 +89,7 @@ def fullest_s(network: RankNetwork, phase: Phase) -> float:
 
 
 def lasting(network: RankNetwork, phase: Phase, total_s: float) -> Phase:
-    """The same flows with a latency by which the phase takes so long when nobody else sends, if its links need no longer."""
+    """The flows of a phase with a latency that makes it take a given time when nobody else sends."""
     return Phase(max(0.0, total_s - fullest_s(network, phase)), phase.flows)
 
 

@@ -43,7 +43,7 @@ class Routing:
 
     @classmethod
     def of(cls, costs: CostSettings) -> Routing:
-        """That of settings."""
+        """The routing that settings choose."""
         return cls(costs.routing, costs.routing_seed)
 
     def paths(self, cluster: Cluster, source: int, target: int) -> tuple[tuple[int, ...], ...]:
@@ -82,7 +82,7 @@ class Routing:
         return _mixed(_mixed(_mixed(self.seed) ^ int(source)) ^ int(target)) % count if count > 1 else 0
 
     def signature(self, cluster: Cluster, devices: NDArray[np.int64]) -> bytes:
-        """What tells ordered groups apart that the topology takes for alike: the hashed paths between their places."""
+        """What distinguishes ordered groups that the topology takes for alike: the hashed paths between their places."""
         if self.kind != "ecmp" or not cluster.topology.has_equal_paths:
             return b""
         members = devices.tolist()

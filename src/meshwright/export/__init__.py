@@ -1,4 +1,4 @@
-"""A plan in the form of a scheduler or launcher, and whether a launched job is where its plan wants it.
+"""A plan in the form of a scheduler or launcher, and whether a launched job is where its plan says.
 
 `meshwright.export` is a public function and, once this package has been imported, this package: so the package can be
 called as the function.

@@ -1,4 +1,4 @@
-"""Which hosts are near one another, and which of a plan's hosts have to be: the terms in which schedulers see a topology.
+"""Hosts that are near one another, and which of a plan's hosts must be, in the terms of schedulers.
 
 A cluster's hosts fall into domains, tier by tier, narrowest first: any two hosts of a domain reach each other at least as
 fast as any host outside it. That is read from bandwidths and latencies alone, so it holds for every topology; where

@@ -62,7 +62,7 @@ def ranks_per_host(plan: PlacementPlan, scheduler: str) -> int:
 
 
 def check_contiguous(plan: PlacementPlan, scheduler: str) -> int:
-    """As `ranks_per_host`, for launchers that number ranks host by host.
+    """The ranks of each host, as `ranks_per_host`, for launchers that number ranks host by host.
 
     Raises:
         ExportError: unequal numbers, or the ranks of a host do not follow one another.
@@ -97,5 +97,5 @@ def devices_to_request(plan: PlacementPlan) -> int:
 
 
 def comma_separated(numbers: list[int]) -> str:
-    """Numbers as CUDA_VISIBLE_DEVICES wants them."""
+    """Numbers in the form of CUDA_VISIBLE_DEVICES."""
     return ",".join(map(str, numbers))

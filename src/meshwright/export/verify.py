@@ -46,7 +46,7 @@ class Verification:
 
 
 def verify(plan: PlacementPlan, target: str, places: Sequence[Place]) -> Verification:
-    """Hold what the ranks of a launched job say against its plan.
+    """Compare what the ranks of a launched job report with its plan.
 
     A host may be named with or without its domain, as long as the plan's hosts stay apart without theirs. Devices are
     compared where the target names the host's own numbers and the rank tells its device. Where a target numbers ranks in

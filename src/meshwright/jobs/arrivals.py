@@ -63,7 +63,7 @@ class Arrivals:
 
 
 class FixedArrivals(Settings):
-    """One job every so many seconds."""
+    """Jobs that arrive at fixed intervals."""
 
     kind: Literal["fixed"]
     interarrival_s: float = Field(gt=0)

@@ -83,7 +83,7 @@ class ConvNetShape:
 
     @property
     def sample_bytes(self) -> int:
-        """Of the network's input."""
+        """Bytes of one sample at the network's input."""
         return self.element_bytes * self.layers[0].in_channels * _positions(self.extent)
 
     def graph(self, batch_size: int) -> JobGraph:

@@ -153,7 +153,7 @@ class JobGraph:
         return bool(self.times_s or self.colocate)
 
     def timed_on(self, device: DeviceType) -> JobGraph:
-        """The same graph with the roofline's times on a device.
+        """The graph with the roofline's times on a device.
 
         The backward pass moves twice the bytes of the forward pass (it reads and writes gradients beside
         activations).

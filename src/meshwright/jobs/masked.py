@@ -112,7 +112,7 @@ def masked_s(seconds: NDArray[np.float64], shares: NDArray[np.float64], launch_s
 
 
 def core_shape(shape: TransformerShape, width: float) -> TransformerShape:
-    """A transformer of so many of the heads and of so much of all widths; its vocabulary and its positions stay whole.
+    """A transformer with a share of the heads and of all widths; its vocabulary and positions stay whole.
 
     Raises:
         GraphError: a width of which a head or a number of a layer would be left in part, or kinds of layers of their own.

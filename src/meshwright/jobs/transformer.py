@@ -1,4 +1,4 @@
-"""The shape of a transformer: what of a model its cost depends on, whatever it is called.
+"""The shape of a transformer: the sizes on which its cost depends, whatever the model is called.
 
 Layers need not be alike. Those of the main kind follow the shape's own keys; each other kind (the dense layers before those
 with experts, the layers that look back over the whole sequence) says which layers it is and in what these differ.
@@ -168,7 +168,7 @@ class TransformerShape(TransformerKeys):
         return (self.num_layers - sum(others), *others)
 
     def skips_behind(self, num_layers: int) -> int:
-        """Long skips that go past the end of so many layers, but for the output of the last of them, which goes on anyway."""
+        """Number of long skips that go past a layer, without the output of the last of them."""
         return max(0, min(self.long_skips or 0, num_layers - 1, self.num_layers - num_layers))
 
     @property

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def assembled(shape: TransformerShape, layers: Sequence[TransformerShape], batch_size: int, length: int) -> JobGraph:
-    """The ops of one step of so many sequences, see `TransformerShape.graph`.
+    """The ops of one step of a number of sequences, see `TransformerShape.graph`.
 
     Args:
         shape: the model.

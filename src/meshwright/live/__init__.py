@@ -1,1 +1,1 @@
-"""Beside a live cluster: what runs there now, kept so that nothing is lost."""
+"""A live cluster: what runs there now, kept so that nothing is lost."""

@@ -41,7 +41,7 @@ class Client:
         self._wait_s = wait_s
 
     def decide(self, request: JobRequest, key: str | None = None, *, prepare_s: float = 3600.0) -> KeptDecision:
-        """As `Controller.decide`; a job that is new is waited for.
+        """Decide through the service, as `Controller.decide` does; waits for a job that is new.
 
         Args:
             request: the job.
@@ -75,17 +75,17 @@ class Client:
         return (None if plan is None else PlacementPlan.model_validate(plan)), str(answer["why"])
 
     def confirm(self, name: str, scheduler_id: str) -> None:
-        """As `Controller.confirm`."""
+        """Confirm through the service, as `Controller.confirm` does."""
         self._ask("POST", f"/v1/decisions/{quote(name)}/confirm", {"job_id": scheduler_id})
 
     def release(self, name: str, reason: str | None = None) -> bool:
-        """As `Controller.release`."""
+        """Release through the service, as `Controller.release` does."""
         before = self.view(name)["status"]
         answer = self._ask("POST", f"/v1/decisions/{quote(name)}/release", {"reason": reason})
         return bool(before != answer["status"])
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """As `Controller.observe`."""
+        """Send observations to the service, as `Controller.observe` takes them."""
         new = 0
         for begin in range(0, len(observed), OBSERVATIONS_AT_A_TIME):
             rows = [one.model_dump(mode="json") for one in observed[begin : begin + OBSERVATIONS_AT_A_TIME]]
@@ -93,13 +93,13 @@ class Client:
         return new
 
     def whole_plan(self, decision: JobDecision) -> PlacementPlan | None:
-        """As `Controller.whole_plan`."""
+        """The whole plan from the service, as `Controller.whole_plan` returns it."""
         if decision.plan is None:
             return None
         return PlacementPlan.model_validate(self._ask("GET", f"/v1/decisions/{quote(decision.id)}/plan"))
 
     def mentions(self, name: str) -> list[Mention]:
-        """As `Controller.mentions`."""
+        """The changes about a decision from the service, as `Controller.mentions` returns them."""
         return self.mentions_of(self.view(name))
 
     @staticmethod

@@ -114,7 +114,7 @@ class Controller(JobFollower):
         return kept
 
     def decide_or_prepare(self, request: JobRequest, key: str | None = None) -> KeptDecision:
-        """As `decide` where the job is ready; otherwise a decision that is being prepared, for `finish`.
+        """Decide, as `decide` does, where the job is ready; otherwise begin a decision that `finish` completes.
 
         Raises:
             ConflictError: the key is that of another request.

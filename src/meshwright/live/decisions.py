@@ -100,13 +100,13 @@ class FreeRun(NamedTuple):
 
 
 def free_runs(free_at_s: NDArray[np.float64]) -> tuple[FreeRun, ...]:
-    """When each device becomes free, ``(n,)``, as runs."""
+    """The times at which devices become free, ``(n,)``, as runs."""
     runs = itertools.groupby(free_at_s.tolist())
     return tuple(FreeRun(len(list(group)), None if math.isinf(at) else at) for at, group in runs)
 
 
 def free_at_s(runs: Sequence[FreeRun]) -> NDArray[np.float64]:
-    """When each device becomes free in seconds from the decision, infinite where nobody knows, ``(n,)``."""
+    """Seconds from the decision until each device becomes free, infinite where that is unknown, ``(n,)``."""
     values = np.array([math.inf if run.free_in_s is None else run.free_in_s for run in runs], np.float64)
     return np.repeat(values, [run.number for run in runs])
 
@@ -161,7 +161,7 @@ Status = Literal["preparing", "refused", "failed", "reserved", "confirmed", "run
 
 
 class JobDecision(settings.Settings):
-    """A decision.
+    """A decision about a job, as it is stored.
 
     Attributes:
         id: of it.
@@ -195,7 +195,7 @@ class JobDecision(settings.Settings):
         return self.request.job_name
 
     def status(self, mentions: Sequence[Mention]) -> tuple[Status, str]:
-        """Its current status, and a detail.
+        """The current status of the decision, and a detail.
 
         Args:
             mentions: the changes about it, the first one first.

@@ -55,7 +55,7 @@ class JobFollower:
         self._begin_leases(state)
 
     def close(self) -> None:
-        """Let go of the store."""
+        """Close the store."""
         self.store.close()
 
     def forget(self) -> None:
@@ -65,7 +65,7 @@ class JobFollower:
         self._begin_leases(self.store.last()[1])
 
     def held(self, state: ClusterState) -> HeldDevices:
-        """Who holds each device of the cluster.
+        """The job that holds each device of the cluster.
 
         Raises:
             StateError: the state is not of the cluster.
@@ -111,12 +111,12 @@ class JobFollower:
         self._leases.pop(name, None)
 
     def renew(self, name: str) -> None:
-        """Begin the lease of a decision anew, where nobody has handed its job over: somebody still wants its devices."""
+        """Renew the lease of a decision whose job has not been submitted yet, because its devices are still needed."""
         if name in self._leases:
             self._leases[name] = self._elapsed_s() + self.lease_s
 
     def release(self, name: str, reason: str | None = None) -> bool:
-        """Give the devices of a decision back; whether it held any.
+        """Release the devices of a decision; whether it held any.
 
         Raises:
             StateError: there is no such decision.
@@ -152,7 +152,7 @@ class JobFollower:
         return self.store.mentions(name)
 
     def expire(self) -> list[str]:
-        """Give back what nobody handed over in time; ids of the decisions."""
+        """Release the devices of decisions whose jobs were not submitted in time; ids of these decisions."""
         now_s = self._elapsed_s()
         late = [name for name, until_s in self._leases.items() if until_s <= now_s]
         expired = []
@@ -166,12 +166,12 @@ class JobFollower:
         return expired
 
     def asked(self) -> tuple[str, ...]:
-        """To be called before a scheduler is asked for a listing: ids of the decisions whose jobs it has been handed."""
+        """The decisions whose jobs were handed to a scheduler; to be called before it is asked for a listing."""
         self._ended.clear()
         return tuple(job.id for job in self.store.last()[1].jobs if job.source == "plan" and job.confirmed_as is not None)
 
     def take(self, listing: Listing, handed: Iterable[str] = ()) -> Taken:
-        """Take a listing as the truth.
+        """Apply a listing as the truth.
 
         Args:
             listing: of a scheduler.

@@ -1,4 +1,4 @@
-"""Where a state is kept: a ledger in SQLite (``.db``), or a plain JSON file; both behind one interface.
+"""Where a state is stored: a ledger in SQLite (``.db``), or a plain JSON file; both behind one interface.
 
 A change is a function from state to state. It is carried out whole or not at all, one at a time, on what is there at that
 moment; so two processes cannot give one device to two jobs.
@@ -58,7 +58,7 @@ class KeptState(ABC):
 
 
 class StateFile(KeptState):
-    """A JSON file, replaced as a whole. Changes lock a file beside it, ``NAME.lock``.
+    """A JSON file, replaced as a whole; changes lock the file ``NAME.lock`` in the same folder.
 
     Args:
         path: of the file.

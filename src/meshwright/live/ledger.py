@@ -230,7 +230,7 @@ class Ledger:
             raise InputFileError("the disk failed; nothing of what was done together is kept", file=self.path)
 
     def remember(self, kept: KeptDecision) -> None:
-        """Have a decision at hand that was kept; once it is made it stays as it is."""
+        """Cache a decision that was stored; once it is made it never changes."""
         if kept.decision.outcome == "preparing":
             return
         if len(self._recent) >= REMEMBERED:
@@ -238,7 +238,7 @@ class Ledger:
         self._recent[kept.decision.id] = kept
 
     def forget(self, decision: str) -> None:
-        """Have a decision at hand no more, as it is given up."""
+        """Remove a decision from the cache, as it is deleted."""
         self._recent.pop(decision, None)
 
     def _forget(self) -> None:

@@ -1,4 +1,4 @@
-"""`Service`: the controller on a thread of its own, its sources asked again and again, and what takes long beside it.
+"""`Service`: the controller on a thread of its own; its sources are polled, and slow work runs at the same time.
 
 One writer thread owns the controller; nothing else decides. Readers open the ledger by themselves. Sources list everything every
 ``resync_s``, so that what was lost, repeated or came in another order changes nothing after the next listing. A job that is new

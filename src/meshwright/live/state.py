@@ -62,16 +62,16 @@ class HeldJob(settings.Settings):
 
     @property
     def of_decision(self) -> str | None:
-        """Id of the plan that it is, or came from; None where nobody knows of one."""
+        """Id of the plan that it is, or came from; None where none is known."""
         return self.id if self.source == "plan" else self.decision
 
     @property
     def is_unconfirmed(self) -> bool:
-        """Whether it was planned, and nobody has said that it was handed over."""
+        """Whether it was planned and its submission has not been confirmed."""
         return self.source == "plan" and self.confirmed_as is None
 
     def limit_s(self, now: datetime) -> float:
-        """Seconds until it ends at the latest; infinite where nobody says, or where it has passed its limit."""
+        """Seconds until it ends at the latest; infinite where that is unknown, or where it has passed its limit."""
         left_s = math.inf if self.ends_at is None else (self.ends_at - now).total_seconds()
         return left_s if left_s > 0 else math.inf
 
@@ -145,7 +145,7 @@ class HeldDevices:
 
 
 def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None = None) -> HeldDevices:
-    """Who holds each device of a cluster.
+    """The job that holds each device of a cluster, and until when.
 
     A host of the cluster that a scheduler does not list takes no jobs, and a remark says so. Hosts of the listing that the
     cluster lacks are other people's: they and their jobs are left out, with a remark.
@@ -189,7 +189,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
 
 
 def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterState, cluster: Cluster) -> HeldDevices:
-    """As `occupancy` of a state, in less time where it differs from an earlier one by one job that came last or has gone.
+    """The occupancy of a state, faster than `occupancy` where it differs by one job from an earlier state.
 
     Args:
         earlier: state of which ``held`` is the occupancy.
@@ -315,7 +315,7 @@ def conditions(state: ClusterState) -> Mapping[Condition, Sequence[str]]:
 
 
 def num_held(job: HeldJob, state: ClusterState) -> int:
-    """Devices that a job holds; of a whole host whose number nobody lists, those that it uses."""
+    """Number of devices that a job holds; of a whole host whose devices are not listed, those that it uses."""
     hosts = ((state.hosts.get(host), len(local)) for host, local in job.devices.items())
     return sum(host.num_devices if job.whole_hosts and host and host.num_devices else used for host, used in hosts)
 

@@ -1,4 +1,4 @@
-"""Where the service keeps what must not be lost: changes of the state, decisions, and what jobs measured.
+"""What the service must not lose: changes of the state, decisions, and measurements of jobs.
 
 Two implementations: a `ledger.Ledger`, one SQLite file; and a `records.memory_store.MemoryStore`, which ends with its process and
 says by its few lines what the other one has to do.
@@ -124,7 +124,7 @@ class Turn(Protocol):
         """
 
     def forget_keys(self, before: str, limit: int) -> int:
-        """Forget so many keys of decisions that were given up before a time (UTC); how many were."""
+        """Delete a number of keys of decisions that were deleted before a time (UTC); how many were."""
 
 
 class Store(Protocol):
@@ -180,7 +180,7 @@ class Store(Protocol):
         """Ids of the decisions of which something was measured."""
 
     def close(self) -> None:
-        """Let go of what is open."""
+        """Close what is open."""
 
 
 def last_before(store: Store, at: datetime) -> int:

@@ -175,7 +175,7 @@ def play_scorers(problem, episodes, scorer, weights, num_episodes):  # type: ign
 
 @njit
 def best_of_episode(scorer, episodes, e, num_left):  # type: ignore[no-untyped-def]
-    """`best_candidate` of the current job in episode ``e`` among all its candidates, so many arrivals before the end."""
+    """The `best_candidate` of the current job in episode ``e``, a number of arrivals before the end."""
     return best_candidate(scorer, state_of_episode(episodes, e, num_left))
 
 
@@ -188,7 +188,7 @@ def score_episodes(scorer, episodes, out):  # type: ignore[no-untyped-def]
 
 @njit
 def state_of_episode(episodes, e, num_left):  # type: ignore[no-untyped-def]
-    """The current decision in episode ``e``, all its candidates offered, so many arrivals before the end."""
+    """The current decision in episode ``e`` with all its candidates, a number of arrivals before the end."""
     k = episodes.job[e]
     now_s = episodes.now_s[e]
     return DecisionState(

@@ -50,7 +50,7 @@ class LinearTrial:
 
     @property
     def placement_rules(self) -> tuple[str, ...]:
-        """Those that scorers choose among."""
+        """The placement rules that scorers choose among."""
         return self.scenario.settings.placement_rules
 
     def blocking_rates(self, weights: NDArray[np.float64], rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:

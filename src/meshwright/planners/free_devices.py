@@ -1,4 +1,4 @@
-"""Where a job can go now: free devices of a cluster that others use too, on the fewest hosts and below the fewest switches."""
+"""Free devices of a cluster that others use too, on the fewest hosts and below the fewest switches."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def free_of_hosts(cluster: Cluster, is_free: NDArray[np.bool_]) -> NDArray[np.in
 
 
 def first_free(cluster: Cluster, is_free: NDArray[np.bool_], hosts: ArrayLike, part: int) -> NDArray[np.int64]:
-    """The first free devices of some hosts, so many of each, host by host in the order given; each host has so many."""
+    """The first free devices of some hosts, a number of each, host by host in the order given."""
     devices = np.flatnonzero(is_free)
     begin = np.searchsorted(cluster.device_host[devices], np.asarray(hosts))
     found: NDArray[np.int64] = devices[begin[:, None] + np.arange(part)].reshape(-1)

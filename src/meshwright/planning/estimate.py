@@ -364,7 +364,7 @@ def read_layout(layout: str | Layout, samples_per_step: int | None) -> tuple[Lay
 
 
 def of_framework(layout: Layout) -> str:
-    """What the framework of a layout does unless told otherwise, as far as the layout agrees, for people; else empty."""
+    """How the framework of a layout runs by default, as far as the layout agrees, for people; else empty."""
     found = framework_defaults(layout.framework, layout.model_dump())
     same = {key: value for key, value in found.items() if getattr(layout, key) == value}
     words = " ".join(f"{key}={str(value).lower()}" for key, value in same.items())

@@ -121,7 +121,7 @@ class JobWork(ABC):
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What of its source does not count, and which figures of other devices it is priced by, for people."""
+        """The parts of its source that do not count, and the figures of other devices by which it is priced, for people."""
         return *self.left_out, *foreign_figures(self.cluster, self.costs, has_layers=self.has_layers)
 
     @property
@@ -131,15 +131,15 @@ class JobWork(ABC):
 
     @property
     def devices_per_host(self) -> int:
-        """Of its devices, on each host."""
+        """Number of the job's devices on each host."""
         return self.cluster.num_devices // self.cluster.num_hosts if self.allocation is None else self.allocation.devices_per_host
 
     def devices(self, count: int) -> NDArray[np.int64]:
-        """The devices of so many ranks, in rank order."""
+        """The devices of a number of ranks, in rank order."""
         return np.arange(count) if self.allocation is None else self.allocation.devices[:count]
 
     def on(self, devices: NDArray[np.int64]) -> Self:
-        """The same job on devices in rank order, as many on each host as now."""
+        """The job on other devices in rank order, as many on each host as now."""
         wires = self.wires.on(devices) if isinstance(self.wires, PlacedNetwork) else self.wires
         return replace(self, allocation=Allocation(devices, self.devices_per_host, wires))
 
@@ -203,7 +203,7 @@ class JobWork(ABC):
         """The plan of a layout, its stages those that were priced; on the first devices unless they are named in rank order."""
 
     def with_samples(self, batch: int, other: int) -> Self:
-        """The same job for a search with another batch than the one that its figures were made or taken for."""
+        """The job for a search with another batch than the one for which its figures hold."""
         return self
 
 

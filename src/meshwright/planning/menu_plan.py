@@ -131,7 +131,7 @@ def plan_from_menu(
 
 @dataclass(frozen=True, eq=False)
 class MenuPlanner:
-    """A job before a policy of a fleet, to be planned again and again on what is free; made by `of`.
+    """A job and a fleet's policy, which plans it any number of times on what is free; made by `of`.
 
     Attributes:
         spec: of the policy.
@@ -205,7 +205,7 @@ class MenuPlanner:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that a plan depends on beside the arguments of `plan`: job, cluster, menu and policy."""
+        """A hash of all on which a plan depends besides the arguments of `plan`: job, cluster, menu and policy."""
         return files.digest(self.fleet.digest, self.kind, job_type(self.given).digest, self.policy_digest)
 
     @cached_property

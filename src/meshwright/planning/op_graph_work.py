@@ -140,7 +140,7 @@ class OpGraphWork(JobWork):
         return made
 
     def with_samples(self, batch: int, other: int) -> Self:
-        """Of the zoo the graph of the other batch; figures that are given hold for as many samples as before."""
+        """The zoo's graph of another batch; figures from a file hold for as many samples as before."""
         if self.spec.startswith("zoo:"):
             graph = load_graph(self.spec, device=self.cluster.device_types[0], batch_size=other)
         else:

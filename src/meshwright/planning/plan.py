@@ -1,4 +1,4 @@
-"""`plan`: one job on one cluster, empty or beside others, the plan that a policy chooses, and why.
+"""`plan`: the plan that a policy chooses for one job on a cluster, empty or shared, and why.
 
 The job is put before the policy exactly as an arriving job is in the environment, so that any baseline and any
 trained policy can answer. On an empty cluster without other jobs nothing speaks for a candidate that another one beats in
@@ -119,7 +119,7 @@ def plan(
 
 @dataclass(frozen=True, eq=False)
 class OpSplitPlanner:
-    """A job on a cluster before a policy that cuts it op by op, to be planned again and again on what is free; made by `of`.
+    """A job on a cluster and a policy that cuts it op by op, to plan any number of times on what is free.
 
     Attributes:
         spec: of the policy.
@@ -187,7 +187,7 @@ class OpSplitPlanner:
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all that a plan depends on beside the arguments of `plan`: job, cluster, costs and the policy's file."""
+        """A hash of all on which a plan depends besides the arguments of `plan`: job, cluster, costs and policy file."""
         file = trained_file(base_of(self.spec) if is_rollout(self.spec) else self.spec)
         return files.digest(self.spec, self.scenario.digest, b"" if file is None else files.read_bytes(file))
 

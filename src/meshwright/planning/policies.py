@@ -1,4 +1,4 @@
-"""From the spelling of a policy to a policy that acts in a scenario.
+"""Policies by their spelling, each as a policy that acts in a scenario.
 
 ``shipped:NAME`` is a trained policy that comes with the package; a bare name is a baseline (see `planners.rules`,
 and ``best-fixed``, which `evaluation.evaluate` turns into the fixed degree that does best on validation episodes);
@@ -306,7 +306,7 @@ def known_grounds(spec: str) -> Sequence[Ground] | None:
 
 
 def off_ground(spec: str, here: Ground) -> str | None:
-    """What of a ground a trained policy was neither trained nor evaluated on, in one sentence; None where there is nothing of it.
+    """How a case differs from what a trained policy was trained and evaluated on, in a sentence; None where it does not.
 
     Args:
         spec: a policy; others than trained ones know any ground.

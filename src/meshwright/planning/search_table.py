@@ -124,12 +124,12 @@ class RankedLayouts:
 
     @property
     def cluster(self) -> Cluster:
-        """Where."""
+        """The cluster that was searched."""
         return self.maker.cluster
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """What of the job or of the best layout does not count, and which figures are of other devices, for people."""
+        """The parts of the job or the best layout that do not count, and figures of other devices, for people."""
         told = remarks(self.best.layout, has_layers=self.maker.has_layers, asked=self.request.kept)
         return *self.maker.remarks, *told, *self.sizes
 
@@ -230,7 +230,7 @@ class RankedLayouts:
 
     @cached_property
     def ties(self) -> frozenset[int]:
-        """Places in the ranking, from 0, whose steps are as fast as the fastest as far as predictions can tell; 0 is one.
+        """Places in the ranking, from 0, whose steps predictions cannot tell from the fastest; 0 is one.
 
         See `planners.layouts.ties`.
         """

@@ -89,12 +89,12 @@ class TrainingPrice:
 
     @property
     def multiplier(self) -> float | None:
-        """Steps wanted over synchronous ones; None where somebody has not declared theirs."""
+        """Steps needed over synchronous ones; None where none was declared."""
         return steps_multiplier(self.training, self.compression)
 
     @property
     def source(self) -> str:
-        """Where the multiplier is from."""
+        """The source of the multiplier."""
         return multiplier_source(self.training, self.compression)
 
     @property
@@ -113,7 +113,7 @@ class TrainingPrice:
         return self.training.text + (f" with {self.compression.text}" if self.compression else "")
 
     def break_even(self, exact_s: float | None = None) -> float:
-        """``rho*``: the strategy is faster only if it wants fewer than so many times the steps.
+        """The break-even ``rho*``: the strategy is faster only if it needs fewer than this many times the steps.
 
         Args:
             exact_s: seconds of a step of the best exact training; by default of the same layout.

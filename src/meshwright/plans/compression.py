@@ -110,7 +110,7 @@ COMPRESSIONS: dict[str, type[AnyCompression]] = {
 
 
 def check_compression(layout: Layout, code: AnyCompression) -> None:
-    """Refuse a layout whose gradients are not summed whole over the replicas; ZeRO-3 sends fewer bits where it is told to.
+    """Refuse a layout whose gradients are not summed whole over the replicas; ZeRO-3 may send fewer bits.
 
     Raises:
         PlanError: with the key that is in the way.
@@ -149,13 +149,13 @@ def exactness_of(training: AnyTraining, compression: AnyCompression | None) -> E
 
 
 def steps_multiplier(training: AnyTraining, compression: AnyCompression | None) -> float | None:
-    """Steps wanted over synchronous ones; None where somebody has not declared theirs."""
+    """Steps needed over synchronous ones; None where none was declared."""
     own = training.steps_multiplier
     code = 1.0 if compression is None else compression.steps_multiplier
     return None if own is None or code is None else own * code
 
 
 def multiplier_source(training: AnyTraining, compression: AnyCompression | None) -> str:
-    """Where the multiplier is from; empty where nothing is declared."""
+    """The source of the multiplier; empty where none was declared."""
     told = [training.multiplier_source, None if compression is None else compression.multiplier_source]
     return "; ".join(text for text in told if text)

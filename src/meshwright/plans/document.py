@@ -266,7 +266,7 @@ class PlacementPlan(settings.Settings):
         return rows
 
     def summary_rows(self) -> list[tuple[str, str, str]]:
-        """Label, value and provenance of what is worth saying about the plan, as rows for a table."""
+        """Label, value and provenance of the main figures of the plan, as rows for a table."""
         rows = [("job", self.job.name, "")]
         if self.job.num_steps is not None:
             rows.append(("steps", f"{self.job.num_steps:,}", ""))

@@ -209,7 +209,7 @@ def moved_plan(
     predicted: Sequence[Figure] = (),
     why: str | None = None,
 ) -> PlacementPlan:
-    """The same cut of the same job on other devices of its cluster.
+    """The plan of the same cut of the same job on other devices of its cluster.
 
     Args:
         plan: made on some devices of the cluster; what its ranks hold is as it was.

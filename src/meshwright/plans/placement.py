@@ -1,4 +1,4 @@
-"""Which device each rank runs on, in order.
+"""The device of each rank, in order.
 
 The order is the decision: collective libraries build their rings from it, so nothing here sorts.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Placement:
-    """Rank -> device.
+    """A placement of ranks on devices.
 
     Attributes:
         devices: the cluster's device id of each rank, ``(num_ranks,)``, in rank order.

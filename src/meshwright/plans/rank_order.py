@@ -1,4 +1,4 @@
-"""In which order the ranks of a layout are numbered, and so which of them share a host.
+"""The order in which the ranks of a layout are numbered, and so which of them share a host.
 
 An order names the axes with hyphens between, fastest first: in ``tp-cp-dp-pp``, Megatron-LM's default, the ranks of a
 tensor-parallel group follow each other. Ranks stand on devices in their order, host by host, so the first axes stay
@@ -23,7 +23,7 @@ ORDERS = tuple("-".join(order) for order in permutations(DEFAULT_ORDER.split("-"
 
 
 def check_order(order: str) -> str:
-    """The order itself.
+    """Return the order, or refuse it.
 
     Raises:
         PlanError: it does not name each of tp, cp, dp and pp once.
@@ -39,7 +39,7 @@ def axis_size(layout: Layout, axis: str) -> int:
 
 
 def strides(layout: Layout, order: str = DEFAULT_ORDER) -> dict[str, int]:
-    """By how much the number of a rank grows from one place along an axis to the next."""
+    """The difference of rank numbers from one place along an axis to the next, by axis."""
     found, stride = {}, 1
     for axis in order.split("-"):
         found[axis] = stride

@@ -1,1 +1,1 @@
-"""From a model in PyTorch to a job graph: traced without memory for weights, its ops counted, and where wanted measured."""
+"""Job graphs from models in PyTorch: traced without memory for weights, ops counted, and measured where wanted."""

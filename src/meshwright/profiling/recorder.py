@@ -75,7 +75,7 @@ class Recorder:
 
     @property
     def unread_bytes(self) -> float:
-        """Of parameters that no op has read."""
+        """Bytes of parameters that no op has read."""
         return sum(self._unread.values())
 
     def given(self, inputs: Any) -> None:

@@ -112,7 +112,7 @@ class ClosTopology(Topology):
 
     @property
     def num_leaves(self) -> int:
-        """Leaf switches."""
+        """Number of leaf switches."""
         return int(self.nic_leaf[-1]) + 1
 
     @property
@@ -148,7 +148,7 @@ class ClosTopology(Topology):
 
     @property
     def hosts_are_alike(self) -> bool:
-        """Where no leaf serves fewer hosts than the others."""
+        """Whether no leaf serves fewer hosts than the others."""
         return self.hosts.num_hosts <= self.hosts_per_leaf or self.hosts.num_hosts % self.hosts_per_leaf == 0
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
@@ -164,11 +164,11 @@ class ClosTopology(Topology):
 
     @property
     def has_equal_paths(self) -> bool:
-        """Where there are several leaves and several spines."""
+        """Whether there are several leaves and several spines."""
         return self.num_leaves > 1 and self.num_spines > 1
 
     def num_paths(self, source: int, target: int) -> int:
-        """One through each spine, between leaves."""
+        """Number of equal paths: between leaves one through each spine."""
         return self.num_spines if int(self._tier(source, target)) == _ACROSS else 1
 
     def equal_path(self, source: int, target: int, number: int) -> tuple[int, ...]:
@@ -177,7 +177,7 @@ class ClosTopology(Topology):
         return self._across(source, target, number) if crosses else self.path(source, target)
 
     def spread(self, source: int, target: int) -> Carried:
-        """All of it through both cards, and an equal part up to and down from each spine."""
+        """Shares of a message on each link: all of it on both cards, an equal part up to and down from each spine."""
         if int(self._tier(source, target)) != _ACROSS:
             return super().spread(source, target)
         every = [self._across(source, target, spine) for spine in range(self.num_spines)]

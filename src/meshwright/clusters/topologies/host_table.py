@@ -54,7 +54,7 @@ class TraceSettings(HostSettings):
         return self
 
     def resolved(self, folder: Path) -> TraceSettings:
-        """The same with the table written out.
+        """The settings with the table written out.
 
         Raises:
             InputFileError: the file is missing or malformed.
@@ -167,7 +167,7 @@ class TraceTopology(Topology):
 
     @property
     def hosts_are_alike(self) -> bool:
-        """Where one leaf serves all of them; several are taken as the table tells them, alike or not."""
+        """Whether one leaf serves all hosts; several leaves are taken as the table describes them."""
         return len(self.leaf_names) == 1
 
     def path(self, source: int, target: int) -> tuple[int, ...]:

@@ -38,7 +38,7 @@ class HostSettings(TopologySection):
         return self
 
     def hosts(self, num_hosts: int) -> Hosts:
-        """That many hosts, with the units of the code."""
+        """The hosts, as many as asked for, with figures in the units of the code."""
         return Hosts(
             num_hosts=num_hosts,
             devices_per_host=self.devices_per_host,

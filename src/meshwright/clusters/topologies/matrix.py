@@ -86,7 +86,7 @@ class MatrixSettings(TopologySection):
             raise ValueError("sites of hosts of several devices need intra_host_bandwidth_gbytes_per_s and intra_host_latency_us")
 
     def resolved(self, folder: Path) -> MatrixSettings:
-        """The same with the content of the CSV files written out.
+        """The settings with the content of the CSV files written out.
 
         Raises:
             InputFileError: a file is missing or holds anything but numbers.
@@ -162,7 +162,7 @@ class MatrixTopology(Topology):
 
     @cached_property
     def host_group(self) -> NDArray[np.int64]:
-        """The site of each host, ``(num_hosts,)``, counted from the first host on: as told, else as found in the figures.
+        """The site of each host, ``(num_hosts,)``, counted from the first host on: as given, else as found in the figures.
 
         A message of `NEAR_BYTES` takes some time each way between two devices of two hosts; the longest counts. Hosts are joined
         in the order of these times (single linkage). Where one step of that order is at least `FAR` times the step before, hosts
@@ -205,7 +205,7 @@ class MatrixTopology(Topology):
 
     @cached_property
     def hosts_are_alike(self) -> bool:
-        """Where all pairs within hosts have the same figures, and all pairs between hosts."""
+        """Whether all pairs within hosts have the same figures, and all pairs between hosts."""
         host = self.device_host
         is_inside, is_self = host[:, None] == host[None, :], np.eye(len(host), dtype=np.bool_)
         places = (is_inside & ~is_self, ~is_inside)
@@ -219,15 +219,15 @@ class MatrixTopology(Topology):
         return (source * (len(self.pair_latency_s) - 1) + target - (target > source),)
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """As the matrix says."""
+        """Bandwidth from device to device, as the matrix says."""
         return np.asarray(self.pair_bandwidth_bytes_per_s[np.asarray(source), np.asarray(target)])
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """As the matrix says."""
+        """Latency from device to device in seconds, as the matrix says."""
         return np.asarray(self.pair_latency_s[np.asarray(source), np.asarray(target)])
 
     def figures(self) -> tuple[object, ...]:
-        """Both matrices, and the sites where they are told."""
+        """Both matrices, and the sites of hosts where they are given."""
         told = (self.site_of_host,) if self.site_of_host else ()
         return (self.devices_per_host, self.pair_bandwidth_bytes_per_s, self.pair_latency_s, *told)
 

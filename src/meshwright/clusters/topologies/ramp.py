@@ -107,7 +107,7 @@ class RampTopology(Topology):
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:
-        """Group, rack, server."""
+        """Names of the coordinates: group, rack, server."""
         return "group", "rack", "server"
 
     @cached_property

@@ -86,7 +86,7 @@ class SingleHostTopology(Topology):
 
     @property
     def hosts_are_alike(self) -> bool:
-        """There is one."""
+        """Whether all hosts are alike: there is only one."""
         return True
 
     def path(self, source: int, target: int) -> tuple[int, ...]:
@@ -96,11 +96,11 @@ class SingleHostTopology(Topology):
         return (0,) if self.is_bus else (2 * source, 2 * target + 1)
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """That of a link, all being equal."""
+        """Bandwidth of a link, which is the same between all devices."""
         return np.where(np.equal(source, target), np.inf, self.link_bandwidth_bytes_per_s)
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """From device to device."""
+        """Latency from device to device, in seconds."""
         return np.where(np.equal(source, target), 0.0, self.pair_latency_s)
 
     def figures(self) -> tuple[object, ...]:

@@ -221,7 +221,7 @@ def check_size(num_devices: int) -> None:
 
 
 def frozen(values: Any, dtype: Any) -> NDArray[Any]:
-    """A read-only array."""
+    """A read-only copy of an array."""
     array = np.array(values, dtype)
     array.flags.writeable = False
     return array

@@ -77,7 +77,7 @@ class TorusTopology(Topology):
 
     @property
     def coordinate_names(self) -> tuple[str, ...]:
-        """One axis after another."""
+        """Names of the axes, one after another."""
         return tuple(f"axis{axis}" for axis in range(len(self.shape)))
 
     @cached_property
@@ -87,7 +87,7 @@ class TorusTopology(Topology):
 
     @cached_property
     def links(self) -> Links:
-        """For each device its links in the order of the axes, upward before downward."""
+        """The links of each device in the order of the axes, upward before downward."""
         names = []
         for device, at in enumerate(self.coordinates.tolist()):
             for axis, step in self._directions:
@@ -118,7 +118,7 @@ class TorusTopology(Topology):
 
     @property
     def has_equal_paths(self) -> bool:
-        """Where there are two axes to go along, or a way round that is as long as the other."""
+        """Whether there are two axes to go along, or two ways round of equal length."""
         longer = [length for length in self.shape if length > 1]
         return len(longer) > 1 or any(length > 2 and length % 2 == 0 for length in longer)
 
@@ -132,12 +132,12 @@ class TorusTopology(Topology):
         return tuple(self._moved(link, source) for link in links)
 
     def spread(self, source: int, target: int) -> Carried:
-        """As the ways of the fewest hops cross each link."""
+        """Shares of a message on each link, spread over all ways of the fewest hops."""
         carried = self._from_first.carried(self._relative(source, target))
         return tuple((self._moved(link, source), share) for link, share in carried)
 
     def spread_bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """That of a link over the largest share that a link carries."""
+        """Bandwidth of a spread message: that of a link over the largest share that a link carries."""
         ahead = (self.coordinates[np.asarray(target)] - self.coordinates[np.asarray(source)]) % self.shape
         offset = ahead @ np.array(self._strides)
         figures = np.full(math.prod(self.shape), np.inf)
@@ -147,11 +147,11 @@ class TorusTopology(Topology):
         return np.asarray(figures[offset])
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """That of a link, all being equal."""
+        """Bandwidth of a link, which is the same between all devices."""
         return np.where(np.equal(source, target), np.inf, self.link_bandwidth_bytes_per_s)
 
     def latency_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:
-        """That of a link for each hop."""
+        """Latency of a link times the number of hops, in seconds."""
         ahead = (self.coordinates[np.asarray(target)] - self.coordinates[np.asarray(source)]) % self.shape
         hops: NDArray[np.int64] = np.minimum(ahead, np.array(self.shape) - ahead).sum(axis=-1)
         return np.asarray(hops * self.link_latency_s, np.float64)

@@ -59,7 +59,7 @@ class BlockTimes(NamedTuple):
 
     @classmethod
     def slowest(cls, kinds: Sequence[BlockTimes]) -> BlockTimes:
-        """Of ranks that wait for each other the slowest, pass by pass."""
+        """The slowest time of each pass among ranks that wait for each other."""
         if len(kinds) == 1:
             return kinds[0]
         passes = [max(times, key=lambda one: one.seconds) for times in zip(*(one.passes for one in kinds), strict=True)]
@@ -76,5 +76,5 @@ class BlockTimes(NamedTuple):
         return self.forward.seconds, (self.recompute + self.backward).seconds, self.weight.seconds
 
     def both_ways_s(self) -> tuple[float, float, float, float]:
-        """The same of a bidirectional schedule, see `pipelines.bidirectional`, but for pairs."""
+        """Seconds of each kind of task but pairs in a bidirectional schedule, see `pipelines.bidirectional`."""
         return (*self.task_s(), (self.recompute + self.inputs).seconds)

@@ -32,7 +32,7 @@ class Done(NamedTuple):
 
 
 class ChunkTimes(NamedTuple):
-    """A chunk.
+    """Times of the passes of a chunk.
 
     Attributes:
         times: of its passes.
@@ -100,7 +100,7 @@ def done_both_ways(
 
 
 def paired_blocks(forward: ChunkWork, backward: ChunkWork) -> Counter[tuple[str, str]]:
-    """Blocks of a chunk in a forward pass beside those of another one in a backward pass, and how often.
+    """Blocks of a chunk in a forward pass paired with those of another one in a backward pass, and how often.
 
     Layers stand beside each other one by one, in the order of their passes. What is left over, embedding and head have nothing
     beside them, which is named by an empty text.

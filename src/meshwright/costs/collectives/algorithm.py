@@ -48,7 +48,7 @@ class Algorithm(ABC):
         return ()
 
     def allotted(self, demand_bytes: Mapping[bytes, float]) -> Algorithm:
-        """The same for groups that work at the same time, where what they need is scarce; itself where nothing is.
+        """The algorithm for groups that work at the same time, where they share something scarce; by default itself.
 
         Args:
             demand_bytes: what each group (its ranks as bytes) moves in a step.

@@ -47,11 +47,11 @@ class Circuits(Algorithm):
         self.circuiting = circuiting
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """On optical clusters."""
+        """Whether the cluster is an optical one."""
         return isinstance(network.cluster.topology, OpticalTopology)
 
     def offers(self, operation: Operation) -> bool:
-        """All."""
+        """Whether circuits do the operation: they do all."""
         return True
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
@@ -72,7 +72,7 @@ class Circuits(Algorithm):
         return lambda payload_bytes: min(once(payload_bytes), per_phase(payload_bytes))
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """Those of a ring; none of an all-to-all, or where circuits change, which nobody else sends over."""
+        """The flows of a ring; none of an all-to-all, or where circuits change and nobody else sends over them."""
         if len(set(network.host[ranks].tolist())) == 1 or operation == "send_recv":
             return RING.phases(network, ranks, payload_bytes, operation)
         once, per_phase = self._once(network, ranks, operation), self._per_phase(network, ranks, operation)

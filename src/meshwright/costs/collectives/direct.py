@@ -44,7 +44,7 @@ class Direct(Algorithm):
         self.own = own
 
     def offers(self, operation: Operation) -> bool:
-        """Those in ``own``."""
+        """Whether the operation is one of ``own``."""
         return operation in self.own
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:

@@ -32,7 +32,7 @@ class Fastest(Algorithm):
         return lambda payload_bytes: min(pricer(payload_bytes) for pricer in pricers)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """Those of the algorithm whose formula says the least, ties by the order of `AUTOMATIC`."""
+        """The flows of the algorithm that takes the least time by its formula, ties by the order of `AUTOMATIC`."""
         return self.best(network, ranks, payload_bytes, operation).phases(network, ranks, payload_bytes, operation)
 
     def best(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation) -> Algorithm:

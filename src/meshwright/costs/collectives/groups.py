@@ -126,7 +126,7 @@ class Fabric:
         return cls(cluster, of(costs), Routing.of(costs))
 
     def network(self, group: Shape | PlacedGroup) -> tuple[RankNetwork, Ranks]:
-        """A group and those beside it, and the ranks of the group; of a shape the first ones, on the first hosts of the cluster.
+        """The network of a group and of the groups that work at the same time, and the ranks of the group.
 
         Raises:
             ConfigError: the cluster has no room for the shape, or its hosts are not alike, so that no shape tells a price.

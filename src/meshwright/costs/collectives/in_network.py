@@ -62,18 +62,18 @@ class InNetwork(Algorithm):
         self.num_slots = num_slots
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Where switches join the devices."""
+        """Whether switches join the devices."""
         topology = network.cluster.topology
         if isinstance(topology, SingleHostTopology):
             return not topology.is_bus
         return isinstance(topology, ClosTopology | TraceTopology)
 
     def offers(self, operation: Operation) -> bool:
-        """All-reduce and broadcast."""
+        """Whether the operation is an all-reduce or a broadcast."""
         return operation in ("all_reduce", "broadcast")
 
     def allotted(self, demand_bytes: Mapping[bytes, float]) -> InNetwork:
-        """The same where the groups that move most have the trees, ties by their order, and the others none.
+        """The algorithm in which the groups that move most have the trees (ties by their order) and the others none.
 
         Args:
             demand_bytes: what each group (its ranks as bytes) reduces in a step.
@@ -104,7 +104,7 @@ class InNetwork(Algorithm):
         return between if table is None else pipelined(RAIL.tiers(network, ranks, table, operation)[INSIDE], between)
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """Each rank's share once out of its card and once into it; beside it, as one phase, the stages inside the hosts."""
+        """Each rank's share once out of its card and once into it, with the stages inside the hosts as one phase."""
         if len(ranks) <= 1 or payload_bytes <= 0:
             return ()
         if not self.has_tree(network, ranks, operation):

@@ -30,7 +30,7 @@ class Joint(Algorithm):
     co_design = "intra-inter"
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Where hosts of several devices have network cards."""
+        """Whether hosts of several devices have network cards."""
         is_host = isinstance(network.cluster.topology, ClosTopology | TraceTopology)
         return is_host and network.cluster.num_devices > network.cluster.num_hosts
 

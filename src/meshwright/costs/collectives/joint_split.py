@@ -51,7 +51,7 @@ class TwoWays(NamedTuple):
     inside_s: float
 
     def share(self, payload_bytes: float) -> float:
-        """Of the payload on the own cards, so that the slowest line is least."""
+        """The share of the payload on the own cards for which the slowest line takes least."""
         places = {0.0, 1.0}
         for number, one in enumerate(self.lines):
             for other in self.lines[number + 1 :]:
@@ -84,11 +84,11 @@ class JointSplit(Algorithm):
     co_design = "intra-inter"
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Where hosts of several devices have network cards."""
+        """Whether hosts of several devices have network cards."""
         return JOINT.runs_on(network)
 
     def offers(self, operation: Operation) -> bool:
-        """All but broadcast."""
+        """Whether the operation is any but a broadcast."""
         return operation in STAGES or operation == "send_recv"
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
@@ -113,7 +113,7 @@ class JointSplit(Algorithm):
         return seconds
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """Those of `Joint`, of which the own cards carry their share.
+        """The flows of `Joint`, of which the own cards carry their share.
 
         What goes over idle cards starts at devices that need not be the job's and is not told.
         """

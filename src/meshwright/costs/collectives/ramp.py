@@ -31,7 +31,7 @@ class Ramp(Algorithm):
     name = "ramp"
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """On RAMP clusters."""
+        """Whether the cluster is a RAMP cluster."""
         return isinstance(network.cluster.topology, RampTopology)
 
     def offers(self, operation: Operation) -> bool:
@@ -60,7 +60,7 @@ class Ramp(Algorithm):
         return seconds
 
     def phases(self, network: RankNetwork, ranks: Ranks, payload_bytes: float, operation: Operation = "all_reduce") -> Phases:
-        """None: its circuits are switched for it and nobody else sends over them, so it takes its own time."""
+        """No flows: circuits are switched for the collective, so that it takes its own time whatever else is sent."""
         return () if self.offers(operation) else RING.phases(network, ranks, payload_bytes, operation)
 
 

@@ -70,11 +70,11 @@ class Staged(Algorithm):
         self.is_by_rail = is_by_rail
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Where some host has more than one device."""
+        """Whether some host has more than one device."""
         return network.cluster.num_devices > network.cluster.num_hosts
 
     def offers(self, operation: Operation) -> bool:
-        """All but broadcast and send."""
+        """Whether the operation is any but a broadcast or a send."""
         return operation in STAGES
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
@@ -137,7 +137,7 @@ class Staged(Algorithm):
 
 
 def pipelined(inside: Pricer, between: Pricer) -> Pricer:
-    """Both tiers in chunks, so that one chunk is inside while another is between: with the number of chunks that is best."""
+    """Price both tiers in chunks, one inside while another is between hosts, with the best number of chunks."""
 
     def seconds(payload_bytes: float) -> float:
         stages = ((k, inside(payload_bytes / k), between(payload_bytes / k)) for k in CHUNKS)

@@ -70,7 +70,7 @@ class Synthesised(Algorithm):
     co_design = "collectives"
 
     def runs_on(self, network: RankNetwork) -> bool:
-        """Where each pair of devices has links of its own."""
+        """Whether each pair of devices has links of its own."""
         return isinstance(network.cluster.topology, MatrixTopology)
 
     def offers(self, operation: Operation) -> bool:

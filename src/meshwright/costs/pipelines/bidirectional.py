@@ -136,7 +136,7 @@ def kept_at_once(
 
 @njit
 def play_both_ways(tasks, m, is_mirrored, task_s, send_s, starts_s):  # type: ignore[no-untyped-def]
-    """As `schedule_kernel.play_tasks`, of transfers that hide.
+    """Play a bidirectional schedule whose transfers are hidden; see `schedule_kernel.play_tasks`.
 
     Args:
         tasks: from `both_ways`.

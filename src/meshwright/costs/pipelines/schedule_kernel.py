@@ -10,7 +10,7 @@ from ...compiled import njit
 
 @njit
 def play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, lasts_s):  # type: ignore[no-untyped-def]
-    """As `play_tasks`, where chunks wait for their parameters, and it is told when their gradients are made.
+    """Play a schedule, as `play_tasks` does, whose chunks wait for parameters and report when gradients are made.
 
     Args:
         tasks, v, m, task_s, overlaps_sends, starts_s: as there.
@@ -72,7 +72,7 @@ def play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, 
 
 @njit
 def play_tasks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s):  # type: ignore[no-untyped-def]
-    """When each stage ends, how long it is busy, when it starts, and whether all is done; stages start no earlier than told."""
+    """Play a schedule: when each stage ends and starts, how long it is busy, and whether all is done."""
     waits_s = np.zeros((len(tasks), v))
     return play_chunks(tasks, v, m, task_s, send_s, overlaps_sends, starts_s, waits_s, np.zeros((len(tasks), v)))
 

@@ -167,7 +167,7 @@ def play_schedule(
 def late_spans_s(
     schedule: str, played: Played, m: int, task_s: NDArray[np.float64], send_s: NDArray[np.float64], *, overlaps_sends: bool
 ) -> NDArray[np.float64]:
-    """From the first to the last task of each stage that begins when those before it are ahead, ``(p,)``; see `plain_schedules`.
+    """Seconds from first to last task of each stage that begins when earlier ones are ahead, ``(p,)``.
 
     Of other schedules than GPipe as they are played from the beginning, which is no less.
 

@@ -73,7 +73,7 @@ class PlayedPipeline(NamedTuple):
 
     @property
     def late_spans_s(self) -> NDArray[np.float64]:
-        """From the first to the last task of each stage that begins when those before it are ahead, ``(p,)``."""
+        """Seconds from the first to the last task of each stage that begins when those before it are ahead, ``(p,)``."""
         schedule, m, overlaps_sends = self.layout.schedule, self.layout.num_micro_batches, self.layout.overlap_pp
         return late_spans_s(schedule, self.played, m, self.task_s, self.send_s, overlaps_sends=overlaps_sends)
 
@@ -145,7 +145,7 @@ class ChunkTails(NamedTuple):
 
     @property
     def slowed_s(self) -> NDArray[np.float64]:
-        """By how much the rest of the parameters slows passes down: all but what the first chunk waits for, ``(p,)``."""
+        """Seconds by which gathering all parameters but those of the first chunk slows passes down, ``(p,)``."""
         slowed: NDArray[np.float64] = (self.slowdown - 1) * np.maximum(0.0, self.gather_s - self.waits_s[:, 0])
         return slowed
 

@@ -33,7 +33,7 @@ class DeviceKinds:
     _known: dict[tuple[object, ...], tuple[Lane, ...]] = field(default_factory=dict, repr=False)
 
     def on(self, devices: NDArray[np.int64], *, are_in_rank_order: bool = True) -> DeviceKinds:
-        """The same kinds for ranks on other devices."""
+        """The kinds of device of ranks that are on other devices."""
         return DeviceKinds(self.of_device, devices, are_in_rank_order)
 
     def of_ranks(self, layout: Layout, order: str) -> list[NDArray[np.int64]]:
@@ -47,7 +47,7 @@ class DeviceKinds:
         return tuple(sorted(set(self.of_device[slice(first, end) if self.devices is None else self.devices[first:end]].tolist())))
 
     def of_replica(self, layout: Layout, order: str, replica: int) -> DeviceKinds:
-        """As if every replica had devices of the kinds of one of them, each stage its own."""
+        """The kinds of device if every replica had those of one of them, stage by stage."""
         of_stages = (np.split(kinds, layout.dp)[replica] for kinds in self.of_ranks(layout, order))
         return DeviceKinds(np.concatenate([np.tile(own, layout.dp) for own in of_stages]), None, are_in_rank_order=False)
 

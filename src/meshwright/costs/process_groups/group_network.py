@@ -69,7 +69,7 @@ class GroupNetwork(Protocol):
         ...
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """As `group_s`, but each rank fetches all between hosts by its own share of the cards and shares nothing inside."""
+        """Seconds of `group_s` where each rank fetches all between hosts over its share of the cards, nothing shared inside."""
         ...
 
     def provenance(self, operation: Operation, payload_bytes: float, group: Stand) -> Provenance:
@@ -112,7 +112,7 @@ class HostNetwork:
         return 0.0 if group.size <= 1 or payload_bytes <= 0 else self._terms_of(operation, group).seconds(payload_bytes)
 
     def payloads_s(self, operation: Operation, payload_bytes: NDArray[np.float64], group: Stand) -> NDArray[np.float64]:
-        """The same of many payloads, none of them empty."""
+        """Seconds of `group_s` for many payloads, none of them empty."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
         return np.zeros(len(payload_bytes)) if group.size <= 1 else self._terms_of(operation, group).seconds(payload_bytes)
 
@@ -121,7 +121,7 @@ class HostNetwork:
         return self.card_bytes_per_s / group.side_by_side * self.uplinks.share(group, self.devices_per_host, operation)
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """As `group_s`, but each rank fetches all by its own share of the cards and shares nothing inside its host."""
+        """Seconds of `group_s` where each rank fetches all over its share of the cards, nothing shared inside its host."""
         assert isinstance(group, Group), "equal hosts tell groups by their form"
         if group.size <= group.per_host:
             return self.group_s(operation, payload_bytes, group)
@@ -282,7 +282,7 @@ class PlacedNetwork:
         return self._known[key]
 
     def flat_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
-        """As `FabricNetwork.flat_s`: groups of one device of each host of the group fetch at the same time what a rank lacks."""
+        """Seconds as in `FabricNetwork.flat_s`: groups of one device of each host fetch what a rank lacks, all at once."""
         if group.size <= 1 or payload_bytes <= 0:
             return 0.0
         assert isinstance(group, PlacedGroups), "unequal hosts tell groups by their devices"

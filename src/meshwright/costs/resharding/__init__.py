@@ -1,1 +1,1 @@
-"""A tensor that one mesh of devices holds and another one wants: what has to be sent, by whom, and how long it takes."""
+"""A tensor brought from one mesh of devices to another: what has to be sent, by whom, and how long it takes."""

@@ -26,7 +26,7 @@ WEIGHT_BYTES_OF_OPTIMIZER = 12.0
 
 @dataclass(frozen=True)
 class ModelPlace:
-    """Where the parts of a model are under a layout.
+    """The places of the parts of a model under a layout.
 
     Attributes:
         layout: how the model is cut.

@@ -1,4 +1,4 @@
-"""Which sender broadcasts a unit task, and in which order the tasks go.
+"""The choice of the sender that broadcasts each unit task, and the order of the tasks.
 
 A schedule is a list of tasks with a sender each; a task begins as soon as its sender and all its receivers have free cards.
 """
@@ -60,7 +60,7 @@ def chosen_senders(
 
 
 def makespan_s(tasks: Sequence[UnitTask], lasts_s: Sequence[float], choice: Choice) -> float:
-    """When the last task ends."""
+    """Seconds until the last task ends."""
     sends_s: dict[int, float] = {}
     receives_s: dict[int, float] = {}
     for number, sender in choice:

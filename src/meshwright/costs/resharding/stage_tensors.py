@@ -54,7 +54,7 @@ class StageTensor:
         return [Replica(host, place) for place, host in enumerate(self.hosts)]
 
     def on(self, first_host: int) -> StageTensor:
-        """The same with hosts counted from another one on, so that equal crossings are told alike."""
+        """The tensor with hosts counted from another one on, so that equal crossings are written alike."""
         return replace(self, hosts=tuple(host - first_host for host in self.hosts))
 
     def replicas(self) -> dict[Tile, list[Replica]]:
@@ -70,5 +70,5 @@ class StageTensor:
 
 
 def largest_slice_bytes(source: StageTensor, target: StageTensor) -> float:
-    """The largest part of the tensor that a rank of the target gets in one message and puts in its place, ``max D_i``."""
+    """The largest part of the tensor that a rank of the target receives in one message, ``max D_i``."""
     return max((task.task_bytes for task in unit_tasks(source, target)), default=0.0)

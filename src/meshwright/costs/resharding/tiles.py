@@ -101,7 +101,7 @@ class MeshTensor:
 
     @property
     def total_bytes(self) -> int:
-        """Of the whole tensor."""
+        """Bytes of the whole tensor."""
         return prod(self.shape) * self.element_bytes
 
     def tile(self, device: Replica) -> Tile:
@@ -120,7 +120,7 @@ class MeshTensor:
 
 @dataclass(frozen=True)
 class UnitTask:
-    """A part of a tensor that some devices hold and others want.
+    """A part of a tensor that some devices hold and others need.
 
     Attributes:
         task_bytes: of the part, ``D``.
@@ -177,7 +177,7 @@ def unit_tasks(source: Tiled, target: Tiled, *, is_same_mesh: bool = False) -> t
 
 
 def scattered(target: Tiled) -> Iterator[tuple[Replica, Tile]]:
-    """What each device of a target gets if the devices of a host that want the same tile share it out among them.
+    """What each device of a target gets if the devices of a host that need the same tile divide it among them.
 
     Each tile is cut along its first dimension that this many devices divide.
 

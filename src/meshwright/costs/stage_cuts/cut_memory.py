@@ -55,7 +55,7 @@ class CutMemory:
 
     @classmethod
     def of(cls, layout: Layout, chain: Chain) -> CutMemory:
-        """That of a layout, kept by the chain: rank orders, and layouts that hold alike, share it."""
+        """The memory of a layout's cuts, kept by the chain: rank orders and layouts that hold the same share it."""
         shape = layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches
         key = *shape, layout.recompute, state_factor(layout)
         if key not in chain.memories:

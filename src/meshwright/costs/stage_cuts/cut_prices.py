@@ -138,7 +138,7 @@ class CutPricer:
         lanes_s: Sequence[NDArray[np.float64]],
         step_s: Callable[[GraphWork], float],
     ) -> NDArray[np.int64] | None:
-        """The same where hosts are not alike: of the compared cuts as each is priced on its own devices.
+        """The best of the compared cuts where hosts are not alike: each is priced on its own devices.
 
         No stage takes less than its passes and what follows them by themselves, so that most cuts are passed by.
 
@@ -168,7 +168,7 @@ class CutPricer:
         return best
 
     def alone_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Of each cut, seconds that each stage is busy, of the first one from its first to its last pass, ``(f, p)``."""
+        """Seconds that each stage of each cut is busy, of the first from its first to its last pass, ``(f, p)``."""
         layout, p, v = self.layout, self.layout.pp, self.layout.virtual_stages
         found: NDArray[np.float64] = self._own_s(cuts).reshape(len(cuts), v, p).sum(axis=1) * layout.num_micro_batches
         if layout.num_micro_batches * p * v * 2 <= MAX_TASKS and len(cuts) and not self.chain.is_direct:

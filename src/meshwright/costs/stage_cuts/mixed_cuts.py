@@ -52,7 +52,7 @@ class MixedDevices:
 
     @property
     def peaks_flops_per_s(self) -> tuple[float, ...]:
-        """Of each rank's device, in rank order."""
+        """Peak FLOP/s of each rank's device, in rank order."""
         return tuple(self.types[kind].peak_flops_per_s for kind in self.of_rank.tolist())
 
     def of_stages(self, layout: Layout, order: str = DEFAULT_ORDER) -> list[NDArray[np.int64]]:

@@ -51,7 +51,7 @@ def coding(replicas: Replicas, stage: int, message: Message, code: AnyCompressio
 def coded_messages(
     replicas: Replicas, code: AnyCompression
 ) -> tuple[Callable[[int], tuple[Message, ...]], dict[int, tuple[float, float]]]:
-    """For the event path: the coded messages of a stage, and the seconds of encoding and decoding of each stage."""
+    """The coded messages of each stage and its seconds of encoding and decoding, for the event path."""
     codecs, sent = {}, {}
     for stage in range(replicas.layout.pp):
         summed = replicas.work.summed(stage)

@@ -34,7 +34,7 @@ def one_batch_s(forward_s: Sequence[float], target_s: Sequence[float], update_s:
 
 
 def streaming_s(forward_s: Sequence[float], target_s: Sequence[float], update_s: Sequence[float]) -> float:
-    """Seconds of each of many batches, one behind the other: ``max (f + t + u)``; no device ever waits."""
+    """Seconds of each of many batches in a row: ``max (f + t + u)``; no device ever waits."""
     return max(f + t + u for f, t, u in zip(forward_s, target_s, update_s, strict=True))
 
 

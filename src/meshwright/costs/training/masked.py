@@ -59,7 +59,7 @@ class PhaseStep(NamedTuple):
 
 
 class MaskedStep(NamedTuple):
-    """Both phases of a layout.
+    """The steps of both phases of a masked job under a layout.
 
     Attributes:
         core, full: the phases.
@@ -112,7 +112,7 @@ def core_memory(whole: StageMemory, core: StageMemory) -> StageMemory:
 
 
 def model_place(work: StepWork, order: str, hosts: NDArray[np.int64]) -> ModelPlace:
-    """Where the parts of a job are.
+    """The places of the parts of a job's model.
 
     Args:
         work: of the whole job, by the plan of a phase.

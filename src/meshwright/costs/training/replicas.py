@@ -50,7 +50,7 @@ class Replicas:
 
     @property
     def num_replicas(self) -> int:
-        """Replicas, ``n``."""
+        """Number of replicas, ``n``."""
         return self.layout.dp
 
     @property
@@ -60,7 +60,7 @@ class Replicas:
 
     @cached_property
     def synchronous_s(self) -> float:
-        """Seconds of a synchronous step as the layout says it, with nobody slower than the others."""
+        """Seconds of a synchronous step of the layout, in which no replica is slower than the others."""
         return self.pricer.step_s(self.work)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""ZeRO-3 whose parameters or gradients go coded: the messages of its passes send less, and kernels code beside them.
+"""ZeRO-3 with coded parameters or gradients: messages send less, and kernels encode and decode at the same time.
 
 A rank encodes its share of a block's parameters before they are gathered, and decodes all; it encodes all of its gradients, which
 are exchanged all to all and not reduced in transit, and decodes what it gets. Coding is part of the passes, so that both price

@@ -110,7 +110,7 @@ def subnets_s(replicas: Replicas, training: IndependentSubnets) -> tuple[float, 
 
 
 def op_shares(work: object, num_workers: int) -> NDArray[np.float64]:
-    """Of each op what a subnet has of it: ``1 / n^2`` between hidden layers, else ``1 / n``.
+    """The share of each op that a subnet has: ``1 / n^2`` between hidden layers, else ``1 / n``.
 
     Raises:
         PlanError: the job is no chain of layers of neurons, or is cut by ``pp``.

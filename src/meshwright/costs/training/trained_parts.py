@@ -1,4 +1,4 @@
-"""Parts of a model that are trained for epochs of their own by synthetic labels, one behind the other or all at once.
+"""Parts of a model that are trained for epochs of their own by synthetic labels, in turn or all at once.
 
 A part is a pipeline of the stages between two cuts. All but the last learn to turn each class into its synthetic label; the last
 one learns the real labels, from what the part before it sends or from its synthetic labels.
@@ -52,7 +52,7 @@ class TrainedPart(NamedTuple):
     width_bytes: float = 0.0
 
     def sending_s(self, num_micro_batches: float) -> float:
-        """Seconds in which so many micro-batches go forward through the part and over the cut, each stage on one at a time."""
+        """Seconds in which micro-batches go forward through the part and over the cut, one at a time on each stage."""
         spans_s = [*self.forward_s, *self.send_s, self.crossing_s]
         return sum(spans_s) + (num_micro_batches - 1) * max(spans_s)
 
@@ -112,7 +112,7 @@ def epochs_s(
 
 
 def cut_bytes(training: LocalUpdate, width_bytes: float) -> float:
-    """Bytes over a cut in the whole training: ``C h``, ``N h`` one behind the other, and ``2 N h`` in an epoch of recovery.
+    """Bytes over a cut in the whole training: ``C h``, in turn ``N h``, and ``2 N h`` in an epoch of recovery.
 
     Args:
         training: its schedule, samples and classes.

@@ -41,7 +41,7 @@ class RememberedKernels(KernelModel):
         return model if isinstance(model, RememberedKernels) else cls(model.device, model.constants, model.software)
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
-        """As `KernelModel.kernel_s`."""
+        """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
         if not isinstance(item, Product):
             return super().kernel_s(item, element_bytes)
         kind = item.is_attention, item.is_weight, item.sum_bytes, item.fp8_casts, item.row_bytes, element_bytes
@@ -69,11 +69,11 @@ class FastestKernels(RememberedKernels):
         return cls(models[0].device, models[0].constants.model_copy(update=least), models[0].software, models=models)
 
     def kernel_s(self, item: Product | FusedAttention | Sweep, element_bytes: int = 2) -> float:
-        """As `KernelModel.kernel_s`."""
+        """Seconds of a kernel, as `KernelModel.kernel_s` gives them."""
         return min(one.kernel_s(item, element_bytes) for one in self.models)
 
     def optimizer_s(self, parameters: float, gradient_bytes: int = 2) -> float:
-        """As `KernelModel.optimizer_s`."""
+        """Seconds of the optimizer's update, as `KernelModel.optimizer_s` gives them."""
         return min(one.optimizer_s(parameters, gradient_bytes) for one in self.models)
 
 
@@ -84,11 +84,11 @@ class BoundedPricer(Pricer):
     _shares: dict[int, dict[str, Task]] = field(default_factory=dict, repr=False, compare=False)
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
-        """The same pricer, which keeps the blocks that it prices where another one does that differs in order alone."""
+        """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
         return replace(self, _blocks=other._blocks, _chunks=other._chunks, _shares=other._shares)
 
     def bound_s(self, work: LayoutWork) -> float:
-        """At most `step_s`.
+        """A lower bound on `step_s`.
 
         Of the first, second and last stage each is busy with all its passes and transfers. The first one also waits: the
         last stage starts when a forward pass has come through all stages before it, works through the forward and backward

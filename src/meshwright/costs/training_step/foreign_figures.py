@@ -1,4 +1,4 @@
-"""Whose figures price a job where its devices have none of their own; it is said, so that nobody takes them for theirs."""
+"""Figures of other devices by which a job is priced where its own have none; they are named in remarks."""
 
 from __future__ import annotations
 

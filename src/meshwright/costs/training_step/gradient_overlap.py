@@ -1,4 +1,4 @@
-"""Gradients and parameters that travel block by block while passes run on, and what of them hides behind nothing.
+"""Gradients and parameters that are sent block by block during passes, and the part of them that is exposed.
 
 A span is a run of equal blocks (layers, embedding, head) in the last backward pass or the first forward one of a stage.
 Each block adds its part to a message when it is done, or waits for its part before it begins.
@@ -55,7 +55,7 @@ def stage_spans(
 
 
 def block_parameters(work: LayoutWork, stage: int) -> dict[str, float]:
-    """Dense parameters of each kind of layer, embedding and head as a stage holds them; a tied table counts where it stands."""
+    """Dense parameters of each kind of layer, embedding and head of a stage; a tied table counts where it is kept."""
     held, own = work.stages[stage], [chunk for chunk in work.chunks if chunk.stage == stage]
     dense = {name: block.dense_parameters for name, block in work.blocks.items()}
     layers, table = sum(number * dense[name] for name, number in held.layers.items()), dense["embedding"]

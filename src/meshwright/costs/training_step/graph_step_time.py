@@ -269,12 +269,12 @@ class GraphPricer(StepPricer):
 
 
 def is_uneven(wires: GroupNetwork, layout: Layout) -> TypeGuard[PlacedNetwork]:
-    """Whether replicas differ and wait for each other; a single one goes at its own pace wherever its stages stand."""
+    """Whether replicas differ and wait for each other; a single replica goes at its own pace."""
     return isinstance(wires, PlacedNetwork) and layout.copies > 1
 
 
 def op_uncertainty(work: GraphWork) -> float:
-    """Of what ops take, relative, one standard deviation."""
+    """Relative uncertainty of the times of ops, one standard deviation."""
     if not work.is_profiled:
         return ROOFLINE_UNCERTAINTY
     return PROFILED_UNCERTAINTY if work.share == 1 else DIVIDED_UNCERTAINTY

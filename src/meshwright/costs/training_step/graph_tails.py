@@ -60,7 +60,7 @@ def gather_parts(layout: Layout) -> tuple[MessagePart, ...]:
 
 
 def messages_of(parts: Parts, layout: Layout, held_bytes: float) -> tuple[Message, ...]:
-    """The messages of a stage that holds so many bytes; none where it holds nothing."""
+    """The messages of a stage that holds a number of bytes; none where it holds nothing."""
     found = parts(layout) if held_bytes > 0 else ()
     return tuple(Message(part.name, part.operation, part.axis, held_bytes / part.divisor) for part in found)
 
@@ -72,7 +72,7 @@ def messages_s(messages: tuple[Message, ...], layout: Layout, wires: GroupNetwor
 
 @njit()
 def shown_after_s(seconds, sizes, total, whole_s):  # type: ignore[no-untyped-def]
-    """As `gradient_overlap.exposed_after`: ops in backward order, each with its part of messages that follow each other."""
+    """Seconds by which messages outlast the ops of a backward pass; see `gradient_overlap.exposed_after`."""
     free, clock = np.zeros(len(whole_s)), 0.0
     for op in range(len(seconds)):
         clock += seconds[op]
@@ -85,7 +85,7 @@ def shown_after_s(seconds, sizes, total, whole_s):  # type: ignore[no-untyped-de
 
 @njit()
 def shown_before_s(seconds, sizes, total, whole_s):  # type: ignore[no-untyped-def]
-    """As `gradient_overlap.exposed_before`: ops in the order of the forward pass, each waiting for its part of every message."""
+    """Seconds that the ops of a forward pass wait for messages; see `gradient_overlap.exposed_before`."""
     arrived, clock, waited = np.zeros(len(whole_s)), 0.0, 0.0
     for op in range(len(seconds)):
         ends = clock + seconds[op]
@@ -135,7 +135,7 @@ def chunk_tails(
 
 
 def chunk_gaps_s(pieces: Pieces, whole_s: NDArray[np.float64], *, has_ended: bool) -> NDArray[np.float64]:
-    """Of each chunk of a stage, its lag or its wait as `ChunkTails` means them, ``(v,)``.
+    """The lag or the wait of each chunk of a stage, as `ChunkTails` means them, ``(v,)``.
 
     Args:
         pieces: the ops of the passes.

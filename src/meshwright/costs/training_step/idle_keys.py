@@ -29,7 +29,7 @@ LAYERS_ONLY = (
 
 
 def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
-    """Of the keys that are other than by default, those that change nothing, each with the reason.
+    """The keys that are not at their defaults and change nothing, each with the reason.
 
     Args:
         layout: how a job is cut.
@@ -69,7 +69,7 @@ def idle_keys(layout: Layout, *, has_layers: bool) -> dict[str, str]:
 
 
 def remarks(layout: Layout, *, has_layers: bool, asked: Iterable[str] | None = None) -> tuple[str, ...]:
-    """The same in words, one remark a key.
+    """The keys that change nothing, in words, one remark a key.
 
     Args:
         layout, has_layers: as of `idle_keys`.

@@ -176,7 +176,7 @@ class KernelModel:
 
     @property
     def step_uncertainty(self) -> float | None:
-        """Of whole steps of the framework, one standard deviation; None where it may be any."""
+        """Uncertainty of whole steps of the framework, one standard deviation; None where it may be any framework."""
         return None if self.software is None else self.constants.steps_of[self.software]
 
     def product_s(self, item: Product, element_bytes: int = 2) -> float:
@@ -278,7 +278,7 @@ class KernelModel:
         return self.sweep_s(item)
 
     def optimizer_s(self, parameters: float, gradient_bytes: int = 2) -> float:
-        """Seconds of one update of so many parameters, with everything else that is done once a step."""
+        """Seconds of one update of a number of parameters, with everything else that is done once a step."""
         bytes_per_s = self.device.memory_bandwidth_bytes_per_s * self.constants.memory_efficiency
         moved = self.constants.optimizer_bytes_per_parameter + GRADIENT_SWEEPS * (gradient_bytes - 2)
         return parameters * moved / bytes_per_s + self.constants.step_overhead_ms / 1e3

@@ -28,7 +28,7 @@ OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 
 @dataclass(frozen=True)
 class PassTime:
-    """Where the time of a pass goes.
+    """Parts of the time of a pass.
 
     Attributes:
         kernels_s: the device's kernels.

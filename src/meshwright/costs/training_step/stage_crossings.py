@@ -44,7 +44,7 @@ class Resharding:
 
     @classmethod
     def of(cls, costs: CostSettings) -> Resharding:
-        """As settings choose it."""
+        """The resharding that settings choose."""
         return cls(costs.resharding, costs.resharding_order)
 
     def crossing(self, work: LayoutWork, chunk: int, kind: int, wires: GroupNetwork) -> Crossing | None:

@@ -105,14 +105,14 @@ class StepPricer(ABC):
 
     @abstractmethod
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
-        """The same for ranks that are numbered otherwise, or whose messages something else prices."""
+        """The pricer for ranks that are numbered otherwise, or whose messages something else prices."""
 
     @abstractmethod
     def messages(self, work: Any, lane: Lane) -> Iterator[PlacedMessage]:
         """The communications of a step."""
 
     def on(self, devices: NDArray[np.int64]) -> Self:
-        """The same for ranks on these devices, in the layout's own numbering; itself where hosts are alike."""
+        """The pricer for ranks on these devices, in the layout's own numbering; itself where hosts are alike."""
         if not isinstance(self.wires, PlacedNetwork):
             return self
         return self.in_order(DEFAULT_ORDER, self.wires.on(devices))
@@ -138,7 +138,7 @@ class StepPricer(ABC):
         return self.wires.group_s(message.operation, message.payload_bytes, stands)
 
     def provenance(self, work: Any) -> dict[str, Provenance]:
-        """Of each communication in the breakdown of a step: that of its messages, the least sure one where they differ.
+        """Provenance of each communication in the breakdown of a step, the least sure one where messages differ.
 
         What makes up less than `MINOR` of its seconds does not count.
         """

@@ -156,7 +156,7 @@ class GraphWork(StepWork):
         return messages_of(sync_parts, self.layout, self.gradient_bytes_on(stage))
 
     def summed(self, stage: int) -> tuple[Message, ...]:
-        """All of `sync`: a stage has no other messages there."""
+        """The messages of `sync`, all of which sum gradients."""
         return self.sync(stage)
 
     def gather(self, stage: int) -> tuple[Message, ...]:

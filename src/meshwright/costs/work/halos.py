@@ -1,4 +1,4 @@
-"""Spatial parallelism: each sample's volume is cut over ranks, which exchange the positions beside their borders.
+"""Spatial parallelism: each sample's volume is cut over ranks, which exchange the positions at their borders.
 
 An output of a window of ``k`` positions needs ``k // 2`` positions on each side, so a rank sends that many planes to both
 neighbours along each dimension that is cut, forward of the input and backward of the output's gradient. Dimensions follow each
@@ -52,7 +52,7 @@ class OpExchange:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """All of them."""
+        """All messages of the exchange."""
         return *self.halos, *self.waited
 
 

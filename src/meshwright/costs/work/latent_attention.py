@@ -32,7 +32,7 @@ def up_parameters(shape: TransformerShape) -> int:
 
 
 def latent_products(parts: LayerParts) -> tuple[list[Item], list[Item]]:
-    """From the input to queries, keys and values, forward and backward.
+    """The products from the input to queries, keys and values, forward and backward.
 
     Where queries have no narrow vector they come from the input, which is then gathered like that of any layer.
     """

@@ -59,7 +59,7 @@ class BlockWork:
 
 
 def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
-    """What of a layout the work on one micro-batch depends on, so that layouts that share it share the work."""
+    """The parts of a layout on which the work of one micro-batch depends; layouts that agree in them share it."""
     return (
         layout.tp,
         layout.cp,

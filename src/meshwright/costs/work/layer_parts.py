@@ -104,7 +104,7 @@ class LayerParts:
 
     @property
     def summed_bytes(self) -> int:
-        """Of a number of the sum of gradients."""
+        """Bytes of a number in the sum of gradients."""
         return self.layout.gradient_bytes
 
     def sum_bytes(self, parameters: float) -> float:
@@ -229,7 +229,7 @@ class LayerParts:
         return experts(self) if self.shape.num_experts > 1 else self.dense("mlp", self.shape.feed_forward)
 
     def dense(self, name: str, width: int) -> tuple[list[Item], list[Item]]:
-        """A dense feed-forward layer, so many numbers wide inside."""
+        """The products of a dense feed-forward layer of some inner width."""
         shape, tokens = self.shape, self.tokens
         inner = width / self.layout.tp
         wide = round(self.halves * inner)

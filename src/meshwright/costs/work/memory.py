@@ -1,4 +1,4 @@
-"""Memory of every pipeline stage of a layout: what a rank holds at its worst moment, and what of.
+"""Memory of every pipeline stage of a layout: what a rank holds at its worst moment, and its parts.
 
 Legend: ``s`` tokens of a sequence on a rank of ``cp``, ``b`` sequences of a micro-batch, ``t`` tensor-parallel degree,
 ``h`` hidden width.
@@ -62,7 +62,7 @@ class StageMemory:
 
     @property
     def total(self) -> float:
-        """All of it."""
+        """Bytes of all parts together."""
         return self.model_state + self.activations + self.buffers + self.runtime
 
 
@@ -271,7 +271,7 @@ def kept_bytes(work: LayoutWork) -> float:
 
 
 def put_off_bytes(work: LayoutWork) -> float:
-    """What of them it keeps on for a weight gradient that a zero-bubble schedule puts off.
+    """The kept bytes that remain for a weight gradient that a zero-bubble schedule defers.
 
     That is all of it; a layer that is recomputed as a whole has by then all activations again but those inside attention,
     which holds no weights.

@@ -41,7 +41,7 @@ class ChunkWork:
 
     @cached_property
     def parts(self) -> Parts:
-        """Its blocks and how many of each, kind by kind; chunks with the same parts take as long."""
+        """The kinds of blocks of the chunk and how many of each; chunks with the same parts take the same time."""
         counts: dict[str, int] = {}
         for name, number in sorted(self.runs):
             counts[name] = counts.get(name, 0) + number

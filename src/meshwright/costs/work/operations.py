@@ -30,7 +30,7 @@ background user's guide", 2023, section 3)."""
 
 
 def row_bytes(*lengths: int) -> int:
-    """Largest power of two of bytes, `ALIGNED_BYTES` at most, at multiples of which rows of so many numbers of 16 bits begin."""
+    """The largest power of two of bytes, `ALIGNED_BYTES` at most, that divides the length of a row of 16-bit numbers."""
     return math.gcd(ALIGNED_BYTES, *(2 * length for length in lengths))
 
 
@@ -62,7 +62,7 @@ class Product:
 
     @property
     def flops(self) -> float:
-        """Floating-point operations."""
+        """Number of floating-point operations."""
         return 2.0 * self.batch * self.m * self.n * self.k
 
 

@@ -52,12 +52,12 @@ def layer_products(shape: TransformerShape) -> tuple[LayerProduct, ...]:
 
 
 def kept_products(shape: TransformerShape) -> tuple[LayerProduct, ...]:
-    """Those whose results are kept."""
+    """The products of a layer whose results are kept."""
     return layer_products(shape)[::2]
 
 
 def again_products(shape: TransformerShape) -> tuple[LayerProduct, ...]:
-    """Those that are computed again; the last of a layer never is."""
+    """The products of a layer that are computed again; its last one never is."""
     return layer_products(shape)[1:-1:2]
 
 

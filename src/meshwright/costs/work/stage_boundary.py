@@ -22,7 +22,7 @@ def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: i
 
 
 def slice_buffer_bytes(work: LayoutWork, stage: int) -> float:
-    """The largest slice that a rank of a stage gets from one of another mesh: it comes by itself and is put in its place."""
+    """The largest slice that a rank of a stage receives from a rank of another mesh, as a buffer."""
     pp, last, most = work.layout.pp, len(work.chunks) - 1, 0.0
     for chunk in (one for one in range(last + 1) if one % pp == stage):
         for sender, boundary in ((chunk - 1, chunk - 1), (chunk + 1, chunk)):

@@ -98,5 +98,5 @@ class StepWork(ABC):
         """Messages after the optimizer of a stage."""
 
     def summed(self, stage: int) -> tuple[Message, ...]:
-        """Those of `sync` that may be coded: sums of gradients over replicas."""
+        """The messages of `sync` that may be coded: sums of gradients over replicas."""
         return tuple(message for message in self.sync(stage) if message.axis in SUMMED)

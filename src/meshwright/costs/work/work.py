@@ -124,7 +124,7 @@ class LayoutWork(StepWork):
 
     @property
     def partners(self) -> Mapping[int, int]:
-        """Of stages that sum gradients with another one behind their passes, that one.
+        """The stage with which each stage sums gradients behind its passes, where there is one.
 
         These are the ends of a pipeline with two copies of a table, and of DualPipe every two stages of the same layers.
         """
@@ -174,7 +174,7 @@ class LayoutWork(StepWork):
         return replace(self, stages=tuple(stages))
 
     def matrices(self, stage: int, message: Message) -> tuple[Matrix, ...]:
-        """Those of its layers, cut by ``tp``; of experts none is known."""
+        """The weight matrices of the layers of a message, cut by ``tp``; those of experts are not known."""
         shape, tp, count = self.shape, self.layout.tp, self.stages[stage].num_layers
         if message.axis != "dp_cp":
             return ()

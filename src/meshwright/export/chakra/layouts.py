@@ -1,4 +1,4 @@
-"""Layouts as Chakra traces: which description of the job tells what its ranks do.
+"""Layouts as Chakra traces, and which description of the job says what its ranks do.
 
 A layout of data and pipeline parallelism needs the plan's job graph and its stages alone. One that cuts layers, or
 gathers their parameters, needs the shape of a transformer, which a job graph does not tell (it knows no heads): the

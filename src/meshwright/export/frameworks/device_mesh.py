@@ -53,7 +53,7 @@ def rank_grid(plan: PlacementPlan) -> NDArray[np.int64]:
 
 
 def places_grid(places: Sequence[Coordinates], ranks: Sequence[int]) -> NDArray[np.int64]:
-    """As `rank_grid`, of some ranks alone: those of one stage, or of all.
+    """The grid of some ranks, those of one stage or of all; see `rank_grid`.
 
     Args:
         places: of all ranks.

@@ -79,7 +79,7 @@ def rank_order(plan: PlacementPlan, framework: str, orders: Sequence[str] = (DEF
 
 
 def renumbered(plan: PlacementPlan, arranged: RankOrder) -> PlacementPlan:
-    """The same plan with the rank numbers that the framework will use, for holding a launched job against it."""
+    """The plan with the rank numbers that the framework will use, to compare a launched job with."""
     number = {rank: own for own, rank in enumerate(arranged.plan_rank)}
     ranks = sorted((rank.model_copy(update={"rank": number[rank.rank]}) for rank in plan.ranks), key=lambda rank: rank.rank)
     stages = tuple(s.model_copy(update={"ranks": tuple(sorted(number[rank] for rank in s.ranks))}) for s in plan.stages)

@@ -42,7 +42,7 @@ def rank_order(plan: PlacementPlan) -> RankOrder:
 
 
 def renumbered(plan: PlacementPlan) -> PlacementPlan:
-    """The same plan with the rank numbers that Megatron will use, for holding a launched job against it.
+    """The plan with the rank numbers that Megatron will use, to compare a launched job with.
 
     Raises:
         ExportError: as `rank_order`.

@@ -50,7 +50,7 @@ _NOT_GUARANTEED = (
 
 
 def renumbered(plan: PlacementPlan) -> PlacementPlan:
-    """The same plan with the rank numbers that torchtitan will use.
+    """The plan with the rank numbers that torchtitan will use.
 
     Raises:
         ExportError: as `grid_ranks.rank_order`.

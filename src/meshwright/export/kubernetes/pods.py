@@ -1,4 +1,4 @@
-"""Pods as Kubernetes wants them: the container of one host, the nodes that it may go to, and YAML that stays text."""
+"""Pods for Kubernetes: the container of one host, the nodes that it may go to, and YAML that stays text."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def visible(devices: list[int]) -> list[int]:
 
 
 def visible_on_all(plan: PlacementPlan, kind: str) -> list[int]:
-    """As `visible`, where pods share a template and so an order.
+    """The visible devices of each pod where all pods share a template, and so an order; see `visible`.
 
     Raises:
         ExportError: a host whose devices come in another order than those of the first.
@@ -121,7 +121,7 @@ def on_nodes(hosts: Sequence[str]) -> dict[str, Any]:
 
 
 def one_on_each(hosts: Sequence[str], labels: dict[str, str]) -> dict[str, Any]:
-    """As `on_nodes`, and no two pods with these labels on one node."""
+    """The affinity of pods to nodes, as `on_nodes`, that allows no two pods with these labels on one node."""
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
     return on_nodes(hosts) | {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 

@@ -45,7 +45,7 @@ _NOT_GUARANTEED_IN_PART = (
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The batch script and, if wanted, the cluster's ``topology.conf``.
+    """The batch script and, if asked for, the cluster's ``topology.conf``.
 
     Raises:
         ExportError: unequal ranks per host, too many runs of ranks for one command, or a ``topology.conf`` is wanted and

@@ -1,4 +1,4 @@
-"""The switches of a cluster as Slurm's ``topology.conf`` wants them for its plugin ``topology/tree``.
+"""The switches of a cluster as Slurm's ``topology.conf`` for its plugin ``topology/tree``.
 
 Hosts hang on switches by the coordinates that the topology counts above the host: leaf groups of a Clos network, groups
 and racks of a RAMP network, pods and leaves of a traced one. Switches that serve the same hosts, such as the rails of a

@@ -1,4 +1,4 @@
-"""TensorFlow: a line for each op with the device that ``tf.device`` wants, and a loader of a few lines."""
+"""TensorFlow: a line for each op with its device for ``tf.device``, and a loader of a few lines."""
 
 from __future__ import annotations
 

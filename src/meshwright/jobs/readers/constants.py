@@ -24,7 +24,7 @@ _SCALING = {
 
 
 def model_constants(keys: ConfigKeys) -> ModelConstants | None:
-    """The constants that a configuration tells; None where it tells none.
+    """The constants in a configuration; None where it has none.
 
     Raises:
         GraphError: a base, an epsilon or a factor that no model has.

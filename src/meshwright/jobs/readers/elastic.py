@@ -81,7 +81,7 @@ class ElasticApplication:
 
     @property
     def num_epochs(self) -> int:
-        """Epochs to the wanted quality."""
+        """Number of epochs to the target quality."""
         return len(self.progress[0])
 
 

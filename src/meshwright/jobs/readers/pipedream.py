@@ -70,12 +70,12 @@ def load_profile(path: str | Path) -> JobGraph:
 
 
 def is_input(graph: JobGraph) -> NDArray[np.bool_]:
-    """Which ops time the data loader and not the model, ``(n,)``."""
+    """Whether each op times the data loader instead of the model, ``(n,)``."""
     return np.array([_INPUT.fullmatch(kind) is not None for kind in graph.op_kinds])
 
 
 def without_inputs(graph: JobGraph) -> JobGraph:
-    """The same profile without its ``Input`` ops, see `is_input`.
+    """The profile without its ``Input`` ops, see `is_input`.
 
     Raises:
         GraphError: nothing would be left.

@@ -79,7 +79,7 @@ def to_data(times_s: Times, colocate: Sequence[frozenset[str]]) -> dict[str, Any
 
 
 def frozen_times(times_s: Any) -> dict[str, NDArray[np.float64]]:
-    """Times of each device type as arrays that nobody changes, ``(2, n)`` where they are right.
+    """Read-only times of each device type, ``(2, n)`` where they are right.
 
     Raises:
         GraphError: no numbers, or the two passes of a type differ in length.
@@ -162,7 +162,7 @@ def check_labels(colocate: Sequence[frozenset[str]], num_ops: int) -> None:
 
 
 def left_out(times_s: Times, colocate: Sequence[frozenset[str]]) -> tuple[str, ...]:
-    """What of a graph counts only where ops get devices, as remarks for people."""
+    """The parts of a graph that count only where ops are placed on devices, as remarks for people."""
     names = [f"times_s of {', '.join(sorted(times_s))}"] if times_s else []
     names += ["colocate"] if colocate else []
     return (f"left out: {' and '.join(names)} of the file, which `meshwright place` alone reads",) if names else ()

@@ -1,1 +1,1 @@
-"""From a decision to a job that runs: hand it to a scheduler, and answer a scheduler that asks."""
+"""Turning a decision into a running job: it is handed to a scheduler, or a scheduler that asks is answered."""

@@ -43,7 +43,7 @@ class ExtenderBindingArgs(BaseModel):
 
     @property
     def path(self) -> str:
-        """Of the pod in the API."""
+        """Path of the pod in the API."""
         return f"/api/v1/namespaces/{self.pod_namespace}/pods/{self.pod_name}"
 
 

@@ -1,4 +1,4 @@
-"""`KueueCheck`: the controller of one AdmissionCheck of Kueue, asked again and again.
+"""`KueueCheck`: the controller of one AdmissionCheck of Kueue, which polls it.
 
 Each turn lists all Workloads, and makes of each what its status is to say; nothing is remembered between turns but what the store
 keeps and the API shows. So a turn that is lost, repeated or comes late changes nothing after the next one, and a service that

@@ -175,17 +175,17 @@ class KueueWorkload:
 
     @property
     def uid(self) -> str:
-        """Of it and of no other one, ever."""
+        """The identifier of this object, which no other object ever has."""
         return self._read.metadata.uid
 
     @property
     def key(self) -> str:
-        """By which the same Workload gets the same decision again."""
+        """The key by which the same Workload gets the same decision again."""
         return f"{self.uid}:{self._read.metadata.generation}"
 
     @property
     def order(self) -> tuple[str, str]:
-        """Those that came first are decided on first."""
+        """The order of decisions: what was created first comes first."""
         return self._read.metadata.created, self.uid
 
     @property
@@ -230,7 +230,7 @@ class KueueWorkload:
 
     @cached_property
     def sizes(self) -> tuple[PodSetSize, ...]:
-        """Its sets of pods; where Kueue admitted a part of a set, that part.
+        """The sets of pods of the Workload; where Kueue admitted a part of a set, that part.
 
         Raises:
             MeshwrightError: a set wants a part of a device.
@@ -244,7 +244,7 @@ class KueueWorkload:
 
     @property
     def num_devices(self) -> int:
-        """That all its pods want."""
+        """Number of devices that all its pods need together."""
         return sum(one.count * one.devices for one in self.sizes)
 
     def request(self) -> JobRequest | None:
@@ -291,7 +291,7 @@ class KueueWorkload:
         return (self.state, self.message, self.given) == (answer.state, answer.message[:MOST_MESSAGE], answer.decision)
 
     def answered(self, answer: CheckAnswer, now: datetime) -> dict[str, Any]:
-        """All of it with an answer in its status; other checks and all that we do not know stay as they are.
+        """The whole object with an answer in its status; other checks and unknown fields stay as they are.
 
         Args:
             answer: of the check.
@@ -320,7 +320,7 @@ class KueueWorkload:
 
 
 def workloads_of(listed: Mapping[str, Any], check: str) -> tuple[list[KueueWorkload], list[str]]:
-    """The Workloads of a list that a check is asked about, the first ones first, each once; and what of it cannot be read.
+    """The Workloads in a list that a check is asked about, the first first, each once, and what cannot be read.
 
     Args:
         listed: as the API lists them.
@@ -361,7 +361,7 @@ def labelled_nodes(nodes: Mapping[str, Any]) -> dict[str, set[str]]:
 
 
 def is_active(check: Mapping[str, Any]) -> bool:
-    """Whether an AdmissionCheck says that somebody answers for it."""
+    """Whether the status of an AdmissionCheck says that a controller answers it."""
     conditions: Sequence[Mapping[str, Any]] = (check.get("status") or {}).get("conditions") or ()
     return any(one.get("type") == "Active" and one.get("status") == "True" for one in conditions)
 

@@ -35,7 +35,7 @@ _UNKNOWN = ("no answer within", "timed out", "Unable to contact slurm controller
 
 
 class SbatchOptions(settings.Settings):
-    """What ``sbatch`` is told beside the script.
+    """The options of ``sbatch`` that are given in addition to the script.
 
     Attributes:
         time_minutes: limit of the job's run time; by default the partition's.
@@ -51,7 +51,7 @@ class SbatchOptions(settings.Settings):
 
     @property
     def words(self) -> list[str]:
-        """As options, one word each; no value can pass for another option."""
+        """The options as words of a command line, one each; no value can pass for another option."""
         values = (
             ("time", self.time_minutes),
             ("partition", self.partition),
@@ -72,7 +72,7 @@ def submit_words(script: Path, decision: str, options: SbatchOptions) -> list[st
 
 
 def submit(script: Path, decision: str, options: SbatchOptions) -> str:
-    """Hand a job to Slurm; its id.
+    """Submit a job to Slurm; its id.
 
     Args:
         script: the batch script.

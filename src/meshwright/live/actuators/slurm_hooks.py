@@ -73,7 +73,7 @@ class EpilogBody(PrologBody):
 
 @dataclass(frozen=True)
 class HookAnswer:
-    """What a hook is told, and what is to be done once it has been told.
+    """The answer to a hook, and what is done after it was sent.
 
     Attributes:
         body: ``why``, and of a planned job ``comment`` and ``req_nodes``.

@@ -1,4 +1,4 @@
-"""Submit a job: decide, export its plan, hand it to Slurm, and confirm.
+"""Submitting a job: decide, export its plan, submit it to Slurm, and confirm.
 
 The side that decides is a `Decider`: a `controller.Controller` in this process, or whoever asks one elsewhere. Whatever fails on
 the way, no devices stay held for a job that nobody has: they are given back with the reason, and a job whose devices were given
@@ -24,7 +24,7 @@ from . import slurm
 
 
 class Decider(Protocol):
-    """Who decides; the methods are those of `controller.Controller`, with their errors."""
+    """The methods of `controller.Controller` that submission needs, with their errors."""
 
     def decide(self, request: JobRequest, key: str | None = None) -> KeptDecision:
         """Decide for a job, and hold its devices."""
@@ -68,7 +68,7 @@ def submit(
     key: str | None = None,
     sbatch: slurm.SbatchOptions | None = None,
 ) -> Submitted:
-    """Decide for a job and, where it gets devices, export it and hand it to Slurm. Asked again by its key, it is not done twice.
+    """Decide for a job and, where it gets devices, export and submit it; a repeated request with its key does no more.
 
     Args:
         decider: who decides.
@@ -109,7 +109,7 @@ def submit(
 
 
 def cancel(decider: Decider, name: str) -> bool:
-    """Cancel the job of a decision, wherever it stands; whether there was anything to cancel.
+    """Cancel the job of a decision in whatever state; whether there was anything to cancel.
 
     Raises:
         InputFileError: ``scancel`` refuses; then nothing changes.
@@ -121,7 +121,7 @@ def cancel(decider: Decider, name: str) -> bool:
 
 
 def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source.ask(slurm.OTHERWISE)) -> tuple[str, ...]:
-    """Take what Slurm lists as the truth, and once more where it does not know a job that it was handed.
+    """Read Slurm's listing as the truth, a second time where it does not know a job that was just submitted.
 
     Args:
         controller: whose state changes.

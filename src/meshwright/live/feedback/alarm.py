@@ -1,4 +1,4 @@
-"""An alarm for a job that runs slower than its own prediction, with the host that is to blame where ranks tell."""
+"""An alarm for a job that runs slower than predicted, with the host at fault where ranks show it."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class ObservedLayer:
         self._ended: dict[str, JobRun] = {}
 
     def learn(self, store: Store) -> ObservedCalibration:
-        """Take up what was measured so far; runs that have ended are read once."""
+        """Read what was measured so far; runs that have ended are read once."""
         found = observed_runs(store, self._ended)
         self._ended = {run.decision: run for run in found if run.ended_at is not None}
         self.calibration = calibration(found)

@@ -1,4 +1,4 @@
-"""What earlier runs of a job say of its plan: figures beside the predicted ones, and deadlines that are held by them."""
+"""Figures of a plan from earlier runs of its job, next to the predicted ones, and deadlines by them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class HasPlan(Protocol):
 
     @property
     def plan(self) -> PlacementPlan:
-        """The plan."""
+        """The plan of the decision."""
 
 
 Planned = TypeVar("Planned", bound=HasPlan)
@@ -68,7 +68,7 @@ def plan_as_observed(
 
 
 def with_observed(plan: PlacementPlan, factors: Sequence[ObservedFactor]) -> PlacementPlan:
-    """A plan with its times as observed beside the predicted ones, where such runs were, on one host or on several."""
+    """The plan with its times as observed added to the predicted ones, where earlier runs show them."""
     is_on_one_host = len({rank.host for rank in plan.ranks}) == 1
     factor = next(
         (one.factor for one in factors if (one.num_devices, one.is_on_one_host) == (plan.num_ranks, is_on_one_host)), None

@@ -17,14 +17,14 @@ MOST_AT_ONCE = 1000
 
 
 class ObservationTaker(Protocol):
-    """Who takes observations: a `controller.Controller`, a service, or `StoreObserver`."""
+    """What accepts observations: a `controller.Controller`, a service, or a `StoreObserver`."""
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
         """Keep how long steps of a decision's job took; how many of them are new."""
 
 
 class StoreObserver:
-    """Keeps observations in a store of which nobody knows cluster and policy.
+    """Stores observations where cluster and policy are not known.
 
     Args:
         store: of them.
@@ -74,6 +74,6 @@ def read_observations(path: str | Path) -> list[Observation]:
 
 
 def send(observer: ObservationTaker, decision: str, observed: Sequence[Observation]) -> int:
-    """Hand observations over, `MOST_AT_ONCE` in a turn; how many were new."""
+    """Send observations, `MOST_AT_ONCE` in a turn; how many were new."""
     parts = (observed[first : first + MOST_AT_ONCE] for first in range(0, len(observed), MOST_AT_ONCE))
     return sum(observer.observe(decision, part) for part in parts)

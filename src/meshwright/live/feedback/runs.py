@@ -43,7 +43,7 @@ class JobRun(NamedTuple):
 
     @property
     def kind(self) -> tuple[int, bool]:
-        """Its number of devices, and whether all are one host's."""
+        """The number of devices of the run, and whether all are in one host."""
         return len(self.hosts), len(set(self.hosts)) == 1
 
     @property

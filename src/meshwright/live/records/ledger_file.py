@@ -121,7 +121,7 @@ def told(error: sqlite3.Error, path: Path) -> InputFileError:
 
 
 def file_system(folder: Path, mounts: str = "/proc/self/mounts") -> str | None:
-    """The type of the file system on which a folder lies; None where it cannot be told."""
+    """The type of a folder's file system; None where it is not known."""
     try:
         text = Path(mounts).read_text()
     except OSError:

@@ -1,1 +1,1 @@
-"""What is stored, again: decisions decided anew, and a span of the past under other policies."""
+"""Replaying what is stored: decisions made again, and a span of the past under other policies."""

@@ -15,7 +15,7 @@ NICE = 15
 
 
 def played(path: Path, asked: Asked, recipe: dict[str, Any]) -> dict[str, Any]:
-    """Play a span.
+    """Play a span of the past under a policy.
 
     Raises:
         MeshwrightError: as `replay`.

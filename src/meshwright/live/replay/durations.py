@@ -30,7 +30,7 @@ class RealDurations:
 
     @staticmethod
     def own_ratio(run: JobRun) -> float | None:
-        """By how much a run's steps took longer than predicted: as observed, else by the time from its begin to its end."""
+        """The ratio of a run's measured to its predicted step time: as observed, else from its begin to its end."""
         step_s = run.observed_step_s
         if step_s is None and run.ran_s:
             step_s = run.ran_s / run.request.steps
@@ -44,7 +44,7 @@ class RealDurations:
         return next((self._ratios[key] for key in keys if key in self._ratios), 1.0)
 
     def is_known(self, request: JobRequest, num_devices: int) -> bool:
-        """Whether a job ran on so many devices."""
+        """Whether a job ran on this number of devices."""
         return (job_of(request), num_devices) in self._ratios
 
     def seconds(self, run: JobRun) -> float:

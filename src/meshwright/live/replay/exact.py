@@ -1,4 +1,4 @@
-"""Every stored decision, decided anew from its stored inputs, is the same one byte for byte; what is not is told."""
+"""Every stored decision, made again from its stored inputs, is the same byte for byte; differences are reported."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ExactReplay(NamedTuple):
 
 
 def replay_decisions(store: Store, planners: Planners, progress: Callable[[int, int], None] | None = None) -> ExactReplay:
-    """Decide all decisions of a store anew.
+    """Make all decisions of a store again.
 
     Args:
         store: of them.
@@ -79,7 +79,7 @@ def replay_decisions(store: Store, planners: Planners, progress: Callable[[int, 
 
 
 def replay_decision(kept: KeptDecision, planners: Planners) -> Difference | None:
-    """Decide a decision that was made from something anew; None where it is the same."""
+    """Make a decision again from its inputs; None where it is the same."""
     old, inputs = kept.decision, kept.decision.inputs
     assert inputs is not None, "it was made from something"
     if inputs.policy != planners.policy:

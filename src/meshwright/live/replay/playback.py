@@ -69,7 +69,7 @@ def play_back(span: PastSpan, durations: RealDurations) -> Outcomes:
 
 
 def trust(span: PastSpan, played: Outcomes, durations: RealDurations) -> Trust:
-    """Hold the playback against the record, over the jobs whose end is recorded."""
+    """Compare the playback with the record, over the jobs whose end is recorded."""
     ended = [(k, one.run) for k, one in enumerate(span.arrivals) if one.run is not None and one.run.ended_at is not None]
     if not ended:
         return Trust(False, "no job of the span has ended, so that nothing can be held against what happened", None, None)

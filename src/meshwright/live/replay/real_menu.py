@@ -1,4 +1,4 @@
-"""A menu with the step times that jobs really had, and of each job no entry but those that its request wants."""
+"""A menu with the step times that jobs really had, and for each job only the entries that its request allows."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where the state of a live cluster is read from: a file for each scheduler."""
+"""Sources of the state of a live cluster: a file for each scheduler."""

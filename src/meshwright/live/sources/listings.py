@@ -38,7 +38,7 @@ class Listing:
     ended: Mapping[str, str] = field(default_factory=dict)
 
     def without(self, jobs: Collection[str]) -> Listing:
-        """The same without jobs of these ids."""
+        """The listing without jobs of these ids."""
         if not jobs:
             return self
         kept = tuple(job for job in self.state.jobs if job.id not in jobs)
@@ -76,7 +76,7 @@ class FreeDevices:
         self._held: dict[str, set[int]] = {}
 
     def take(self, host: str, devices: Iterable[int]) -> tuple[int, ...]:
-        """Hold devices of a host; those that were not held before.
+        """Hold devices of a host; returns those that were not held before.
 
         Raises:
             StateError: a device that the host does not have.
@@ -116,7 +116,7 @@ class FreeDevices:
 
 
 def assumed(jobs: Sequence[Mapping[str, Any]], free: FreeDevices, known: ClusterState) -> list[dict[str, tuple[int, ...]]]:
-    """Devices for jobs of which a scheduler tells how many they hold of each host, not which.
+    """Devices of jobs whose scheduler says how many they hold on each host, but not which.
 
     A job keeps the devices that it was known to hold, or was planned on, where it holds as many of the host; the others get the
     free ones with the lowest indices, and those of planned jobs that the scheduler has not told of yet only where no others are

@@ -85,7 +85,7 @@ class FormError(StateError):
 
 
 def ask(otherwise: str = OR_A_FILE) -> str:
-    """The answers of Slurm's commands on this machine, one behind the other.
+    """The answers of Slurm's commands on this machine, one after the other.
 
     Args:
         otherwise: what can be done where a command is absent.

@@ -279,7 +279,7 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
 
 
 def gpus(gres: str, what: str) -> tuple[int, tuple[int, ...]]:
-    """How many GPUs a list of generic resources names, and their indices where these are told.
+    """Number of GPUs in a list of generic resources, and their indices where these are given.
 
     Raises:
         StateError: a number that cannot be.

@@ -39,7 +39,7 @@ _CHUNK_BYTES = 2**20
 
 
 class Slurmrestd:
-    """A slurmrestd that is asked again and again.
+    """A slurmrestd that is polled.
 
     Args:
         url: as `connections.is_address` takes it.
@@ -55,7 +55,7 @@ class Slurmrestd:
         self._paths: tuple[str, ...] = ()
 
     def ask(self) -> str:
-        """Its answers about all jobs and all nodes, one behind the other.
+        """The answers of the server about all jobs and all nodes, one after the other.
 
         Raises:
             FormError: it writes JSON in forms that are not known.

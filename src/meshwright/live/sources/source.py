@@ -1,4 +1,4 @@
-"""A source of listings that is asked again and again: Slurm, Kubernetes, Ray, or a file.
+"""Sources of listings that are polled: Slurm, Kubernetes, Ray, or a file.
 
 Slurm is asked in three ways that give the same: its text, its JSON, and slurmrestd. Where JSON cannot be read, as of a release
 whose form is not known, the text is asked in its place, and a remark says so.

@@ -53,7 +53,7 @@ class Metrics:
         self._ratio.observe(ratio)
 
     def text(self, store: Store) -> bytes:
-        """All of it in Prometheus' text form."""
+        """All metrics in Prometheus' text format."""
         _, state = store.last()
         taken = self._service.devices_by_state(state)
         lines = generate_latest(self._registry)

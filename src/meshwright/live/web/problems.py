@@ -62,7 +62,7 @@ class ProblemError(Exception):
 
 
 def not_found(what: str) -> ProblemError:
-    """There is nothing of that name."""
+    """The problem that nothing of that name exists."""
     return ProblemError(404, "not found", f"there is no such {what}")
 
 

@@ -1,1 +1,1 @@
-"""Which device gets which rank of a layout on an uneven network: data-parallel stages in an order, found by several searches."""
+"""The device of each rank of a layout on an uneven network: data-parallel stages in an order, by several searches."""

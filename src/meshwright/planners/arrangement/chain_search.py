@@ -1,4 +1,4 @@
-"""Annealing of stages in an order: devices change places, stages change places; only what a move touches is worked out anew.
+"""Annealing of stages in an order: devices or stages are exchanged, and only what a move changes is computed.
 
 The order of the stages is a part of the state, so that a move of two devices changes two stages and at most four hand-overs
 between neighbours, each a bottleneck matching, however many stages there are. The value is the slowest stage and twice the sum of
@@ -33,7 +33,7 @@ AIMED_SHARE = 0.3
 def anneal_chain(  # type: ignore[no-untyped-def]
     reduce_s, hand_over_s, region, stages, random, best, best_s, start_temperature_s, end_temperature_s, num_steps
 ):
-    """Try so many moves while the temperature falls geometrically.
+    """Try a number of moves while the temperature falls geometrically.
 
     Args:
         reduce_s: see `TaskletInstance`, ``(n, n)``.
@@ -115,7 +115,7 @@ def anneal_chain(  # type: ignore[no-untyped-def]
 
 @njit
 def chain_value_s(reduce_s, hand_over_s, stages):  # type: ignore[no-untyped-def]
-    """The slowest stage and twice the hand-overs in the order of the stages."""
+    """The slowest stage and twice the transfers between stages in their order."""
     k, p = stages.shape
     scratch, total_s, slowest_s = np.zeros((3, p), np.int64), 0.0, 0.0
     for stage in range(k):

@@ -47,7 +47,7 @@ class KnownEpisode:
     class_s: NDArray[np.float64]
 
     def blocking_rate(self, num_accepted: int) -> float:
-        """The rate where so many of the counted jobs are accepted."""
+        """The blocking rate where a given number of the counted jobs are accepted."""
         return (int(self.is_counted.sum()) - num_accepted) / self.num_counted
 
 

@@ -36,7 +36,7 @@ class KnownCurves(NamedTuple):
 
 
 def rank_choices(num_devices: int) -> NDArray[np.int64]:
-    """The numbers of ranks that are considered on so many devices, ``(o,)``."""
+    """The numbers of ranks that are considered on a number of devices, ``(o,)``."""
     return np.array([each for each in RANK_CHOICES if each <= num_devices], np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Where the ranks of a job go, given how many."""
+"""The places of a job's ranks, given their number."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class ElasticScheduler(Protocol):
 
     @property
     def batch_rule(self) -> BatchRule:
-        """Who chooses the batches of the jobs that it schedules."""
+        """The rule that chooses the batches of the jobs that it schedules."""
 
     def begin(self, simulation: ElasticSimulation) -> None:
         """Forget earlier episodes; the simulation has been reset."""

@@ -1,4 +1,4 @@
-"""From the value of every number of ranks for every job to the best shares."""
+"""The best shares of ranks, from the value of every number of ranks for every job."""
 
 from __future__ import annotations
 

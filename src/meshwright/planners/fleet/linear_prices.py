@@ -82,7 +82,7 @@ class PriceUnits(NamedTuple):
 
 @njit
 def play_by_prices(problem, state, e, weights, units, most):  # type: ignore[no-untyped-def]
-    """Play episode ``e``, which has begun, to its end or for so many decisions; weights ``(3, x)``."""
+    """Play episode ``e``, which has begun, to its end or for a number of decisions; weights ``(3, x)``."""
     count = 0
     while not state.is_over[e] and count < most:
         dynamics.act(problem, state, e, choose_by_prices(problem, state, e, weights, units))

@@ -88,7 +88,7 @@ FIRST_WEIGHTS[FIRST_REFUSAL + RefusalFigure.WORK] = 1.0
 
 @by_reference
 class FleetScores(NamedTuple):
-    """Such a rule.
+    """A rule that scores linearly, with its weights.
 
     Attributes:
         rule: that picks hosts, and acts where nothing may be passed.
@@ -111,7 +111,7 @@ def linear_scorer(problem: FleetProblem, rule: FleetRule, weights: NDArray[np.fl
 
 @njit
 def play_by_scores(problem, state, e, scorer, most=MOST_DECISIONS):  # type: ignore[no-untyped-def]
-    """Play episode ``e``, which has begun, to its end or for so many decisions; the number of them."""
+    """Play episode ``e``, which has begun, to its end or for a number of decisions; returns that number."""
     count = 0
     while not state.is_over[e] and count < most:
         dynamics.act(problem, state, e, choose_by_scores(problem, state, e, scorer))

@@ -21,7 +21,7 @@ def play_rule(problem, state, e, rule):  # type: ignore[no-untyped-def]
 
 @njit
 def play_at_random(problem, state, e, rng):  # type: ignore[no-untyped-def]
-    """The same, each possible action as likely as any other.
+    """Play an episode in which each possible action is equally likely.
 
     Args:
         problem, state, e: whose episode.

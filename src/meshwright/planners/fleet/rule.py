@@ -9,7 +9,7 @@ from ...numba_records import by_reference
 
 
 class JobOrder(IntEnum):
-    """Which job comes first.
+    """The order of jobs.
 
     ``FIFO`` by arrival; ``SJF`` the least work, ``SRTF`` the least work left, both in device-seconds of the entry that wastes
     least; ``EDF`` the earliest deadline; ``LAS`` those that have held fewer device-seconds than a limit, then the others, by
@@ -26,7 +26,7 @@ class JobOrder(IntEnum):
 
 
 class EntryRule(IntEnum):
-    """Which entry a job gets.
+    """The entry of the menu that a job gets.
 
     ``REQUESTED`` the fastest on the devices that its user asks for; ``FIXED`` the fastest on one number of devices for all, or
     the next smaller that the job can use; ``FASTEST`` of all that fit now; ``LEAST_DEVICE_SECONDS`` the cheapest that fits now;

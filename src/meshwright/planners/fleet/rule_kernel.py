@@ -89,7 +89,7 @@ def _key(problem, state, e, rule, job):  # type: ignore[no-untyped-def]
 
 @njit
 def start_action(problem, state, e, rule, place):  # type: ignore[no-untyped-def]
-    """The action that starts a waiting job as the rule wants it, 0 where it cannot, or is to wait."""
+    """The action that starts a waiting job by the rule, 0 where it cannot start or is to wait."""
     job = state.offered[e, place]
     d = _wanted_degree(problem, state, e, rule, place, job)
     if rule.entry == EntryRule.PRICED:

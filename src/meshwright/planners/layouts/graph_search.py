@@ -1,4 +1,4 @@
-"""Every layout of any job graph on a number of devices: data parallelism beside a pipeline of its ops, the best first.
+"""Every layout of any job graph on a number of devices: data parallelism and a pipeline of its ops, the best first.
 
 A layout is ``dp`` x ``pp``, of a network on volumes also x ``sp``, with a size of micro-batches, a schedule, recomputation and
 ZeRO-1 or not; its stages are cut where its step takes least (`costs.stage_cuts.graph_cuts`), of cut volumes where their
@@ -168,7 +168,7 @@ class GraphSearch:
             self._found.take(min((self._priced(work) for work in one.works), key=lambda found: found[:2]))
 
     def layouts(self, world: int) -> Iterator[Layout]:
-        """All legal layouts of so many ranks."""
+        """All legal layouts of a number of ranks."""
         batch, samples = self.global_batch, self.graph.samples_per_step or self.global_batch
         num_units = len(layer_starts(self.graph))
         others = self.request.fixed(_SEARCHED)

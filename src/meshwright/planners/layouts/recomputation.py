@@ -1,4 +1,4 @@
-"""Which layers are computed again where a layout that says nothing of it does not fit.
+"""The layers that are computed again where a layout that leaves this open does not fit.
 
 Without recomputation: the first layers of each model chunk (``recompute_method=block``). With full recomputation: groups of
 layers that keep the input of the first alone (``recompute_num_layers``), as many layers in each as divide every chunk.
@@ -14,12 +14,12 @@ from ...plans.partition import Layout
 
 
 def again_of(layout: Layout, number: int) -> Layout:
-    """The layout that computes the first layers of each model chunk again, so many of them."""
+    """The layout that recomputes a number of the first layers of each model chunk."""
     return layout.model_copy(update={"recompute": "full", "recompute_method": "block", "recompute_num_layers": number})
 
 
 def grouped(layout: Layout, size: int) -> Layout:
-    """The layout with groups of so many layers, of one that computes all of them again."""
+    """The layout that recomputes all layers in groups of a number of layers."""
     return layout.model_copy(update={"recompute_num_layers": size})
 
 

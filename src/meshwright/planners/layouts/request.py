@@ -80,7 +80,7 @@ class SearchRequest:
 
     @cached_property
     def kept(self) -> dict[str, tuple[Any, ...]]:
-        """By key of the layout, the values that are tried."""
+        """The values that are tried, by key of the layout."""
         return parse_keep(self.keep)
 
     @property
@@ -116,7 +116,7 @@ class SearchRequest:
         return refusal is None
 
     def not_run(self, devices: str) -> PlanError | None:
-        """What is wrong where no layout of so many devices is left, if it is for the framework's sake."""
+        """The reason why no layout of a number of devices is left, if it is the framework."""
         if self.framework is None:
             return None
         title = self.framework.title
@@ -136,7 +136,7 @@ class SearchRequest:
         return tuple(order for order in self.orders if self.framework.numbering(layout, order, devices_per_host))
 
     def sharded_by(self, zero_stages: list[int], has_copies: bool) -> list[int]:
-        """Of some ZeRO stages those that the framework has."""
+        """The given ZeRO stages that the framework has."""
         if self.framework is None or not has_copies:
             return zero_stages
         known = self.framework.zero_stages
@@ -149,7 +149,7 @@ class SearchRequest:
         return {} if self.framework is None else self._unkept(self.framework.as_cut(keys))
 
     def chosen(self, key: str, values: list[Any]) -> list[Any]:
-        """Of the values that a key may have those that are tried."""
+        """The values of a key that are tried."""
         kept = self.kept.get(key)
         return values if kept is None else [value for value in values if value in kept]
 

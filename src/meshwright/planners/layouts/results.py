@@ -114,7 +114,7 @@ class Front:
         return False
 
     def members(self) -> tuple[RankedLayout, ...]:
-        """Its layouts, best time first; of those equal in all three the first by name."""
+        """Layouts of the front, best time first; of those equal in all three figures the first by name."""
         found: dict[tuple[float, float, int], RankedLayout] = {}
         for one in sorted((one for stairs in self._stairs.values() for one in stairs), key=lambda one: one[:4]):
             if not self.dominates(*one[:3]):
@@ -217,7 +217,7 @@ class Findings:
         return PlanError(problem, field="memory")
 
     def searched(self) -> Searched:
-        """All of it."""
+        """The result of the search."""
         return Searched(tuple(self._ranking), self._front.members(), tuple(self._examined), self._counts)
 
 
@@ -227,14 +227,14 @@ def in_words(worlds: Sequence[int]) -> str:
 
 
 def unasked(layout: Layout) -> dict[str, Any]:
-    """What the keys of a layout are where nobody asks, as its framework has them where it names one."""
+    """The defaults of a layout's keys, those of its framework where it names one."""
     usual = DEFAULTS | hidden_unasked(layout.virtual_stages, layout.schedule)
     of_framework = framework_defaults(layout.framework, vars(layout))
     return usual | {key: value for key, value in of_framework.items() if key not in ("zero", "overlap_dp", "overlap_pp")}
 
 
 def layout_text(layout: Layout) -> str:
-    """A layout in short, for tables: degrees, and what of the rest is other than unasked, without the batch."""
+    """A layout in short, for tables: degrees, and the other keys that are not at their defaults, without the batch."""
     words = [f"{axis}={getattr(layout, axis)}" for axis in ("tp", "cp", "pp", "dp", "ep", *VOLUMES) if getattr(layout, axis) > 1]
     if layout.pp > 1:
         words.append(f"{layout.schedule}:{layout.virtual_stages}" if layout.virtual_stages > 1 else layout.schedule)

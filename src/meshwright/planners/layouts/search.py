@@ -166,7 +166,7 @@ class LayoutSearch:
         return describe(self.space.shape, layout, self.space.sequence_length, checks=False)
 
     def optimist(self, world: int) -> LowerBound:
-        """What bounds layouts of so many ranks."""
+        """The lower bound on layouts of a number of ranks."""
         if world not in self._optimists:
             kernels: KernelModel = self._models[0]
             models: tuple[KernelModel, ...] = ()

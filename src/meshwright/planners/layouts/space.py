@@ -77,7 +77,7 @@ class LayoutFamily:
 
     @property
     def world(self) -> int:
-        """Ranks."""
+        """Number of ranks."""
         return int(self.keys["tp"] * self.keys["cp"] * self.keys["pp"] * self.keys["dp"])
 
     def leanest(self, zero: int) -> Layout:
@@ -117,7 +117,7 @@ class LayoutSpace:
 
     @property
     def keep(self) -> Mapping[str, tuple[Any, ...]]:
-        """By key of the layout, the values that are tried; a key that is not searched takes each of its values too."""
+        """The values that are tried, by key of the layout; a key that is not searched takes each of its values too."""
         return self.request.kept
 
     def __post_init__(self) -> None:
@@ -138,7 +138,7 @@ class LayoutSpace:
         return RegularOrders(self.devices_per_host, self.request, self.device_types)
 
     def levels(self, world: int) -> Iterator[Level]:
-        """All nodes of so many ranks."""
+        """All nodes of a number of ranks."""
         shape, batch = self.shape, self.global_batch
         for tp, cp, pp in self._degrees(world):
             dp = world // (tp * cp * pp)
@@ -159,7 +159,7 @@ class LayoutSpace:
                     yield self._level(chosen | self.request.as_cut(chosen))
 
     def layouts(self, world: int) -> Iterator[Layout]:
-        """All legal layouts of so many ranks."""
+        """All legal layouts of a number of ranks."""
         for level in self.levels(world):
             for node in level.nodes:
                 yield from (self.layout(node, leaf) for leaf in node.leaves)
@@ -299,7 +299,7 @@ class RegularOrders:
     _known: dict[tuple[int, ...], tuple[str, ...]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
-        """Those of a layout, the default first.
+        """The rank orders of a layout that are priced, the default first.
 
         Where hosts are alike, orders whose groups stand alike and whose ranks have devices of the same types have one price;
         elsewhere only those have that put every rank on the same device.

@@ -1,4 +1,4 @@
-"""Which meshes the stages of a pipeline may have, and what a step takes at least under each choice.
+"""The meshes that the stages of a pipeline may have, and the least time of a step under each choice.
 
 A stage is busy with its passes of every micro-batch as in the layout all of whose stages have its mesh; a pipeline takes at least
 what its busiest stage does, and before and behind that one pass each way through the stages in front of it.

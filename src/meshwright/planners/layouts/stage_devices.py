@@ -34,7 +34,7 @@ class StageDevices:
     memory_bytes: NDArray[np.float64]
 
     def num_of_kind(self, world: int) -> tuple[int, ...]:
-        """Ranks on each kind of device, of so many."""
+        """Number of ranks on each kind of device, among a number of ranks."""
         if self.kinds is None or self.kinds.devices is None:
             return (world,)
         return tuple(np.bincount(self.kinds.of_device[self.kinds.devices[:world]], minlength=len(self.models)).tolist())

@@ -1,4 +1,4 @@
-"""Layouts that are as fast as the fastest as far as predictions can tell, the simplest first.
+"""Layouts that predictions cannot tell from the fastest one, the simplest first.
 
 A doubt that two layouts share moves both steps alike and cancels; one that they do not share adds to `COMPARED_UNCERTAINTY`, by
 which two predictions of one job on one system differ from what was measured. A tie is a difference within one standard deviation.

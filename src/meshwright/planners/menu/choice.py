@@ -1,4 +1,4 @@
-"""Which of many layouts are worth an entry: those that are fastest somewhere.
+"""The choice of the layouts that become entries of a menu: those that are fastest somewhere.
 
 A layout that is slower wherever a job may be placed is of no use, whatever memory it saves: memory decides where a layout
 fits, and where it does not its time is infinite.

@@ -121,7 +121,7 @@ class BreakEven(NamedTuple):
 
     @property
     def break_even(self) -> float:
-        """``rho*``: the entry is faster only if it wants fewer than so many times the steps."""
+        """The break-even ``rho*``: the entry is faster only if it needs fewer than this many times the steps."""
         return self.exact_s / self.step_s
 
 
@@ -161,7 +161,7 @@ class EntryMaker:
         object.__setattr__(self, "traffic", Traffic(self.cluster, self.costs))
 
     def entries(self, number: int, job: JobType, degree: int) -> FoundEntries:
-        """The entries of a type on so many devices, the fastest on few hosts first.
+        """The entries of a type on a number of devices, the fastest on few hosts first.
 
         Raises:
             PlanError: the search finds no layout that is legal and fits, or can be trained as the jobs are.

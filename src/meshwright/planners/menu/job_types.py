@@ -120,7 +120,7 @@ class JobType(ABC):
     def front(
         self, degree: int, where: Where, menu: MenuSettings, named: NamedEntrySettings | None = None
     ) -> Sequence[RankedLayout]:
-        """Layouts on so many devices that no other one beats in time and memory, the fastest first.
+        """Layouts on a number of devices that no other one beats in time and memory, the fastest first.
 
         Args:
             degree: devices.

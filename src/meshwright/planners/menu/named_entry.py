@@ -1,4 +1,4 @@
-"""An entry of a menu that has a name: how a job is cut, trained, coded and summed beside what the search finds by itself.
+"""A named entry of a menu: how a job is cut, trained, coded and summed, in addition to what the search finds.
 
 An entry that is exact gives the update of synchronous training: another schedule, sharded optimizers, other collectives. One that
 is not may want more steps; how many is declared, with its source, and it counts for ``multiplier x step``. A multiplier speaks
@@ -74,7 +74,7 @@ class NamedEntrySettings(settings.Settings):
 
     @property
     def num_servers(self) -> int:
-        """Hosts beside the cluster that hold parameters while a job runs."""
+        """Number of hosts outside the cluster that hold parameters while a job runs."""
         return self.training.servers if isinstance(self.training, StaleSynchronous | Asynchronous) else 0
 
     @property
@@ -84,17 +84,17 @@ class NamedEntrySettings(settings.Settings):
 
     @property
     def is_exact(self) -> bool:
-        """Whether it is."""
+        """Whether the entry gives the update of synchronous training."""
         return self.exactness == "exact"
 
     @property
     def steps_multiplier(self) -> float | None:
-        """Steps wanted over synchronous ones; None where nobody has declared them."""
+        """Steps needed over synchronous ones; None where none was declared."""
         return codes.steps_multiplier(self.training, self.compression)
 
     @property
     def source(self) -> str:
-        """Where the multiplier is from."""
+        """The source of the multiplier."""
         return codes.multiplier_source(self.training, self.compression)
 
     @property
@@ -114,7 +114,7 @@ class OwnStrategy(NamedEntrySettings):
 
     @property
     def steps_multiplier(self) -> float:
-        """1 where nobody has declared it: nothing is compared with other training."""
+        """Steps needed over synchronous ones; 1 where none was declared: nothing is compared with other training."""
         declared = super().steps_multiplier
         return 1.0 if declared is None else declared
 
@@ -125,7 +125,7 @@ def exactness_of(named: NamedEntrySettings | None) -> float:
 
 
 def multiplier_of(named: NamedEntrySettings | None) -> float:
-    """Steps wanted over synchronous ones."""
+    """Steps needed over synchronous ones."""
     found = 1.0 if named is None else named.steps_multiplier
     assert found is not None, "an entry without a multiplier is on no menu"
     return found

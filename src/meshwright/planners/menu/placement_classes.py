@@ -100,7 +100,7 @@ class PlacementClasses:
         return np.searchsorted(self.cluster.device_host, np.arange(self.cluster.num_hosts))
 
     def of(self, degree: int) -> Iterator[PlacementClass]:
-        """Those in which the cluster has room for so many devices, the fewest hosts and groups first."""
+        """The classes in which the cluster has room for so many devices, the fewest hosts and groups first."""
         kinds, most_devices, _ = self.shape
         for kind in range(kinds):
             for devices_per_host in (2**k for k in reversed(range(most_devices)) if degree % 2**k == 0):

@@ -158,7 +158,7 @@ class MenuSettings(settings.Settings):
 
     @property
     def kept(self) -> dict[str, tuple[object, ...]]:
-        """By key of a layout, the values that are tried.
+        """The values that are tried, by key of a layout.
 
         Raises:
             PlanError: ``keep`` has an unknown key or value.

@@ -42,7 +42,7 @@ class Sent(NamedTuple):
 
 
 class SlotTraffic(NamedTuple):
-    """Between host slots.
+    """Traffic between host slots.
 
     Attributes:
         sent_bytes: in a step, from slot to slot, ``(s, s)``; nothing within a slot.
@@ -59,12 +59,12 @@ class SlotTraffic(NamedTuple):
     served_at_once: NDArray[np.int64]
 
     def times(self, factor: float) -> SlotTraffic:
-        """So many times as much."""
+        """The traffic times a factor."""
         return self._replace(sent_bytes=factor * self.sent_bytes, served_bytes=factor * self.served_bytes)
 
     @property
     def flows(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.int64]]:
-        """Who sends, who gets, bytes and messages at once, as a `MenuTable` lists them."""
+        """Sender, receiver, bytes and simultaneous messages of each flow, as a `MenuTable` lists them."""
         a, b = np.nonzero(self.sent_bytes)
         slots = np.flatnonzero(self.served_bytes)
         beside, served, at_once = np.full(len(slots), SERVERS), self.served_bytes[slots], self.served_at_once[slots]

@@ -38,7 +38,7 @@ SMALL_BYTES, LARGE_BYTES = 1.0, 1e9
 
 
 def arranged(found: RankedLayouts, effort: str) -> RankedLayouts:
-    """The same search with hosts in a better order, where one is found; itself where hosts are alike.
+    """The result of a search with hosts in a better order, where one is found; itself where hosts are alike.
 
     Args:
         found: what was found with hosts in order.

@@ -1,4 +1,4 @@
-"""A search whose stages may have meshes of their own: those of the best layouts are chosen anew.
+"""A search whose stages may have meshes of their own: those of the best layouts are chosen again.
 
 The search itself gives all stages one mesh. Of each ranked pipeline all meshes of its stages on as many devices are then bounded
 from below, and priced by rising bound until none that is left can be better.
@@ -27,7 +27,7 @@ ROUNDING = 1e-9
 
 
 def with_meshes(found: RankedLayouts) -> RankedLayouts:
-    """The same search with the meshes of its ranked layouts changed where that shortens the step; none is lost.
+    """The result of a search with other meshes of its ranked layouts where that shortens the step; none is lost.
 
     Args:
         found: what was found with one mesh for all stages.

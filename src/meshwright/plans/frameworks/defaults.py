@@ -57,7 +57,7 @@ def framework_defaults(framework: Any, given: Mapping[str, Any]) -> dict[str, An
 
 
 def hidden_unasked(virtual_stages: int, schedule: str = "") -> dict[str, bool]:
-    """Which communication a layout hides where a text that is priced leaves it open, and where layouts are searched.
+    """The communication that a layout hides where a layout's text leaves it open, and where layouts are searched.
 
     PyTorch's DDP and FSDP hide the synchronisation of gradients without being asked, and Megatron-LM the transfers of an
     interleaved schedule; eager 1F1B and DualPipe are there to hide them; nothing hides tensor parallelism unasked. The gradients

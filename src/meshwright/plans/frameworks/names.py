@@ -40,7 +40,7 @@ def unknown_layout_key(key: str, field: str, known: Iterable[str]) -> PlanError:
 
 
 def build_of_plan(model: type[settings.AnySettings], data: Any, *, file: Any = None, prefix: str = "") -> settings.AnySettings:
-    """As `settings.build_settings`, with a `PlanError` for what is wrong."""
+    """Build settings as `settings.build_settings` does, with a `PlanError` for what is wrong."""
     try:
         return settings.build_settings(model, data, file=file)
     except ConfigError as error:

@@ -33,7 +33,7 @@ def by_hosts(layout: Layout, order: str, devices_per_host: int) -> bool:
 
 
 def as_megatron(layout: Layout, order: str, devices_per_host: int) -> bool:
-    """As `by_hosts`, or with ``--use-tp-pp-dp-mapping`` where Megatron allows it."""
+    """Whether Megatron numbers ranks so: as `by_hosts`, or with ``--use-tp-pp-dp-mapping`` where it allows that."""
     if by_hosts(layout, order, devices_per_host):
         return True
     return allows(layout, MAPPED_ORDER) and _are_runs(layout, order, devices_per_host, numbers(layout, "tp-cp-pp-dp"))

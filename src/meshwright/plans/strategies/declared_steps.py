@@ -1,4 +1,4 @@
-"""What everything declares that changes the mathematics of training: how many steps it wants, and who says so."""
+"""What everything declares that changes the mathematics of training: how many steps it needs, and by what source."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DeclaredSteps(settings.Settings):
 
     @property
     def steps_multiplier(self) -> float | None:
-        """The factor on steps: 1 where the kind is exact, None where nobody declared one."""
+        """The factor on steps: 1 where the kind is exact, None where none was declared."""
         return 1.0 if self.exactness == "exact" else self.multiplier
 
     @property

@@ -1,4 +1,4 @@
-"""Local updates: blocks of a model that are trained by targets of their own, all at once or one behind the other."""
+"""Local updates: blocks of a model that are trained by targets of their own, in turn or all at once."""
 
 from __future__ import annotations
 

@@ -156,7 +156,7 @@ def decision(scenario: Scenario, episodes: Episodes, e: int) -> Decision:
 
 
 def decision_on_empty(scenario: Scenario, graph_id: int, num_steps: int, allowed_s: float) -> Decision:
-    """The decision of a job that comes to an empty cluster at time 0 and before nobody else.
+    """The decision of a job that comes to an empty cluster at time 0, with no job after it.
 
     The same figures as `decision` shows of an episode that begins with this job, but found without the arrays of an
     episode: their memory grows with the pairs of blocks that share a device, and compiling the dynamics takes longer

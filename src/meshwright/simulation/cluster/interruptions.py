@@ -51,7 +51,7 @@ class FailureSettings(DeviceFailureSettings):
 
 
 class PreemptionSettings(settings.Settings):
-    """Pauses of running jobs by somebody of higher rank.
+    """Pauses of running jobs by jobs of higher rank.
 
     Attributes:
         rate_per_job_h: preemptions of one job in an hour of running.

@@ -84,7 +84,7 @@ class EpisodeRecord:
 
     @property
     def wait_s(self) -> NDArray[np.float64]:
-        """From arrival to start, NaN where the job was never placed, ``(k,)``."""
+        """Seconds from arrival to start, NaN where the job was never placed, ``(k,)``."""
         return self.start_s - self.arrival_s
 
     def counts(self, jobs: slice = slice(None)) -> dict[str, int]:

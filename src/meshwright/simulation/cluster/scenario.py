@@ -118,7 +118,7 @@ class Scenario:
         return problem.devices[problem.start[block] : problem.start[block + 1]]
 
     def splits(self, graph: JobGraph, degree: int) -> OpSplits:
-        """How far each op of a job is cut that gets so many ranks."""
+        """How far each op of a job is cut that gets a number of ranks."""
         rule = self.settings.splitting if self.simulator is None else SplitSettings(rule="sip-ml", quantum_us=QUANTUM_MS * 1e3)
         return rule.splits(graph, degree)
 
@@ -225,7 +225,7 @@ def assemble(
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Scenario:
-    """As `build_scenario`, from a cluster and a workload that are loaded already."""
+    """Build a scenario from a cluster and a workload that are loaded already; see `build_scenario`."""
     space = decision_space(cluster, chosen.max_degree, Routing.of(chosen.costs))
     if "all-blocks" in chosen.placement_rules and space.num_blocks > MAX_BLOCKS_TO_LIST:
         raise ConfigError(

@@ -185,11 +185,11 @@ class ScenarioSettings(settings.Settings):
 
     @property
     def num_recent(self) -> int:
-        """Figures of an observation that tell of the latest arrivals."""
+        """Number of figures of an observation that describe the latest arrivals."""
         return len(self.load_windows) + 2 * len(self.deadline_windows) + len(self.work_windows)
 
     def observed(self) -> list[float | tuple[float, ...]]:
-        """What observations depend on beside what an episode depends on."""
+        """The settings on which observations depend besides those of an episode."""
         return [getattr(self, name) for name in OBSERVED]
 
     def to_digest(self) -> dict[str, Any]:

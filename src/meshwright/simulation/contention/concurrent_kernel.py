@@ -27,7 +27,7 @@ CANDIDATES, TIMED, DIRTY, ENDED, SENT = range(5)
 
 @njit(error_model="numpy")
 def run_concurrent_jobs(w, v, s):  # type: ignore[no-untyped-def]
-    """Run all tasks; start and finish stand in ``v``.
+    """Run all tasks; start and finish are written to ``v``.
 
     Returns:
         Tasks that have finished, moments, and the moments at which flows got new rates.

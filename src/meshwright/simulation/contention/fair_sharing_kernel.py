@@ -1,4 +1,4 @@
-"""The compiled kernel of `fair_sharing`: flows begin and end, `fill` finds their rates, `share` tells who ends next.
+"""The compiled kernel of `fair_sharing`: flows begin and end, `fill` finds their rates, `share` the next end.
 
 `fill` costs ``O(p log l)`` for ``p`` crossings of links by the flows under way and ``l`` links with flows: the level at
 which a link would be full never falls while others are filled, so one heap with late corrections finds the next one.

@@ -56,7 +56,7 @@ class Bursts:
 
 @dataclass(frozen=True)
 class Interleaving:
-    """When each job starts.
+    """The time at which each job starts.
 
     Attributes:
         shift_s: of each job, less than its period; the first starts at zero.
@@ -129,7 +129,7 @@ def interleave(jobs: Sequence[Bursts]) -> Interleaving:
 
 
 def excess(jobs: Sequence[Bursts], shift_s: Sequence[float], perimeter_s: float) -> float:
-    """Mean share of the link that jobs with these shifts want beyond what it has."""
+    """Mean share of the link that jobs with these shifts need beyond its capacity."""
     changes: list[tuple[float, float]] = []
     wanted = 0.0
     for job, shift in zip(jobs, shift_s, strict=True):

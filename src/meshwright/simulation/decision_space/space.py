@@ -25,7 +25,7 @@ CHUNK_PAIRS = 4_000_000
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Which blocks share a device.
+    """The blocks that share a device.
 
     Attributes:
         start: the neighbours of block ``i`` are ``blocks[start[i]:start[i + 1]]``, ``(b + 1,)``.

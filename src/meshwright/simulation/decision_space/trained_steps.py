@@ -57,7 +57,7 @@ class GivenTraining(NamedTuple):
 
     @property
     def multiplier(self) -> float:
-        """Steps of this training that stand for one of the job; 1 where nobody has declared it."""
+        """Steps of this training that equal one step of the job; 1 where none was declared."""
         declared = steps_multiplier(self.training, self.compression)
         return 1.0 if declared is None else declared
 

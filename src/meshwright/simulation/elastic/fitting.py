@@ -33,7 +33,7 @@ _RAISED = (1.0, 0.1)
 
 @njit
 def observe(jobs, e, j, step_s, sync_s):  # type: ignore[no-untyped-def]
-    """Note the step time of a job as it runs, and fit its model anew if it is the first one of this kind."""
+    """Record the step time of a running job, and fit its model again if it is the first of its kind."""
     kind = (jobs.num_hosts[e, j], jobs.num_ranks[e, j], jobs.local_batch[e, j])
     num = jobs.num_observed[e, j]
     seen = jobs.observed[e, j]

@@ -40,7 +40,7 @@ def placement_key(counts, num_hosts):  # type: ignore[no-untyped-def]
 
 @njit
 def placement_index(apps, a, key):  # type: ignore[no-untyped-def]
-    """Where a placement stands among the measured ones, -1 if it was not measured."""
+    """The number of a placement among the measured ones, -1 if it was not measured."""
     num = apps.num_placements[a]
     found = np.searchsorted(apps.placement[a, :num], key)
     return found if found < num and apps.placement[a, found] == key else -1
@@ -149,7 +149,7 @@ def gradient_statistics(apps, a, batch, epoch):  # type: ignore[no-untyped-def]
 
 @njit
 def gain(sqr: float, var: float, scale: float) -> float:
-    """Steps of the smallest batch that one step of a batch ``scale`` times as large is worth."""
+    """Number of steps of the smallest batch that equal one step of a batch ``scale`` times as large."""
     return (var + sqr) / (var / scale + sqr)
 
 

@@ -33,7 +33,7 @@ class ElasticCluster(Settings):
 
     @property
     def num_devices(self) -> int:
-        """All devices."""
+        """Number of devices."""
         return self.num_nodes * self.devices_per_node
 
 
@@ -61,7 +61,7 @@ class ElasticSimulation:
         self._fixed_batch = np.where(is_single, self.apps.max_batch, 0)
 
     def reset(self, workloads: Sequence[ElasticWorkload], batch_rule: BatchRule) -> ElasticJobs:
-        """Begin anew; the first decision is due after one round.
+        """Start again; the first decision is due after one round.
 
         Raises:
             ConfigError: a job asks for more ranks than there are devices.

@@ -23,7 +23,7 @@ NOT_YET = -1
 
 
 class BatchRule(IntEnum):
-    """Who chooses a job's global batch.
+    """The rule that chooses a job's global batch.
 
     ``FIXED``: the user. ``ESTIMATED``: the job, for the largest goodput by a model fitted to its own steps so far.
     ``KNOWN``: the job, by the measured step times and gradients of its application.

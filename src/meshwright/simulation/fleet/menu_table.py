@@ -56,6 +56,6 @@ class MenuTable(NamedTuple):
     work_device_s: NDArray[np.float64]
 
     def flows(self, entry: int, devices_per_host: int) -> slice:
-        """Where the flows of an entry stand that takes so many devices, a power of two, on each of its hosts."""
+        """The rows of the flows of an entry on a number of devices of each host, a power of two."""
         place = entry * self.step_s.shape[2] + devices_per_host.bit_length() - 1
         return slice(int(self.flow_first[place]), int(self.flow_first[place + 1]))

@@ -71,7 +71,7 @@ def offer(problem, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def can_start(problem, state, e):  # type: ignore[no-untyped-def]
-    """Whether a job on offer can start, or a running one be placed anew or paused."""
+    """Whether a job on offer can start, or a running one be restarted elsewhere or paused."""
     return state.can_act[e, 1 : first_refusal(problem)].any()
 
 
@@ -174,7 +174,7 @@ def _offer_job(problem, state, e, place, job, number, free, room, trees, servers
 
 @njit
 def left_of(problem, state, e, job, resource):  # type: ignore[no-untyped-def]
-    """What of a `Resource` no other running job holds."""
+    """The amount of a `Resource` that no other running job holds."""
     left = problem.kept[resource]
     for i in range(state.num_running[e]):
         other = state.running[e, i]

@@ -25,7 +25,7 @@ from .state import PlacementRule
 
 @njit
 def log2(number):  # type: ignore[no-untyped-def]
-    """Of a power of two; rounded down for other numbers."""
+    """The logarithm to base 2 of a power of two; rounded down for other numbers."""
     result = 0
     while number > 1:
         number >>= 1
@@ -188,7 +188,7 @@ def num_spreads(problem):  # type: ignore[no-untyped-def]
 
 @njit
 def can_run_on(problem, entry, kind, part):  # type: ignore[no-untyped-def]
-    """Whether an entry is possible with so many devices a host of a type, however the hosts lie."""
+    """Whether an entry is possible with a number of devices on each host of a type, on whatever hosts."""
     menu, spreads = problem.menu, num_spreads(problem)
     for spread in range(menu.step_s.shape[3]):
         if spread % spreads <= log2(menu.degree[entry] // part) and menu.step_s[entry, kind, log2(part), spread] == np.inf:

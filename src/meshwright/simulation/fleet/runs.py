@@ -106,13 +106,13 @@ def leave_queue(state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def restart_s(problem, state, e, job, count):  # type: ignore[no-untyped-def]
-    """What the next start of a job, on so many hosts, costs: nothing before it has run, then as `again_s` says."""
+    """Seconds that the next start of a job on a number of hosts costs: none before it has run, then as `again_s`."""
     return 0.0 if np.isnan(state.start_s[e, job]) else again_s(problem, state, e, job, count)
 
 
 @njit
 def restart_as_before_s(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """The same on as many hosts as it runs on or ran on last: a guess where it is not known on how many it will."""
+    """Seconds of a restart on as many hosts as the job runs or ran on last, where the new number is not known."""
     return restart_s(problem, state, e, job, state.last_hosts[e, job])
 
 

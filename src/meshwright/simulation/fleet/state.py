@@ -37,7 +37,7 @@ class PlacementRule(IntEnum):
 
 
 class JobState(IntEnum):
-    """Where a job of an episode is."""
+    """The state of a job of an episode."""
 
     TO_COME = 0
     WAITING = 1
@@ -138,12 +138,12 @@ class FleetProblem(NamedTuple):
 
     @property
     def num_hosts(self) -> int:
-        """Hosts, ``m``."""
+        """Number of hosts, ``m``."""
         return len(self.network.host_group)
 
     @property
     def num_devices(self) -> int:
-        """Devices, ``n``."""
+        """Number of devices, ``n``."""
         return self.num_hosts * self.network.devices_per_host
 
     @property

@@ -1,4 +1,4 @@
-"""Instances put down one after another and tied together: how an execution graph of a layout grows."""
+"""Assembly of the execution graph of a layout: instances are added one after another and linked."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Assembly:
         return self._kept((key, stage), lambda: stage_tasks.instance(template(), stage, self.axes, self._pricing, seconds()))
 
     def message(self, piece: Piece, stage: int) -> StageTasks | None:
-        """A message of a stage by itself; None where nobody would get it."""
+        """A message of a stage by itself; None where no rank would receive it."""
         message = piece.message
         if self.axes.size(message.axis, stage) <= 1 or message.payload_bytes <= 0:
             return None
@@ -82,7 +82,7 @@ class Assembly:
         return self._kept(key, lambda: resharding_tasks.crossing_tasks(told, source, target, self.axes, self._algorithm))
 
     def put(self, made: StageTasks, order: float, label: str, *, is_backward: bool) -> tuple[list[Row], list[Row], int]:
-        """Put an instance down; gives the rows with which it begins and ends, and its first task.
+        """Add an instance; returns the rows with which it begins and ends, and its first task.
 
         Args:
             made: the instance.
@@ -112,7 +112,7 @@ class Assembly:
         self._edges += [stage_tasks.joined(one, other) for one in before for other in after]
 
     def execution(self) -> ExecutionGraph:
-        """Everything that has been put down."""
+        """The execution graph of everything that was added."""
         placed, width = self._placed, self.axes.layout.world
         uses = [self._uses(made, width) for made in placed]
         start = np.zeros(self.num_tasks + 1, np.int64)

@@ -1,4 +1,4 @@
-"""Which ranks a message of a layout runs over, and how these are spread over their hosts.
+"""The ranks that a message of a layout runs over, and how these are spread over hosts.
 
 Legend: ``w`` ranks of a pipeline stage, ``g`` groups of a stage along an axis, ``k`` ranks of a group.
 """
@@ -67,7 +67,7 @@ class Axes:
         return stage_pairs(self.layout, source, target)
 
     def stand(self, axis: str, ranks: NDArray[np.int64]) -> Stand | None:
-        """How a group stands: by its devices where hosts are not alike; None where equal hosts have unequal shares of it.
+        """The place of a group: its devices where hosts differ; None where equal hosts have unequal shares of it.
 
         Beside it, the groups of the other ranks of its hosts do the same at the same time, those of other stages too; beside
         a transfer between stages those of the sender's stage.

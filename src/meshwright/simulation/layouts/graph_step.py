@@ -19,7 +19,7 @@ class GraphStep(StepModel):
     pricer: GraphPricer
 
     def optimizer_s(self, stage: int) -> float:
-        """None is counted."""
+        """Seconds of the optimizer's update, of which none are counted."""
         return 0.0
 
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:

@@ -57,7 +57,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Template:
-    """A pass.
+    """The tasks of a pass.
 
     Attributes:
         entries: each after those that it waits for.
@@ -106,7 +106,7 @@ class Segments:
     _blocks: list[Block] = field(default_factory=list)
 
     def begin(self) -> None:
-        """A block begins."""
+        """Begin a block."""
         if self.cut:
             self._close()
         self._gate = self._frontier, len(self._made)
@@ -120,7 +120,7 @@ class Segments:
         self._blocks.append(Block(name, first, self._frontier, dense, experts))
 
     def items(self, name: str, items: Pass, kernel_s: Callable[[Product | FusedAttention | Sweep], float]) -> None:
-        """Append items as `costs.work.operations` says: one after the other, messages beside what they name.
+        """Append items as `costs.work.operations` describes: in sequence, messages at the same time as what they name.
 
         Messages of one axis go one at a time. A message in pieces lets the kernels beside it go on when its first piece
         has arrived.

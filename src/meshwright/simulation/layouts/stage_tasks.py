@@ -1,4 +1,4 @@
-"""A template on the ranks of a stage: tasks as flat arrays, ready to be put down once for each micro-batch.
+"""A template on the ranks of a stage: tasks as flat arrays, ready to be added once for each micro-batch.
 
 Kernels are a task of each rank, a message is one of each group. A *row* tells the task of an entry for each rank of the
 stage, ``(w,)``, numbered from the first task of the instance.
@@ -78,7 +78,7 @@ class StageTasks:
         return len(self.seconds)
 
     def messages(self) -> Messages:
-        """Who takes part, and what is sent."""
+        """The members of each message, and its payload."""
         return Messages.of(self.members, self.phases())
 
 

@@ -33,7 +33,7 @@ class SteadyRounds(NamedTuple):
         return self.fewer + self.size
 
     def step_s(self, simulated_s: Callable[[int], float]) -> float:
-        """Seconds of the step that is wanted.
+        """Seconds of the step of many micro-batches.
 
         Args:
             simulated_s: seconds of a step of so many micro-batches.
@@ -43,7 +43,7 @@ class SteadyRounds(NamedTuple):
 
 
 def rounds(layout: Layout, most: float) -> SteadyRounds | None:
-    """The longest two steps that have at most so many micro-batches together; None where there are none.
+    """The longest two steps that have at most a number of micro-batches together; None where there are none.
 
     The shorter one has a whole round at least, and as many as a stage keeps at once, so that its steady state is reached; and
     `STEADY_ROUNDS` at most: more tell no more.

@@ -67,12 +67,12 @@ class StepModel(ABC):
         return None
 
     def on(self, devices: NDArray[np.int64]) -> Self:
-        """The same step of ranks that stand on these devices, in the layout's own numbering."""
+        """The step of ranks on these devices, in the layout's own numbering."""
         pricer = self.pricer.on(devices)
         return self if pricer is self.pricer else type(self)(self.work, pricer)
 
     def message_s(self, message: Message, group: Stand) -> float:
-        """Seconds of a message over a group that stands so, as the analytic path prices it."""
+        """Seconds of a message over a group in its place, as the analytic path prices it."""
         return self.pricer.message_s(message, self.layout, group)
 
     def boundary(self, chunk: int, kind: int) -> tuple[Message, ...]:
@@ -80,7 +80,7 @@ class StepModel(ABC):
         return self.work.sent(chunk) if kind == FORWARD else self.work.returned(chunk)
 
     def crossing(self, chunk: int, kind: int) -> Crossing | None:
-        """In place of that, what brings it to a stage whose mesh is another; None where both have one mesh."""
+        """The messages that bring a tensor to a stage of another mesh instead; None where both have one mesh."""
         return None
 
     def sync(self, stage: int) -> tuple[Message, ...]:
@@ -110,7 +110,7 @@ class StepModel(ABC):
 
 @dataclass(frozen=True, eq=False)
 class TransformerStep(StepModel):
-    """A transformer under a layout. What the kernels of a block wait for the host, see `PassTime.seconds`, stands at its end."""
+    """A transformer under a layout; waits for the host, see `PassTime.seconds`, are at the end of a block."""
 
     work: LayoutWork
     pricer: Pricer

@@ -138,7 +138,7 @@ def scaled_s(graph: JobGraph, reference: DeviceType, kind: DeviceType) -> tuple[
 
 
 def placement_of_plan(plan: PlacementPlan) -> tuple[OperatorInstance, OperatorPlacement]:
-    """The instance that a plan of ops on devices was made of, and its placement, with its value worked out anew.
+    """The instance of a plan of ops on devices, and its placement, with its value computed again.
 
     Raises:
         PlanError: the plan has another partition, does not embed job and cluster, has replicas, or is not legal.

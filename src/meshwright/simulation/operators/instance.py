@@ -184,7 +184,7 @@ class OperatorInstance:
 
     @cached_property
     def tensor_source(self) -> NDArray[np.int64]:
-        """The op that each tensor comes from, ``(k,)``; -1 for a tensor that nobody reads."""
+        """The op that each tensor comes from, ``(k,)``; -1 for a tensor that no op reads."""
         source = np.full(len(self.tensor_bytes), -1, np.int64)
         source[self.edge_tensor] = self.edges[:, 0]
         return _frozen(source)

@@ -114,7 +114,7 @@ def feature_unit_s(instance: OperatorInstance, objective: OperatorObjective) -> 
 
 
 def check(instance: OperatorInstance, device_of: NDArray[np.int64]) -> None:
-    """Hold that every op has a device that can run it, that groups stay together, and that no memory is exceeded.
+    """Refuse a placement with an op on a device that cannot run it, a group apart, or too little memory.
 
     Raises:
         PlanError: with the first op or device for which it does not hold.

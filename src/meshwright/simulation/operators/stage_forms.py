@@ -96,7 +96,7 @@ def pipedream_stages_s(graph: JobGraph, stages: Sequence[StageOps], bandwidth_by
 
 
 def check_stages(stages: Sequence[StageOps], edges: NDArray[np.int64], op_names: Sequence[str]) -> None:
-    """Hold that stages have each op once and that no edge ``(e, 2)`` leads to an earlier one.
+    """Refuse stages that lack an op or have one twice, or between which an edge ``(e, 2)`` leads backwards.
 
     Raises:
         PlanError: with the first op for which it does not hold.

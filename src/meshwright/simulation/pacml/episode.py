@@ -148,7 +148,7 @@ class Episode:
 
     @property
     def end_s(self) -> float:
-        """When the episode ends."""
+        """Time at which the episode ends, in seconds."""
         return self.num_decisions * self.interarrival_s
 
     @property
@@ -163,7 +163,7 @@ class Episode:
 
     @property
     def num_running(self) -> int:
-        """Jobs that run."""
+        """Number of running jobs."""
         return len(self._running)
 
     @property

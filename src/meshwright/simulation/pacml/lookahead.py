@@ -145,7 +145,7 @@ def ties(job: SplitJob, seed: int = TIE_SEED) -> NDArray[np.uint64]:
 
 
 def lookahead(given: LookaheadInput) -> LookaheadResult:
-    """Run one step.
+    """Simulate one step of a placed job.
 
     Raises:
         GraphError: some sub-op can never start.

@@ -47,7 +47,7 @@ class MirroredJob:
 
     @property
     def num_forward(self) -> int:
-        """Forward ops, ``n``."""
+        """Number of forward ops, ``n``."""
         return len(self.compute_s) // 2
 
     @property

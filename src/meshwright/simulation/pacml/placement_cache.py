@@ -57,7 +57,7 @@ class PlacementCache:
             resume(self.problem, episodes, e)
 
     def keys(self) -> NDArray[np.int64]:
-        """The key under which each placement was first met, ``(s, length of a key)``: with these, numbers can be told again."""
+        """The key under which each placement was first met, ``(s, length of a key)``, from which numbers are restored."""
         return self.problem.published.keys[self._first_key].copy()
 
     def adopt(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:

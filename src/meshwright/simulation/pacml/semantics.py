@@ -1,4 +1,4 @@
-"""By whose rules a scenario is played: our own, or those of the published PAC-ML simulator, with or without its defects."""
+"""The rules by which a scenario is played: our own, or those of the published PAC-ML simulator and its defects."""
 
 from __future__ import annotations
 

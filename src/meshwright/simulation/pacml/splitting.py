@@ -48,12 +48,12 @@ class SplitJob:
 
     @property
     def num_sub_ops(self) -> int:
-        """Sub-ops, ``p``."""
+        """Number of sub-ops, ``p``."""
         return len(self.op)
 
     @property
     def num_deps(self) -> int:
-        """Dependencies, ``d``."""
+        """Number of dependencies, ``d``."""
         return len(self.source)
 
     @property

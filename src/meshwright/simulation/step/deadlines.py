@@ -1,4 +1,4 @@
-"""When each message has to be there: the start of what wants it in a run without contention.
+"""The time at which each message must have arrived: the start of its reader in a run without contention.
 
 Without contention every task starts as soon as what it waits for is done; nothing is queued. The earliest start of the tasks
 that wait for a message is its deadline. Messages that one task waits for have one deadline, that of the last of them: they must
@@ -31,7 +31,7 @@ def deadlines_s(execution: ExecutionGraph) -> NDArray[np.float64]:
 
 
 def by_deadline(execution: ExecutionGraph) -> ExecutionGraph:
-    """The same tasks with the earliest deadline first among messages; computations keep their order."""
+    """The graph with the earliest deadline first among messages; computations keep their order."""
     is_message = execution.kind != TaskKind.COMPUTE
     return replace(execution, priority=np.where(is_message, deadlines_s(execution), execution.priority))
 

@@ -94,7 +94,7 @@ class ExecutionGraph:
 
     @cached_property
     def messages(self) -> Messages:
-        """Who takes part in each task's message, and its flows.
+        """The members of each task's message, and its flows.
 
         Raises:
             GraphError: the description is of another number of tasks, or names an absent rank.

@@ -84,7 +84,7 @@ class Messages:
         return np.repeat(phase_task, np.diff(self.flow_start))
 
     def parted(self, counts: NDArray[np.int64]) -> Messages:
-        """The same with each flow cut into equal ones, which run side by side in its phase.
+        """The messages with each flow cut into equal parts, which run side by side in its phase.
 
         Args:
             counts: into how many each flow is cut, ``(f,)``, at least 1.

@@ -11,7 +11,7 @@ from .messages import Messages
 
 
 def repeated(execution: ExecutionGraph, num_steps: int) -> ExecutionGraph:
-    """The same tasks ``num_steps`` times; a step begins when all of the step before has ended.
+    """The tasks ``num_steps`` times; a step begins when all of the step before has ended.
 
     Between two steps stands one task without duration and streams. Tasks of step ``k`` are numbered from
     ``k (t + 1)`` on.

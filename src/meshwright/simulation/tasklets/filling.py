@@ -171,13 +171,13 @@ def near_devices(instance: TaskletInstance) -> NDArray[np.bool_]:
 
 
 def units_s(instance: TaskletInstance) -> tuple[float, float]:
-    """Mean exchange and mean hand-over of two devices, or next to nothing where that is 0."""
+    """Mean exchange and mean transfer of two devices in seconds, or next to nothing where that is 0."""
     pairs = max(1, instance.num_devices * (instance.num_devices - 1))
     return max(float(instance.reduce_s.sum()) / pairs, 1e-30), max(float(instance.hand_over_s.sum()) / pairs, 1e-30)
 
 
 def stack_networks(instances: Sequence[TaskletInstance]) -> StackedNetworks:
-    """Networks side by side, each in its place."""
+    """Networks stacked into arrays, one after another."""
     stacked = room_for_networks(len(instances), max(each.num_devices for each in instances))
     for at, each in enumerate(instances):
         fill_network(stacked, at, each)
@@ -185,7 +185,7 @@ def stack_networks(instances: Sequence[TaskletInstance]) -> StackedNetworks:
 
 
 def new_filling(stacked: StackedNetworks, num_episodes: int) -> FillingState:
-    """Room for episodes."""
+    """Make arrays for episodes."""
     e, n = num_episodes, stacked.reduce_s.shape[1]
     return FillingState(
         instance=np.zeros(e, np.int64),

@@ -51,7 +51,7 @@ class NetworkDraw(settings.Settings):
 
     @property
     def most_devices(self) -> int:
-        """Of a network."""
+        """The largest number of devices of a network."""
         return max(self.num_devices)
 
     def draw(self, seed: int) -> TaskletInstance:

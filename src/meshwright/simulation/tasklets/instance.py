@@ -106,7 +106,7 @@ class TaskletInstance:
 
     @cached_property
     def hand_over_s(self) -> NDArray[np.float64]:
-        """Seconds to hand activations to another device or their gradient back, ``d + c / w``, ``(n, n)``.
+        """Seconds to send activations to another device or their gradient back, ``d + c / w``, ``(n, n)``.
 
         Each goes one way: where directions differ this is their mean, of which a step takes two.
         """

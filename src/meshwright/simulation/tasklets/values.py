@@ -31,7 +31,7 @@ def reduction_s(reduce_s, members):  # type: ignore[no-untyped-def]
 
 @njit
 def matching_s(hand_over_s, left, right, mate, seen, before):  # type: ignore[no-untyped-def]
-    """The least slowest hand-over between the replicas of two stages, with ``mate``: the place in ``left`` of each in ``right``.
+    """The least slowest transfer between the replicas of two stages, and with it ``mate``, the partner of each replica.
 
     The limit begins at what every device needs at least and rises to the next larger hand-over whenever a replica cannot be
     matched below it; matches that were made stay. ``mate``, ``seen`` and ``before`` are of length ``p`` and are written to.
@@ -205,7 +205,7 @@ def _along_s(between_s, path):  # type: ignore[no-untyped-def]
 
 @njit
 def update(reduce_s, hand_over_s, stages, first, second, stage_s, between_s, scratch):  # type: ignore[no-untyped-def]
-    """Work out anew what two stages (of one number: one stage) cost by themselves and with all others.
+    """Compute again what two stages (of one number: one stage) cost by themselves and with all others.
 
     Args:
         reduce_s: see `TaskletInstance`, ``(n, n)``.

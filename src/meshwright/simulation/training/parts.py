@@ -36,7 +36,7 @@ def simulated_parts_s(training: LocalUpdate, parts: Sequence[TrainedPart], layou
 
 
 def part_ends_s(part: TrainedPart, layout: Layout, num_steps: int) -> list[float]:
-    """When each of some steps of a part of a model is through, which is a pipeline by itself.
+    """Time at which each of some steps of a part of a model ends; the part is a pipeline by itself.
 
     Args:
         part: its stages.
@@ -78,7 +78,7 @@ def part_ends_s(part: TrainedPart, layout: Layout, num_steps: int) -> list[float
 
 
 def sending_ends_s(part: TrainedPart, num_micro_batches: int) -> list[float]:
-    """When each of some micro-batches has gone forward through a part and over the cut behind it."""
+    """Time at which each of some micro-batches has gone forward through a part and over the cut behind it."""
     ways_s = (*part.send_s, part.crossing_s)
     put, lasts = WorkerRounds(len(part.forward_s)), []
     for _ in range(num_micro_batches):

@@ -58,7 +58,7 @@ def run_cycles(
     *,
     num_cycles: int = 2,
 ) -> LayoutRun:
-    """Cycles of both phases, `MOST_STEPS` of each phase at most, one behind the other.
+    """Simulate cycles of both phases, `MOST_STEPS` of each phase at most, one after the other.
 
     Args:
         full, core: a step of each.

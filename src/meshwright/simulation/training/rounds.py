@@ -37,11 +37,11 @@ class WorkerRounds:
         self._edges: list[tuple[int, int]] = []
 
     def step(self, worker: int, seconds: float, after: Iterable[int]) -> int:
-        """Put down a step of a worker; gives its task."""
+        """Add a step of a worker; returns its task."""
         return self._put(TaskKind.COMPUTE, seconds, [worker], [worker], 0.0, after)
 
     def message(self, members: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
-        """Put down a message of some workers, each of which does one at a time; gives its task."""
+        """Add a message of some workers, each of which handles one at a time; returns its task."""
         streams = [self.num_workers + one for one in members]
         return self._put(TaskKind.COLLECTIVE, seconds, members, streams, payload_bytes, after, op)
 
@@ -50,11 +50,11 @@ class WorkerRounds:
         return self._put(TaskKind.TRANSFER, seconds, pair, [self.num_workers + pair[0]], payload_bytes, after, op)
 
     def way(self, worker: int, seconds: float, payload_bytes: float, after: Iterable[int]) -> int:
-        """Put down a way of a worker to the server and back; gives its task."""
+        """Add a worker's way to the server and back; returns its task."""
         return self._put(TaskKind.TRANSFER, seconds, [worker], [self.num_workers + worker], payload_bytes, after)
 
     def execution(self) -> ExecutionGraph:
-        """Everything that has been put down."""
+        """The execution graph of everything that was added."""
         start = np.zeros(len(self._seconds) + 1, np.int64)
         np.cumsum([len(one) for one in self._streams], out=start[1:])
         count = len(self._seconds)
@@ -74,7 +74,7 @@ class WorkerRounds:
         )
 
     def finish_s(self) -> NDArray[np.float64]:
-        """When each task ends."""
+        """End of each task, in seconds."""
         finish: NDArray[np.float64] = kernel.schedule(self.execution())[1]
         return finish
 
@@ -205,7 +205,7 @@ def server_rounds_rate(times_s: ArrayLike, round_s: float, staleness: int | None
 
 
 def subnet_rounds_s(spans_s: ArrayLike, way_s: float, *, is_central: bool, payload_bytes: float = 0.0) -> float:
-    """Mean seconds of a round of workers that train subnets, whose slices are dealt anew when all have come back.
+    """Mean seconds of a round of workers that train subnets, dealt again when all have returned.
 
     A central server gets and sends one subnet after the other over its card; a worker goes on when its own has come. Servers on
     all workers get and send at the same time.
@@ -244,7 +244,7 @@ def local_blocks_s(
     *,
     is_local: bool = False,
 ) -> list[float]:
-    """When each of some micro-batches is through: all blocks have gone forward, found their targets and updated their weights.
+    """Time at which each of some micro-batches has updated all blocks: forward, targets, weights.
 
     An error goes back through blocks one after the other: a block finds its target when the error of the one ``stride`` behind it
     has come, which has then found its own; the first ones get that of the last block, which has then gone forward. A block sends

@@ -97,7 +97,7 @@ class TrainedStep(StepOver):
         return cls(base.work, base.pricer, base=base, synced=synced, codecs=codecs)
 
     def sync(self, stage: int) -> tuple[Message, ...]:
-        """Those of the first step."""
+        """The messages that sum gradients in the first step."""
         return self.synced(stage, 0)
 
     def sync_at(self, stage: int, step: int) -> tuple[Message, ...]:
@@ -110,7 +110,7 @@ class TrainedStep(StepOver):
 
 
 def local_period(step: StepModel, every: int, share: float = 1.0) -> TrainedStep:
-    """Steps of which only every so many averages over the replicas, hidden behind nothing.
+    """Steps of which only the last of a period averages over the replicas, with nothing hidden.
 
     Args:
         step: of the layout.

@@ -99,7 +99,7 @@ class HostLine(NamedTuple):
         return self.terms(operation, size, per_host, between_bytes_per_s).seconds(payload_bytes)
 
     def terms(self, operation: Operation, size: int, per_host: int, between_bytes_per_s: float) -> LineTerms:
-        """The same for every positive payload, of a group of two ranks or more.
+        """Latency and rate that hold for every positive payload, of a group of two ranks or more.
 
         Between hosts a ring enters and leaves each host by as many cards as the group has ranks there, as NCCL's channels
         do; it is never faster than inside the host. An all-reduce takes a tree's latency where that is shorter.

@@ -41,7 +41,7 @@ class Reading(NamedTuple):
 
 
 class Curve:
-    """Time over size.
+    """Times of a collective over the size of its payload.
 
     Attributes:
         points: sizes in bytes, rising, and seconds, which never fall; what was measured without outliers.

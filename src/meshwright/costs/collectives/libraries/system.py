@@ -57,7 +57,7 @@ class FittedLine(NamedTuple):
 
     @property
     def floor_s(self) -> float:
-        """The latency."""
+        """The latency, below which no payload comes."""
         return self.latency_s
 
     def at(self, payload_bytes: float) -> Reading:
@@ -99,7 +99,7 @@ class System:
 
     @cached_property
     def data_types(self) -> list[str]:
-        """Those of the tables."""
+        """Data types of the tables."""
         return sorted({key.data_type for key in self.curves})
 
     def _way(self, operation: Operation, num_ranks: int, num_hosts: int, data_type: str) -> GroupCurves | None:

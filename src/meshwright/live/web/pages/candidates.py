@@ -1,4 +1,4 @@
-"""The candidates of a decision in words: what each would have given, and why it was not taken as far as its row tells."""
+"""The candidates of a decision in words: what each would have given, and why it was not taken."""
 
 from __future__ import annotations
 

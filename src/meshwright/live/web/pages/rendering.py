@@ -1,4 +1,4 @@
-"""From templates to pages: everything is escaped, and numbers are said as people say them."""
+"""Pages from templates: everything is escaped, and numbers are written as people write them."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def m_etf(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlac
 
 
 def m_sct(instance: OperatorInstance, request: PlacementRequest) -> OperatorPlacement:
-    """As `m_etf`, with devices reserved for the favourite children that a linear program names.
+    """Place ops as `m_etf` does, with devices reserved for favourite children from a linear program.
 
     Raises:
         PlanError: as `m_etf`.

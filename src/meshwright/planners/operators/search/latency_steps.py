@@ -79,7 +79,7 @@ def schedule_of(problem: SearchProblem, units: UnitDevices, order: NDArray[np.in
 def anneal_latency(  # type: ignore[no-untyped-def]
     problem, units, schedule, best_of, best_order, best_s, start_temperature_s, end_temperature_s, num_steps
 ):
-    """Try so many moves while the temperature falls geometrically.
+    """Try a number of moves while the temperature falls geometrically.
 
     ``best_of``, ``best_order`` and ``best_s`` (one number) are where the best placement of units, its order and its value are
     kept.

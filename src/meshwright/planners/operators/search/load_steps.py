@@ -57,7 +57,7 @@ def loads_of(problem: SearchProblem, units: UnitDevices) -> DeviceLoads:
 
 @njit
 def anneal_loads(problem, units, loads, best_of, best_s, start_temperature_s, end_temperature_s, num_steps):  # type: ignore[no-untyped-def]
-    """Try so many moves while the temperature falls geometrically; as `latency_steps.anneal_latency`."""
+    """Try a number of moves while the temperature falls geometrically; see `latency_steps.anneal_latency`."""
     current_s = _energy(loads.load_s)
     temperature_s = start_temperature_s
     factor = (end_temperature_s / start_temperature_s) ** (1.0 / num_steps) if start_temperature_s > 0.0 else 1.0

@@ -16,7 +16,7 @@ MOST_BRANCHES = 20_000
 
 @njit
 def best_stages(suffixes, edges, figures, syncs, degrees, replicas, num_devices, most_replicas, memory, bandwidth, batches):  # type: ignore[no-untyped-def]
-    """The least seconds of each suffix on at most so many devices with at most such a sum of replicas, and the first stage.
+    """The least seconds of each suffix by limits on devices and on the sum of replicas, and the first stage.
 
     Args:
         suffixes: whether each op is in each, ``(d, n)``.

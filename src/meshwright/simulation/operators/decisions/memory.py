@@ -12,7 +12,7 @@ from ....compiled import njit
 
 @njit
 def fits(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
-    """Whether a device runs a group and holds it beside what it has."""
+    """Whether a device runs a group and can hold it in addition to what it has."""
     i = state.instance[e]
     workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
     held = state.held_bytes[e, device] + stacked.resident_bytes[i, group] + workspace
@@ -87,7 +87,7 @@ def pack(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
 
 @njit
 def allow(stacked, state, e, group, can):  # type: ignore[no-untyped-def]
-    """Write which devices a group may have ``(m,)``: they hold it, and what is left fits as far as packing can tell.
+    """Write the devices that a group may have, ``(m,)``: they can hold it, and what is left fits as far as packing tells.
 
     One device always stays while a packing is known: that of the packing. Where none is known, holding the group is enough.
     Whether there is one.

@@ -133,7 +133,7 @@ def clear(stacked, state, e, instance):  # type: ignore[no-untyped-def]
 
 @njit
 def clear_schedule(state, e):  # type: ignore[no-untyped-def]
-    """Nothing runs anywhere."""
+    """Remove all ops from the schedule."""
     state.num_busy[e, :] = 0
     state.work_s[e, :] = 0.0
     state.load_s[e, :] = 0.0
@@ -215,7 +215,7 @@ def give(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
 
 @njit
 def run(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
-    """For latency: schedule an op, whose producers are scheduled, on its device."""
+    """Schedule an op, whose producers are scheduled, on its device; for latency."""
     _insert(stacked, state, e, op, device)
     state.work_s[e, device] += stacked.times_s[state.instance[e], op, device]
     state.num_scheduled[e] += 1
