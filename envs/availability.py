@@ -1,4 +1,4 @@
-"""When blocks of each shape become free, arrival by arrival, now and after each candidate; and how near the end is.
+"""The times at which blocks of each shape become free, by arrival, now and after each candidate; and how near the end is.
 
 Switched on by ``shape_slots`` of a scenario, the number ``h`` of moments ahead that are shown: slot ``i`` is the moment
 ``i + 1`` mean inter-arrival times from now, or, where each slot is ``slot_growth`` times as long as the one before it, the sum

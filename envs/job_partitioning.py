@@ -152,7 +152,7 @@ class JobPartitioningEnv(gymnasium.Env[Observation, np.int64]):
         return None
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which candidates are offered, ``(a,)``; the name under which sb3-contrib asks for it."""
+        """Whether each candidate is offered, ``(a,)``; sb3-contrib asks for it by this name."""
         offered: NDArray[np.bool_] = self._batch.observations.action_mask[0] > 0
         return offered
 

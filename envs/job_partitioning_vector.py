@@ -68,7 +68,7 @@ class JobPartitioningVectorEnv(BatchVectorEnv):
         return self.scenario.workload.graphs
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which candidates are offered, ``(e, a)``."""
+        """Whether each candidate is offered, ``(e, a)``."""
         offered: NDArray[np.bool_] = self._batch.observations.action_mask > 0
         return offered
 

@@ -120,7 +120,7 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
 
     @abstractmethod
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are possible, ``(e, a)``."""
+        """Whether each action is possible, ``(e, a)``."""
 
     @abstractmethod
     def _begin(self, e: int, rng: np.random.Generator, seed: int | None) -> None:

@@ -185,7 +185,7 @@ def describe(scenario: Scenario) -> dict[str, Any]:
 
 
 def verdict(rows: Sequence[dict[str, Any]], best: Sequence[dict[str, Any]]) -> str:
-    """Which policy won, in one sentence that claims no more than the paired interval shows.
+    """The policy that won, in one sentence that claims no more than the paired interval shows.
 
     Args:
         rows: of all policies and references.

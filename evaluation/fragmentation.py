@@ -30,7 +30,7 @@ def fragmentation(record: EpisodeRecord, scenario: Scenario) -> float | None:
 
 
 def free_devices(record: EpisodeRecord, scenario: Scenario) -> NDArray[np.bool_]:
-    """Which devices no job holds when each job arrives, before it is decided, ``(k, n)``."""
+    """Whether each device is free when each job arrives, before it is decided, ``(k, n)``."""
     arrival_s = record.arrival_s
     is_free = np.ones((len(arrival_s), scenario.cluster.num_devices), np.bool_)
     for job in np.flatnonzero(record.is_accepted).tolist():

@@ -39,7 +39,7 @@ MOST_DRAWN = 4
 
 
 def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | None = None) -> list[Path]:
-    """Write everything.
+    """Write all files of an evaluation into a folder.
 
     What a training run left in the same folder goes into the report too, where its policy was evaluated.
 

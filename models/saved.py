@@ -210,7 +210,7 @@ class NetworkPolicy:
         self._rules = None if tuple(rules) == tuple(offered) else [rule for rule in rules if rule in offered]
 
     def reset(self, seed: int) -> None:
-        """Nothing to do: the policy has no state."""
+        """Do nothing: the policy has no state."""
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `planners.policy.Policy`."""

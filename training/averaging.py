@@ -39,7 +39,7 @@ class WeightAverage(BaseCallback):
         return self._average or network_of(self.model)
 
     def update(self) -> None:
-        """Take the newest weights into the average, once per update."""
+        """Add the newest weights to the average, once per update."""
         if self._average is None or self.model.num_timesteps <= self._updated_at:
             return
         self._updated_at = self.model.num_timesteps

@@ -129,7 +129,7 @@ def _hashable(data: Any) -> Any:
 
 
 def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> Restored:
-    """Put a fresh model into the state of a checkpoint.
+    """Bring a fresh model into the state of a checkpoint.
 
     Args:
         data: from `load`.

@@ -176,7 +176,7 @@ class RunFolder(AnyRunFolder[TrainSettings]):
 
     @property
     def tensorboard(self) -> Path:
-        """Event files."""
+        """The folder of TensorBoard's event files."""
         return self.path / "tensorboard"
 
 

@@ -28,7 +28,7 @@ TRACE = "traces/philly.csv"
 
 
 class PublishedElasticSettings(settings.Settings):
-    """Which published workloads are played where.
+    """The published workloads that are played, and on which devices.
 
     Attributes:
         data: folder of ``applications/``, ``workloads/LOAD/*.csv`` and ``published/POLICY-LOAD.json``; null: see above.

@@ -118,7 +118,7 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
         self._is_over = True
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, dict[str, Any]]:
-        """Begin a workload.
+        """Start a workload.
 
         Raises:
             ConfigError: any option is given; there are none. Or the workload does not fit the cluster.

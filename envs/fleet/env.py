@@ -132,7 +132,7 @@ class FleetEnv(gymnasium.Env[FleetObservation, np.int64]):
         return fleet_text(self.fleet, self._batch.state, 0) if self.render_mode == "ansi" else None
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are possible, ``(a,)``; the name under which sb3-contrib asks for it."""
+        """Whether each action is possible, ``(a,)``; sb3-contrib asks for it by this name."""
         possible: NDArray[np.bool_] = self._batch.state.can_act[0].copy()
         return possible
 

@@ -36,7 +36,7 @@ class DurationSettings(settings.Settings):
 
 
 class DeadlineSettings(settings.Settings):
-    """When a job must be done: its duration on the devices that its user asks for, times a uniform factor.
+    """The deadline of a job: its duration on the devices that its user asks for, times a uniform factor.
 
     Attributes:
         low, high: ends of the range of the factor.

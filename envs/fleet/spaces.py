@@ -65,7 +65,7 @@ def link_bandwidths(network: FleetNetwork) -> NDArray[np.float32]:
 
 
 def trunk_members(network: FleetNetwork) -> NDArray[np.float32]:
-    """Which hosts are below each trunk, ``(r, m)``; without trunks each host by itself."""
+    """Whether each host is below each trunk, ``(r, m)``; without trunks each host has one of its own."""
     num_trunks, group = network.num_trunks, network.host_group
     if num_trunks == 0:
         return np.eye(len(group), dtype=np.float32)

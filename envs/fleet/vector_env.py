@@ -60,7 +60,7 @@ class FleetVectorEnv(BatchVectorEnv):
         super().__init__(num_envs, observation_space(self.fleet), actions, autoreset_mode, render_mode)
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Which actions are possible, ``(e, a)``."""
+        """Whether each action is possible, ``(e, a)``."""
         possible: NDArray[np.bool_] = self._batch.state.can_act.copy()
         return possible
 

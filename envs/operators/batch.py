@@ -144,7 +144,7 @@ class PlacementBatch:
         self.is_live[len(of) :] = False
 
     def step(self, devices: NDArray[np.int64], ops: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """Give a group of each live episode a device.
+        """Place a group of each live episode on a device.
 
         Args:
             devices: ``(E,)``; of episodes that are over, any.
@@ -188,7 +188,7 @@ class PlacementBatch:
         return rewards
 
     def reorder(self, whole: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Let devices run the ops of whole placements in the best order known (`schedules.best_order`), which knows all devices.
+        """Reorder the ops of whole placements by the best order known (`schedules.best_order`).
 
         Until then an op is where it ended first when it and all before it had devices.
 

@@ -29,7 +29,7 @@ _PROVED_S = 10.0
 
 
 class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
-    """Give each op of a job graph a device.
+    """An environment in which each op of a job graph is placed on a device.
 
     **Id.** ``meshwright/OperatorPlacement-v0``; ``gymnasium.make_vec`` gives `PlacementVectorEnv`. One episode places
     one instance; one step gives a group of ops a device. With ``order: upward-rank`` groups come by the upward rank of their
@@ -129,7 +129,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[PlacementObservation, dict[str, Any]]:
-        """Begin with an instance on which nothing is placed.
+        """Start with an instance on which nothing is placed.
 
         Raises:
             ConfigError: any option is given; there are none.
@@ -144,7 +144,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         return self._observation(), self._info()
 
     def step(self, action: np.int64 | int) -> tuple[PlacementObservation, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Give a group of ops a device.
+        """Place a group of ops on a device.
 
         Raises:
             PolicyError: the action is no number of one, or the episode is over or has not begun.

@@ -78,7 +78,7 @@ class FillingBatch:
             self.begin_with(e, at)
 
     def step(self, devices: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Let a device join in each live episode.
+        """Add a device to the current stage of each live episode.
 
         Args:
             devices: ``(E,)``; of episodes that are over, any.
@@ -99,7 +99,7 @@ class FillingBatch:
         return rewards
 
     def reorder(self, whole: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Put the stages of episodes that are over in their best order, so that ``state.value_s`` is that of a grouping.
+        """Order the stages of finished episodes in the best way, so that ``state.value_s`` is that of the grouping.
 
         Args:
             whole: those episodes, ``(w,)``.

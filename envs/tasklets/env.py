@@ -108,7 +108,7 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FillingObservation, dict[str, Any]]:
-        """Begin with a network whose stages are empty.
+        """Start with a network whose stages are empty.
 
         Raises:
             ConfigError: any option is given; there are none.
@@ -121,7 +121,7 @@ class TaskletEnv(gymnasium.Env[FillingObservation, np.int64]):
         return self._observation(), self._info()
 
     def step(self, action: np.int64 | int) -> tuple[FillingObservation, SupportsFloat, bool, bool, dict[str, Any]]:
-        """Let a device join the stage that is being filled.
+        """Add a device to the stage that is being filled.
 
         Raises:
             PolicyError: the action is no number of one, or the episode is over or has not begun.

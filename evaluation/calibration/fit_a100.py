@@ -104,7 +104,7 @@ class Calibration:
     rows: tuple[Residual, ...]
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The calibration as plain data."""
         return {
             "constants": self.constants.model_dump(),
             "fitted": sorted(FITTED),

@@ -88,7 +88,7 @@ class MeasuredCalibration:
     left_out: dict[str, tuple[Residual, ...]]
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The calibration as plain data."""
         sides = {"fitted on": self.fitted, "left out": self.left_out}
         return {
             "constants": self.constants.model_dump(),

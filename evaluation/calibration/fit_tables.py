@@ -90,7 +90,7 @@ class TableCalibration:
         return found
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The calibration as plain data."""
         return {
             "constants": self.constants.model_dump(),
             "fitted": sorted(self.names),

@@ -23,7 +23,7 @@ FAMILY_OF = {"bfloat16": PRODUCT, "float16": PRODUCT, "fp8": FP8_PRODUCT}
 
 @dataclass(frozen=True)
 class TableKernel:
-    """One row.
+    """A row of a table of kernels.
 
     Attributes:
         family: `PRODUCT`, `FP8_PRODUCT` or `ATTENTION`.

@@ -110,7 +110,7 @@ QUICK = {"product": 24, "attention_product": 4, "fused_attention": 6, "stream": 
 
 
 def grid(*, quick: bool = False) -> tuple[Item, ...]:
-    """All items; ``quick``: about as many of each family as `QUICK` says, spread over it."""
+    """All items; with ``quick`` about as many of each family as `QUICK` says, spread over it."""
     items: tuple[Item, ...] = (
         *products(),
         *attention_products(),

@@ -10,7 +10,7 @@ from ...envs.fleet.objective import HIGHER_IS_BETTER
 
 @dataclass(frozen=True)
 class Objective:
-    """An objective.
+    """An objective by which policies of a fleet are compared.
 
     Attributes:
         metric: its name among `FLEET_METRICS`.

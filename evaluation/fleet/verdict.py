@@ -1,4 +1,4 @@
-"""Which policy of a fleet won, in sentences that claim no more than the paired intervals show."""
+"""The policy of a fleet that won, in sentences that claim no more than the paired intervals show."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def hosts_svg(
     end_s: float,
     outages: Sequence[Outage] = (),
 ) -> str:
-    """Which jobs the devices of each host ran over time, in the colour of their type; restarts are dark, hosts out grey.
+    """Draw the jobs on the devices of each host over time by type; restarts are dark, failed hosts grey.
 
     Args:
         name: of the drawing.

@@ -1,4 +1,4 @@
-"""Who held which device when, in one window of an episode: policies one above the other along one time axis.
+"""Gantt charts of the jobs on each device in one window of an episode, policies one above the other.
 
 All policies meet the same arrivals, so what stands in one column of the figure happened to the same jobs.
 """

@@ -83,7 +83,7 @@ def fleet_report(found: FleetEvaluation, *, command: str = "") -> str:
 
 
 def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode], *, command: str = "") -> str:
-    """The page.
+    """The page of an evaluation of a fleet, as HTML.
 
     Args:
         found: what `evaluation.fleet.evaluate` found.

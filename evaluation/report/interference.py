@@ -1,4 +1,4 @@
-"""Who slowed whom: what jobs lost to others on shared links, as tables."""
+"""Interference of jobs: what each lost to others on shared links, as tables."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True)
 class PageTable:
-    """A table.
+    """A table of a page.
 
     Attributes:
         head: its headings.
@@ -92,7 +92,7 @@ def figure_cells(texts: Sequence[str]) -> list[Cell]:
 
 
 def page(template: str, *, title: str, drawn: Sequence[Drawn] = (), **values: Any) -> str:
-    """A page.
+    """Make a page from a template.
 
     Args:
         template: name of its template.

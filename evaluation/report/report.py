@@ -60,7 +60,7 @@ def report_html(
     versions: Mapping[str, str] | None = None,
     exports: Mapping[str, str] | None = None,
 ) -> str:
-    """The page.
+    """The page of an evaluation, as HTML.
 
     Args:
         results: what `evaluation.evaluate` found.

@@ -230,7 +230,7 @@ def write(summary: Summary, out: Path, against: str | None = None) -> None:
 
 
 def to_markdown(summary: Summary, against: str | None = None) -> str:
-    """The tables."""
+    """The tables of a summary as Markdown."""
     lines = ["# Summary", ""]
     if summary.results:
         benchmarks, rows = by_benchmark(summary)

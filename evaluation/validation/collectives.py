@@ -77,7 +77,7 @@ class MeasuredCollective:
         return f"{key.operation} {key.num_ranks}{hosts} {key.data_type}".strip()
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The measurement as plain data."""
         others = dict(zip(BASELINES, self.baselines_s, strict=False))
         return {
             "item": f"{self.group}: {self.payload_bytes:.0f} B",
@@ -124,7 +124,7 @@ class Errors:
 
 @dataclass(frozen=True)
 class Validation:
-    """All rows, and what was calibrated on.
+    """All rows of the validation, and what was calibrated on.
 
     Attributes:
         rows: in the order of the file, the message sizes first.

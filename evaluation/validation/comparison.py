@@ -12,7 +12,7 @@ Value = float | str | None
 
 @dataclass(frozen=True)
 class ComparedFigure:
-    """One figure.
+    """A figure of ours with the one that it is compared with.
 
     Attributes:
         family: kind of figure, for the summary.

@@ -55,7 +55,7 @@ class ReplayedWorkload:
 
 @dataclass(frozen=True)
 class ElasticReplay:
-    """All workloads, and what is compared of them."""
+    """All replayed workloads, and the figures that are compared."""
 
     workloads: tuple[ReplayedWorkload, ...]
     comparison: Comparison

@@ -56,7 +56,7 @@ class Conditions:
     unshaped_bytes_per_s: float
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The conditions as plain data."""
         return {field: getattr(self, field) for field in self.__dataclass_fields__}
 
 

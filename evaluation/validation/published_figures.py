@@ -80,7 +80,7 @@ class PublishedFigures:
         return all(figure.agrees for figure in self.figures)
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The figures as plain data."""
         rows = [{**asdict(each), "deviation": each.deviation, "agrees": each.agrees} for each in self.figures]
         return {"figures": rows, "agrees": self.agrees}
 

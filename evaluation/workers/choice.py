@@ -1,4 +1,4 @@
-"""Who plays, as the options ``--jobs`` and ``--ray`` say."""
+"""The choice of workers by the options ``--jobs`` and ``--ray``."""
 
 from __future__ import annotations
 

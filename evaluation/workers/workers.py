@@ -13,7 +13,7 @@ class Workers(Protocol):
     """Does tasks; results do not depend on who, on how many, or on which of them die meanwhile."""
 
     def do(self, play: Callable[[Task], Result], tasks: Sequence[Task], keep: Callable[[Task, Result], None]) -> None:
-        """Do tasks.
+        """Do tasks and hand each result to a function.
 
         Args:
             play: does one task; can be pickled with all that it needs, as a scenario.

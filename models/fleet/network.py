@@ -185,7 +185,7 @@ class FleetActor(nn.Module):
         return scores.masked_fill(seen["action_mask"] == 0, IMPOSSIBLE), self._value(seen, whole)
 
     def values(self, seen: Mapping[str, Tensor]) -> Tensor:
-        """Values ``(b,)``."""
+        """Values of states, ``(b,)``."""
         return self._value(seen, self._encode(seen)[1])
 
     def _value(self, seen: Mapping[str, Tensor], whole: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ class RecordedChoices:
         return self._picked[1:]
 
     def choose(self, devices: Tensor) -> None:
-        """Carry out the decisions and write them down."""
+        """Carry out the decisions and record them."""
         picked, ops, was_on, candidates, can = self._picked
         among = self._among
         told = among.open_ops[:, 0], among.is_open[:, 0], among.features[:, 0]

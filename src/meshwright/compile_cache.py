@@ -48,7 +48,7 @@ config: Any = numba.core.config
 
 
 def root_folder() -> Path:
-    """Where compiled code is kept: ``NUMBA_CACHE_DIR`` if that is set, or else a folder in the user's cache."""
+    """The folder of compiled code: ``NUMBA_CACHE_DIR`` if that is set, or else one in the user's cache."""
     named = os.environ.get("NUMBA_CACHE_DIR")
     return Path(named) if named else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "meshwright" / "compiled"
 
@@ -260,5 +260,5 @@ def _prune(folder: Path) -> None:
 
 
 def keep(dispatcher: Any) -> None:
-    """Let a compiled function keep what it compiles on disk."""
+    """Make a compiled function store what it compiles on disk."""
     dispatcher._cache = FunctionCache(dispatcher.py_func, dispatcher)

@@ -47,7 +47,7 @@ def load(path: Path, key: str) -> dict[str, Any]:
 
 
 def restore(data: dict[str, Any], model: MaskablePPO, env: FleetVecEnv) -> list[dict[str, Any]]:
-    """Put a fresh model and its episodes into the state of a checkpoint; the learning curve so far."""
+    """Bring a fresh model and its episodes into the state of a checkpoint; returns the learning curve so far."""
     restore_weights(data, model)
     model._last_obs = env.restore(data["episodes"])
     model._last_episode_starts = data["episodes"]["starts"].numpy()

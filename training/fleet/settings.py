@@ -142,5 +142,5 @@ class FleetTrainSettings(settings.Settings):
 
     @property
     def benchmarks(self) -> tuple[str, ...]:
-        """All that are played."""
+        """All benchmarks that are played."""
         return (self.benchmark, *self.mixed)

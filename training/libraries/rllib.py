@@ -30,6 +30,6 @@ class ScorerRLModule(TorchRLModule, ValueFunctionAPI):  # type: ignore[misc]
         return {Columns.ACTION_DIST_INPUTS: self.scorer(batch[Columns.OBS])[0]}
 
     def compute_values(self, batch: dict[str, Any], embeddings: Any = None) -> Tensor:
-        """Values ``(b,)``."""
+        """Values of states, ``(b,)``."""
         values: Tensor = self.scorer(batch[Columns.OBS])[1]
         return values

@@ -79,7 +79,7 @@ class TianshouBatch(BaseVectorEnv):  # type: ignore[misc]
         return self._batch(seen, ids), rewards, terminated, truncated, _numbered(ids)
 
     def close(self) -> None:
-        """Nothing is left to be closed."""
+        """Do nothing: there is nothing to close."""
         self.is_closed = True
 
     def _ids(self, given: Any) -> NDArray[np.int64]:

@@ -46,7 +46,7 @@ class DataParallelPPO(GroupedPPO):
 
 @contextmanager
 def workers_of(model: DataParallelPPO, number: int) -> Iterator[Begin]:
-    """Give a model its workers, as long as the context is; what collects its rollouts."""
+    """Start a model's workers for the time of the context; returns what collects its rollouts."""
     network = model.policy.get_submodule("network")
     assert isinstance(network, CandidateNetwork)
     assert isinstance(model.policy.optimizer, torch.optim.Adam)

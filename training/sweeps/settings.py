@@ -60,7 +60,7 @@ class SweepRange(settings.Settings):
 
 
 class SweepSettings(settings.Settings):
-    """A sweep.
+    """Settings of a sweep.
 
     Attributes:
         name: for tables and the folder.

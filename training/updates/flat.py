@@ -39,7 +39,7 @@ class FlatAdam:
         self._adam = EagerAdam([self.weights], lr=group["lr"], **options)
 
     def bind(self) -> None:
-        """Take over weights and moments as they are now, wherever they are."""
+        """Take weights and moments as they are now, wherever they are."""
         steps = 0.0
         (group,) = self._optimizer.param_groups
         with torch.no_grad():

@@ -61,7 +61,7 @@ class AdvantageScale(NamedTuple):
 
     @classmethod
     def of(cls, advantages: Tensor) -> AdvantageScale:
-        """Of a whole minibatch, ``(m,)``, on a CPU."""
+        """The scale of the advantages of a whole minibatch, ``(m,)``, on a CPU."""
         return cls(len(advantages), *_mean_and_deviation(advantages.numpy()))
 
 

@@ -1,4 +1,4 @@
-"""Who is busy when, as data of a chart that can be moved and asked: episodes of a cluster or a fleet, one step of a job.
+"""Gantt charts as data of a chart that can be moved and asked: episodes of a cluster or a fleet, one step of a job.
 
 A chart is plain data that `report/templates/gantt.js` draws. Times are in seconds. Each panel has lanes from above to below in
 named groups, bars by column (``begin``, ``end``, first lane, number of lanes, type, item), the items that bars belong to, and

@@ -130,7 +130,7 @@ def shown_svg(shown: Data, name: str = "shown") -> str:
 
 
 def schedules_svg(shown: Data, name: str = "schedules") -> str:
-    """When the ops of a shown instance run: the policy's schedule above HEFT's, on one axis of time."""
+    """Draw when the ops of a shown instance run: the policy's schedule above HEFT's, on one axis of time."""
     made, devices = shown["placements"], shown["device_names"]
     is_moved = np.array(made[0]["device_of"]) != np.array(made[1]["device_of"])
     longest_s = max(max(each["end_s"]) for each in made)

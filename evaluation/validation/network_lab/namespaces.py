@@ -119,7 +119,7 @@ class Namespaces:
         return int(_run(self.command(host, "cat", f"/sys/class/net/{_CARD}/statistics/tx_bytes")))
 
     def shape(self) -> None:
-        """Put a shaper on both ends of each wire."""
+        """Attach a shaper to both ends of each wire."""
         for node, end, shaper in self._ends:
             words = f"rate {round(shaper.bytes_per_s * 8)}bit burst {shaper.burst_bytes}b limit {QUEUE_BYTES}b"
             _run([*self.command(node), "tc", "qdisc", "replace", "dev", end, "root", "tbf", *words.split()])

@@ -53,7 +53,7 @@ class RampNetwork(_Figures):
 
 
 class JobSettings(_Figures):
-    """``config.jobs``."""
+    """The section ``config.jobs``."""
 
     num_training_steps: Count = Field(gt=0)
 

@@ -89,7 +89,7 @@ PIPER_S = {
 
 @dataclass(frozen=True)
 class PlacementSources:
-    """Where the published instances are.
+    """The files of the published instances.
 
     Attributes:
         folder: holds ``dnn_partitioning/``, ``piper/`` and ``tasklets/``.

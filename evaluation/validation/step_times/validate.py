@@ -86,7 +86,7 @@ class PredictedStep:
         return Prediction(self.step_s, self.row.measured_s, self.uncertainty_terms)
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The row as plain data."""
         data: dict[str, Any] = {"item": self.row.name, "family": self.row.family, "reference": self.row.measured_s}
         data["notes"] = list(self.row.notes)
         if self.predicted is None:

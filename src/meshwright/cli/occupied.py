@@ -48,7 +48,7 @@ class Occupied(NamedTuple):
 
     @property
     def free_at_s(self) -> NDArray[np.float64]:
-        """When each device becomes free, ``(n,)``."""
+        """Seconds until each device becomes free, ``(n,)``."""
         return self.taken.free_at_s(self.state)
 
     def show(self, out: Console, json_file: str | None) -> None:

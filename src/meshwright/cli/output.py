@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def console(json_file: str | None = None) -> Console:
-    """Where tables go: standard output, or standard error when JSON goes to standard output."""
+    """The console of tables: standard output, or standard error when JSON goes to standard output."""
     from rich.console import Console
 
     to_stderr = json_file == "-"

@@ -1,4 +1,4 @@
-"""Where jobs run: devices in hosts, links, topologies, presets."""
+"""Clusters: devices in hosts, links, topologies, presets."""
 
 from .cluster import Cluster, load_cluster, preset_names
 from .topologies.topology import Links, Topology

@@ -27,7 +27,7 @@ PRESET = "preset:"
 
 @dataclass(frozen=True, eq=False)
 class Cluster:
-    """Where jobs run.
+    """A cluster: devices in hosts, and the topology that joins them.
 
     Attributes:
         name: for tables and plans.
@@ -122,7 +122,7 @@ class Cluster:
 
     @property
     def coordinates(self) -> NDArray[np.int64]:
-        """Where each device is in its topology, ``(n, k)``."""
+        """The place of each device in its topology, ``(n, k)``."""
         return self.topology.coordinates
 
     def bandwidth_bytes_per_s(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Which blocks are alike: groups of devices with equal signatures have equal step times, so one simulation serves all.
+"""Blocks that are alike: groups of devices with equal signatures have equal step times, so one simulation serves all.
 
 A signature says, for an ordered group, what each device is and how each pair is joined: bandwidths, latencies, and
 which positions share hosts and links. It compares groups of one cluster; a key that outlives the cluster also

@@ -63,7 +63,7 @@ _MAP_RANK = re.compile(r"\s*Process OMPI jobid: \[[0-9]+,[0-9]+\].*Process rank:
 
 @dataclass(frozen=True)
 class Place:
-    """Where one rank of a launched job says that it is; what it does not say is None.
+    """The place that one rank of a launched job reports; what it does not report is None.
 
     Attributes:
         rank: its number.

@@ -52,7 +52,7 @@ class UniformDeadline(_Bounded):
     kind: Literal["uniform"]
 
     def draw(self, rng: np.random.Generator, num_jobs: int) -> NDArray[np.float64]:
-        """Fractions, ``(num_jobs,)``."""
+        """Draw fractions, ``(num_jobs,)``."""
         if self.decimals is None:
             return rng.uniform(self.low, self.high, num_jobs)
         scale = 10**self.decimals
@@ -70,7 +70,7 @@ class SkewNormalDeadline(_Bounded):
     skewness: float
 
     def draw(self, rng: np.random.Generator, num_jobs: int) -> NDArray[np.float64]:
-        """Fractions, ``(num_jobs,)``.
+        """Draw fractions, ``(num_jobs,)``.
 
         A large sample is shifted and scaled by its own extremes to 0 to ``high``, raised to ``low`` where it lies
         below, and counted in 1,000 bins; jobs draw bins by their mass and take the right edge, rounded. Because the

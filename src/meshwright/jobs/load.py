@@ -42,7 +42,7 @@ class LoadedJob(NamedTuple):
 
 @dataclass(frozen=True)
 class JobSource:
-    """Which job graph is meant, and how it is read; see `load_graph`.
+    """A job graph by its spelling, and how it is read; see `load_graph`.
 
     Attributes:
         spec: the specification.

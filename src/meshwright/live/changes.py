@@ -160,7 +160,7 @@ def listed(state: ClusterState, listing: ClusterState, ended: Collection[str] = 
 
 
 def drift(before: ClusterState, listing: ClusterState) -> list[str]:
-    """Where a listing contradicts what was known, a sentence each with both values: the listing is right.
+    """The contradictions of a listing to what was known, a sentence each with both values: the listing is right.
 
     Jobs that came and went since the last listing are no contradiction.
     """

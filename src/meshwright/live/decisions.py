@@ -126,7 +126,7 @@ class ObservedFactor(NamedTuple):
 
 
 class DecisionInputs(settings.Settings):
-    """All that a decision was made from.
+    """All inputs of a decision.
 
     Attributes:
         request: the job.

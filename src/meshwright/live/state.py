@@ -134,7 +134,7 @@ class HeldDevices:
         return (self.holder < 0) & self.is_up
 
     def free_at_s(self, state: ClusterState, now: datetime | None = None) -> NDArray[np.float64]:
-        """When each device becomes free in seconds from now, ``(n,)``; ``now`` is by default what the clock says.
+        """Seconds from now until each device becomes free, ``(n,)``; ``now`` is by default the clock's time.
 
         Infinite where nobody says, where a job has passed its limit, and on hosts that are closed.
         """
@@ -248,7 +248,7 @@ def _take(holder: NDArray[np.int64], number: int, jobs: Sequence[HeldJob], clust
 
 
 def of_whole_hosts(free_s: NDArray[np.float64], cluster: Cluster) -> NDArray[np.float64]:
-    """When the whole host of each device is free, ``(n,)``, from when each device is."""
+    """Seconds until the whole host of each device is free, ``(n,)``, from those of each device."""
     latest = np.zeros(cluster.num_hosts)
     np.maximum.at(latest, cluster.device_host, free_s)
     found: NDArray[np.float64] = latest[cluster.device_host]

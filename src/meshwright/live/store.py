@@ -35,7 +35,7 @@ class KeptChange(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """Where begins what a store keeps of the past.
+    """The point from which a store keeps the past.
 
     Attributes:
         seq: number of the last change that was given up; 0 where all are kept.
@@ -98,7 +98,7 @@ class Turn(Protocol):
         """Whether all these texts are kept, and named by a decision."""
 
     def raise_floor(self, seq: int, before: str, state: ClusterState) -> None:
-        """Give up the changes up to a number; where a file has them, `sweep` takes them out.
+        """Give up the changes up to a number; `sweep` then removes those that are in a file.
 
         Args:
             seq: the last of them.
@@ -107,10 +107,10 @@ class Turn(Protocol):
         """
 
     def sweep(self, limit: int) -> int:
-        """Take out so many changes that were given up, with what they said of decisions that are not kept; how many were."""
+        """Remove a number of changes that were given up, with their parts of deleted decisions; how many were."""
 
     def give_up(self, before: str, after: int, limit: int) -> tuple[int, int | None]:
-        """Give up decisions that nothing was reported of for long; those that hold devices or are being prepared stay.
+        """Delete decisions that nothing was reported of for long; those that hold devices or are being prepared stay.
 
         Their keys stay as `OldKey`.
 
@@ -131,10 +131,10 @@ class Store(Protocol):
     """See the module; every method may raise `InputFileError` where a file cannot be read or written."""
 
     def turn(self) -> AbstractContextManager[Turn]:
-        """Begin a writer's turn; others wait. What is raised inside undoes all of it."""
+        """Begin a writer's turn; others wait. An exception inside undoes all of it."""
 
     def group(self) -> AbstractContextManager[None]:
-        """Put the turns inside on the disk together, when it ends; each is still undone by itself."""
+        """Write the turns inside to disk together, when the block ends; each is still undone by itself."""
 
     def last(self) -> tuple[int, ClusterState]:
         """Number of the last change, and the state after it."""
@@ -147,7 +147,7 @@ class Store(Protocol):
         """
 
     def floor(self) -> Floor:
-        """Where begins what is kept."""
+        """The point from which the past is kept."""
 
     def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
         """Changes after a number, the first one first; those that were given up are left out."""

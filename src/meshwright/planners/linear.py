@@ -155,7 +155,7 @@ class LinearScorer:
         self.scorer = scorer(scenario, saved.weights)
 
     def reset(self, seed: int) -> None:
-        """Nothing to do: the policy has no state."""
+        """Do nothing: the policy has no state."""
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `planners.policy.Policy`."""

@@ -41,7 +41,7 @@ class RuleOfThumb:
         self._pick = pick
 
     def reset(self, seed: int) -> None:
-        """Nothing to do: the rule has no state."""
+        """Do nothing: the rule has no state."""
 
     def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
         """See `planners.policy.Policy`."""

@@ -181,7 +181,7 @@ class Estimate:
         return found
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The estimate as plain data."""
         return {
             "job": self.job,
             "cluster": self.cluster.name,

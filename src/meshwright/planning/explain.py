@@ -63,7 +63,7 @@ class Switch:
         return None if self.base_s is None or self.step_s is None else self.step_s / self.base_s - 1
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The switch as plain data."""
         data = asdict(self)
         return {"kind": data.pop("kind"), "switch": data.pop("name"), "change": self.change} | data
 

@@ -177,7 +177,7 @@ class JobWork(ABC):
         """
 
     def compute_provenance(self, work: Any) -> Provenance:
-        """Where the times of kernels or ops are from."""
+        """The provenance of the times of kernels or ops."""
         return "estimated"
 
     def details(self, work: Any) -> dict[str, Any]:
@@ -209,7 +209,7 @@ class JobWork(ABC):
 
 @dataclass(frozen=True)
 class TransformerWork(JobWork):
-    """A transformer.
+    """The work of a transformer.
 
     Attributes:
         shape: the model.

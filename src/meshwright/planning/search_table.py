@@ -108,7 +108,7 @@ class RankedLayouts:
 
     @classmethod
     def of(cls, maker: JobWork, request: SearchRequest, device_counts: Sequence[int]) -> RankedLayouts:
-        """Search.
+        """Search and rank the layouts of a request.
 
         Raises:
             PlanError: no batch, or no layout is legal or fits.

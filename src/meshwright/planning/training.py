@@ -138,7 +138,7 @@ class TrainingPrice:
         return tuple(Figure.predicted(name, value, unit) for name, value, unit in found)
 
     def to_data(self, exact_s: float | None = None) -> dict[str, Any]:
-        """Plain data."""
+        """The price as plain data."""
         data: dict[str, Any] = {
             "training": self.training.model_dump(mode="json", exclude_none=True),
             "exactness": exactness_of(self.training, self.compression),

@@ -37,7 +37,7 @@ class Synchronous(DeclaredSteps):
         return self
 
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Nothing is held in addition."""
+        """Bytes that are held in addition: none."""
         return 0.0
 
 
@@ -120,7 +120,7 @@ class StaleSynchronous(DeclaredSteps):
     servers: Count = Field(default=1, description="hosts that hold the parameters, an equal part each")
 
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Nothing on the workers: the servers are hosts of their own."""
+        """Bytes that workers hold in addition: none, as the servers are hosts of their own."""
         return 0.0
 
 
@@ -135,7 +135,7 @@ class Asynchronous(DeclaredSteps):
     servers: Count = Field(default=1, description="hosts that hold the parameters, an equal part each")
 
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Nothing on the workers: the servers are hosts of their own."""
+        """Bytes that workers hold in addition: none, as the servers are hosts of their own."""
         return 0.0
 
 

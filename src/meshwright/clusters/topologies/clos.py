@@ -214,7 +214,7 @@ class ClosTopology(Topology):
         return (*self.hosts.figures(), *above)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which positions share a host, a card, a leaf and, where more than one leaf is used, a spine."""
+        """Positions that share a host, a card, a leaf and, where more than one leaf is used, a spine."""
         leaf = relabelled(self.device_leaf[devices])
         spine = relabelled(self.hosts.nic[devices] % self.num_spines)
         return np.hstack([self.hosts.pattern(devices), leaf, spine * leaf.any(axis=1, keepdims=True)])

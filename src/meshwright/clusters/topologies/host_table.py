@@ -206,7 +206,7 @@ class TraceTopology(Topology):
         return (*self.hosts.figures(), self.host_leaf, self.leaf_pod, *leaf, *pod)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which positions share a host, a card, a leaf and a pod."""
+        """Positions that share a host, a card, a leaf and a pod."""
         above = [relabelled(self.device_leaf[devices]), relabelled(self.device_pod[devices])]
         return np.hstack([self.hosts.pattern(devices), *above])
 

@@ -139,6 +139,6 @@ class Hosts:
         return tuple(getattr(self, field) for field in self.__dataclass_fields__)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which positions share a host and, where more than one host is used, a card, ``(B, 2 d)``."""
+        """Positions that share a host and, where more than one host is used, a card, ``(B, 2 d)``."""
         host = relabelled(self.host[devices])
         return np.hstack([host, relabelled(self.nic[devices]) * host.any(axis=1, keepdims=True)])

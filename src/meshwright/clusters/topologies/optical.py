@@ -120,7 +120,7 @@ class OpticalTopology(Topology):
         return (*self.hosts.figures(), self.ports_per_host, self.reconfiguration_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which positions share a host."""
+        """Positions that share a host."""
         return self.hosts.pattern(devices)
 
     def _tier(self, source: ArrayLike, target: ArrayLike) -> NDArray[np.int64]:

@@ -146,5 +146,5 @@ class RampTopology(Topology):
         return (*self.shape, self.node_bandwidth_bytes_per_s, self.propagation_s, self.io_s)
 
     def pattern(self, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Which positions share a group, a rack index and a server index: RAMP's collectives depend on no more."""
+        """Positions that share a group, a rack index and a server index: RAMP's collectives depend on no more."""
         return np.hstack([relabelled(self.coordinates[:, axis][devices]) for axis in range(3)])

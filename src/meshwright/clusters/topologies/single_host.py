@@ -59,7 +59,7 @@ class SingleHostTopology(Topology):
 
     @cached_property
     def device_host(self) -> NDArray[np.int64]:
-        """All zero: there is one host."""
+        """The host of each device: zero, as there is one."""
         return frozen(np.zeros(self.num_devices), np.int64)
 
     @property

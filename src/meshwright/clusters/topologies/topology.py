@@ -97,7 +97,7 @@ class Topology(ABC):
     @property
     @abstractmethod
     def coordinates(self) -> NDArray[np.int64]:
-        """Where each device is, ``(n, k)``."""
+        """The place of each device, ``(n, k)``."""
 
     @property
     @abstractmethod

@@ -47,7 +47,7 @@ class TorusSettings(TopologySection):
 
 @dataclass(frozen=True, eq=False)
 class TorusTopology(Topology):
-    """A torus.
+    """A torus of devices with any number of axes.
 
     Attributes:
         shape: devices along each axis.

@@ -68,7 +68,7 @@ class BlockTimes(NamedTuple):
 
     @property
     def passes(self) -> tuple[PassTime, PassTime, PassTime, PassTime, PassTime]:
-        """All but those of pairs."""
+        """The times of all passes but those of pairs."""
         return self.forward, self.recompute, self.backward, self.weight, self.inputs
 
     def task_s(self) -> tuple[float, float, float]:

@@ -44,7 +44,7 @@ class Algorithm(ABC):
         return True
 
     def foreign_figures(self, cluster: Cluster) -> tuple[str, ...]:
-        """Which figures of other devices it takes for those of a cluster, in words; a formula of links has none."""
+        """The figures of other devices that it uses for those of a cluster, in words; a formula of links has none."""
         return ()
 
     def allotted(self, demand_bytes: Mapping[bytes, float]) -> Algorithm:

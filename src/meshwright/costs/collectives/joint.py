@@ -35,7 +35,7 @@ class Joint(Algorithm):
         return is_host and network.cluster.num_devices > network.cluster.num_hosts
 
     def offers(self, operation: Operation) -> bool:
-        """All but broadcast and send."""
+        """Whether the operation is any but a broadcast or a send."""
         return operation in STAGES
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:

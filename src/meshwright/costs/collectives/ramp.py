@@ -35,7 +35,7 @@ class Ramp(Algorithm):
         return isinstance(network.cluster.topology, RampTopology)
 
     def offers(self, operation: Operation) -> bool:
-        """All but broadcast and send, which go hop by hop."""
+        """Whether the operation is any but a broadcast or a send, which go hop by hop."""
         return operation not in ("broadcast", "send_recv")
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:

@@ -74,7 +74,7 @@ class Synthesised(Algorithm):
         return isinstance(network.cluster.topology, MatrixTopology)
 
     def offers(self, operation: Operation) -> bool:
-        """All but a send."""
+        """Whether the operation is any but a send."""
         return operation != "send_recv"
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:

@@ -232,7 +232,7 @@ def chunk_ends_s(
     *,
     overlaps_sends: bool,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """When every stage ends, ``(s, p)``, and when the last backward pass of each of its chunks does, ``(s, p, v)``.
+    """Ends of every stage, ``(s, p)``, and of the last backward pass of each of its chunks, ``(s, p, v)``, in seconds.
 
     Args:
         schedule, num_micro_batches, task_s, send_s, overlaps_sends: as for `paths_s`.
@@ -258,7 +258,7 @@ def played_from(
     overlaps_sends: bool,
     round_of: int | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-    """When every stage ends, how long it is busy, ``(p,)`` each, and when each chunk's last backward pass ends, ``(p, v)``.
+    """End and busy time of every stage, ``(p,)`` each, and end of each chunk's last backward pass, ``(p, v)``.
 
     The chunks of a bidirectional schedule wait for no parameters, and nothing goes beside their last passes.
 

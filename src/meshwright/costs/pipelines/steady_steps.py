@@ -79,7 +79,7 @@ class PlayedPipeline(NamedTuple):
 
 
 def ends_s(played: Played, tails_s: Mapping[int, float], partners: Partners) -> dict[int, float]:
-    """When stages have done all of a step, counted from their first tasks.
+    """Seconds from the first tasks of stages until they have done all of a step.
 
     Args:
         played: the pipeline.

@@ -1,4 +1,4 @@
-"""Which kind of device each rank of a layout has, where a cluster has several, and so what each stage of a lane runs on.
+"""The kind of device of each rank of a layout, where a cluster has several, and so of each stage of a lane.
 
 Legend: ``n`` devices, ``p`` stages, ``w`` ranks of a stage.
 """

@@ -62,7 +62,7 @@ __all__ = [
 
 
 class GroupNetwork(Protocol):
-    """Prices messages."""
+    """A network of ranks that prices the messages of groups."""
 
     def group_s(self, operation: Operation, payload_bytes: float, group: Stand) -> float:
         """Seconds of one collective, or of one transfer to the next rank."""
@@ -364,7 +364,7 @@ def lanes_of(
 
 
 def whole_lane(wires: GroupNetwork, layout: Layout, order: str = DEFAULT_ORDER) -> Lane:
-    """All lanes as one: every message takes as long as over the slowest group of its stage."""
+    """One lane for all: every message takes as long as over the slowest group of its stage."""
     if isinstance(wires, PlacedNetwork):
         return wires.layout(layout, order).whole
     return regular_lane(layout, wires.devices_per_host, order)

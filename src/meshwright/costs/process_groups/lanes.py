@@ -230,7 +230,7 @@ class PlacedLayout:
 
     @cached_property
     def whole(self) -> Lane:
-        """All lanes as one: every message takes as long as over the slowest group of its stage."""
+        """One lane for all: every message takes as long as over the slowest group of its stage."""
         return self._lane(0, stage_width(self.layout))
 
     @cached_property

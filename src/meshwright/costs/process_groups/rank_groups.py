@@ -1,4 +1,4 @@
-"""Which ranks a message of a layout runs over, in the layout's own numbering: tp fastest, then cp, dp, pp.
+"""The ranks that a message of a layout runs over, in the layout's own numbering: tp fastest, then cp, dp, pp.
 
 Legend: ``w`` ranks of a pipeline stage, ``g`` groups of a stage along an axis, ``k`` ranks of a group.
 """

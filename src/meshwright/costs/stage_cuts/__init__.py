@@ -1,1 +1,1 @@
-"""Where the ops of a job graph are cut into pipeline stages, so that its step takes least among the cuts that fit."""
+"""Cuts of the ops of a job graph into pipeline stages, for the shortest step among the cuts that fit."""

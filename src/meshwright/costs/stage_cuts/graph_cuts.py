@@ -1,4 +1,4 @@
-"""Where a pipeline of any job graph is cut: so that its step takes least, among the cuts that fit.
+"""Cuts of a pipeline of any job graph, for the shortest step among the cuts that fit.
 
 Stages are runs of the topological order; layers of a transformer stay whole (`plans.stages.layer_starts`). For each
 micro-batch a stage computes forward and backward, and sends activations to the next stage and gradients to the one before.
@@ -41,7 +41,7 @@ ROUNDING = 1e-12
 
 
 class Cuts(NamedTuple):
-    """Where a pipeline is cut.
+    """The cuts of a pipeline.
 
     Attributes:
         places: the first op of each chunk by its place in the topological order and, last, the number of ops; None where no cut

@@ -9,7 +9,7 @@ from .kernels import foreign_kernels
 
 
 def foreign_figures(cluster: Cluster, costs: CostSettings, *, has_layers: bool) -> tuple[str, ...]:
-    """Which figures of the cost model were measured on, or made for, other devices than those of a cluster, in words.
+    """Figures of the cost model that were measured on other devices than those of a cluster, in words.
 
     Args:
         cluster: where the job runs.

@@ -154,7 +154,7 @@ class Pricer(StepPricer):
         )
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
-        """Where the groups of a layout are, see `lanes`."""
+        """The places of the groups of a layout, see `lanes`."""
         found = lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
         return found if self.kinds is None else self.kinds.lanes(found, work.layout, self.order, work.pass_axes)
 

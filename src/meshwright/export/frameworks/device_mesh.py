@@ -30,7 +30,7 @@ _AXES = ("pp", "dp", "cp", "tp")
 
 @dataclass(frozen=True)
 class Splits:
-    """Where the model is cut.
+    """The places at which the model is cut.
 
     Attributes:
         first_ops: name of the first op of each stage but the first, in model order.
@@ -100,7 +100,7 @@ def expert_cut(places: Sequence[Coordinates], grid: NDArray[np.int64]) -> NDArra
 
 
 def splits(plan: PlacementPlan) -> Splits:
-    """Where the stages cut the model, by the name of the op that each begins with."""
+    """The cuts of the model into stages, by the name of the op that each begins with."""
     chunks = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
     if not chunks or not has_grid(plan):
         return Splits((), "the plan tells no pipeline stages")
@@ -122,7 +122,7 @@ def splits(plan: PlacementPlan) -> Splits:
 
 
 def device_mesh_text(plan: PlacementPlan, head: str) -> str:
-    """The module.
+    """The text of the module that makes the mesh.
 
     Args:
         plan: one with coordinates.

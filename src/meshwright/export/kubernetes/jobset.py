@@ -24,7 +24,7 @@ NOT_GUARANTEED = (
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The JobSet.
+    """The files of a JobSet.
 
     Raises:
         ExportError: unequal ranks per host, ranks of a host that do not follow one another, or a host name with capitals.

@@ -100,7 +100,7 @@ def environment(devices: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def shared_memory_mount() -> dict[str, Any]:
-    """Where collective libraries exchange data of one host; a container's default of 64 MB is too small."""
+    """The mount over which collective libraries exchange data of one host; the default of 64 MB is too small."""
     return {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}  # noqa: S108 - a mount point in the pod
 
 

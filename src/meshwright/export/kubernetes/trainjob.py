@@ -27,7 +27,7 @@ _MAX_WORDS = 128
 
 
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The TrainJob.
+    """The files of a TrainJob.
 
     Raises:
         ExportError: as for a JobSet; also devices in another order from host to host, or too long a command.

@@ -15,7 +15,7 @@ FILE_NAME = "launch.sh"
 
 
 def script(head: str, *, starts: str, rows: str, columns: str, command: str, prepare: str = "") -> str:
-    """The script.
+    """The script that starts a command on every host.
 
     Args:
         head: comment lines to begin with.

@@ -12,7 +12,7 @@ NOT_GUARANTEED = (
 
 
 def stages_text(plan: PlacementPlan, head: str) -> str:
-    """The module.
+    """The text of the module that makes the stages.
 
     Args:
         plan: one of ops on devices.

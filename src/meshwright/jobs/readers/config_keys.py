@@ -81,7 +81,7 @@ class ConfigKeys:
         return active
 
     def places(self, key: str, num_layers: int) -> frozenset[int]:
-        """Which layers a list names, from 0."""
+        """The layers that a list names, from 0."""
         value = self.config.get(key) or []
         known = range(num_layers)
         if not isinstance(value, list) or any(isinstance(one, bool) or one not in known for one in value):

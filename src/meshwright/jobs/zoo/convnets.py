@@ -32,7 +32,7 @@ def alexnet(batch_size: int) -> JobGraph:
 
 
 def vgg16(batch_size: int) -> JobGraph:
-    """VGG-16, configuration D.
+    """The graph of VGG-16, configuration D.
 
     Source: Simonyan and Zisserman, "Very deep convolutional networks for large-scale image recognition", 2015.
     """
@@ -81,7 +81,7 @@ def resnet50(batch_size: int) -> JobGraph:
 
 
 def squeezenet(batch_size: int) -> JobGraph:
-    """SqueezeNet 1.0.
+    """The graph of SqueezeNet 1.0.
 
     Source: Iandola et al., "SqueezeNet: AlexNet-level accuracy with 50x fewer parameters", 2016.
     """

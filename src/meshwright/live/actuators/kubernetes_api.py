@@ -43,7 +43,7 @@ def create(path: str, content: dict[str, Any]) -> None:
 
 
 def replace(path: str, content: dict[str, Any]) -> None:
-    """Put an object, or a part of it such as ``.../status``, in place of the version that was read.
+    """Replace the version of an object that was read, or a part of it such as ``.../status``.
 
     Raises:
         StateError: it is there no more.
@@ -54,7 +54,7 @@ def replace(path: str, content: dict[str, Any]) -> None:
 
 
 def label_nodes(names: list[str], key: str, value: str | None) -> None:
-    """Give nodes a label, or take it away.
+    """Add a label to nodes, or remove it.
 
     Args:
         names: of the nodes, at least one.

@@ -165,7 +165,7 @@ class KueueWorkload:
 
     @property
     def name(self) -> str:
-        """``namespace/name``."""
+        """The name of the object, ``namespace/name``."""
         return plain(f"{self._read.metadata.namespace}/{self._read.metadata.name}")
 
     @property

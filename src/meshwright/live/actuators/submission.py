@@ -33,7 +33,7 @@ class Decider(Protocol):
         """The job of a decision was handed to the scheduler."""
 
     def release(self, name: str, reason: str | None = None) -> bool:
-        """Give the devices of a decision back."""
+        """Release the devices of a decision."""
 
     def mentions(self, name: str) -> Sequence[Mention]:
         """What became of a decision so far, the first thing first."""

@@ -26,7 +26,7 @@ KEYS_AT_ONCE = 500
 
 
 class Retention:
-    """One giving up of what is too old; `look`, then `step` until it says that nothing is left to do.
+    """A deletion of what is too old; `look`, then `step` until it says that nothing is left to do.
 
     Attributes:
         before: what is of this time (UTC) or later stays.
@@ -50,7 +50,7 @@ class Retention:
         self._state = store.state_at(self._floor)
 
     def step(self, store: Store) -> bool:
-        """Give up a little; whether there may be more.
+        """Delete a little; whether there may be more.
 
         Raises:
             InputFileError: the store cannot be written; the step is undone.
@@ -73,7 +73,7 @@ class Retention:
 
 
 def give_up(store: Store, keep_days: float, now: datetime | None = None) -> Retention:
-    """Give up all that is too old; what was.
+    """Delete all that is too old; returns what it was.
 
     Args:
         store: that is to keep less.

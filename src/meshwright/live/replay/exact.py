@@ -44,7 +44,7 @@ class ExactReplay(NamedTuple):
     first: Difference | None
 
     def to_data(self) -> dict[str, Any]:
-        """Plain data."""
+        """The result as plain data."""
         return {**self._asdict(), "first": None if self.first is None else self.first._asdict()}
 
 

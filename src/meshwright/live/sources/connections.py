@@ -53,7 +53,7 @@ class SocketFileConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
-        """Open it."""
+        """Open the connection."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)

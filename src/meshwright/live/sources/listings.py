@@ -94,7 +94,7 @@ class FreeDevices:
         return self._held.get(host, set()).isdisjoint(devices) and (size is None or max(devices, default=0) < size)
 
     def take_lowest(self, host: str, count: int, holder: str, avoided: Collection[int] = ()) -> tuple[int, ...]:
-        """Hold the free devices of a host with the lowest indices, those that are to be avoided last.
+        """Hold the free devices of a host with the lowest indices; those that are to be avoided come last.
 
         Raises:
             StateError: the host has too few.

@@ -1,4 +1,4 @@
-"""Who may do what: tokens with a scope, sessions of the page, and which hosts and origins a request may name."""
+"""Access rights: tokens with a scope, sessions of the page, and the hosts and origins that a request may name."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class AttainedService:
     batch_rule = BatchRule.FIXED
 
     def begin(self, simulation: ElasticSimulation) -> None:
-        """Empty queues."""
+        """Empty the queues."""
         shape = simulation.jobs.application.shape
         self._queue = np.full((shape[0], 2, shape[1]), -1, np.int64)
         self._checked_s, self._ran_s = np.full(shape, -1, np.int64), np.zeros(shape, np.int64)

@@ -7,7 +7,7 @@ from ...compiled import njit
 
 @njit
 def pack(ranks, num_ranks, free, is_tight=False):  # type: ignore[no-untyped-def]
-    """Put a job onto the nodes with the most free devices, the first one of equals first.
+    """Place a job on the nodes with the most free devices, the first one of equals first.
 
     Args:
         ranks: takes the node of each rank, ``(d,)``.

@@ -9,7 +9,7 @@ from ...compiled import njit
 
 @njit
 def best_shares(values, num_ranks, num_devices, chosen):  # type: ignore[no-untyped-def]
-    """Which number of ranks each job gets, so that the sum of values is largest: a knapsack, exactly.
+    """The number of ranks of each job for which the sum of values is largest: a knapsack, solved exactly.
 
     Args:
         values: of each number of ranks for each job, ``(jobs, o)``; no ranks are worth nothing, and what is not above zero is

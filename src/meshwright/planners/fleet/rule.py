@@ -62,7 +62,7 @@ class PlacementChoice(IntEnum):
 
 @by_reference
 class FleetRule(NamedTuple):
-    """A rule.
+    """A rule of a fleet: order of jobs, entries, placement.
 
     Attributes:
         order: `JobOrder`.

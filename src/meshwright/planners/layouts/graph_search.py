@@ -87,7 +87,7 @@ class _Waiting(NamedTuple):
 
 @dataclass
 class GraphSearch:
-    """One search.
+    """A search over the layouts of an op graph.
 
     Attributes:
         graph: the job; its figures hold for ``samples_per_step`` samples, where it does not say for the global batch.

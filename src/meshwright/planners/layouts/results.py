@@ -66,7 +66,7 @@ class Counts:
 
     @property
     def legal(self) -> int:
-        """All legal layouts."""
+        """Number of legal layouts."""
         return self.infeasible + self.pruned + self.examined
 
 
@@ -94,7 +94,7 @@ class Front:
         self._stairs: dict[int, list[RankedLayout]] = {}
 
     def add(self, found: RankedLayout) -> None:
-        """Take a layout up, and drop those of as many devices that it beats."""
+        """Add a layout, and drop those of as many devices that it beats."""
         stairs = self._stairs.setdefault(found.devices, [])
         if self.dominates(found.step_s, found.memory_bytes, found.devices):
             return
@@ -185,7 +185,7 @@ class Findings:
                 gc.enable()
 
     def take(self, found: RankedLayout) -> None:
-        """Take a priced layout up."""
+        """Add a priced layout."""
         if not self._ranking or found.step_s < self._ranking[0].step_s:
             self._on_best(found, self._counts)
         self._examined.append(found)

@@ -81,7 +81,7 @@ class _Waiting(NamedTuple):
 
 @dataclass
 class LayoutSearch:
-    """One search.
+    """A search over the layouts of a transformer.
 
     Attributes:
         space: the layouts.

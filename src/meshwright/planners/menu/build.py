@@ -54,7 +54,7 @@ class Menu:
 
     @property
     def is_exact(self) -> NDArray[np.bool_]:
-        """Which entries give the update of synchronous training, or of a job that has no other, ``(E,)``."""
+        """Whether each entry gives the update of synchronous training, or of a job that has no other, ``(E,)``."""
         return np.array([one.named is None or one.named.is_exact or one.named.is_given for one in self.entries], np.bool_)
 
 

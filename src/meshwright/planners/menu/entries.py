@@ -36,7 +36,7 @@ SHARED = 0.5
 
 
 class Situation(NamedTuple):
-    """Where a job runs, and which jobs run at the same time.
+    """The devices that a job runs on, and the jobs that run at the same time.
 
     Attributes:
         place: the class of its placement.

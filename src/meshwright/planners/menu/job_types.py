@@ -73,7 +73,7 @@ class MenuRequest(SearchRequest):
 
 @dataclass(frozen=True, eq=False)
 class Where:
-    """Where a job is priced.
+    """The place at which a job is priced.
 
     Attributes:
         device: the type of its devices.

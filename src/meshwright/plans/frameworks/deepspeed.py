@@ -1,4 +1,4 @@
-"""Which layouts DeepSpeed runs, and how it runs them.
+"""The layouts that DeepSpeed runs, and how it runs them.
 
 Groups are the script's, so that what a layout asks of a model (heads, length of a sequence) is the script's too.
 

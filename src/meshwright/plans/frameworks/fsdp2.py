@@ -1,4 +1,4 @@
-"""Which layouts PyTorch's FSDP2 runs by itself, and how it runs them; all else is the script's.
+"""The layouts that PyTorch's FSDP2 runs by itself, and how it runs them; all else is the script's.
 
 Source:
     The documentation of ``torch.distributed.fsdp.fully_shard`` and ``MixedPrecisionPolicy`` in PyTorch 2.13.

@@ -1,4 +1,4 @@
-"""Which layouts Megatron-LM runs.
+"""The layouts that Megatron-LM runs.
 
 Sources, read in November 2026 (megatron-core 0.16.1):
     ``validate_args`` of ``megatron/training/arguments.py``: hidden transfers, length of a sequence, fp16 with experts,

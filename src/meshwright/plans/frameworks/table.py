@@ -1,4 +1,4 @@
-"""Which layouts each training framework runs: the one table that searches keep to and by which exports refuse.
+"""The layouts that each training framework runs: one table for searches, and for exports that refuse.
 
 A framework is a list of limits. A limit names a key of the layout, the values that the key may have, and when the limit counts;
 without values it is broken whenever it counts. The model and the length of its sequence count where they are known. Each

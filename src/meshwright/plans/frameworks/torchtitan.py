@@ -1,4 +1,4 @@
-"""Which layouts torchtitan runs, and how it runs them.
+"""The layouts that torchtitan runs, and how it runs them.
 
 Sources, read in November 2026 (torchtitan 0.2.2, the last release that is configured by a file, PyTorch 2.13):
     ``config/job_config.py``: schedules, recomputation, async tensor parallelism, precisions, experts' tensor parallelism.

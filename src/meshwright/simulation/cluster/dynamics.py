@@ -67,7 +67,7 @@ def start(problem, episodes, e):  # type: ignore[no-untyped-def]
 
 @njit
 def hold(problem, episodes, e, free_at_s):  # type: ignore[no-untyped-def]
-    """Let others hold devices of episode ``e`` until they become free, ``(n,)``, and show its current job on what is left."""
+    """Hold devices of episode ``e`` for others until they become free, ``(n,)``, and offer its current job the rest."""
     episodes.free_at_s[e] = free_at_s
     for block in range(episodes.block_free_at_s.shape[1]):
         latest_s = 0.0
@@ -138,7 +138,7 @@ def resume(problem, episodes, e):  # type: ignore[no-untyped-def]
 
 @njit
 def drain(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """Let the placed jobs of an episode run to their ends, whatever interrupts them; nothing more is decided."""
+    """Run the placed jobs of an episode to their ends, whatever interrupts them; nothing more is decided."""
     if not problem.interruptions.is_on:
         return
     while True:

@@ -140,7 +140,7 @@ def new_arrays(chosen: Interruptions, num_episodes: int, num_jobs: int, num_devi
 
 @njit
 def draw_interruptions(problem, episodes, e):  # type: ignore[no-untyped-def]
-    """All devices are up and no job has been placed."""
+    """Draw the first failures and preemptions of an episode in which all devices are up and no job is placed."""
     chosen = problem.interruptions
     episodes.holder[e] = -1
     episodes.device_failures[e] = 0
@@ -171,7 +171,7 @@ def place(problem, episodes, e, k, work_s):  # type: ignore[no-untyped-def]
 
 @njit
 def next_s(episodes, e, now_s):  # type: ignore[no-untyped-def]
-    """When the next device fails or the next job is preempted."""
+    """Time at which the next device fails or the next job is preempted, in seconds."""
     found_s = np.inf
     for i in range(episodes.holder.shape[1]):
         found_s = min(found_s, episodes.fails_at_s[e, i])
@@ -183,7 +183,7 @@ def next_s(episodes, e, now_s):  # type: ignore[no-untyped-def]
 
 @njit
 def happen(problem, episodes, e, now_s):  # type: ignore[no-untyped-def]
-    """Carry out the failures and preemptions of this moment; jobs that end now have ended."""
+    """Carry out the failures and preemptions of this moment; jobs that end now are counted as ended."""
     chosen = problem.interruptions
     for i in range(episodes.holder.shape[1]):
         if episodes.fails_at_s[e, i] > now_s:

@@ -20,7 +20,7 @@ from .interruptions import Interruptions
 
 
 class Rule(IntEnum):
-    """Which free block of a degree a candidate takes; ties go to the first in scan order.
+    """The free block of a degree that a candidate takes; ties go to the first in scan order.
 
     All but two take one block. ``PUBLISHED`` is first fit as the published PAC-ML simulator has it: ops that are cut less
     far than the degree take blocks of their own. ``ALL_BLOCKS`` makes a candidate of every free block (see
@@ -69,7 +69,7 @@ DEVICES_PER_WORD = 62
 
 
 class QueueOrder(IntEnum):
-    """Which waiting job is put up first; jobs alike by that come in the order of their arrival.
+    """The waiting job that is decided first; equal jobs come in the order of their arrival.
 
     No job that runs ever waits again, so that all waiting ones have attained no service and have all of their work left.
     """
@@ -86,7 +86,7 @@ QUEUE_ORDERS = {order.name.lower().replace("_", "-"): order for order in QueueOr
 
 @by_reference
 class Problem(NamedTuple):
-    """The arrays.
+    """The arrays of a scenario that never change.
 
     Attributes:
         num_blocks: ``b``.

@@ -57,7 +57,7 @@ def expire(problem, episodes, e):  # type: ignore[no-untyped-def]
 
 @njit
 def leave(episodes, e, place):  # type: ignore[no-untyped-def]
-    """Take the job at a place of the queue out of it; the others move up."""
+    """Remove the job at a place of the queue; the others move up."""
     last = episodes.num_waiting[e] - 1
     for i in range(place, last):
         episodes.waiting[e, i] = episodes.waiting[e, i + 1]

@@ -69,17 +69,17 @@ class EpisodeRecord:
 
     @property
     def is_accepted(self) -> NDArray[np.bool_]:
-        """Which jobs were placed, ``(k,)``."""
+        """Whether each job was placed, ``(k,)``."""
         return np.equal(self.outcome, int(Outcome.ACCEPTED)) | np.equal(self.outcome, int(Outcome.RUNNING))
 
     @property
     def is_served(self) -> NDArray[np.bool_]:
-        """Which jobs were placed and do not count as blocked, ``(k,)``."""
+        """Whether each job was placed and does not count as blocked, ``(k,)``."""
         return np.equal(self.outcome, int(Outcome.ACCEPTED))
 
     @property
     def is_waiting(self) -> NDArray[np.bool_]:
-        """Which jobs wait in the queue, ``(k,)``; no rate counts them."""
+        """Whether each job waits in the queue, ``(k,)``; no rate counts those."""
         return np.equal(self.outcome, int(Outcome.WAITING))
 
     @property

@@ -167,7 +167,7 @@ class Scenario:
         self.resolve_placements(episodes, e)
 
     def hold(self, episodes: Episodes, e: int, free_at_s: NDArray[np.float64]) -> None:
-        """Let others hold devices until they become free, ``(n,)``, and show the current job of episode ``e`` on what is left."""
+        """Hold devices for others until they become free, ``(n,)``, and offer the current job of episode ``e`` the rest."""
         dynamics.hold(self.problem, episodes, e, free_at_s)
         self.resolve_placements(episodes, e)
 

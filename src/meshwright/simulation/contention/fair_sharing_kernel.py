@@ -69,7 +69,7 @@ def retire(s, now_s):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def share(s, now_s):  # type: ignore[no-untyped-def]
-    """Give every flow under way its fair rate from now on.
+    """Set the fair rate of every active flow from now on.
 
     A flow whose rate stays as it is keeps its figures to the last bit.
 
@@ -92,14 +92,14 @@ def share(s, now_s):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def begin_all(s):  # type: ignore[no-untyped-def]
-    """Let all flows start at zero."""
+    """Start all flows at time zero."""
     for flow in range(len(s.payload_bytes)):
         start_flow(s, flow, 0.0)
 
 
 @njit(error_model="numpy")
 def start_flow(s, flow, now_s):  # type: ignore[no-untyped-def]
-    """Let a flow start; `share` must follow before time goes on.
+    """Start a flow; `share` must follow before time goes on.
 
     Returns:
         Whether it is under way: a flow without bytes or without links is sent at once.
@@ -130,7 +130,7 @@ def start_flow(s, flow, now_s):  # type: ignore[no-untyped-def]
 
 @njit(error_model="numpy")
 def end(s, flow):  # type: ignore[no-untyped-def]
-    """Take a flow off its links; `share` must follow before time goes on."""
+    """Remove a flow from its links; `share` must follow before time goes on."""
     s.sizes[0] -= 1
     last = s.active[s.sizes[0]]
     s.active[s.active_place[flow]] = last

@@ -14,7 +14,7 @@ from .block_bits import count
 
 @njit
 def free_by(problem, episodes, e, is_one_level):  # type: ignore[no-untyped-def]
-    """When each level begins, ``(l,)``, and which blocks are free by then, as bits, ``(l, w)``."""
+    """The time of each level, ``(l,)``, and the blocks that are free by then, as bits, ``(l, w)``."""
     now_s = episodes.now_s[e]
     ends_s = np.empty(episodes.free_at_s.shape[1] + 1)
     ends_s[0] = now_s

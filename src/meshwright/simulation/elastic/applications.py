@@ -23,7 +23,7 @@ Whole = NDArray[np.int64]
 
 @by_reference
 class ApplicationArrays(NamedTuple):
-    """All applications.
+    """The arrays of all applications.
 
     Attributes:
         initial_batch: smallest global batch, for which progress is counted, ``(a,)``.

@@ -15,7 +15,7 @@ from .state import NOT_YET
 
 @njit
 def run_round(apps, jobs, round_s, num_nodes, interference, learns):  # type: ignore[no-untyped-def]
-    """Let every job run for a round where it is.
+    """Run every job for a round with the ranks that it has.
 
     Args:
         apps: all applications.
@@ -104,7 +104,7 @@ def is_active(jobs, e, j):  # type: ignore[no-untyped-def]
 
 @njit
 def move_jobs(apps, jobs, node_of_rank, num_nodes, devices_per_node, restart_s):  # type: ignore[no-untyped-def]
-    """Give every active job the ranks that were decided; a job whose ranks are others than before restarts.
+    """Move every active job to the decided ranks; a job whose ranks change restarts.
 
     Args:
         apps: all applications.

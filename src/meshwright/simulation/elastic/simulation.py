@@ -80,7 +80,7 @@ class ElasticSimulation:
         return self.jobs
 
     def step(self, node_of_rank: NDArray[np.int16]) -> ElasticJobs:
-        """Give the active jobs the ranks that were decided, and run to the next decision.
+        """Move the active jobs to the decided ranks, and run to the next decision.
 
         Args:
             node_of_rank: see `ElasticJobs`, ``(e, j, d)``.
@@ -105,7 +105,7 @@ class ElasticSimulation:
 
     @property
     def is_job(self) -> NDArray[np.bool_]:
-        """Which places of the arrays hold a job, ``(e, j)``."""
+        """Whether each place of the arrays holds a job, ``(e, j)``."""
         return np.arange(self.jobs.application.shape[1]) < self.jobs.num_jobs[:, None]
 
     def _run(self) -> None:

@@ -44,7 +44,7 @@ _HOUR_S, _DAY_S = 3600, 86400
 
 
 class WorkloadDraws:
-    """Draws workloads.
+    """A source of drawn workloads.
 
     Args:
         trace: CSV of a recorded cluster trace (see `jobs.trace`).

@@ -16,7 +16,7 @@ from .shared_steps import share_links
 
 @njit
 def draw_failures(problem, state, e):  # type: ignore[no-untyped-def]
-    """All hosts are up."""
+    """Draw the first failure of every host; all are up."""
     state.is_out[e] = False
     state.host_failures[e] = 0
     state.num_failures[e] = 0

@@ -30,7 +30,7 @@ from .state import JobState, PlacementRule, Resource
 
 @njit
 def offer(problem, state, e):  # type: ignore[no-untyped-def]
-    """Which jobs are offered, how each degree could be placed, and which actions are possible."""
+    """Write the jobs that are offered, how each degree could be placed, and which actions are possible."""
     state.can_act[e] = False
     state.can_act[e, 0] = True
     state.offered[e] = -1

@@ -53,7 +53,7 @@ def run(problem, state, e, job, entry, hosts, count, part):  # type: ignore[no-u
 
 @njit
 def stop(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """Take a running job off its devices; what it did since its last whole step is lost."""
+    """Remove a running job from its devices; what it did since its last whole step is lost."""
     state.done_steps[e, job] = np.floor(state.done_steps[e, job] + 1e-9)
     state.num_restarts[e, job] += 1
     release(problem, state, e, job)
@@ -75,7 +75,7 @@ def send_back(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def release(problem, state, e, job):  # type: ignore[no-untyped-def]
-    """Give back the devices of a running job."""
+    """Release the devices of a running job."""
     place, size = state.place[e, job], problem.network.devices_per_host
     for i in range(state.num_hosts[e, place]):
         host = state.hosts[e, place, i]
@@ -95,7 +95,7 @@ def release(problem, state, e, job):  # type: ignore[no-untyped-def]
 
 @njit
 def leave_queue(state, e, job):  # type: ignore[no-untyped-def]
-    """Take a job out of the queue."""
+    """Remove a job from the queue."""
     count = 0
     for i in range(state.num_waiting[e]):
         if state.waiting[e, i] != job:

@@ -108,7 +108,7 @@ class Assembly:
         return [row + first for row in rows]
 
     def link(self, before: Sequence[Row], after: Sequence[Row]) -> None:
-        """Let each rank's tasks in the second rows wait for its tasks in the first ones."""
+        """Make each rank's tasks in the second rows wait for its tasks in the first ones."""
         self._edges += [stage_tasks.joined(one, other) for one in before for other in after]
 
     def execution(self) -> ExecutionGraph:

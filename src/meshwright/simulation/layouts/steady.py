@@ -15,7 +15,7 @@ from ...plans.partition import Layout
 
 
 class SteadyRounds(NamedTuple):
-    """Which steps are simulated in place of one of many micro-batches.
+    """The steps that are simulated in place of one of many micro-batches.
 
     Attributes:
         all: micro-batches of the step that is wanted.

@@ -22,7 +22,7 @@ OBJECTIVES: tuple[OperatorObjective, ...] = get_args(OperatorObjective)
 
 @dataclass(frozen=True, eq=False)
 class OperatorPlacement:
-    """Which device runs each op, and in which order a device runs its ops.
+    """The device of each op, and the order in which a device runs its ops.
 
     Attributes:
         device_of: device of each op, ``(n,)``.

@@ -1,4 +1,4 @@
-"""When placed ops run, compiled: one op at a time on a device, each as soon as its inputs are there; and in which order.
+"""Schedules of placed ops, compiled: one op at a time on a device, each as soon as its inputs are there.
 
 Finding the best order of placed ops is as hard as job-shop scheduling, so `best_order` makes several quick ones and keeps the
 best. Two go by HEFT's upward rank, with mean times, as if nothing were placed. The others know the devices: they go by each op's
@@ -46,7 +46,7 @@ def arrays(instance: OperatorInstance) -> Arrays:
 
 @njit
 def inputs_ready_s(given, op, device, device_of, end_s):  # type: ignore[no-untyped-def]
-    """When all inputs of an op are on a device; those on it already are there when their producers end."""
+    """Time at which all inputs of an op are on a device; those on it are there when their producers end."""
     _, first, producer, input_bytes, latency_s, s_per_byte = given
     ready = 0.0
     for place in range(first[op], first[op + 1]):
@@ -96,7 +96,7 @@ def earliest_gap(starts, ends, count, ready_s, length_s):  # type: ignore[no-unt
 
 @njit
 def insert_busy(starts, ends, count, place, start_s, end_s):  # type: ignore[no-untyped-def]
-    """Put a busy time at its place; the caller counts."""
+    """Insert a busy time at its place; the caller counts."""
     for later in range(count, place, -1):
         starts[later] = starts[later - 1]
         ends[later] = ends[later - 1]
@@ -183,7 +183,7 @@ def best_order(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDAr
 
 
 def best_order_end_s(instance: OperatorInstance, device_of: NDArray[np.int64]) -> float:
-    """When the last op ends in the order of `best_order`, in seconds."""
+    """Time at which the last op ends in the order of `best_order`, in seconds."""
     return float(_best_of(*_given(instance), np.asarray(device_of, np.int64))[1])
 
 

@@ -18,7 +18,7 @@ def _switch(description: str) -> bool:
 
 
 class Defects(Settings):
-    """Which defects of the published simulator are kept; by default all of them.
+    """The defects of the published simulator that are kept; by default all of them.
 
     The description of each field says what the defect is; after the semicolon stands what is computed without it.
     """

@@ -235,7 +235,7 @@ def is_filled(stacked, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def join(stacked, state, e, device):  # type: ignore[no-untyped-def]
-    """Let a device join the stage that is being filled.
+    """Add a device to the stage that is being filled.
 
     Returns:
         What the value grew, in lower bounds of the network.

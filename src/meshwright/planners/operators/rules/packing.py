@@ -46,7 +46,7 @@ class GroupMemory(NamedTuple):
 
 
 class Reserve(NamedTuple):
-    """Where placed groups are and where the others could go.
+    """The places of placed groups, and those where the others could go.
 
     Attributes:
         device_of: device of each group, placed or only reserved, ``(g,)``.

@@ -184,7 +184,7 @@ def _pass_neighbour(problem, schedule, op, random):  # type: ignore[no-untyped-d
 
 @njit
 def assign(problem, schedule, units, unit):  # type: ignore[no-untyped-def]
-    """Let a unit's ops run where the unit is; the first of their places in the order."""
+    """Run a unit's ops where the unit is, at the first of their places in the order."""
     begin = len(schedule.order)
     for at in range(problem.first_op[unit], problem.first_op[unit + 1]):
         op = problem.op[at]

@@ -101,7 +101,7 @@ def _energy(load_s):  # type: ignore[no-untyped-def]
 
 @njit
 def follow(problem, loads, units, unit):  # type: ignore[no-untyped-def]
-    """Let a unit's ops be where the unit is, with all loads that this changes."""
+    """Move a unit's ops to where the unit is, with all loads that this changes."""
     load_s, readers, away, port_s = loads.load_s, loads.num_readers, loads.num_away, problem.tensor_port_s
     for at in range(problem.first_op[unit], problem.first_op[unit + 1]):
         op = problem.op[at]

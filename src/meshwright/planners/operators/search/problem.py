@@ -80,7 +80,7 @@ class SearchProblem(NamedTuple):
 
 
 class UnitDevices(NamedTuple):
-    """Where units are, and what memory they leave.
+    """The devices of units, and the memory that they leave.
 
     Attributes:
         device_of: device of each unit, ``(u,)``.

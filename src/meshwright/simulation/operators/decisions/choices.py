@@ -47,7 +47,7 @@ def is_possible(state, e, op, device):  # type: ignore[no-untyped-def]
 
 @njit
 def place_chosen(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
-    """Give the group of an op a device, and schedule what can run then; how much the value grew, in scales of the instance.
+    """Place the group of an op, and schedule what can run then; returns the growth of the value, in scales.
 
     Looks at nothing yet.
     """
@@ -94,7 +94,7 @@ def move(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
 
 @njit
 def reschedule(stacked, state, e, order):  # type: ignore[no-untyped-def]
-    """Let every device run its ops in an order, each as soon as its inputs are there."""
+    """Schedule the ops of every device in an order, each as soon as its inputs are there."""
     i = state.instance[e]
     clear_schedule(state, e)
     state.num_scheduled[e] = 0

@@ -116,7 +116,7 @@ def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
 
 @njit
 def clear(stacked, state, e, instance):  # type: ignore[no-untyped-def]
-    """Put episode ``e`` before its first decision on an instance; nothing is looked at yet."""
+    """Reset episode ``e`` to before its first decision on an instance; nothing is observed yet."""
     state.instance[e] = instance
     state.num_decided[e] = 0
     state.num_scheduled[e] = 0
@@ -156,7 +156,7 @@ def is_over(stacked, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
-    """Give the next group a device and look at the one after it; how much the value grew, in scales of the instance."""
+    """Place the next group and observe the one after it; returns the growth of the value, in scales."""
     i = state.instance[e]
     before = state.value_s[e]
     group = stacked.decided[i, state.num_decided[e]]
@@ -202,7 +202,7 @@ def _run_in_order(stacked, state, e):  # type: ignore[no-untyped-def]
 
 @njit
 def give(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
-    """Let a device hold a group; its ops are not scheduled yet."""
+    """Place a group on a device; its ops are not scheduled yet."""
     i = state.instance[e]
     is_known = state.packing[e, group] == device
     if not is_known and (is_roomy(stacked, state, e, group) or not pack(stacked, state, e, group, device)):

@@ -192,7 +192,7 @@ def has_room(made: StackedInstances, instance: OperatorInstance) -> bool:
 
 
 def fill(made: StackedInstances, at: int, instance: OperatorInstance, rules: PlacingRules) -> None:
-    """Put an instance in a place; what was there before counts no more."""
+    """Write an instance to a place, over what was there before."""
     made.num_ops[at], made.num_devices[at], made.num_groups[at] = instance.num_ops, instance.num_devices, instance.num_groups
     made.runs_anywhere[at] = bool(instance.can_run.all())
     made.all_bytes[at] = instance.resident_bytes.sum()
