@@ -6,7 +6,7 @@ them as members of these classes. `models.fleet.saved` stores a digest of the na
 
 from __future__ import annotations
 
-from ...named_columns import Column
+from ...simulation.named_columns import Column
 
 
 class EntryColumn(Column):

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import numpy as np
 
 from ...compiled import njit
-from ...named_columns import Column
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.actions import first_pause, start_number
 from ...simulation.fleet.offers import choice_step_s
 from ...simulation.fleet.runs import restart_as_before_s
 from ...simulation.fleet.state import JobState
+from ...simulation.named_columns import Column
 from .rules import WAITING_WEIGHT
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ...named_columns import Column
 from ...numba_records import by_reference
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.actions import first_refusal, start_number
 from ...simulation.fleet.state import FleetProblem
+from ...simulation.named_columns import Column
 from .linear_prices import LEAST, MOST, PER_DEVICES
 from .rule import FleetRule
 from .rule_kernel import choose

@@ -3,7 +3,7 @@ import pickle
 import numpy as np
 
 from meshwright.compiled import njit
-from meshwright.named_columns import Column
+from meshwright.simulation.named_columns import Column
 
 
 class JobColumn(Column):
