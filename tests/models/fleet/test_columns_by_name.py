@@ -71,7 +71,7 @@ rule = fleet_rule("fifo", fleet.problem)
 scorer = linear_scores.linear_scorer(fleet.problem, rule, weights, fleet.mean_duration_s)
 batch, found = FleetBatch(fleet, 1), []
 batch.reset(0, np.random.default_rng(3))
-while not batch.state.is_over[0] and len(found) < 30:
+while not batch.state.is_over[0] and len(found) < 16:
     observed = with_links(link_bandwidths(fleet.problem.network), batch.observations._asdict())
     seen = {name: torch.as_tensor(array) for name, array in observed.items()}
     told = {}
@@ -119,7 +119,7 @@ def both(tmp_path_factory):
 
 def test_columns_listed_backwards_hold_the_same_figures_under_the_same_names(both):
     listed, backwards = both
-    assert len(listed) == len(backwards) == 30
+    assert len(listed) == len(backwards) == 16
     for name in ("hosts", "trunks", "running", "offers", "context", "candidates", "links"):
         moved = [list(one[name]) != list(other[name]) for one, other in zip(listed, backwards, strict=True)]
         assert all(moved), name
