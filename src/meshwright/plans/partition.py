@@ -31,7 +31,7 @@ VOLUMES = ("sp_d", "sp_h", "sp_w")
 
 
 class Coordinates(settings.Settings):
-    """The place of a rank in the grid of a layout; ``ep`` counts inside the ranks of ``dp`` and ``cp``."""
+    """Where a rank stands in the grid of a layout; ``ep`` counts inside the ranks of ``dp`` and ``cp``."""
 
     pp: Index = Field(description="pipeline stage")
     dp: Index = Field(description="data-parallel replica")
