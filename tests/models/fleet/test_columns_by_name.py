@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow  # compiles the kernels of fleets anew
+
 ROOT = Path(__file__).resolve().parents[3]
 
 # Prints figures by the names of their columns, with scores by weights of the same names, for columns as listed or backwards.
