@@ -292,5 +292,6 @@ def _remarks(rows: Sequence[Data], form: ValueForm) -> list[str]:
             (row["without_form"], f"found a placement that has no value by {form}"),
         ):
             if share > 0:
-                found.append(f"{row['policy']} {what} on {100 * share:.0f} % of the instances; there it counts as the worst.")
+                told = f"on {100 * share:.0f} % of the instances; there it counts as the worst of the others."
+                found.append(f"{row['policy']} {what} {told}")
     return found

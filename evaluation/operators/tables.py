@@ -169,8 +169,12 @@ def seconds_text(seconds: float) -> str:
 
 
 def ranked(results: Data) -> list[list[Mapping[str, Any]]]:
-    """The rows, the best first, those of policies that place alike together."""
-    return alike(sorted(results["rows"], key=lambda each: float(each["over_best_known"]["mean"])))
+    """The rows, the best first, those of policies that place alike together; who has no value on some instance comes last."""
+
+    def rank(row: Mapping[str, Any]) -> tuple[bool, float]:
+        return row.get("infeasible", 0) > 0, float(row["over_best_known"]["mean"])
+
+    return alike(sorted(results["rows"], key=rank))
 
 
 def operator_markdown(results: Data) -> str:

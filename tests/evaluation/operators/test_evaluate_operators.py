@@ -114,6 +114,7 @@ def test_a_planner_of_a_published_form_is_first_under_it_and_who_makes_no_stages
     assert rows["round-robin"]["infeasible"] == rows["round-robin"]["without_form"] > 0.0
     assert found["verdict"].startswith(f"Best is {form};")
     head, cells = operator_cells(found)
+    assert [row[0] for row in cells] == [form, "linear", "round-robin"]
     at = head.index("none, %")
     assert {row[0]: row[at] for row in cells}["round-robin"] == f"{100 * rows['round-robin']['infeasible']:.0f}"
     assert f"round-robin found a placement that has no value by {form} on " in operator_markdown(found)
