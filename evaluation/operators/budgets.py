@@ -74,9 +74,15 @@ class BudgetCurves:
         found = self.values_s[:, :, number]
         return float(np.nanmin(found)) if np.isfinite(found).any() else np.inf
 
-    def told(self, known: NDArray[np.float64]) -> dict[str, Any]:
-        """What ``results.json`` holds: the value over the best known ``(instances,)``, where nothing was found the worst one."""
-        worst = np.nanmax(self.values_s, axis=(0, 1)) if self.values_s.size else known
+    def told(self, known: NDArray[np.float64], worst: NDArray[np.float64]) -> dict[str, Any]:
+        """What ``results.json`` holds: the value over the best known.
+
+        Args:
+            known: the best known value of each instance, ``(instances,)``.
+            worst: the worst of all policies, ``(instances,)``; where a search found nothing, the worst of it and of the curves.
+        """
+        if self.values_s.size:
+            worst = np.fmax(worst, np.fmax.reduce(self.values_s, axis=(0, 1)))
         values = np.where(np.isnan(self.values_s), worst, self.values_s) / known
         return {
             "seconds": list(self.budgets_s),

@@ -129,7 +129,7 @@ def _evaluate(
         known[number] = np.fmin(_searched(instance, request, form), best_s)
     progress("instances", total, total)
     found = _results(benchmark, chosen, instances, values, without_form / total, seconds, bounds, known)
-    return {**found, "budgets": curves.told(known), "shown": details}
+    return {**found, "budgets": curves.told(known, np.nanmax(values, axis=0)), "shown": details}
 
 
 def _tried(policy: OperatorPolicySpec, instance: OperatorInstance, seed: int) -> OperatorPlacement | PlanError:
@@ -203,7 +203,7 @@ def _results(
                 "against": {
                     other.name: paired((values[row] / known).tolist(), (values[at] / known).tolist())
                     for at, other in enumerate(chosen)
-                    if at != row
+                    if at != row and not infeasible[[row, at]].all(axis=1).any()
                 },
                 "by_size": {
                     f"{n} ops, {m} devices": interval(
@@ -238,7 +238,11 @@ def _results(
             for name, rows_of in of.items()
         ],
         "rows": rows,
-        "remarks": [*clock_words(benchmark.clock), *form_words(benchmark.placement.objective, form), *_remarks(rows, form)],
+        "remarks": [
+            *clock_words(benchmark.clock),
+            *form_words(benchmark.placement.objective, form, [each.name for each in chosen]),
+            *_remarks(rows, form),
+        ],
     }
     return {**found, "verdict": _verdict(rows)}
 
@@ -261,27 +265,29 @@ def _verdict(rows: Sequence[Data]) -> str:
     sentences = []
     for row in learned:
         told = row["against_best_rule"]
+        if row["infeasible"]:
+            sentences.append(f"{row['policy']} has no value on {_percent(row['infeasible'])} of the instances.")
+            continue
         if told is None:
-            return "No rule was compared that a learned policy could be held against."
+            return "No rule was compared that has a value on every instance."
         ends = "" if told["low"] is None else f" [{100 * told['low']:+.1f}, {100 * told['high']:+.1f}]"
         word = {-1: "better than", 0: "not clearly different from", 1: "worse than"}[excludes_zero(told)]
         sentences.append(f"{row['policy']} is {word} the best rule of each instance: {100 * told['mean']:+.1f} %{ends}.")
     return " ".join(sentences)
 
 
-def form_words(objective: OperatorObjective, form: ValueForm) -> list[str]:
+def form_words(objective: OperatorObjective, form: ValueForm, policies: Sequence[str]) -> list[str]:
     """Who is valued by what, in a sentence or two; nothing of the default form."""
     default = FORMS[objective][0]
     if form == default:
         return []
-    return [
-        f"Values are by {form}: {WORDS[form]}. Every policy{_but(form)} placed for {default}, and best-of draws and searches "
-        "chose by it."
-    ]
+    own = [name for name in policies if name in PLACEMENT_PLANNERS and PLACEMENT_PLANNERS[name].is_published]
+    who = f"Every policy but {' and '.join(own)}" if own else "Every policy"
+    return [f"Values are by {form}: {WORDS[form]}. {who} placed for {default}, and best-of draws and searches chose by it."]
 
 
-def _but(form: ValueForm) -> str:
-    return f" but {form}" if form in PLACEMENT_PLANNERS else ""
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %"
 
 
 def _remarks(rows: Sequence[Data], form: ValueForm) -> list[str]:
@@ -292,6 +298,6 @@ def _remarks(rows: Sequence[Data], form: ValueForm) -> list[str]:
             (row["without_form"], f"found a placement that has no value by {form}"),
         ):
             if share > 0:
-                told = f"on {100 * share:.0f} % of the instances; there it counts as the worst of the others."
+                told = f"on {_percent(share)} of the instances; there it counts as the worst of the others."
                 found.append(f"{row['policy']} {what} {told}")
     return found

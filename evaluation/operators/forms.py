@@ -54,6 +54,8 @@ class _PlacedResults(Told):
 class _OperatorRow(_PlacedRow):
     over_bound: Interval
     against_best_rule: Interval | None
+    infeasible: Share = 0.0
+    without_form: Share = 0.0
     trained: _Trained | None = None
     against: dict[str, Interval] = Field(default_factory=dict)
 

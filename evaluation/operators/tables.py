@@ -28,7 +28,7 @@ def objective_words(results: Mapping[str, Any]) -> str:
 def operator_cells(results: Data) -> Cells:
     """Headings and rows, the best first; policies that place alike share a row, with the times of the first.
 
-    Where a policy has no value on some instance, a column says on how many.
+    Where a policy has no value on some instance, a column has the share of these instances in per cent.
     """
     head = ["policy", "over best known", "against best rule, %", "over bound", "best, %", "median, ms", "99 %, ms"]
     is_partial = any(row.get("infeasible", 0) for row in results["rows"])
@@ -40,9 +40,9 @@ def operator_cells(results: Data) -> Cells:
         rows.append(
             [
                 joined(group),
-                _interval(row["over_best_known"], 1.0, ".3f"),
-                _interval(row["against_best_rule"], 100.0, "+.1f"),
-                f"{row['over_bound']['mean']:.2f}",
+                _interval(row["over_best_known"], 1.0, ".3f") if has_value(row) else "-",
+                _interval(row["against_best_rule"], 100.0, "+.1f") if has_value(row) else "-",
+                f"{row['over_bound']['mean']:.2f}" if has_value(row) else "-",
                 f"{100 * row['won']:.0f}",
                 *([f"{100 * row.get('infeasible', 0):.0f}"] if is_partial else []),
                 f"{1000 * row['seconds']['median']:.1f}",
@@ -166,6 +166,11 @@ def budget_cells(results: Data) -> Cells | None:
 def seconds_text(seconds: float) -> str:
     """Seconds in ms below one second."""
     return f"{seconds:g} s" if seconds >= 1 else f"{1e3 * seconds:g} ms"
+
+
+def has_value(row: Mapping[str, Any]) -> bool:
+    """Whether a policy has a value on any instance; without one it stands for the worst of the others, which says nothing."""
+    return float(row.get("infeasible", 0)) < 1
 
 
 def ranked(results: Data) -> list[list[Mapping[str, Any]]]:

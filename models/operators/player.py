@@ -30,10 +30,10 @@ from .saved import SavedOperatorPolicy, operator_policy_file, shipped_operators
 RULE = "heft"
 _EVEN = 0.8
 """Share of a search's proposals that do not follow the policy; on validation instances 0.2 and 0.5 found worse placements."""
-_SOFTNESS = 0.5
+_TEMPERATURE = 0.5
 """Draws of a step-by-step policy are from its probabilities to the power of one over this; on validation instances the best of
 64 is then 1.10 times the best known, with the probabilities as they are 1.12."""
-_SOFTNESS_AT_ONCE = 2.0
+_TEMPERATURE_AT_ONCE = 2.0
 """Draws of a one-shot policy are from its probabilities to the power of one over this: it is sure of most ops after training, and
 on validation instances the best of 64 is 0.94 times HEFT's value so, 0.97 with the probabilities as they are."""
 _DRAWS_SHARE = 0.25
@@ -143,7 +143,7 @@ class OperatorPlayer:
                 best, best_s = episodes.placement(0, self.name), value_s
             if not goes_on(drawn):
                 return best, likely
-            noise = _SOFTNESS * rng.gumbel(size=size)
+            noise = _TEMPERATURE * rng.gumbel(size=size)
             steps.play(episodes, noise.astype(np.float32))
             drawn += 1
 
@@ -158,7 +158,7 @@ class OperatorPlayer:
             if count == 0:
                 continue
             episodes = PlacementBatch([instance], self.objective, count)
-            known = log_p if generator is None else log_p / _SOFTNESS_AT_ONCE
+            known = log_p if generator is None else log_p / _TEMPERATURE_AT_ONCE
             play(policy, graphs, episodes, np.zeros(1, np.int64), samples=count, generator=generator, known=known)
             values_s = np.where(episodes.is_dead, np.inf, episodes.state.value_s)
             at = int(values_s.argmin())

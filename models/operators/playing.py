@@ -153,6 +153,7 @@ def _play_at_once(
     actions, may = np.zeros((count_e, n), np.int64), np.zeros((count_e, n, m), np.bool_)
     is_taken = np.zeros((count_e, n), np.bool_)
     flags = batch.is_live, batch.is_dead
+    batch.is_live[count_e:] = False
     _place_wanted(batch.stacked, batch.state, numbers, wanted, actions, may, is_taken, *flags)
     batch.value_whole(np.flatnonzero(~batch.is_dead[:count_e]))
     can, action, live = torch.from_numpy(may), torch.from_numpy(actions), torch.from_numpy(is_taken)

@@ -12,7 +12,7 @@ from ... import files
 from ...errors import CheckpointError
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, OP_FEATURES
 from ...simulation.operators.decisions.stacked import PlacingOrder
-from ...simulation.operators.placement import OperatorObjective
+from ...simulation.operators.placement import OBJECTIVES, OperatorObjective
 from ..policy_files import check_weights, network_settings, policy_path, shipped_with, with_weights
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
@@ -85,7 +85,7 @@ class SavedOperatorPolicy:
         if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
             raise CheckpointError(f"is no policy of operator placement of version {FORMAT_VERSION}", file=file)
         weights, trained, objective = data.get("weights"), data.get("trained"), data.get("objective")
-        if not isinstance(weights, dict) or not isinstance(trained, dict) or objective not in ("latency", "throughput"):
+        if not isinstance(weights, dict) or not isinstance(trained, dict) or objective not in OBJECTIVES:
             raise CheckpointError("the policy lacks a part", file=file)
         order, refine_steps = data.get("order", "upward-rank"), data.get("refine_steps", 0)
         if order not in get_args(PlacingOrder) or not isinstance(refine_steps, int) or not 0 <= refine_steps <= 10_000:

@@ -1,7 +1,8 @@
 """The clock by which budgets of searches are counted: wall time, or CPU time where other processes share the machine.
 
 A search on a busy machine gets less done in a second of wall time, so that comparisons of searches depend on what else runs. The
-CPU time of the process (all its threads) does not. HiGHS counts its time limit by wall time under either clock.
+CPU time of the process (all its threads) depends on it much less. HiGHS counts its time limit by wall time under either clock.
+A new thread counts by wall time again, and a generator that is suspended within `budgets_by` leaves its clock to its caller.
 """
 
 from __future__ import annotations

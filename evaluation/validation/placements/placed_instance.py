@@ -23,11 +23,10 @@ from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.instance_files import load_instance
 from ....simulation.operators.json_fields import JsonFields
 from ....simulation.operators.piper_files import load_piper
-from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound, placed
+from ....simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, lower_bound, placed
 from ....simulation.operators.published_files import is_published, load_split
 from ....simulation.operators.stage_forms import pipedream_stages_s
 
-OBJECTIVES: tuple[OperatorObjective, ...] = ("latency", "throughput")
 BANDWIDTH_BYTES_PER_S = 1e9
 """Of PipeDream's profiles, which name none."""
 IN_ORDER = "in the order of the file"
@@ -131,9 +130,10 @@ def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in
     found = []
     for form in FORMS[made.objective][1:]:
         try:
-            value_s, in_pieces = form_value_s(instance, made, form), False
             if form == "contiguous-accelerator":
-                in_pieces = contiguous_value_s(instance, made.device_of)[1]
+                value_s, in_pieces = contiguous_value_s(instance, made.device_of)
+            else:
+                value_s, in_pieces = form_value_s(instance, made, form), False
         except PlanError as error:
             told = f"{error.field}: {error.problem}" if error.field in instance.device_names else error.problem
             found.append(InstanceValue(made.objective, form, by, None, told))

@@ -6,7 +6,6 @@ Legend of shapes: ``n`` ops of the job graph, ``m`` devices.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..budget_clock import clock_s
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
 from ..errors import MeshwrightError, PlanError, PolicyError
@@ -215,22 +215,22 @@ def best_of(instance: OperatorInstance, request: PlacementRequest) -> tuple[Oper
     able = {name: each for name, each in PLACEMENT_PLANNERS.items() if request.objective in each.objectives}
     names = [name for name, each in able.items() if not each.is_published]
     names.sort(key=lambda name: (PLACEMENT_PLANNERS[name].is_search, PLACEMENT_PLANNERS[name].is_exact))
-    begin_s = time.perf_counter()
+    begin_s = clock_s()
     runs: list[PlannerRun] = []
     best: OperatorPlacement | None = None
     taken = ""
     for number, name in enumerate(names):
-        left_s = None if request.budget_s is None else request.budget_s - (time.perf_counter() - begin_s)
+        left_s = None if request.budget_s is None else request.budget_s - (clock_s() - begin_s)
         if left_s is not None and left_s <= 0:
             runs.append(PlannerRun(name, None, None, "not started: the budget was over"))
             continue
-        started_s = time.perf_counter()
+        started_s = clock_s()
         try:
             placement = place_by(instance, name, request if left_s is None else _within(request, left_s / (len(names) - number)))
         except MeshwrightError as error:
-            runs.append(PlannerRun(name, None, time.perf_counter() - started_s, str(error)))
+            runs.append(PlannerRun(name, None, clock_s() - started_s, str(error)))
             continue
-        runs.append(PlannerRun(name, placement.value_s, time.perf_counter() - started_s))
+        runs.append(PlannerRun(name, placement.value_s, clock_s() - started_s))
         # Of two that are as good, one that is proved says more.
         if best is None or (placement.value_s, not placement.is_optimal) < (best.value_s, not best.is_optimal):
             best, taken = placement, name
@@ -262,9 +262,9 @@ def _within(request: PlacementRequest, share_s: float) -> PlacementRequest:
 
 
 def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
-    begin_s = time.perf_counter()
+    begin_s = clock_s()
     placement = place_by(instance, by, request) if by in PLACEMENT_PLANNERS else _learned(instance, by, request)
-    return placement, (PlannerRun(by, placement.value_s, time.perf_counter() - begin_s, is_taken=True),)
+    return placement, (PlannerRun(by, placement.value_s, clock_s() - begin_s, is_taken=True),)
 
 
 def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> OperatorPlacement:

@@ -24,7 +24,7 @@ from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.placement import check
+from meshwright.simulation.operators.placement import OperatorObjective, check
 from meshwright.simulation.operators.schedules import append_in_order, arrays, best_order
 
 INSTANCES = [draw_instance(GraphDraw(num_ops=(10, 20)), DeviceDraw(num_devices=(2, 4)), "test", seed) for seed in range(4)]
@@ -223,6 +223,20 @@ def test_more_draws_and_a_search_are_never_worse(kind: str, rules: tuple[str, in
         assert sampled.value_s <= greedy.value_s + 1e-12
         assert searched.value_s <= greedy.value_s + 1e-12
         assert greedy.value_s == player.place(instance, PlayMode()).value_s
+
+
+@pytest.mark.parametrize("objective", ["latency", "throughput"])
+def test_what_a_one_shot_policy_draws_is_valued_as_the_placement_is(objective: OperatorObjective) -> None:
+    episodes = PlacementBatch(list(INSTANCES), objective, 2 * len(INSTANCES) + 3)
+    episodes.begin(np.zeros(episodes.num_episodes, np.int64))
+    graphs, numbers = batch([features(each, objective) for each in INSTANCES]), np.arange(len(INSTANCES))
+    generator = torch.Generator().manual_seed(3)
+    played = play(policy("one-shot"), graphs, episodes, numbers, samples=2, generator=generator)
+    assert np.isfinite(played.values).any()
+    for e in np.flatnonzero(np.isfinite(played.values)):
+        scale_s = episodes.stacked.scale_s[numbers[played.of[e]]]
+        assert played.values[e] == pytest.approx(episodes.placement(int(e), "drawn").value_s / scale_s, rel=1e-12)
+    assert not episodes.is_live.any()
 
 
 def test_balanced_probabilities_expect_no_more_than_fits() -> None:
