@@ -5,8 +5,9 @@ import pytest
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.errors import PolicyError
-from meshwright.planners.fleet.rule_kernel import _by_price, _priced_action, _wanted_degree, choose
+from meshwright.planners.fleet.rule_kernel import _priced_action, choose
 from meshwright.planners.fleet.rules import fleet_rule
+from meshwright.planners.fleet.wanted_degrees import degree_by_price, wanted_degree
 from tests.tiny_fleet import tiny_fleet
 
 
@@ -45,9 +46,9 @@ def test_the_degree_is_that_of_least_time_and_price(fleet, weight):
     for state in states(fleet):
         job = state.offered[0, 0]
         costs = cost_of_degrees(fleet, state, job, weight)
-        d = _by_price(fleet.problem, state, 0, rule, job)
+        d = degree_by_price(fleet.problem, state, 0, rule, job)
         assert costs[d] == pytest.approx(costs.min(), rel=1e-12)
-        assert d == _wanted_degree(fleet.problem, state, 0, rule, 0, job)
+        assert d == wanted_degree(fleet.problem, state, 0, rule, 0, job)
         seen += 1
     assert seen > 20
 
@@ -56,7 +57,7 @@ def test_jobs_that_count_more_make_no_job_larger(fleet):
     smaller = 0
     for state in states(fleet):
         job = state.offered[0, 0]
-        taken = [_by_price(fleet.problem, state, 0, fleet_rule(f"priced-{w}", fleet.problem), job) for w in (0, 1, 4, 16)]
+        taken = [degree_by_price(fleet.problem, state, 0, fleet_rule(f"priced-{w}", fleet.problem), job) for w in (0, 1, 4, 16)]
         assert taken == sorted(taken, reverse=True)
         smaller += taken[-1] < taken[0]
     assert smaller > 5
