@@ -2,15 +2,21 @@ import ast
 import json
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from meshwright.cli.app import app
+from meshwright.cli.commands.evaluation.evaluate import evaluate_policies
 from meshwright.clusters import load_cluster
-from meshwright.costs.settings import CostSettings
+from meshwright.costs.collectives.choice import ALGORITHMS
+from meshwright.costs.settings import Collectives, CostSettings
 from meshwright.evaluation.validation.flows import validate
 from meshwright.export import export
 from meshwright.jobs import load_graph
+from meshwright.jobs.readers.model_families import READERS
 from meshwright.jobs.zoo.catalogue import zoo_names
+from meshwright.planners.rules import DEGREES, NAMES, rule_of_thumb
 from meshwright.plans import load_plan
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -76,6 +82,62 @@ def test_a_graph_of_other_sizes_is_saved_as_printed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     exec(code, {})
     assert load_graph(str(tmp_path / "gpt2-64x512.json")).samples_per_step == 64
+
+
+def test_every_family_of_hugging_face_models_has_a_row_and_every_row_is_read():
+    table = (DOCS / "formats.md").read_text().split("| `model_type` | models |")[1].split("\n\n")[0]
+    first = [row.split("|")[1] for row in table.splitlines()[2:]]
+    assert sorted(re.findall(r"`(\w+)`", " ".join(first))) == sorted(READERS)
+
+
+def test_every_collective_that_may_be_chosen_is_named():
+    text = (DOCS / "formats.md").read_text()
+    (row,) = [line for line in text.splitlines() if line.startswith("| `collectives` |")]
+    names = set(get_args(Collectives))
+    assert names == {*ALGORITHMS, "auto"}
+    assert names <= set(re.findall(r"`([^`]+)`", row)), names - set(re.findall(r"`([^`]+)`", row))
+
+
+def registered(command, before=()):
+    """Names of a command, or of those below it, as typed."""
+    below = getattr(command, "commands", None)
+    if below is None:
+        return {" ".join(before)}
+    return set().union(*(registered(one, (*before, name)) for name, one in below.items()))
+
+
+def listed(spelling):
+    """Names of the commands that a spelling of the page means: `state add\\|drain` two, arguments and options left out."""
+    found = [""]
+    for word in spelling.split():
+        if not re.fullmatch(r"[a-z][a-z-]*(\\\|[a-z][a-z-]*)*", word):
+            break
+        found = [f"{name} {part}".strip() for name in found for part in word.split("\\|")]
+    return found
+
+
+def test_every_command_is_listed_and_every_listed_one_is_registered():
+    from typer.main import get_command
+
+    table = (DOCS / "command-line.md").read_text().split("\n## ")[0]
+    rows = re.findall(r"^\| `meshwright ([^`]+)` \|", table, re.M)
+    assert listed("state show\\|add FILE") == ["state show", "state add"]
+    assert {name for row in rows for name in listed(row)} == registered(get_command(app))
+
+
+def test_every_rule_of_thumb_is_in_the_table_and_in_both_helps_and_each_spelling_there_is_one():
+    table = (DOCS / "command-line.md").read_text().split("## Policies\n\n")[1].split("\n\n")[0]
+    spelled = [name for row in table.splitlines()[2:] for name in re.findall(r"`([^`]+)`", row.split("|")[1])]
+    others = {"best-fixed", "NAME@best-fit"} | {name for name in spelled if re.search(r"[:.(]", name)}
+    rules = [name for name in spelled if name not in others]
+    for name in rules:
+        assert rule_of_thumb(name, degrees=(2, 4, 8), placements=("first-fit",)).name == name
+    kinds = {name for name in re.split(r"\W+", DEGREES) if name in ("fixed", "ladder")}
+    assert {name for name in rules if not name[-1].isdigit()} == set(NAMES)
+    assert {name.partition("-")[0] for name in rules if name[-1].isdigit()} == kinds
+    for text in (rule_of_thumb.__doc__, evaluate_policies.__doc__):
+        for name in (*NAMES, *(f"{kind}-K" for kind in kinds)):
+            assert re.search(rf"(?<![\w-]){name}(?!\w)", text), name
 
 
 def defined_in(path):

@@ -58,7 +58,8 @@ def evaluate_policies(
     """Compare policies on a benchmark, with paired seeds and 95 % intervals.
 
     A policy is a run folder, a policy.pt, shipped:NAME, python:MODULE:NAME, or one of the baselines random, max, min,
-    cheapest-feasible, fastest-feasible, fixed-K and best-fixed, each with an optional @PLACEMENT, as in min@aligned.
+    cheapest-feasible, fastest-feasible, acceptable-jct, fixed-K, ladder-K-K and best-fixed, each with an optional @PLACEMENT,
+    as in min@aligned.
 
     Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
 
