@@ -88,7 +88,7 @@ class Fleet:
 
     @cached_property
     def asked_step_s(self) -> NDArray[np.float64]:
-        """The least step time of exact entries by type and degree, from which durations and deadlines follow, ``(t, d)``."""
+        """Least step time of exact entries by type and degree, for durations, deadlines and arrivals, in seconds, ``(t, d)``."""
         return self._least_step_s(np.where(self.menu.is_exact[:, None, None, None], self.menu.table.step_s, np.inf))
 
     def _least_step_s(self, step_s: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -149,7 +149,7 @@ class LearningWorkers:
 
 
 def num_processes(num_workers: int) -> int:
-    """Number of processes that pay off for a number of workers, no more than there are further CPUs."""
+    """Number of processes that pay off for a number of workers: no more than further CPUs, none in a worker of others."""
     if parent_process() is not None:
         return 0
     return min(num_workers, num_cpus()) - 1

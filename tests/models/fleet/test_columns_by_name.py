@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.slow  # compiles the kernels of fleets anew
+pytestmark = pytest.mark.slow  # runs the kernels of fleets interpreted
 
 ROOT = Path(__file__).resolve().parents[3]
 

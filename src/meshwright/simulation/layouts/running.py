@@ -138,7 +138,7 @@ def simulated_step_s(
 
 
 def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> int:
-    """About how many tasks a layout lowers to, in milliseconds: those of its passes and of transfers between stages.
+    """About how many tasks a layout lowers to, of its passes and of transfers between stages; computed in a few milliseconds.
 
     Gradients and parameters are left out, so it is some more, above all where they are cut into many chunks.
     """

@@ -57,7 +57,7 @@ class FittedLine(NamedTuple):
 
     @property
     def floor_s(self) -> float:
-        """The latency, below which no payload comes."""
+        """The latency in seconds; no payload takes less."""
         return self.latency_s
 
     def at(self, payload_bytes: float) -> Reading:

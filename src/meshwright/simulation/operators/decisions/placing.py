@@ -178,9 +178,9 @@ def can_have(stacked, state, e, can):  # type: ignore[no-untyped-def]
 
 @njit
 def give_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
-    """Give the next group a device for who asks `can_have`: nothing of the group after it is looked at.
+    """Place the next group; the group after it is not observed (for callers of `can_have`).
 
-    Under ``latency`` nothing is scheduled either; `schedules.best_order` of the whole placement says what it is worth.
+    Under ``latency`` nothing is scheduled either; `schedules.best_order` of the whole placement gives its value.
     """
     group = stacked.decided[state.instance[e], state.num_decided[e]]
     give(stacked, state, e, group, device)
