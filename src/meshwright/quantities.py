@@ -62,7 +62,7 @@ RANGES: dict[str, Range] = {
     "completion_s": Range(0.0, 1e15),
     "deadline_s": Range(0.0, 1e22),
     "low": Range(1e-12, 1e6),
-    "high": Range(1e-12, 1e6),
+    "high": Range(1e-12, 1e9),
     # Sizes and work: the memory of the largest machine holds 1e16 bytes, the largest training run took 1e26 operations.
     "_bytes": Range(0.0, 1e19),
     "payload_bytes": Range(1.0, 1e19),

@@ -1,6 +1,7 @@
 """Figures beyond what machines are like draw a warning with what was probably meant; the shipped ones draw none."""
 
 import warnings
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -9,18 +10,15 @@ from hypothesis import strategies as st
 from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import preset_names
 from meshwright.clusters.plausible import doubtful, figures
-from meshwright.clusters.settings import ClusterSettings
+from meshwright.clusters.settings import ClusterSettings, TopologySettings
 from meshwright.clusters.topologies.clos import ClosSettings
-from meshwright.clusters.topologies.host_table import TraceSettings
 from meshwright.clusters.topologies.matrix import MatrixSettings
-from meshwright.clusters.topologies.ramp import RampSettings
-from meshwright.clusters.topologies.single_host import SingleHostSettings
-from meshwright.clusters.topologies.torus import TorusSettings
 from meshwright.devices import DeviceSettings, device_names, device_type
 from meshwright.errors import MeshwrightWarning, PlausibilityWarning
 
 DGX = load_cluster("preset:dgx-a100-8x8").settings
-KINDS = (ClosSettings, MatrixSettings, RampSettings, SingleHostSettings, TorusSettings, TraceSettings)
+KINDS = get_args(get_args(TopologySettings)[0])
+"""Settings of every topology."""
 
 
 def dgx(**figures):
