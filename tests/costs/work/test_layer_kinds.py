@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from meshwright.costs.process_groups.group_network import HostNetwork
 from meshwright.costs.training_step.step_figures import step_flops
 from meshwright.costs.training_step.step_time import Pricer
-from meshwright.costs.work.memory import activation_bytes, layer_activation_bytes, stage_memory
+from meshwright.costs.work.activations.layer_activations import layer_activation_bytes
+from meshwright.costs.work.memory import activation_bytes, stage_memory
 from meshwright.costs.work.model_chunks import is_legal
 from meshwright.costs.work.operations import Message, input_part, product_flops, weight_part
 from meshwright.costs.work.work import describe

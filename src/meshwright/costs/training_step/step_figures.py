@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...jobs.transformer import TransformerShape
+from ..work.activations.selective_ops import again_products
 from ..work.model_chunks import block_name
-from ..work.selective_ops import again_products
 from ..work.work import LayoutWork
 from .uncertainty import uncertainty
 

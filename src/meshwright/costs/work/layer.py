@@ -15,6 +15,7 @@ from typing import Literal
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..collectives.prices import Operation
+from .activations.selective_ops import recomputed
 from .elementwise import (
     LOSS_BACKWARD_BYTES,
     LOSS_FORWARD_BYTES,
@@ -24,7 +25,6 @@ from .elementwise import (
 )
 from .layer_parts import LayerParts
 from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, row_bytes
-from .selective_ops import recomputed
 
 PREFETCHED_PARAMETERS = 5e7
 """Largest weight that ZeRO-3 fetches ahead of its use, unless the layout says that it overlaps: a weight that does not fit

@@ -1,23 +1,17 @@
-"""Memory of every pipeline stage of a layout: what a rank holds at its worst moment, and its parts.
-
-Legend: ``s`` tokens of a sequence on a rank of ``cp``, ``b`` sequences of a micro-batch, ``t`` tensor-parallel degree,
-``h`` hidden width.
-"""
+"""Memory of every pipeline stage of a layout: what a rank holds at its worst moment, and its parts."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import NamedTuple
 
 from ...errors import PlanError
-from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
 from ..pipelines.bidirectional import kept_at_once
 from ..pipelines.schedules import in_flight, waiting
+from .activations.layer_activations import layer_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
-from .selective_ops import kept_bytes as kept_bytes_of_ops
 from .stage_boundary import slice_buffer_bytes
 from .work import LayoutWork
 
@@ -66,68 +60,6 @@ class StageMemory:
         return self.model_state + self.activations + self.buffers + self.runtime
 
 
-@lru_cache(maxsize=4096)
-def layer_activation_bytes(
-    shape: TransformerShape,
-    tp: int,
-    tokens: int,
-    keys: int,
-    sequence_parallel: bool,
-    recompute: str,
-    attention: str,
-    width: int = 2,
-    keeps_gathered: bool = False,
-    runs_operators: bool = False,
-) -> float:
-    """Bytes that one layer keeps of one micro-batch for its backward pass.
-
-    Without recomputation: inputs of both norms, of the joint projection and of the feed-forward layer, two dropout masks
-    (unsharded unless cut by sequence); queries, keys and values, softmax, its dropout mask and output, the context, the
-    input and output of the activation (sharded by ``t``). For a GPT that is ``s b h (10 + 24 / t + 5 a s / (h t))``, and
-    all of it over ``t`` under sequence parallelism. Selective recomputation keeps nothing of attention's inside; full
-    recomputation keeps the layer's input alone, which is whole on every rank without sequence parallelism, ``2 s b h``, and
-    cut by sequence with it, ``2 s b h / t``. Fused attention keeps a float32 statistic for each query instead of the scores.
-    Latent attention keeps its narrow vectors before and after their norm too, norms of outputs and of heads their inputs.
-
-    Args:
-        shape: the model.
-        tp: tensor-parallel degree.
-        tokens: of the micro-batch on this rank.
-        keys: tokens that each query may see.
-        sequence_parallel: whether the residual stream is cut by sequence.
-        recompute: as in the layout.
-        attention: as in the layout.
-        width: bytes of a number.
-        keeps_gathered: whether inputs that are gathered by sequence are kept whole.
-        runs_operators: whether a GELU that is made of operators keeps both factors of its product and its tanh as well.
-
-    Source:
-        Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022, section 4.
-    """
-    hidden = shape.hidden
-    split = tp if sequence_parallel else 1
-    if recompute == "full":
-        return float(width * tokens * hidden / split)
-    mask = 1 if shape.has_dropout else 0
-    norms = 1 if shape.is_parallel else 2
-    queries = shape.num_heads * shape.head_dim
-    keys_and_values = max(shape.num_key_value_heads, tp) * (shape.head_dim + shape.value_head_dim)
-    stream = (norms * 2 * width + norms * mask) * hidden / split + (norms * width * hidden if keeps_gathered else 0.0)
-    stream += 2 * width * (shape.narrow_width + (hidden if shape.has_output_norms else 0)) / split
-    routed = shape.experts_per_token if shape.num_experts > 1 else 1
-    of_activation = 3 if shape.is_gated else 5 if runs_operators and shape.has_gelu_of_operators else 2
-    inner = (routed * shape.feed_forward + (shape.shared_feed_forward or 0)) * of_activation * width / tp
-    extra = 2 * width * routed * hidden / split if shape.num_experts > 1 else 0.0
-    attended = (width * (queries + keys_and_values) + width * shape.num_heads * shape.value_head_dim) / tp
-    if shape.has_head_norms:  # queries and keys before their norms as well
-        attended += width * (queries + max(shape.num_key_value_heads, tp) * shape.head_dim) / tp
-    if attention == "fused":
-        attended += 4 * shape.num_heads / tp
-    elif recompute != "selective":
-        attended += (2 * width + mask) * shape.num_heads * keys / tp if mask else width * shape.num_heads * keys / tp
-    return tokens * (stream + inner + extra + attended)
-
-
 class _OfLayer(NamedTuple):
     """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off;
     without recomputation, and with selective one (op by op where that is chosen)."""
@@ -144,7 +76,7 @@ class _OfLayer(NamedTuple):
         for name, shape in work.layer_shapes.items():
             chosen = "none" if name.endswith(KEPT) else work.layout.recompute
             again = (chosen, "none", chosen if chosen == "selective-ops" else "selective")
-            kept, whole, selective = (_layer_bytes(shape, work, recompute) for recompute in again)
+            kept, whole, selective = (layer_bytes(shape, work, recompute) for recompute in again)
             puts_off = _computes_again(work.layout) and chosen == "full"
             made[name] = cls(kept, selective if puts_off else kept, whole, selective)
         return made
@@ -320,25 +252,6 @@ def _group_inputs(work: LayoutWork, stage: int) -> float:
 
 def _kept(layout: Layout, stage: int) -> float:
     return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
-
-
-def _layer_bytes(shape: TransformerShape, work: LayoutWork, recompute: str) -> float:
-    layout = work.layout
-    tokens = layout.micro_batch * work.sequence_length // layout.cp
-    if recompute == "selective-ops":
-        return kept_bytes_of_ops(shape, layout, tokens)
-    return layer_activation_bytes(
-        shape,
-        layout.tp,
-        tokens,
-        work.sequence_length,
-        layout.sequence_parallel,
-        recompute,
-        layout.attention,
-        layout.number_bytes,
-        layout.keeps_gathered,
-        layout.runs_operators,
-    )
 
 
 def _activations(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> tuple[float, float]:

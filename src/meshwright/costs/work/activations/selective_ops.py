@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...jobs.transformer import TransformerShape
-from ...plans.partition import Layout
-from .elementwise import activation, norm, rotary
-from .operations import Item, Pass
+from ....jobs.transformer import TransformerShape
+from ....plans.partition import Layout
+from ..elementwise import activation, norm, rotary
+from ..operations import Item, Pass
 
 if TYPE_CHECKING:
-    from .layer_parts import LayerParts
+    from ..layer_parts import LayerParts
 
 
 class LayerProduct(NamedTuple):
