@@ -75,7 +75,7 @@ class BudgetCurves:
         return float(np.nanmin(found)) if np.isfinite(found).any() else np.inf
 
     def told(self, known: NDArray[np.float64], worst: NDArray[np.float64]) -> dict[str, Any]:
-        """What ``results.json`` holds: the value over the best known.
+        """What ``results.json`` holds: the value over the best known of searches that found anything.
 
         Args:
             known: the best known value of each instance, ``(instances,)``.
@@ -94,5 +94,6 @@ class BudgetCurves:
                     "median_seconds": np.median(self.seconds[row], axis=1).tolist(),
                 }
                 for row, (name, specs) in enumerate(self.searches.items())
+                if np.isfinite(self.values_s[row]).any()
             ],
         }

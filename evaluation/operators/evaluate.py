@@ -269,7 +269,7 @@ def _verdict(rows: Sequence[Data]) -> str:
             sentences.append(f"{row['policy']} has no value on {_percent(row['infeasible'])} of the instances.")
             continue
         if told is None:
-            return "No rule was compared that has a value on every instance."
+            return " ".join([*sentences, "No rule was compared that has a value on every instance."])
         ends = "" if told["low"] is None else f" [{100 * told['low']:+.1f}, {100 * told['high']:+.1f}]"
         word = {-1: "better than", 0: "not clearly different from", 1: "worse than"}[excludes_zero(told)]
         sentences.append(f"{row['policy']} is {word} the best rule of each instance: {100 * told['mean']:+.1f} %{ends}.")
@@ -287,7 +287,7 @@ def form_words(objective: OperatorObjective, form: ValueForm, policies: Sequence
 
 
 def _percent(share: float) -> str:
-    return f"{100 * share:.2g} %"
+    return f"{100 * share:.3g} %"
 
 
 def _remarks(rows: Sequence[Data], form: ValueForm) -> list[str]:

@@ -182,6 +182,11 @@ def ranked(results: Data) -> list[list[Mapping[str, Any]]]:
     return alike(sorted(results["rows"], key=rank))
 
 
+def figure_rows(results: Data) -> list[dict[str, Any]]:
+    """A row for each point of a figure, the best first: policies that place alike as one, none that has no value at all."""
+    return [{**group[0], "policy": joined(group)} for group in ranked(results) if has_value(group[0])]
+
+
 def operator_markdown(results: Data) -> str:
     """A heading, a table with a line per policy, and the verdict."""
     head, rows = operator_cells(results)

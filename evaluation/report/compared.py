@@ -9,7 +9,7 @@ from ..alike import alike, joined
 from ..elastic.tables import elastic_cells, elastic_title
 from ..fleet.objectives import OBJECTIVES
 from ..fleet.tables import fleet_cells, fleet_title
-from ..operators.tables import operator_cells, operator_title, ranked
+from ..operators.tables import figure_rows, operator_cells, operator_title, ranked
 from ..plots.charts import BarRow, bars_svg
 from ..plots.interactive.gantt_charts import Chart
 from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
@@ -138,7 +138,7 @@ def _compared_placements(
         told: below the bars.
     """
     groups = ranked(results)
-    named = [{**group[0], "policy": joined(group), "time_s": interval([group[0]["seconds"]["median"]])} for group in groups]
+    named = [{**row, "time_s": interval([row["seconds"]["median"]])} for row in figure_rows(results)]
     y = PolicyFigure("over_best_known", f"{what} over the best known", 1.0)
     x = PolicyFigure("time_s", f"time of a {one}, ms, median", 1e3)
     chart = policies_chart(f"Policies by value and time of a {one}", named, x, y, is_log=(True, False))

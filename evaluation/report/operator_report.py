@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..alike import joined
 from ..operators.tables import (
     ablation_cells,
     budget_cells,
     difference_cells,
     difference_words,
+    figure_rows,
     objective_words,
     paired_cells,
-    ranked,
 )
 from ..plots.operators.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
 from .compared import compared_operators, policy_row
@@ -45,14 +44,11 @@ def operator_report(results: dict[str, Any], *, command: str = "") -> str:
 
 
 def _tables(results: dict[str, Any]) -> list[tuple[str, PageTable]]:
-    groups = ranked(results)
-    sizes = list(dict.fromkeys(size for group in groups for size in group[0]["by_size"]))
+    placed = figure_rows(results)
+    sizes = list(dict.fromkeys(size for row in placed for size in row["by_size"]))
     tables = []
     if len(sizes) > 1:
-        rows = [
-            policy_row([joined(group), *(_mean(group[0]["by_size"].get(size)) for size in sizes)], group[0]["kind"])
-            for group in groups
-        ]
+        rows = [policy_row([row["policy"], *(_mean(row["by_size"].get(size)) for size in sizes)], row["kind"]) for row in placed]
         tables.append(("Over the best known, by size", PageTable((Cell("policy"), *cells(sizes)), rows)))
     kinds = {row["policy"]: row["kind"] for row in results["rows"]}
     told = (
@@ -81,15 +77,13 @@ def _budgets(results: dict[str, Any]) -> list[Drawn]:
     if not budgets["rows"]:
         return []
     searches = {row["policy"].partition("@")[0] for row in budgets["rows"] if row["kind"] == "planner"}
-    others = [
-        {**group[0], "policy": joined(group)} for group in ranked(results) if group[0]["policy"].partition("@")[0] not in searches
-    ]
+    others = [row for row in figure_rows(results) if row["policy"].partition("@")[0] not in searches]
     told = "Value over the best known against the time that a placement takes: searches with several budgets as lines, with "
     return [Drawn([budgets_svg(budgets, others)], told + "95 % intervals, all others as points.")]
 
 
 def _classes(results: dict[str, Any]) -> list[Drawn]:
-    rows = [{**group[0], "policy": joined(group)} for group in ranked(results)]
+    rows = figure_rows(results)
     if not results.get("classes"):
         return []
     told = "Mean value over the best known on the instances of each class; the deeper the colour, the further above it."

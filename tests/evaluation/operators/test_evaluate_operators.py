@@ -9,7 +9,7 @@ from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import ConfigError, PlanError, PolicyError
 from meshwright.evaluation.operators.evaluate import evaluate_operators
 from meshwright.evaluation.operators.policies import operator_policy
-from meshwright.evaluation.operators.tables import operator_cells, operator_markdown
+from meshwright.evaluation.operators.tables import figure_rows, operator_cells, operator_markdown
 from meshwright.evaluation.report.operator_report import operator_report
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
@@ -138,9 +138,12 @@ def test_a_search_or_policy_that_never_has_a_value_is_compared_with_nobody_and_t
         alone = [row for shown, row in cells.items() if name in shown.split(", ")]
         assert alone[0][1:4] == ["-", "-", "-"]
         assert not any(name in row["against"] for row in found["rows"])
+    assert "annealing" not in [row["policy"] for row in found["budgets"]["rows"]]
+    assert {row["policy"] for row in figure_rows(found)}.isdisjoint(never)
     told = [each for row in found["budgets"]["rows"] for each in row["over_best_known"]]
     assert all(each["mean"] is not None for each in told)
     assert "Every policy but pipedream placed for max-load" in operator_markdown(found)
+    assert "annealing@0.01 found a placement that has no value by pipedream on 100 % of the instances" in operator_markdown(found)
     if rows["shipped:operators-throughput"]["infeasible"]:
         assert "shipped:operators-throughput has no value on " in found["verdict"]
     assert "<svg" in operator_report(found)
