@@ -35,9 +35,25 @@ def _njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
         made = numba.njit(given, **options)
         if isinstance(made, numba.core.dispatcher.Dispatcher):  # not where compilation is switched off
             compile_cache.keep(made)
+            _forget_literals(made)
         return made
 
     return compile_ if function is None else compile_(function)
+
+
+def _forget_literals(dispatcher: Any) -> None:
+    """Let compiled callers ask for a function by the types of their arguments alone.
+
+    Numba compiles a callee, and all that it calls in turn, once more for each combination of constants that are written at a
+    call. LLVM inlines those constants by itself, so the code is as fast without.
+    """
+    resolve = dispatcher.get_call_template
+
+    def get_call_template(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        unliteral = numba.types.unliteral
+        return resolve(tuple(map(unliteral, arguments)), {name: unliteral(kind) for name, kind in named.items()})
+
+    dispatcher.get_call_template = get_call_template
 
 
 # For functions without annotations: what it makes is untyped for type checkers.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import float64, int64
 
 from meshwright.compile_cache import function_digest
 from meshwright.compiled import for_types_of, njit
@@ -132,6 +133,19 @@ def test_every_compiled_function_is_made_by_the_one_door():
 def test_a_function_for_types_gives_what_the_function_gives():
     arguments = (1e9, 4, 100e9, 1e-6)
     assert for_types_of(ring_all_reduce_s, *arguments)(*arguments) == ring_all_reduce_s(*arguments)
+
+
+def test_constants_at_a_call_compile_nothing_more():
+    @njit
+    def power(base, exponent=1, scale=1.0):
+        return scale * base**exponent
+
+    @njit
+    def powers(base, exponent):
+        return power(base, exponent, 2.0), power(base, 0, 2.0), power(base, exponent=3, scale=0.5), power(2, 3, scale=base)
+
+    assert powers(3, 2) == (18.0, 2.0, 13.5, 24.0)
+    assert set(power.overloads) == {(int64, int64, float64), (int64, int64, int64)}
 
 
 def test_a_plain_function_is_taken_as_it_is():
