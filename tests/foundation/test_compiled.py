@@ -135,7 +135,9 @@ def test_a_function_for_types_gives_what_the_function_gives():
     assert for_types_of(ring_all_reduce_s, *arguments)(*arguments) == ring_all_reduce_s(*arguments)
 
 
-def test_constants_at_a_call_compile_nothing_more():
+def test_constants_at_a_call_compile_nothing_more(tmp_path, monkeypatch):
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+
     @njit
     def power(base, exponent=1, scale=1.0):
         return scale * base**exponent
