@@ -56,7 +56,10 @@ _EXPORT_TESTS = sorted(
 _FLOWS = ("collectives", "phases", "shared_links", "nccl")
 
 GROUPS = {
-    "legality": MutationGroup(("plans/legality.py",), ("tests/plans",)),
+    "legality": MutationGroup(
+        ("plans/legality.py",),
+        ("tests/plans", "tests/planning/phases/test_masked.py", "tests/costs/resharding/test_searched_meshes.py"),
+    ),
     "collectives": MutationGroup(
         ("costs/collectives/*.py", "costs/collectives/libraries/*.py"),
         ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
