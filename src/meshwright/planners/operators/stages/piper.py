@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import PlanError, PolicyError
+from ....jobs.graph import topological_order
 from ....simulation.operators.piper_files import RECOMPUTES, PiperInstance
 from ....simulation.operators.stage_forms import check_stages
 from .downset_kernel import count_downsets, list_downsets
@@ -77,7 +78,7 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
     """
     given = _figures(instance, recomputes)
     n = len(instance.op_names)
-    order = _reversed_order(n, instance.edges)
+    order = topological_order(n, instance.edges[:, ::-1])  # each op comes behind all that it feeds
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     behind: list[list[int]] = [[] for _ in range(n)]
@@ -171,18 +172,3 @@ def _figures(instance: PiperInstance, recomputes: bool) -> NDArray[np.float64]:
         if not np.isfinite(times_s).any(axis=(1, 2)).all():
             raise PolicyError("an op has no option without recomputation", field="recomputes", value=False)
     return np.stack([times_s, instance.parameter_bytes, instance.bytes_each, instance.bytes_once])
-
-
-def _reversed_order(n: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ops so that each comes behind all that it feeds, ``(n,)``."""
-    waits = np.bincount(edges[:, 0], minlength=n)
-    feeding: list[list[int]] = [[] for _ in range(n)]
-    for tail, head in edges.tolist():
-        feeding[head].append(tail)
-    order = [op for op in range(n) if waits[op] == 0]
-    for op in order:  # grows while it is read
-        for tail in feeding[op]:
-            waits[tail] -= 1
-            if waits[tail] == 0:
-                order.append(tail)
-    return np.array(order, np.int64)
