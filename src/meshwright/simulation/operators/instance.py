@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ... import files
 from ...errors import GraphError
 from ...jobs.graph import topological_order
+from ..ragged import rows_by_owner
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -313,9 +314,8 @@ def _off_diagonal(given: NDArray[np.float64] | float, m: int, diagonal: float) -
 
 
 def _by_op(ops: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(ops, minlength=n), out=first[1:])
-    return _frozen(first), _frozen(np.argsort(ops, kind="stable").astype(np.int64))
+    first, edges = rows_by_owner(ops, np.arange(len(ops)), n)
+    return _frozen(first), _frozen(edges)
 
 
 def _frozen(array: NDArray[Kind]) -> NDArray[Kind]:

@@ -14,7 +14,6 @@ Source:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +24,7 @@ from ....errors import PlanError, PolicyError
 from ....jobs.graph import topological_order
 from ....simulation.operators.piper_files import RECOMPUTES, PiperInstance
 from ....simulation.operators.stage_forms import check_stages
+from ....simulation.ragged import joined_rows
 from .downset_kernel import count_downsets, list_downsets
 from .piper_kernel import best_stages, least_cost_s
 
@@ -84,9 +84,7 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
     behind: list[list[int]] = [[] for _ in range(n)]
     for tail, head in place[instance.edges].tolist():
         behind[tail].append(head)  # an op is in a suffix only with those that it feeds
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum([len(each) for each in behind], out=first[1:])
-    heads = np.fromiter(itertools.chain.from_iterable(behind), np.int64, int(first[-1]))
+    first, heads = joined_rows(behind)
     count = int(count_downsets(first, heads, 20 * max_ideals))
     if count > max_ideals:
         counted = f"more than {20 * max_ideals:,}" if count > 20 * max_ideals else f"{count:,}"
