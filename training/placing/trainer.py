@@ -13,8 +13,8 @@ import torch
 
 from ... import files
 from ...errors import CheckpointError
-from ...models.tensor_file import load_tensors, save_tensors
-from ..checkpoint import DIGEST, digest_of
+from ...models.tensor_file import save_tensors
+from .. import checkpoint
 from ..run_folder import AnyRunFolder
 from ..updates.adam import EagerAdam
 from .settings import PlacingTrainSettings
@@ -162,7 +162,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
             "best": self.best,
             **self.generators(),
         }
-        save_tensors(path, {**data, DIGEST: digest_of(data)})
+        save_tensors(path, {**data, checkpoint.DIGEST: checkpoint.digest_of(data)})
 
     @classmethod
     def checkpoint(cls, path: Path, key: str) -> dict[str, Any]:
@@ -171,11 +171,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
         Raises:
             CheckpointError: damaged, of another version, or of another run.
         """
-        data = load_tensors(path)
-        if not isinstance(data, dict) or data.get("format_version") != cls.format_version or "numpy_generator" not in data:
-            raise CheckpointError(f"is no checkpoint of version {cls.format_version}", file=path)
-        if data.pop(DIGEST, None) != digest_of(data):
-            raise CheckpointError("is damaged: it is not as it was written", file=path)
+        data = checkpoint.load(path, cls.format_version, ("numpy_generator",))
         if data["key"] != key:
             raise CheckpointError("belongs to another config or benchmark than this run's", file=path)
         return data
