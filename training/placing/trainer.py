@@ -39,6 +39,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
         chosen: the config.
         policy: the network, initialised.
         learning_rate: Adam's first step size.
+        most_gradient: longer gradients are shortened to this norm.
 
     Attributes:
         format_version: of checkpoints.
@@ -50,8 +51,8 @@ class PlacingTrainer(ABC, Generic[Policy]):
 
     format_version: ClassVar[int]
 
-    def __init__(self, chosen: PlacingTrainSettings, policy: Policy, learning_rate: float) -> None:
-        self._chosen, self.policy = chosen, policy
+    def __init__(self, chosen: PlacingTrainSettings, policy: Policy, learning_rate: float, most_gradient: float) -> None:
+        self._chosen, self.policy, self._most_gradient = chosen, policy, most_gradient
         self.average = copy.deepcopy(policy)
         self.optimizer = EagerAdam(policy.parameters(), lr=learning_rate)
         self.rng = np.random.default_rng([chosen.seed, 1])
@@ -129,7 +130,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
         """One gradient step."""
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self._chosen.most_gradient)
+        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self._most_gradient)
         self.optimizer.step()
 
     def look(self, run: AnyRunFolder[Any]) -> None:
