@@ -22,6 +22,7 @@ from ...options import (
     JsonFile,
     KeepInputOps,
     ProfileBatch,
+    SequenceLength,
     TrainingStrategies,
 )
 from .search import FRONT_ROWS, search_plans
@@ -69,9 +70,7 @@ def plan_job(
         bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
     ] = False,
     batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
-    sequence_length: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
-    ] = None,
+    sequence_length: SequenceLength = None,
     devices: Annotated[
         str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.")
     ] = None,
