@@ -12,6 +12,7 @@ from ....errors import ConfigError, InputFileError
 from ... import output
 from ...job_options import JobOptions
 from ...options import GraphsDir, JsonFile, KeepInputOps, ProfileBatch
+from ...plans import show_summary, write_plan
 
 if TYPE_CHECKING:
     from ....planning.place import PlacedOps
@@ -86,10 +87,7 @@ def place_job(
         seed=seed,
         **JobOptions(graphs, keep_input_ops, profile_batch).arguments(),
     )
-    if json_file == "-":
-        output.write_json(json_file, found.plan.model_dump(mode="json", exclude_none=True))
-    elif json_file is not None:
-        found.plan.save(json_file)
+    write_plan(json_file, found.plan)
     if trace is not None:
         files.write_json(trace, found.timeline().to_chrome_trace(found.graph))
     if plot is not None:
@@ -136,8 +134,7 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
     ]
     columns = ["rank", "device", "type", "ops", "ops ms", "load ms", "GB", "sent MB"]
     output.table(out, "Devices that have ops", columns, devices, numbers_from=3, breaks_numbers=False)
-    summary = [[label, text, provenance] for label, text, provenance in found.plan.summary_rows() if label != "why"]
-    output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
+    show_summary(out, found.plan, but="why")
     output.print_remarks(out, [*([found.placement.note] if found.placement.note else []), *found.remarks])
 
 
