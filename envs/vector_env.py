@@ -200,6 +200,11 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         return chosen
 
 
+def empty_observations(space: spaces.Dict, num_episodes: int) -> Observations:
+    """Arrays for the observations of a number of episodes, all zero."""
+    return {key: np.zeros((num_episodes, *(one.shape or ())), one.dtype) for key, one in space.items()}
+
+
 def note(infos: Infos, name: str, values: NDArray[Any] | Infos, which: NDArray[np.bool_]) -> None:
     """Add an entry as Gymnasium's vector environments have it: values ``(e,)``, empty elsewhere, and ``_name``, where they hold.
 
