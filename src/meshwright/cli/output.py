@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+MOST_LETTERS = 160
+"""Of a note in a table."""
+
+
 def console(json_file: str | None = None) -> Console:
     """The console of tables: standard output, or standard error when JSON goes to standard output."""
     from rich.console import Console
@@ -45,6 +49,11 @@ def write_json(json_file: str | None, data: Any) -> None:
 def plain(text: str) -> str:
     """A text that another program or person gave, without what a terminal would obey."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def shortened(text: str) -> str:
+    """A note as a table shows it: its beginning, where it is long."""
+    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."
 
 
 def print_written(out: Console, *paths: str | Path | None) -> None:

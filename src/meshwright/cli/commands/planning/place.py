@@ -17,9 +17,6 @@ from ...plans import show_summary, write_plan
 if TYPE_CHECKING:
     from ....planning.place import PlacedOps
 
-MOST_LETTERS = 160
-"""Of the reason why a planner found nothing."""
-
 
 def place_job(
     job: Annotated[
@@ -117,7 +114,7 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
     why_not: dict[str, list[str]] = {}
     for run in found.runs:
         if run.problem:
-            why_not.setdefault(_cut(run.problem), []).append(run.planner)
+            why_not.setdefault(output.shortened(run.problem), []).append(run.planner)
     output.print_remarks(out, [f"{', '.join(names)}: {problem}" for problem, names in why_not.items()])
     devices = [
         [
@@ -136,7 +133,3 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
     output.table(out, "Devices that have ops", columns, devices, numbers_from=3, breaks_numbers=False)
     show_summary(out, found.plan, but="why")
     output.print_remarks(out, [*([found.placement.note] if found.placement.note else []), *found.remarks])
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."
