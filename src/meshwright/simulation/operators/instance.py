@@ -208,9 +208,7 @@ class OperatorInstance:
     @cached_property
     def group_bytes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Resident bytes of each group, and its largest workspace; ``(g,)`` each."""
-        resident, workspace = np.zeros(self.num_groups), np.zeros(self.num_groups)
-        np.add.at(resident, self.group, self.resident_bytes)
-        np.maximum.at(workspace, self.group, self.workspace_bytes)
+        resident, workspace = bytes_by_part(self.group, self.num_groups, self.resident_bytes, self.workspace_bytes)
         return _frozen(resident), _frozen(workspace)
 
     @cached_property
@@ -296,6 +294,16 @@ class OperatorInstance:
         others = "" if pair is not None else ", with others of theirs"
         problem = f"no device can {'hold' if runs else 'run'} both {both}{others}, and they go on one device"
         return GraphError(problem, field="memory_bytes" if runs else "times_s")
+
+
+def bytes_by_part(
+    part: NDArray[np.int64], count: int, resident: NDArray[Kind], workspace: NDArray[Kind]
+) -> tuple[NDArray[Kind], NDArray[Kind]]:
+    """Bytes that each of so many parts holds, and its largest workspace, from those of what it consists of; ``(count,)`` each."""
+    held, largest = np.zeros(count, resident.dtype), np.zeros(count, workspace.dtype)
+    np.add.at(held, part, resident)
+    np.maximum.at(largest, part, workspace)
+    return held, largest
 
 
 def numbered(labels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....compiled import njit
-from ....simulation.operators.instance import OperatorInstance
+from ....simulation.operators.instance import OperatorInstance, bytes_by_part
 from ....simulation.operators.placement import port_s
 from ....simulation.operators.schedules import upward_order
 from ....simulation.ragged import rows_by_owner
@@ -164,9 +164,7 @@ def problem_of(
 def merged_memory(memory: GroupMemory, unit_of_group: NDArray[np.int64]) -> GroupMemory:
     """Memory of units that are made of several groups; those that no device holds may run nowhere."""
     units = int(unit_of_group.max()) + 1
-    resident, workspace = np.zeros(units, np.int64), np.zeros(units, np.int64)
-    np.add.at(resident, unit_of_group, memory.resident)
-    np.maximum.at(workspace, unit_of_group, memory.workspace)
+    resident, workspace = bytes_by_part(unit_of_group, units, memory.resident, memory.workspace)
     can_run = np.ones((units, len(memory.room)), np.bool_)
     np.logical_and.at(can_run, unit_of_group, memory.can_run)
     can_run &= (resident + workspace)[:, None] <= memory.room
@@ -176,9 +174,7 @@ def merged_memory(memory: GroupMemory, unit_of_group: NDArray[np.int64]) -> Grou
 
 def devices_of_units(memory: GroupMemory, device_of: NDArray[np.int64], seed: int) -> UnitDevices:
     """Units on these devices, ``(u,)``, and a generator of random numbers for a seed."""
-    used, widest = np.zeros(len(memory.room), np.int64), np.zeros(len(memory.room), np.int64)
-    np.add.at(used, device_of, memory.resident)
-    np.maximum.at(widest, device_of, memory.workspace)
+    used, widest = bytes_by_part(device_of, len(memory.room), memory.resident, memory.workspace)
     random = np.random.SeedSequence(seed).generate_state(1, np.uint64).astype(np.uint64)
     moved = np.zeros((2, MOST_MOVED + 1), np.int64)
     return UnitDevices(device_of.astype(np.int64), used, widest, random, moved[0], moved[1])
