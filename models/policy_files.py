@@ -1,4 +1,4 @@
-"""What saved policies of placement and of fleets have in common: where shipped ones lie, and what is refused of a file."""
+"""What saved policies have in common: where shipped ones lie, and what is refused of a file."""
 
 from __future__ import annotations
 
