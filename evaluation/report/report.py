@@ -16,8 +16,8 @@ from ..plots.interactive.gantt_charts import Chart
 from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..plots.style import RUNNING
-from ..statistics import excludes_zero, least
-from ..tables import beside, best_baselines, chosen_for, mean_figures, mean_text, remarks
+from ..statistics import least
+from ..tables import beside, best_baselines, chosen_for, mean_figures, mean_text, remarks, verdict_word
 from .pages import Cell, Drawn, PageTable, Row, cells, page
 
 Data = Mapping[str, Any]
@@ -148,8 +148,7 @@ def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
         against = Cell(told) if told == "-" else Cell("", told)
     else:
         difference = row["against_best_baseline"]
-        word = ("unclear", "worse", "better")[excludes_zero(difference)]
-        against = Cell(f"{100 * difference['mean']:+.1f}", f"{_ends(difference, 100.0, '+.1f')} {word}")
+        against = Cell(f"{100 * difference['mean']:+.1f}", f"{_ends(difference, 100.0, '+.1f')} {verdict_word(difference)}")
     shown = [
         Cell(row["policy"]),
         _with_interval(row["blocking_rate"], 100.0, 1),

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...errors import StateError
+from ...simulation.ragged import row_starts
 from ..changes import Listed, changed
 from ..decisions import JobRequest, KeptDecision
 from ..feedback.runs import JobRun, run_of
@@ -177,7 +178,7 @@ class _Fold:
         self._store, self._begin, self._own = store, begin, own
         self._index: Mapping[str, int] = {name: number for number, name in enumerate(cluster.host_names)}
         self._sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
-        self._first = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
+        self._first = row_starts(self._sizes)[:-1]
         self._num_devices = cluster.num_devices
         self._known: dict[str, tuple[HeldJob, NDArray[np.int64]]] = {}
         self.devices: dict[str, NDArray[np.int64]] = {}

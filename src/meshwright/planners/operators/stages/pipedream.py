@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from ....errors import PlanError, PolicyError
 from ....jobs.graph import JobGraph
+from ....simulation.ragged import rows_by_owner
 from .downset_kernel import count_downsets, list_downsets
 from .pipedream_kernel import best_from
 
@@ -225,9 +226,7 @@ def _states(graph: JobGraph, most: int, form: PipeDreamForm) -> _States:
     place[kept] = np.arange(len(kept))
     edges = place[graph.edges]
     edges = edges[(edges >= 0).all(axis=1)]
-    first = np.zeros(len(kept) + 1, np.int64)
-    np.cumsum(np.bincount(edges[:, 1], minlength=len(kept)), out=first[1:])
-    before = np.ascontiguousarray(edges[np.argsort(edges[:, 1], kind="stable"), 0])
+    first, before = rows_by_owner(edges[:, 1], edges[:, 0], len(kept))
     count = int(count_downsets(first, before, 20 * most + 1)) - 1
     if count > most:
         found = f"more than {20 * most:,}" if count > 20 * most else f"{count:,}"
