@@ -150,18 +150,6 @@ def test_a_job_whose_devices_were_given_back_meanwhile_is_cancelled(controller, 
     assert fake.calls("scancel") == [["--", "17"]]
 
 
-def test_cancelling_goes_to_slurm_where_it_has_the_job(controller, fake, tmp_path):
-    fake("sbatch", "17\n")
-    fake("scancel")
-    name = submit(controller, tmp_path).kept.decision.id
-    assert submission.cancel(controller, name)
-    assert statuses(controller, name)[-1] == ("released", "cancelled")
-    reserved = controller.decide(REQUEST).decision.id
-    assert submission.cancel(controller, reserved)
-    assert not submission.cancel(controller, reserved)
-    assert fake.calls("scancel") == [["--", "17"]]
-
-
 def test_a_listing_says_what_became_of_a_job_that_nobody_confirmed(controller):
     """Its submitter died: the job waits, runs, or has come and gone before anybody looked."""
     names = [controller.decide(REQUEST).decision.id for _ in range(3)]

@@ -20,10 +20,11 @@ from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS, coordinates, numbers
 from meshwright.simulation.layouts.graph_step import GraphStep
-from meshwright.simulation.layouts.running import layout_step, run_layout, simulated_step_s
+from meshwright.simulation.layouts.running import layout_step, run_layout
 
 from ...costs.uneven import drawn_matrix
 from ...draws import FACTOR, cases
+from ...oracles.layout_views import simulated_step_s
 from .grid import cluster, layouts, mixed_shapes, shapes
 
 INDEPENDENT = CostSettings(contention="independent")
