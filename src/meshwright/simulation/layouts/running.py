@@ -56,18 +56,13 @@ class LayoutRun:
         return float(ends[-1] - ends[-2]) if self.num_steps > 1 else self.timeline.step_s
 
 
-def layout_step(
-    work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None, *, pricer: Pricer | None = None
-) -> StepModel:
+def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None) -> StepModel:
     """A transformer under a layout, priced for a cluster.
 
     Raises:
         InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
     """
-    costs = costs or CostSettings()
-    if pricer is None:
-        pricer = Pricer.of(cluster, costs)
-    return TransformerStep(work, pricer)
+    return TransformerStep(work, Pricer.of(cluster, costs or CostSettings()))
 
 
 def run_layout(
