@@ -151,7 +151,7 @@ def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
         against = Cell(f"{100 * difference['mean']:+.1f}", f"{_ends(difference, 100.0, '+.1f')} {verdict_word(difference)}")
     shown = [
         Cell(row["policy"]),
-        _with_interval(row["blocking_rate"], 100.0, 1),
+        _with_interval(row["blocking_rate"]),
         against,
         *cells(
             (
@@ -164,8 +164,9 @@ def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
     return Row(shown, is_learned=row["kind"] == "learned")
 
 
-def _with_interval(value: Data | None, scale: float, digits: int) -> Cell:
-    return Cell("-") if value is None else Cell(mean_text(value, scale, digits), _ends(value, scale, f".{digits}f"))
+def _with_interval(value: Data | None) -> Cell:
+    """A share in percent."""
+    return Cell("-") if value is None else Cell(mean_text(value, 100.0, 1), _ends(value, 100.0, ".1f"))
 
 
 def _ends(value: Data, scale: float, form: str) -> str:

@@ -7,7 +7,6 @@ from pydantic import ValidationError
 
 from meshwright.errors import ConflictError, StateError
 from meshwright.live.actuators.kubernetes_binding import ExtenderBindingArgs, PodToBind, confirmed, refusal
-from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.state import HostState
 
 from ..controller_samples import JOB, all_up, controller, running
@@ -27,8 +26,8 @@ def pod(decision=None, node=None, uid="8f2", **labels):
 
 
 @pytest.fixture
-def made(planners):
-    return controller(MemoryStore(), planners)
+def made(planners, tmp_path):
+    return controller(tmp_path / "s.db", planners)
 
 
 def placed(made) -> tuple[str, str]:

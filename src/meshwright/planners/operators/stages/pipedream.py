@@ -71,12 +71,10 @@ class ReplicatedPipeline:
     Attributes:
         value_s: seconds between two minibatches.
         stages: in order.
-        num_states: antichains of the graph.
     """
 
     value_s: float
     stages: tuple[ReplicatedStage, ...]
-    num_states: int
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -139,7 +137,7 @@ def pipedream(
     value_s, stages = _stages(states, 0, last, tables, given, memory_bytes, is_straight)
     if not np.isfinite(value_s):
         raise PlanError("no pipeline on all machines fits their memory", field="memory_bytes", value=memory_bytes)
-    return ReplicatedPipeline(value_s, tuple(stages), last)
+    return ReplicatedPipeline(value_s, tuple(stages))
 
 
 def _host_of_idle(graph: JobGraph, form: PipeDreamForm) -> NDArray[np.int64]:

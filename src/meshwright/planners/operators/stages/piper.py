@@ -56,12 +56,10 @@ class PiperPlan:
     Attributes:
         value_s: seconds for each micro-batch.
         stages: in order.
-        num_suffixes: sets of ops that feed none but each other, of which the table is made.
     """
 
     value_s: float
     stages: tuple[PiperStage, ...]
-    num_suffixes: int
 
 
 def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int = 50_000) -> PiperPlan:
@@ -121,7 +119,7 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
         here, devices, total = rest, devices - copies * int(instance.degrees[degree]), total - copies
     seconds = stage_seconds(instance, found, recomputes=recomputes)
     stages = tuple(PiperStage(*each, s) for each, s in zip(found, seconds, strict=True))
-    return PiperPlan(max(seconds), stages, count)
+    return PiperPlan(max(seconds), stages)
 
 
 def stage_seconds(
