@@ -1,14 +1,20 @@
 """A model's arguments as each framework names them: whole, of one shape after another, by hand."""
 
+import json
+import tomllib
 from itertools import pairwise
 
 import pytest
 
+from meshwright.export import export
 from meshwright.export.frameworks.model_arguments import huggingface_keys, megatron_words
 from meshwright.export.frameworks.torchtitan_models import llama3, qwen3, torchtitan_model
 from meshwright.jobs.model_constants import ModelConstants, RotaryScaling
 from meshwright.jobs.transformer import LatentAttention, LayerKind
+from meshwright.plans import Layout
 from meshwright.plans.transformer import PlannedTransformer
+
+from ..grids import plan_of
 
 SIZES = {
     **{"sequence_length": 512, "num_layers": 4, "hidden": 256, "num_heads": 8, "num_key_value_heads": 8, "head_dim": 32},
@@ -229,3 +235,25 @@ def test_biases_of_any_part_are_told(bias, flags):
     model = of(**{bias: True})
     assert llama3(model)[1] == qwen3(model)[1] == ["biases"]
     assert {name for name in megatron(model)[0] if "bias" in name} == flags
+
+
+def test_files_of_a_plan_that_holds_its_model_hold_its_arguments_and_what_they_leave_out():
+    plain = plan_of(Layout(dp=2, micro_batch=1, global_batch=2))
+    for changed, name, title, left in (
+        ({}, "llama3", "Llama 3", []),
+        (GPT, "qwen3", "Qwen3", GPT_HAS),
+        (EXPERTS, "qwen3", "Qwen3", []),
+    ):
+        model = of(**changed)
+        plan = plain.model_copy(update={"job": plain.job.model_copy(update={"transformer": model})})
+        files = export(plan, "torchtitan", {"name": "mine"})
+        keys = torchtitan_model(model, has_pipeline=False).keys
+        told = {"_not_guaranteed": [f"{title} of torchtitan has no {what}." for what in left]} if left else {}
+        assert json.loads(files["model_args.json"]) == keys | told
+        assert files["model_args.json"].endswith("}\n")
+        said = [line for line in files["torchtitan.toml"].splitlines() if line.startswith("# Left out: ")]
+        assert said == [f"# Left out: {title} of torchtitan has no {what}; name a model that has." for what in left]
+        tables = tomllib.loads(files["torchtitan.toml"])
+        assert (tables["model"], tables["training"]["seq_len"]) == ({"name": name, "flavor": "mine"}, 512)
+        assert json.loads(export(plan, "deepspeed")["model.json"]) == huggingface_keys(model)
+    assert not {"model_args.json", "model.json"} & {*export(plain, "torchtitan"), *export(plain, "deepspeed")}
