@@ -133,6 +133,12 @@ def test_what_others_write_is_read_as_far_as_it_is_known(content, changed):
     assert node == TraceNode(**wanted)
 
 
+def test_the_version_may_be_missing_or_in_pieces():
+    assert decode(b"\x00") == RankTrace({}, (), "")
+    assert decode(b"\x06\x0a\x010\x0a\x011") == RankTrace({}, (), "01")
+    assert decode(b"\x02\x08\x01").version == ""  # a number where there should be text
+
+
 def test_numbers_that_a_field_cannot_hold_are_never_written():
     for name, most in (("comm_tag", 2**31 - 1), ("comm_size", 2**63 - 1), ("else", 2**63 - 1)):
         trace = RankTrace({name: most}, ())

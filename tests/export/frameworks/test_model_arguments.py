@@ -88,6 +88,14 @@ def test_megatron_is_told_the_whole_shape(changed, wanted):
     assert megatron(of(**changed)) == (wanted, [])
 
 
+def test_two_experts_are_experts():
+    model = of(num_experts=2, experts_per_token=1, other_layers=(LayerKind(layers=(3,), feed_forward=9),))
+    found = megatron(model)[0]
+    assert (found["--num-experts"], found["--moe-layer-freq"], found["--ffn-hidden-size"]) == ("2", "([1]*3+[0]*1)", "9")
+    assert huggingface_keys(model)["num_experts"] == qwen3(model)[0]["moe_args"]["num_experts"] == 2
+    assert llama3(model)[1] == ["experts"]
+
+
 LLAMA_SCALING = {"kind": "llama3", "factor": 8.0, "low_frequency_factor": 1.0, "high_frequency_factor": 4.0}
 LINEAR = RotaryScaling(kind="linear", factor=2.0)
 CONSTANTS = [
