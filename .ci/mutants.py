@@ -19,6 +19,7 @@ constants, a file that is read and kept), is not reached and counts as surviving
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import json
 import os
@@ -29,6 +30,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -254,19 +256,19 @@ def _row(told: Counter[str]) -> str:
 
 def _diff(source: Path, key: str) -> str:
     """What a surviving change changes, as a diff of its function."""
-    import ast
-
     base = key.rpartition(".")[2]
-    original = base.rpartition("__mutmut_")[0] + "__mutmut_orig"
+    functions = _functions(source)
+    original, changed = (functions.get(name, []) for name in (base.rpartition("__mutmut_")[0] + "__mutmut_orig", base))
+    lines = difflib.unified_diff(original, changed, lineterm="", n=1)
+    return "\n".join([f"# {key}", *[line for line in lines if not line.startswith(("---", "+++"))], ""])
+
+
+@lru_cache(maxsize=1)
+def _functions(source: Path) -> dict[str, list[str]]:
+    """The lines of each function below its first one, by name."""
     text = source.read_text()
-    lines = text.splitlines()
-    found = {
-        node.name: lines[node.lineno : node.end_lineno]
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef) and node.name in (base, original)
-    }
-    changed = difflib.unified_diff(found.get(original, []), found.get(base, []), lineterm="", n=1)
-    return "\n".join([f"# {key}", *[line for line in changed if not line.startswith(("---", "+++"))], ""])
+    lines, functions = text.splitlines(), [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    return {node.name: lines[node.lineno : node.end_lineno] for node in functions}
 
 
 if __name__ == "__main__":
