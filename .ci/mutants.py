@@ -12,8 +12,9 @@ it knows from one run before which tests those are. It changes statements of fun
 a string without blanks (a key, an option, a name) is changed, a message is not, and a line of a text in triple quotes,
 such as a line of a generated script, is left out.
 
-A change takes hold when a test begins. What runs when a module is imported, or once for all tests (a factory of a table of
-constants, a file that is read and kept), is not reached and counts as surviving; look at such a one by hand.
+A change takes hold when a test begins, and what functions keep by `functools` is forgotten then. What runs when a module is
+imported, or once for all tests (a factory of a table of constants), is not reached and counts as surviving; look at such a one
+by hand.
 """
 
 from __future__ import annotations
@@ -44,10 +45,17 @@ KILLED = (1, 3)
 
 @dataclass(frozen=True)
 class MutationGroup:
-    """Modules, and the tests that must see a change in them."""
+    """Modules, and the tests that must see a change in them.
+
+    Attributes:
+        modules: patterns below the package.
+        tests: files and folders of tests.
+        without: parts of the names of tests among them that are left out, since they start processes and kill them.
+    """
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    without: tuple[str, ...] = ()
 
 
 _EXPORT = ROOT / "tests/export"
@@ -56,6 +64,9 @@ _EXPORT_TESTS = sorted(
 )
 
 _FLOWS = ("collectives", "phases", "shared_links", "nccl")
+
+_LIVE = ("state", "keeping", "controller", "controller_machine", "extender", "feedback", "service_faults")
+_ROUTES = ("tests/live/web/test_routes.py", "tests/live/web/test_at_once.py")
 
 GROUPS = {
     "legality": MutationGroup(
@@ -66,7 +77,11 @@ GROUPS = {
         ("costs/collectives/*.py", "costs/collectives/libraries/*.py"),
         ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
     ),
-    "live": MutationGroup(("live/*.py",), ("tests/live/test_state.py", "tests/live/test_keeping.py", "tests/live/sources")),
+    "live": MutationGroup(
+        ("live/*.py", "live/records/*.py"),
+        (*(f"tests/live/test_{name}.py" for name in _LIVE), "tests/live/records", "tests/live/sources", *_ROUTES),
+        without=("many_make_at_once", "of_two_processes", "after_a_kill", "killed_anywhere"),
+    ),
     # Without the laws over hostile texts: they run every script some hundred times.
     "export": MutationGroup(("export/*.py", "export/*/*.py"), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
 }
@@ -129,6 +144,8 @@ def _copy(name: str, words: list[str], words_of_tests: list[str]) -> Path:
         modules = [path for path in found if any(word in path for word in words)]
     named = [path for path in group.tests if any(word in path for word in words_of_tests)]
     options = ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"]
+    if group.without:
+        options += ["-k", f"not ({' or '.join(group.without)})"]
     settings = {
         "source_paths": ["src"],
         "also_copy": ["docs"],
@@ -167,6 +184,8 @@ def _run_mutmut(name: str, every: int, workers: int) -> int:
     run_tests, load_profile = PytestRunner.run_tests, hypothesis.settings.load_profile
 
     def quickest_first(self: Any, *, mutant_name: str | None, tests: Any) -> int:
+        if mutant_name is not None:
+            _forget()
         by_duration = sorted(tests, key=lambda test: (state().duration_by_test.get(test, 0.0), test))
         return int(run_tests(self, mutant_name=mutant_name, tests=by_duration))
 
@@ -181,6 +200,16 @@ def _run_mutmut(name: str, every: int, workers: int) -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path("mutants/src").resolve()), str(TOOL)])
     cli.main(["run", "--max-children", str(workers)], standalone_mode=False)
     return 0
+
+
+def _forget() -> None:
+    """Forget what functions of ours keep by `functools`, which the tests before worked out without the change."""
+    kept = type(lru_cache(str))
+    for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "meshwright"]:
+        for owner in (module, *(one for one in vars(module).values() if isinstance(one, type))):
+            for value in vars(owner).values():
+                if isinstance(value, kept):
+                    value.cache_clear()
 
 
 def _words_only(operator: Any) -> Any:
