@@ -6,15 +6,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from meshwright.clusters.cluster import load_cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ExportError
-from meshwright.export.chakra.schema import NodeType, decode
+from meshwright.export.chakra.schema import Collective, NodeType, decode
 from meshwright.export.chakra.traces import render, traces_of
 from meshwright.export.target import ExportOptions
 from meshwright.jobs.job import Job
 from meshwright.jobs.masked import Core
 from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import Layout, layout_plan, place
+from meshwright.plans.compression import Quantise
 from meshwright.plans.document import Figure
 from meshwright.plans.strategies.masked import Masked
 from meshwright.plans.training import DiLoCo, Gossip
@@ -92,9 +94,9 @@ def test_what_moves_nothing_is_a_signal_at_the_end_of_its_task_worked_by_hand():
     ]
 
 
-def trained(training, **changed):
+def trained(training, job="resnet18", **changed):
     """A network of 8 samples on four replicas of 2, and its graph."""
-    graph = zoo_graph("resnet18", batch_size=8)
+    graph = zoo_graph(job, batch_size=8)
     layout = Layout(**({"dp": 4, "micro_batch": 1, "global_batch": 8} | changed))
     plan = layout_plan(Job(graph, 1), CLUSTER, layout, place(CLUSTER, np.arange(layout.world)))
     return plan.model_copy(update={"training": training}), graph
@@ -130,13 +132,52 @@ def test_rounds_of_gossip_are_counted_from_one_and_hold_the_whole_parameters(bat
         ({"kind": DiLoCo, "every": 8, "fragments": 2}, {}, "training.fragments", 2),
         ({"kind": DiLoCo, "every": 65}, {}, "training.every", 65),
         ({"kind": Gossip, "topology": "ring"}, {"dp": 2, "pp": 2}, "layout.pp", 2),
+        ({"kind": Gossip, "topology": "ring", "job": "gpt2-small"}, {"dp": 2, "tp": 4}, "layout.tp", 4),
     ],
 )
 def test_strategies_that_a_trace_does_not_hold_are_refused_by_key(keys, changed, field, value):
-    kind, *rest = keys["kind"], {key: one for key, one in keys.items() if key != "kind"}
+    rest = {key: one for key, one in keys.items() if key not in ("kind", "job")}
     with pytest.raises(ExportError) as error:
-        traces_of(trained(kind(**rest[0]), **changed)[0])
+        traces_of(trained(keys["kind"](**rest), keys.get("job", "resnet18"), **changed)[0])
     assert (error.value.field, error.value.value) == (field, value)
+
+
+def test_what_is_no_layout_or_has_devices_of_two_types_is_refused_by_key():
+    for changed in ({"training": Gossip(topology="ring")}, {"compression": Quantise(bits=8)}):
+        with pytest.raises(ExportError) as error:
+            traces_of(plan_of(PAIR, [1, 2]).model_copy(update=changed))
+        assert error.value.field == "partition"
+    graph, mixed = zoo_graph("resnet18", batch_size=8), load_cluster("preset:mixed-256")
+    (first, *_), (last, *_) = ((mixed.device_type == kind).nonzero()[0].tolist() for kind in (0, 1))
+    layout = Layout(dp=1, pp=2, micro_batch=1, global_batch=2)
+    with pytest.raises(ExportError, match=r"the ranks have (h100, a100|a100, h100)") as error:
+        traces_of(layout_plan(Job(graph, 1), mixed, layout, place(mixed, np.array([first, last]))))
+    assert error.value.field == "cluster"
+
+
+def test_sharded_replicas_send_coded_what_is_coded_and_the_rest_whole():
+    plan, _ = trained(None, "gpt2-small", dp=2, zero=3, global_batch=4)
+
+    def sent(code):
+        """Bytes that rank 0 gathers, reduces and exchanges."""
+        nodes = traces_of(plan.model_copy(update={"compression": code}))[0][0].nodes
+        kinds = (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL)
+        return [sum(one.attributes["comm_size"] for one in nodes if one.attributes.get("comm_type") == kind) for kind in kinds]
+
+    gathered, reduced, exchanged = sent(None)
+    assert exchanged == 0
+    # A parameter of two bytes takes one, and a 256th part of a scale of two bytes.
+    assert sent(Quantise(bits=8, what="parameters")) == [pytest.approx((1 + 2 / 256) / 2 * gathered), reduced, 0]
+    # Coded gradients cannot be summed on the way: they are exchanged, half a byte and the scale in place of two bytes.
+    assert sent(Quantise(bits=4)) == [gathered, 0, pytest.approx((0.5 + 2 / 256) / 2 * reduced)]
+
+
+def test_times_are_whole_microseconds_also_of_long_steps():
+    graph = replace(PAIR, forward_s=np.array([1.0, 2.0]), backward_s=np.array([3.0, 4.0]))
+    first = traces_of(plan_of(graph, [1, 2]))[0][0].nodes
+    times = [(node.start_micros, node.duration_micros) for node in first if node.type == NodeType.COMP]
+    # the last one waits for half of a gradient, 0.6 us
+    assert times == [(0, 1_000_000), (1_000_000, 1_000_000), (2_000_000, 2_000_000), (4_000_001, 3_000_000)]
 
 
 def test_a_masked_job_has_traces_of_a_step_of_its_core_and_of_the_whole():

@@ -59,6 +59,9 @@ CUT = {"cp": 2, "dp": 4, "micro_batch": 1, "global_batch": 4}
         ({"zero": 1, "shard_group": 8}, ["--use-distributed-optimizer"]),
         ({"zero": 1}, ["--use-distributed-optimizer"]),
         ({"distributed_optimizer": True}, ["--use-distributed-optimizer"]),
+        ({"ep": 2}, ["--moe-token-dispatcher-type", "alltoall"]),
+        ({"fp32_gradients": False}, ["--grad-reduce-in-bf16"]),
+        ({"fp32_gradients": False, "precision": "fp32"}, []),
     ],
 )
 def test_sequences_and_what_is_sharded_are_cut_as_they_were_priced(changed, told):
