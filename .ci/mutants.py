@@ -50,7 +50,7 @@ class MutationGroup:
     Attributes:
         modules: patterns below the package.
         tests: files and folders of tests.
-        without: parts of the names of tests among them that are left out, since they start processes and kill them.
+        without: parts of the names of tests among them that are left out, as they start processes or kill them.
     """
 
     modules: tuple[str, ...]
@@ -65,8 +65,13 @@ _EXPORT_TESTS = sorted(
 
 _FLOWS = ("collectives", "phases", "shared_links", "nccl")
 
-_LIVE = ("state", "keeping", "controller", "controller_machine", "extender", "feedback", "service_faults")
-_ROUTES = ("tests/live/web/test_routes.py", "tests/live/web/test_at_once.py")
+_LIVE = ROOT / "tests/live"
+_WITH_PROCESSES = ("client", "kills", "openapi", "pages_in_a_browser", "pricing", "rights", "slurm_hooks")
+_LIVE_TESTS = sorted(
+    path.relative_to(_LIVE).as_posix()
+    for path in _LIVE.rglob("test_*.py")
+    if path.stem.removeprefix("test_") not in _WITH_PROCESSES
+)
 
 GROUPS = {
     "legality": MutationGroup(
@@ -77,9 +82,10 @@ GROUPS = {
         ("costs/collectives/*.py", "costs/collectives/libraries/*.py"),
         ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
     ),
+    # Without what starts programs or kills them, and the laws over the service's document, which are slow.
     "live": MutationGroup(
-        ("live/*.py", "live/records/*.py"),
-        (*(f"tests/live/test_{name}.py" for name in _LIVE), "tests/live/records", "tests/live/sources", *_ROUTES),
+        ("live/**/*.py",),
+        tuple(f"tests/live/{name}" for name in _LIVE_TESTS),
         without=("many_make_at_once", "of_two_processes", "after_a_kill", "killed_anywhere"),
     ),
     # Without the laws over hostile texts: they run every script some hundred times.
@@ -134,14 +140,13 @@ def _copy(name: str, words: list[str], words_of_tests: list[str]) -> Path:
     """The tree of a group, its floors no links, with mutmut's settings; without words all of its modules, by all tests."""
     folder = WORK / name
     shutil.rmtree(folder, ignore_errors=True)
-    ignored = shutil.ignore_patterns("__pycache__", "_build", "*.xz")
+    ignored = shutil.ignore_patterns("__pycache__", "_build")
     for part in ("src", "tests", "docs"):  # some tests hold the pages against the code
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     group = GROUPS[name]
-    modules = [f"src/meshwright/{path}" for path in group.modules]
-    if words:
-        found = sorted(path.relative_to(folder).as_posix() for pattern in modules for path in folder.glob(pattern))
-        modules = [path for path in found if any(word in path for word in words)]
+    package = folder / "src/meshwright"
+    found = sorted({path.relative_to(folder).as_posix() for pattern in group.modules for path in package.glob(pattern)})
+    modules = [path for path in found if not words or any(word in path for word in words)]
     named = [path for path in group.tests if any(word in path for word in words_of_tests)]
     options = ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"]
     if group.without:
