@@ -55,7 +55,8 @@ def test_few_bytes_stay_on_the_switch_and_none_are_less_than_none(dgx):
 
 def test_it_is_a_ring_where_there_is_no_second_network_to_use(dgx):
     # unequal shares of two hosts, one rank on each of two hosts, and operations that are not cut
-    for devices, operation in ((range(11), "all_reduce"), ([0, 8], "all_gather"), (range(8), "broadcast")):
+    cases = [(range(11), "all_reduce"), ([0, 8], "all_gather"), (range(8), "broadcast"), (range(16), "broadcast")]
+    for devices, operation in cases:
         network, ranks = RankNetwork(dgx, np.array(devices)), np.arange(len(devices))
         assert seconds("joint", network, 1e9, operation) == seconds("ring", network, 1e9, operation)
         joint, ring = (collectives.chosen(name).phases(network, ranks, 1e9, operation) for name in ("joint", "ring"))

@@ -133,6 +133,25 @@ def test_the_own_card_carries_its_share_and_what_takes_longer_passes_as_latency(
     assert SPLIT.phases(pair, np.arange(2), size) == SPLIT.phases(pair, np.arange(2), size, "all_reduce")
 
 
+def test_what_is_not_split_is_priced_as_the_joint_collective(dgx, ramp):
+    # a broadcast goes down a chain, and hosts of one device have no other cards
+    for cluster, devices, operation in ((dgx, [0, 8], "broadcast"), (ramp, [0, 1], "all_reduce"), (ramp, [0, 1], "broadcast")):
+        network = RankNetwork(cluster, np.array(devices))
+        assert SPLIT.split(network, np.arange(2), operation) is None
+        found, joint = (seconds(name, network, 1e9, operation, 2) for name in ("joint-split", "joint"))
+        assert found == joint
+
+
+def test_hosts_with_fewer_idle_cards_pair_as_many_as_both_have_worked_by_hand(dgx):
+    # From host 0 to host 1, while host 1 sends to host 2 by another card: 7, 6 and 7 cards idle. Cards 1 to 6 of the one meet
+    # cards 2 to 7 of the other, 25 GB/s each, across a spine of 0.15 us up and down.
+    network = RankNetwork(dgx, np.array([0, 8, 9, 17]), (np.array([2, 3]),))
+    split, size = SPLIT.split(network, np.array([0, 1]), "send_recv"), 1e9
+    x = (1.5e-6 + size / 150e9) / (size / 25e9 + size / 150e9)
+    assert split.share(size) == pytest.approx(x)
+    assert split.seconds(size, x) == pytest.approx(2.7e-6 + x * size / 25e9)
+
+
 @pytest.mark.every(2)
 @pytest.mark.parametrize("contention", ["independent", "serialised", "fair"])
 def test_both_paths_agree_on_stages_between_hosts(contention):

@@ -3,7 +3,7 @@
 import pytest
 
 from meshwright.costs.collectives.libraries.curves import Curve
-from meshwright.costs.collectives.libraries.system import UNCERTAINTY, FittedLine, System, TableKey, tuner
+from meshwright.costs.collectives.libraries.system import UNCERTAINTY, FittedLine, System, TableKey, protocol_of, tuner
 from meshwright.costs.collectives.prices import Price
 
 LINE = FittedLine(latency_s=10e-6, bus_bytes_per_s=100e9, from_bytes=1e6, to_bytes=1e9, factor=1.5)
@@ -81,6 +81,15 @@ def test_times_between_groups_worked_by_hand(num_ranks, size, latency_us, factor
     seconds = pytest.approx(latency_us * 1e-6 + factor * size / 100e9)
     assert way.price(size) == Price(seconds, provenance, UNCERTAINTY[uncertainty], best.algorithm, best.protocol)
     assert way.seconds(size) == seconds
+
+
+@pytest.mark.parametrize("operation", ["all_reduce", "all_gather", "reduce_scatter", "broadcast"])
+def test_a_curve_changes_protocol_where_the_tuner_of_its_operation_does(operation):
+    key = TableKey(operation, 8)
+    known, best = protocol_of(key, "a100", 300e9), tuner(operation, 8, 1, "a100", 300e9)
+    sizes = [2.0**power for power in range(6, 34)]
+    assert [known(size) for size in sizes] == [best(size).protocol for size in sizes]
+    assert len({known(size) for size in sizes}) > 1
 
 
 def test_a_jump_is_continued_by_the_next_line_on_either_side_worked_by_hand():
