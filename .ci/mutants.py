@@ -66,7 +66,7 @@ _EXPORT_TESTS = sorted(
 _FLOWS = ("collectives", "phases", "shared_links", "nccl")
 
 _LIVE = ROOT / "tests/live"
-_WITH_PROCESSES = ("client", "kills", "openapi", "pages_in_a_browser", "pricing", "rights", "slurm_hooks")
+_WITH_PROCESSES = ("client", "kills", "openapi", "pages_in_a_browser", "pricing", "rights")
 _LIVE_TESTS = sorted(
     path.relative_to(_LIVE).as_posix()
     for path in _LIVE.rglob("test_*.py")
@@ -82,7 +82,7 @@ GROUPS = {
         ("costs/collectives/*.py", "costs/collectives/libraries/*.py"),
         ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
     ),
-    # Without what starts programs or kills them, and the laws over the service's document, which are slow.
+    # Without what starts services or kills processes, and the laws over the service's document, which are slow.
     "live": MutationGroup(
         ("live/**/*.py",),
         tuple(f"tests/live/{name}" for name in _LIVE_TESTS),
