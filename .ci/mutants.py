@@ -24,6 +24,7 @@ import ast
 import difflib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -299,10 +300,11 @@ def _diff(source: Path, key: str) -> str:
 
 @lru_cache(maxsize=1)
 def _functions(source: Path) -> dict[str, list[str]]:
-    """The lines of each function below its first one, by name."""
+    """The lines of each function, in which mutmut's names are the module's own, by mutmut's names."""
     text = source.read_text()
-    lines, functions = text.splitlines(), [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
-    return {node.name: lines[node.lineno : node.end_lineno] for node in functions}
+    lines = re.sub(r"__mutmut_(orig|\d+)", "", text).splitlines()
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {node.name: lines[node.lineno - 1 : node.end_lineno] for node in nodes}
 
 
 if __name__ == "__main__":
