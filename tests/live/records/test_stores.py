@@ -1,12 +1,12 @@
 """What every store says, by hand: in order, once, and nothing of a turn that failed."""
 
 import pytest
+from meshwright.live.records.memory_store import MemoryStore
 
 from meshwright.errors import ConflictError, StateError
 from meshwright.live.changes import JobAdded, JobConfirmed, JobRemoved
 from meshwright.live.decisions import JobDecision, JobRequest, Mention, Observation
 from meshwright.live.ledger import Ledger
-from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.state import HeldJob
 
 REQUEST = JobRequest(job="zoo:alexnet")
