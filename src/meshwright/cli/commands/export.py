@@ -37,6 +37,7 @@ def export_plan(
     """Write a plan in the form of a scheduler or launcher."""
     from ... import settings
     from ...export import ExportOptions, export, export_run, target_of, targets, write
+    from ...export.keys import refuse_unread
     from ...export.writer import check_replaceable
     from ...plans import load_plan
 
@@ -61,6 +62,7 @@ def export_plan(
         else:
             chosen = settings.override(chosen, change)
     options = settings.build_settings(ExportOptions, chosen, file="--set" if changes else None)
+    refuse_unread([target], chosen, options)
     paths = _paths(source)
     plans = {name: load_plan(path) for name, path in paths.items()}
     if cluster is not None:
@@ -87,14 +89,16 @@ def export_plan(
 
 
 def _list(json_file: str | None) -> None:
-    """Every format with what it guarantees and what not."""
+    """Every format with what it guarantees and what not, and the keys that it reads."""
     from ...export import targets
+    from ...export.keys import keys_of
 
     described = {
         entry.name: {
             "summary": entry.summary,
             "guaranteed": list(entry.guaranteed),
             "not_guaranteed": list(entry.not_guaranteed),
+            "keys": list(keys_of(entry.name)),
         }
         for entry in targets.values()
     }
@@ -106,6 +110,7 @@ def _list(json_file: str | None) -> None:
             console.print(f"  + {line}", markup=False)
         for line in entry.not_guaranteed:
             console.print(f"  - {line}", markup=False)
+        console.print(f"  --set {', '.join(keys_of(entry.name))}", markup=False)
 
 
 def _paths(source: Path) -> dict[str, Path]:
