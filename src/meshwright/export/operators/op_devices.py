@@ -170,7 +170,10 @@ def _group_of(found: PlacedGraph) -> NDArray[np.int64]:
 def _check_equal(runs: Sequence[Sequence[int]], names: Sequence[str], who: str) -> None:
     held = [[layer for op in run if (layer := layer_of(names[op])) is not None] for run in runs]
     if not any(held):
-        raise ExportError(f"no op is named after a layer, so {who} cannot cut between layers", field="partition", value=names[0])
+        problem = (
+            f"no op is named after a layer, so {who} cannot cut between layers; torchrun takes stages of any ops; {_TAKEN_BY}"
+        )
+        raise ExportError(problem, field="partition", value=names[0])
     counts = [len(set(layers)) for layers in held]
     wanted = len({layer for layers in held for layer in layers}) // len(runs)
     seen: set[int] = set()
