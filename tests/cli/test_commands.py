@@ -171,6 +171,8 @@ def test_the_formats_are_listed_with_what_they_do_not_promise(meshwright):
     both = meshwright("export", "--list", "--json", "-")
     assert all(entry["not_guaranteed"] for entry in json.loads(both.out).values())
     assert both.err == told.out
+    assert json.loads(both.out)["tensorflow"]["keys"] == ["name"]
+    assert "\n  --set name, modules\n" in told.out
 
 
 @pytest.mark.parametrize("command", [PLAN, EVALUATE], ids=lambda command: command[0])

@@ -24,6 +24,13 @@ MAX_NAME = 40
 
 
 _NAME = "[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
+_LABEL = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
+_DNS = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
+_QUALIFIED = f"{_DNS}/{_LABEL}"
+_NETWORK = f"({_DNS}/)?{_DNS}"
+_TAINT = f"({_DNS}/)?{_LABEL}(=({_LABEL})?)?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
+"""Names as Kubernetes spells them: nothing that YAML or a shell reads otherwise."""
+
 _SLURM_WORDS = {
     "partition": (f"{_NAME}(,{_NAME}){{0,15}}", "names of letters, digits and . _ - are wanted, with commas between several"),
     "account": (_NAME, "a name of letters, digits and . _ - is wanted"),
@@ -93,6 +100,25 @@ class ExportOptions(settings.Settings):
         max_length=253,
         pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
         description="ClusterTrainingRuntime of a TrainJob (kubernetes)",
+    )
+    rdma_resource: str | None = Field(
+        default=None,
+        max_length=320,
+        pattern=f"^{_QUALIFIED}(=[1-9][0-9]{{0,2}})?$",
+        description="resource of RDMA cards that each pod asks for, as rdma/hca_shared_devices_a, or NAME=COUNT (kubernetes)",
+    )
+    host_network: bool = Field(default=False, strict=True, description="pods take their host's own network (kubernetes)")
+    networks: str | None = Field(
+        default=None,
+        max_length=2000,
+        pattern=f"^{_NETWORK}(,{_NETWORK}){{0,15}}$",
+        description="further networks of each pod by Multus, [NAMESPACE/]NAME with commas between (kubernetes)",
+    )
+    tolerations: str | None = Field(
+        default=None,
+        max_length=2000,
+        pattern=f"^{_TAINT}(,{_TAINT}){{0,15}}$",
+        description="taints that pods tolerate, KEY[=VALUE][:EFFECT] with commas between (kubernetes)",
     )
     decision: str | None = Field(
         default=None,
@@ -165,6 +191,11 @@ def _unchanged(plan: PlacementPlan) -> PlacementPlan:
     return plan
 
 
+def _nothing(plan: PlacementPlan, options: ExportOptions) -> str | None:
+    """No remark."""
+    return None
+
+
 @dataclass(frozen=True)
 class Target:
     """A scheduler or launcher that plans are exported to.
@@ -179,6 +210,7 @@ class Target:
             of its device can be held against the plan.
         as_launched: the plan with the rank numbers that the target uses, where they are not the plan's own.
         left_open: ``not_guaranteed`` with some options, where it is other than by default.
+        remark: what to say to whoever exports a plan with some options; None where there is nothing to say.
     """
 
     name: str
@@ -189,6 +221,7 @@ class Target:
     names_devices: bool = True
     as_launched: Callable[[PlacementPlan], PlacementPlan] = _unchanged
     left_open: Callable[[ExportOptions], tuple[str, ...]] | None = None
+    remark: Callable[[PlacementPlan, ExportOptions], str | None] = _nothing
 
 
 def dns_label(text: str) -> str:

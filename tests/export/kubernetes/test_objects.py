@@ -99,7 +99,9 @@ def test_each_file_says_each_sentence_of_its_form_once():
         files = export(two_stages_of_two_groups(), "kubernetes", OPTIONS | {"kubernetes": form})
         for name in set(files) - {"export.json"}:
             said = re.findall(r"^# - ([^:]+):", files[name], re.M)
-            assert sorted(said) == sorted(["GPU choice", *sentences, "Exclusiveness", "Node names", "Restarts"])
+            assert sorted(said) == sorted(
+                ["GPU choice", *sentences, "Exclusiveness", "Node names", "Restarts", "Network", "Image"]
+            )
             assert said[0] == "GPU choice"
 
 

@@ -145,7 +145,7 @@ def test_torchrun_tells_stages_and_where_the_model_is_cut(tmp_path):
     assert mesh.split_points({"c": "model.c"}) == {"model.c": SplitPoint.BEGINNING, "d": SplitPoint.BEGINNING}
 
 
-@pytest.mark.parametrize("target", ["torchrun", "megatron", "deepspeed"])
+@pytest.mark.parametrize("target", ["megatron", "deepspeed"])
 def test_groups_that_are_no_runs_are_refused_with_the_first_op_that_is_not(target):
     # a and c on one device, b between them on another; and branches b and c of which the second is on the first one's device.
     back = told(named(["a", "b", "c"], [0, 1, 0]), target)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +12,24 @@ from ...errors import ExportError
 from .. import output
 from ..options import JsonFile
 
-_TEXTS = ("command", "script", "decision", "partition", "account", "time", "container")
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ...export import ExportOptions
+    from ...plans.document import PlacementPlan
+
+_TEXTS = (
+    "command",
+    "script",
+    "decision",
+    "partition",
+    "account",
+    "time",
+    "container",
+    "rdma_resource",
+    "networks",
+    "tolerations",
+)
 """Options that are read as they are, in place of YAML."""
 
 
@@ -37,6 +55,7 @@ def export_plan(
     """Write a plan in the form of a scheduler or launcher."""
     from ... import settings
     from ...export import ExportOptions, export, export_run, target_of, targets, write
+    from ...export.keys import refuse_unread
     from ...export.writer import check_replaceable
     from ...plans import load_plan
 
@@ -61,6 +80,7 @@ def export_plan(
         else:
             chosen = settings.override(chosen, change)
     options = settings.build_settings(ExportOptions, chosen, file="--set" if changes else None)
+    refuse_unread([target], chosen, options)
     paths = _paths(source)
     plans = {name: load_plan(path) for name, path in paths.items()}
     if cluster is not None:
@@ -79,22 +99,34 @@ def export_plan(
         console.print(f"{len(done.written)} plans written for {target} to {out}", markup=False)
         for name, reason in list(done.refused.items())[:10]:
             console.print(f"  not written: {name}: {reason}", markup=False)
+        _print_remarks(console, target, [plans[name] for name in done.written], options)
         return
     files = export(plans[source.name], target, options)
     write(files, out)
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
     console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
+    _print_remarks(console, target, list(plans.values()), options)
+
+
+def _print_remarks(console: Console, target: str, plans: Sequence[PlacementPlan], options: ExportOptions) -> None:
+    """What the format says of the plans and options, each once."""
+    from ...export import targets
+
+    told = [targets[target].remark(plan, options) for plan in plans]
+    output.print_remarks(console, list(dict.fromkeys(one for one in told if one is not None)))
 
 
 def _list(json_file: str | None) -> None:
-    """Every format with what it guarantees and what not."""
+    """Every format with what it guarantees and what not, and the keys that it reads."""
     from ...export import targets
+    from ...export.keys import keys_of
 
     described = {
         entry.name: {
             "summary": entry.summary,
             "guaranteed": list(entry.guaranteed),
             "not_guaranteed": list(entry.not_guaranteed),
+            "keys": list(keys_of(entry.name)),
         }
         for entry in targets.values()
     }
@@ -106,6 +138,7 @@ def _list(json_file: str | None) -> None:
             console.print(f"  + {line}", markup=False)
         for line in entry.not_guaranteed:
             console.print(f"  - {line}", markup=False)
+        console.print(f"  --set {', '.join(keys_of(entry.name))}", markup=False)
 
 
 def _paths(source: Path) -> dict[str, Path]:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 GROUPS = "comm_groups.json"
 
+_EMBEDDED_BY = "`meshwright plan` and `meshwright place` embed it"
+
 _NOT_GUARANTEED = (
     "Placement: a trace knows ranks and no devices; host and device of the rank stand in its metadata, and the reader's network "
     "must be described in rank order.",
@@ -63,9 +65,9 @@ def step_of(plan: PlacementPlan, core: Core | None = None) -> tuple[Timeline, Ta
     hosts_of(plan)  # refuses what is no host name
     graph, cluster = plan.job_graph(), plan.embedded_cluster()
     if graph is None:
-        raise ExportError("the plan embeds no job graph, so there is nothing to execute", field="job.graph")
+        raise ExportError(f"the plan embeds no job graph, so there is nothing to execute; {_EMBEDDED_BY}", field="job.graph")
     if cluster is None:
-        raise ExportError("the plan embeds no cluster, so nothing tells how long messages take", field="cluster")
+        raise ExportError(f"the plan embeds no cluster, so nothing tells how long messages take; {_EMBEDDED_BY}", field="cluster")
     layout, splits = plan.layout(), plan.op_splits()
     is_trained = plan.training is not None or plan.compression is not None or core is not None
     if is_trained and layout is None:

@@ -157,7 +157,10 @@ def _degrees(plan: PlacementPlan, framework: str, title: str) -> ParallelDegrees
     layout = plan.layout()
     for rank in plan.ranks:
         if rank.coordinates is None:
-            problem = f"has no coordinates, so {title}'s rank order cannot be held against the plan"
+            problem = (
+                f"has no coordinates, so {title}'s rank order cannot be held against the plan; "
+                f"`meshwright plan --search --for {framework}` finds a plan with them"
+            )
             raise ExportError(problem, field=f"rank {rank.rank}")
     if layout is not None:
         refuse_unrunnable(plan, framework)

@@ -67,7 +67,10 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     hosts_of(plan)  # refuses what is no host name
     layout = plan.layout()
     if layout is None:
-        raise ExportError("has no layout, of which torchtitan's configuration is made", field="partition")
+        problem = (
+            "has no layout, of which torchtitan's configuration is made; `meshwright plan --search --for torchtitan` finds one"
+        )
+        raise ExportError(problem, field="partition")
     arranged = grid_ranks.rank_order(plan, "torchtitan", (DEFAULT_ORDER,))
     name, model = options.job_name(plan), plan.job.transformer
     head = header(name, plan, "torchtitan", _NOT_GUARANTEED)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..target import ExportOptions, Files, Target, header
-from . import jobset, kueue, pods, trainjob, volcano
+from . import jobset, kueue, network, pods, trainjob, volcano
 
 LEFT_OUT = "left-out.txt"
 
@@ -69,4 +69,5 @@ TARGET = Target(
     not_guaranteed=_NOT_GUARANTEED,
     render=render,
     names_devices=False,
+    remark=network.remark,
 )

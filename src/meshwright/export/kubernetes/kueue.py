@@ -47,7 +47,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     name = options.job_name(plan)
     command = pods.ranked_by("JOB_COMPLETION_INDEX", 0, node_words(plan, options, None, pod_name(name, "node", 0)))
     pod = pods.pod(options, command, _devices(plan), _on_hosts(plan))
-    pod["containers"][0]["resources"] = {"limits": {pods.GPU: devices_to_request(plan)}}
+    pod["containers"][0]["resources"]["limits"][pods.GPU] = devices_to_request(plan)
     template = pods.template(options, pod, _annotations(plan, tiers))
     job = jobset(name, [replicated_job("node", len(plan.host_order), template)], {"kueue.x-k8s.io/queue-name": options.queue})
     topology = {

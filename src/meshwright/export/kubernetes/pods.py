@@ -12,6 +12,7 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..requirements import check_contiguous, comma_separated, hosts_of
 from ..target import ExportOptions, header
+from . import network
 
 GPU = "nvidia.com/gpu"
 
@@ -21,6 +22,7 @@ NOT_GUARANTEED = (
     "Exclusiveness: other pods may run on the same nodes.",
     "Node names: they must be the plan's host names; a pod whose node does not exist stays pending.",
     "Restarts: there are none; static rendezvous has no elastic restarts.",
+    *network.NOT_GUARANTEED,
 )
 
 DECISION_LABEL = "meshwright.dev/decision"
@@ -72,21 +74,24 @@ def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], 
         "command": escaped(command),
         "env": environment(devices),
         "ports": [{"containerPort": options.master_port}],
-        "resources": {"limits": {GPU: len(devices)}},
+        "resources": {"limits": {GPU: len(devices), **network.limits(options)}},
         "volumeMounts": [shared_memory_mount()],
+        **network.container(options),
     }
     return {
         "restartPolicy": "Never",
         "affinity": affinity,
         "containers": [container],
         "volumes": [shared_memory_volume()],
+        **network.pod(options),
     }
 
 
 def template(options: ExportOptions, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> dict[str, Any]:
     """A pod template, whose pods name the decision where there is one."""
     labels = {DECISION_LABEL: options.decision} if options.decision is not None else None
-    metadata = {key: value for key, value in (("labels", labels), ("annotations", annotations)) if value}
+    told = {**(annotations or {}), **network.pod_annotations(options)}
+    metadata = {key: value for key, value in (("labels", labels), ("annotations", told)) if value}
     return ({"metadata": metadata} if metadata else {}) | {"spec": spec}
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..target import ExportOptions, Files
-from . import pods
+from . import network, pods
 
 FILE_NAME = "trainjob.yaml"
 
@@ -30,8 +30,11 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     """The files of a TrainJob.
 
     Raises:
-        ExportError: as for a JobSet; also devices in another order from host to host, or too long a command.
+        ExportError: as for a JobSet; also devices in another order from host to host, or too long a command, or
+            the host's network.
     """
+    if options.host_network:
+        raise ExportError("a TrainJob cannot ask for it; its ClusterTrainingRuntime may have hostNetwork", field="host_network")
     pods.check_nodes(plan, "TrainJob")
     devices = pods.visible_on_all(plan, "TrainJob")
     name = options.job_name(plan)
@@ -40,8 +43,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         raise ExportError(f"a TrainJob's command has at most {_MAX_WORDS} words", field="command", value=f"{len(command)} words")
     pod = {
         "affinity": pods.one_on_each(plan.host_order, {"jobset.sigs.k8s.io/jobset-name": name}),
-        "containers": [{"name": "node", "volumeMounts": [pods.shared_memory_mount()]}],
+        "containers": [{"name": "node", "volumeMounts": [pods.shared_memory_mount()], **network.container(options)}],
         "volumes": [pods.shared_memory_volume()],
+        **network.tolerations(options),
     }
     node = {"name": "node", "template": {"spec": {"template": pods.template(options, pod)}}}
     patch = {"manager": "meshwright", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}}}
@@ -57,7 +61,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
                 "numProcPerNode": len(devices),
                 "command": pods.escaped(command),
                 "env": pods.environment(devices),
-                "resourcesPerNode": {"limits": {pods.GPU: len(devices)}},
+                "resourcesPerNode": {"limits": {pods.GPU: len(devices), **network.limits(options)}},
             },
             "runtimePatches": [patch],
         },

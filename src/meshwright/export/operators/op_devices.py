@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...errors import ExportError
 from ...jobs.graph import JobGraph
@@ -13,6 +14,11 @@ from ...plans.document import PlacementPlan, Rank
 from ...plans.op_placement import OpPlacementPartition
 from ...plans.partition import Coordinates
 from ..frameworks.megatron_layers import layer_of
+
+_STAGES_BY = "`meshwright place --objective throughput` with --by linear, ideals or milp-contiguous makes stages in order"
+_FOR_LAYERS = "`meshwright plan --search --for megatron` or `--for deepspeed` makes stages of layers"
+_TAKEN_BY = "tensorflow, slurm, kubernetes, ray, openmpi and chakra take ops on any device, device-map those on one host"
+"""Ways out of a refusal: what makes plans that are taken, and what takes this plan."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +60,48 @@ def model_order(graph: JobGraph) -> list[int]:
     return list(range(graph.num_ops)) if in_file else [int(op) for op in graph.order]
 
 
+def stages_in_order(found: PlacedGraph, who: str) -> list[list[int]]:
+    """The ops of each group in the model's order, where no group reads from a later one.
+
+    One group after another they are then a topological order of the ops, of which every group is a run, whether or not the
+    model's own order is such a one.
+
+    Raises:
+        ExportError: the first op, in the model's order, that reads from a later group.
+    """
+    group_of = _group_of(found)
+    order = model_order(found.graph)
+    sources: dict[int, list[int]] = {}
+    for source, target in found.graph.edges.tolist():
+        sources.setdefault(target, []).append(source)
+    stages: list[list[int]] = [[] for _ in found.partition.groups]
+    for op in order:
+        own = int(group_of[op])
+        last = max((int(group_of[source]) for source in sources.get(op, ())), default=own)
+        if last > own:
+            problem = (
+                f"{who} runs stages in order, and group {own} is none: this op comes behind one of group {last}. "
+                f"{_STAGES_BY}; {_TAKEN_BY}"
+            )
+            raise ExportError(problem, field=f"partition.groups.{own}", value=found.graph.op_names[op])
+        stages[own].append(op)
+    return stages
+
+
+def are_runs(found: PlacedGraph) -> bool:
+    """Whether the groups, one after another, are the ops in the model's own order."""
+    groups = _group_of(found)[model_order(found.graph)]
+    return bool((np.diff(groups) >= 0).all())
+
+
+def has_shared_tensors(found: PlacedGraph) -> bool:
+    """Whether an op's output is read by two groups or more other than its own."""
+    group_of = _group_of(found)
+    ends = {(source, int(group_of[target])) for source, target in found.graph.edges.tolist()}
+    sources = [source for source, group in ends if group != group_of[source]]
+    return len(sources) > len(set(sources))
+
+
 def check_runs(found: PlacedGraph, who: str) -> list[list[int]]:
     """The ops of each group in the model's order, where each group is one run of it and the runs follow each other.
 
@@ -64,9 +112,7 @@ def check_runs(found: PlacedGraph, who: str) -> list[list[int]]:
     Raises:
         ExportError: the first op, in the model's order, at which a group begins a second time or out of turn.
     """
-    group_of = np.empty(found.graph.num_ops, np.int64)
-    for number, group in enumerate(found.partition.groups):
-        group_of[list(group.ops)] = number
+    group_of = _group_of(found)
     runs: list[list[int]] = []
     for op in model_order(found.graph):
         own = int(group_of[op])
@@ -76,7 +122,10 @@ def check_runs(found: PlacedGraph, who: str) -> list[list[int]]:
             runs.append([op])
         else:
             behind = f"behind one of group {len(runs) - 1}" if runs else "first"
-            problem = f"{who} cuts a model into runs of modules, and group {own} is none: this op comes {behind}"
+            problem = (
+                f"{who} cuts a model into runs of modules, and group {own} is none: this op comes {behind}. {_FOR_LAYERS}; "
+                f"torchrun takes stages in any order of the ops; {_TAKEN_BY}"
+            )
             raise ExportError(problem, field=f"partition.groups.{own}", value=found.graph.op_names[op])
     return runs
 
@@ -110,10 +159,21 @@ def as_equal_layers(plan: PlacementPlan, who: str) -> PlacementPlan:
     return plan.model_copy(update={"partition": None, "ranks": ranks})
 
 
+def _group_of(found: PlacedGraph) -> NDArray[np.int64]:
+    """The group of each op, ``(n,)``."""
+    group_of = np.empty(found.graph.num_ops, np.int64)
+    for number, group in enumerate(found.partition.groups):
+        group_of[list(group.ops)] = number
+    return group_of
+
+
 def _check_equal(runs: Sequence[Sequence[int]], names: Sequence[str], who: str) -> None:
     held = [[layer for op in run if (layer := layer_of(names[op])) is not None] for run in runs]
     if not any(held):
-        raise ExportError(f"no op is named after a layer, so {who} cannot cut between layers", field="partition", value=names[0])
+        problem = (
+            f"no op is named after a layer, so {who} cannot cut between layers; torchrun takes stages of any ops; {_TAKEN_BY}"
+        )
+        raise ExportError(problem, field="partition", value=names[0])
     counts = [len(set(layers)) for layers in held]
     wanted = len({layer for layers in held for layer in layers}) // len(runs)
     seen: set[int] = set()

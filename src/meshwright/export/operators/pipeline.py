@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...plans.document import PlacementPlan
-from .op_devices import check_runs, placed_graph
+from .op_devices import are_runs, has_shared_tensors, placed_graph, stages_in_order
 
 NOT_GUARANTEED = (
     "Pipelines of ops: mesh.py tells stages, their ranks and the first op of each; the program makes the stages and their "
@@ -14,20 +14,122 @@ NOT_GUARANTEED = (
 def stages_text(plan: PlacementPlan, head: str) -> str:
     """The text of the module that makes the stages.
 
+    Where the model's own order of ops goes back and forth between stages, no points of it split it; the module then has a policy
+    that brings the traced operations into the order of the stages. It has the policy too where several stages read one tensor:
+    the policy sends a tensor to each of them, without which torch computes no gradients.
+
     Args:
         plan: one of ops on devices.
         head: comment lines to begin with.
 
     Raises:
-        ExportError: groups that are no runs of the model's ops; the first op that is not is named.
+        ExportError: a group that reads from a later one; the first op that does is named.
     """
     found = placed_graph(plan)
-    runs, names = check_runs(found, "torch.distributed.pipelining"), found.graph.op_names
+    stages, names = stages_in_order(found, "torch.distributed.pipelining"), found.graph.op_names
     rows = "".join(f"    ({rank.rank}, {rank.host!r}),\n" for rank in plan.ranks)
-    stages = "".join(f"    {list(group.ranks)!r},\n" for group in found.partition.groups)
-    first = "".join(f"    {names[run[0]]!r},\n" for run in runs[1:])
-    return _MODULE.format(head=head, rows=rows, stages=stages, names=f"(\n{first})" if first else "()")
+    ranks = "".join(f"    {list(group.ranks)!r},\n" for group in found.partition.groups)
+    listed, split = [], []
+    if are_runs(found):
+        first = "".join(f"    {names[stage[0]]!r},\n" for stage in stages[1:])
+        listed.append(_FIRST_OPS.format(names=f"(\n{first})" if first else "()"))
+        split.append(_SPLIT_POINTS)
+    if not split or has_shared_tensors(found):
+        ops = "".join("    (\n" + "".join(f"        {names[op]!r},\n" for op in stage) + "    ),\n" for stage in stages)
+        listed.append(_STAGE_OPS.format(ops=ops))
+        split.append(_SPLIT_POLICY)
+    return _MODULE.format(head=head, rows=rows, stages=ranks, listed="\n".join(listed), split="\n\n".join(split))
 
+
+_FIRST_OPS = """# The op with which each stage but the first begins, in the model's order.
+FIRST_OPS = {names}
+"""
+
+_STAGE_OPS = """# The ops of each stage, for split_policy. Split points do not do where the model's own order goes back and forth
+# between stages; where several stages read one tensor, torch trains no model that is cut by them.
+STAGE_OPS = (
+{ops})
+"""
+
+_SPLIT_POINTS = '''def split_points(modules=None):
+    """The split_spec for torch.distributed.pipelining.pipeline.
+
+    Args:
+        modules: name of the model's submodule for each op of FIRST_OPS; by default the op's own name.
+    """
+    from torch.distributed.pipelining import SplitPoint
+
+    modules = {} if modules is None else modules
+    return {modules.get(op, op): SplitPoint.BEGINNING for op in FIRST_OPS}
+'''
+
+_SPLIT_POLICY = '''def split_policy(modules=None):
+    """The split_policy for torch.distributed.pipelining.pipeline: operations in the order of the stages, cut between them.
+
+    An operation belongs to the stage of the module that calls it; one that no module of STAGE_OPS calls follows what it reads.
+
+    Args:
+        modules: name of the model's submodule for each op of STAGE_OPS, None for an op that is no module (a sum, the loss);
+            by default the op's own name.
+    """
+    modules = {} if modules is None else modules
+    stage_of = {}
+    for number, ops in enumerate(STAGE_OPS):
+        for name in (modules.get(op, op) for op in ops):
+            if name is not None and stage_of.setdefault(name, number) != number:
+                raise ValueError(f"module {name} would be in two stages, {stage_of[name]} and {number}")
+    return lambda traced: _in_order(traced, stage_of)
+
+
+def _in_order(traced, stage_of):
+    """The traced model with its operations in the order of the stages, and pipe_split between two stages."""
+    import torch
+    import torch.distributed.pipelining
+
+    nodes = [node for node in traced.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
+    module_of, place = {}, {}
+    for node in nodes:
+        called = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
+        module_of[node] = next((path for path in reversed(called) if path in stage_of), None)
+        read = max((place[one] for one in node.all_input_nodes if place.get(one) is not None), default=None)
+        place[node] = read if module_of[node] is None else stage_of[module_of[node]]
+        if read is not None and place[node] < read:
+            name = module_of[node]
+            raise RuntimeError(f"module {name} of stage {place[node]} reads from stage {read}, and no op of the plan does so")
+    missing = sorted(set(stage_of) - set(module_of.values()))
+    if missing:
+        raise RuntimeError(f"the model calls no module {missing[0]}: name it in modules, or None if it is none; so for {missing}")
+    for node in reversed(nodes):  # what reads nothing that a stage computes is computed where it is read
+        if place[node] is None:
+            place[node] = min((place[user] for user in node.users if user in place), default=0)
+    for node in traced.graph.find_nodes(op="placeholder"):
+        for user in node.users:
+            if place.get(user):
+                raise RuntimeError(
+                    f"torch gives a model's inputs to its first stage, and {module_of[user] or user.name} of stage {place[user]} "
+                    f"reads {node.name}; hand it on from a module of stage 0"
+                )
+    end = next(iter(traced.graph.find_nodes(op="output")))
+    for number in range(len(STAGE_OPS)):
+        if number:
+            with traced.graph.inserting_before(end):
+                traced.graph.call_function(torch.ops.pippy._pipe_split.default)
+        for node in nodes:
+            if place[node] == number:
+                end.prepend(node)
+    for node in nodes:  # torch trains no tensor that goes to two stages, and sends none that is not contiguous
+        tensor = node.meta.get("val")
+        readers = [user for user in node.users if place.get(user, place[node]) != place[node]]
+        for number in sorted({place[user] for user in readers}) if isinstance(tensor, torch.Tensor) else ():
+            with traced.graph.inserting_after(node):
+                sent = traced.graph.call_function(torch.ops.aten.contiguous.default, (node,))
+            sent.meta = {**node.meta, "val": tensor.contiguous()}
+            for user in readers:
+                if place[user] == number:
+                    user.replace_input_with(node, sent)
+    traced.recompile()
+    return traced
+'''
 
 _MODULE = '''{head}"""The planned pipeline, for a program that torchrun has started with the ranks of the plan."""
 
@@ -40,9 +142,7 @@ RANKS = [
 STAGES = [
 {stages}]
 
-# The op with which each stage but the first begins, in the model's order.
-FIRST_OPS = {names}
-# fmt: on
+{listed}# fmt: on
 
 
 def host(rank):
@@ -65,14 +165,4 @@ def process_groups():
     return [dist.new_group(ranks) for ranks in STAGES]
 
 
-def split_points(modules=None):
-    """The split_spec for torch.distributed.pipelining.pipeline.
-
-    Args:
-        modules: name of the model's submodule for each op of FIRST_OPS; by default the op's own name.
-    """
-    from torch.distributed.pipelining import SplitPoint
-
-    modules = {{}} if modules is None else modules
-    return {{modules.get(op, op): SplitPoint.BEGINNING for op in FIRST_OPS}}
-'''
+{split}'''
