@@ -53,6 +53,8 @@ def test_no_other_entry_beats_a_plan_in_time_and_in_devices_whatever_the_network
         names = [f"l{host // 2}-h{host % 2}" for host in hosts]
         assert [rank.host for rank in found.plan.ranks] == names
         assert found.remarks == ()
+        replaced = "beats in time and in devices" in found.plan.why
+        assert found.plan.why.endswith(" beats in time and in devices, so that one was taken") == replaced
         seen.add(taken.degree)
     assert len(seen) > 1
 

@@ -240,7 +240,8 @@ class MenuPlanner:
         chosen = _row(fleet, entry, hosts, float(step_s))
         beating = [row for row in rows if _beats(row, chosen)]
         taken = min(beating, key=lambda row: row.step_s, default=chosen)
-        replaced = "" if taken is chosen else f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices"
+        beaten = f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices, so that one was taken"
+        replaced = "" if taken is chosen else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
         why = f"{name} chose from a menu of {len(_entries(fleet, kind))} layouts on {_where(free)}{replaced}"
         plan = self._plan(taken, num_steps, why + "".join(f"; {remark}" for remark in self.remarks), free)

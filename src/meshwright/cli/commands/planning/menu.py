@@ -30,6 +30,7 @@ def plan_by_menu(
     from .... import quantities
     from ....errors import MeshwrightError
     from ....planning.menu_plan import plan_from_menu
+    from ....planning.policies import listed_of_menu
 
     try:
         number = None if devices is None else quantities.whole(devices)
@@ -69,6 +70,7 @@ def plan_by_menu(
     ]
     columns = ["", "ranks", "device", "layout", "step ms", "completion s", "device-seconds", "memory GB"]
     output.table(out, f"Menu of {plan.job.name} on {plan.cluster.name}", columns, rows, numbers_from=4)
+    output.print_remarks(out, [listed_of_menu(has_deadline=deadline_s is not None)])
     summary = [[label, value, provenance] for label, value, provenance in plan.summary_rows()]
     output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
     ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in plan.rank_rows()]
