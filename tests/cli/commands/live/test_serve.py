@@ -69,6 +69,9 @@ def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path, busy):
         (("token", "--file", "new", "--scope", "decides"), "--scope: no such scope (got 'decides'); did you mean 'decide'?"),
         (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet"), "is the service running?"),
         (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet", "--policy", "max"), "does not go with --live"),
+        (("plan", "--live", "localhost:1", "--job", "zoo:alexnet"), "error: --live: must be http://HOST:PORT"),
+        (("decisions", "--server", "localhost:1"), "error: --server: must be http://HOST:PORT"),
+        (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet", "--max-degree", "0"), "error: --max-degree: "),
         (("plan", "--job", "zoo:alexnet"), "--cluster: is missing"),
     ):
         assert told in refused(*words), words
