@@ -63,6 +63,7 @@ def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path, busy):
         ((*SERVE[:3], *state, "--policy", "fastest-feasable"), "fastest-feasible"),
         (("serve", "--cluster", "none.yaml", *state), "none.yaml"),
         ((*SERVE, *state, "--port", str(busy)), f"--port: 127.0.0.1:{busy} is in use"),
+        ((*SERVE, *state, "--port", "99999"), "error: --port: must be at most 65535 (got '99999')"),
         ((*SERVE, *state, "--host", "192.0.2.1", "--token-file", "right"), "--host: is no address of this machine"),
         ((*SERVE, *state, "--host", "x.invalid", "--token-file", "right"), "--host: no such address"),
         (("token", "--file", "wrong"), "wrong:1: no token"),
