@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from .. import files, settings
 from ..jobs.job import MAX_STEPS
-from ..planning.policies import listed_of_menu
+from ..planners.menu.listed import listed_of_menu
 from ..settings import Index
 from .changes import Change, JobAdded, JobConfirmed, JobRemoved
 from .state import ClusterState

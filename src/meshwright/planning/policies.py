@@ -201,12 +201,6 @@ def fleet_policy_file(spec: str) -> Path:
     return _shipped() / (name + OF_FLEET)
 
 
-def listed_of_menu(*, has_deadline: bool) -> str:
-    """Which layouts of its menu a plan or decision lists as what there was to choose from, in words."""
-    fit = "fit what is free" + (" and meet the deadline" if has_deadline else "")
-    return f"listed are the layouts of the menu that {fit}, without those that another one beats in time and in devices"
-
-
 def is_by_menu(policy: str) -> bool:
     """Whether a policy picks from a menu of layouts.
 

@@ -29,8 +29,8 @@ def plan_by_menu(
     output.check_file("--json", json_file)
     from .... import quantities
     from ....errors import MeshwrightError
+    from ....planners.menu.listed import listed_of_menu
     from ....planning.menu_plan import plan_from_menu
-    from ....planning.policies import listed_of_menu
 
     try:
         number = None if devices is None else quantities.whole(devices)

@@ -5,7 +5,7 @@ import pytest
 from meshwright.cli import run_command_line
 from meshwright.live.web.pages import decision_page
 
-from .replay.past import Past, planners, request
+from ..replay.past import Past, planners, request
 
 
 @pytest.mark.parametrize("deadline_s", [None, 1e6])
