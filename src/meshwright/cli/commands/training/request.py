@@ -44,10 +44,10 @@ class TrainRequest:
     log: str | None = None
     begun: dict[Path, int | None] = field(default_factory=dict)
 
-    @property
-    def command(self) -> list[str]:
-        """The command line, for the record."""
-        return ["meshwright", *sys.argv[1:]]
+    def arguments(self) -> dict[str, Any]:
+        """What every method is given besides its config and folder, the command line for the record among it."""
+        command, resume = ["meshwright", *sys.argv[1:]], self.resume is not None
+        return {"resume": resume, "overwrite": self.overwrite, "command": command, "callbacks": self.callbacks()}
 
     def folder(self, name: str) -> Path:
         """The run folder of a run of this name.
