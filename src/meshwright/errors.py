@@ -7,6 +7,7 @@ names, as far as they are known, the file and line, the field, the value found a
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -14,11 +15,33 @@ from pathlib import Path
 from typing import Self
 
 _NUMBER = re.compile(r"[0-9]+")
+_A_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
 _FILE = re.compile(r"\.[a-z]{2,5}$")
 _PREFIX = re.compile(r"^(?:preset|zoo|shipped)[-_/.]")
 _WORD = re.compile(r"[^\W\d_]+")
 _GENERATION = re.compile(r"(?<![^\W_])([a-z])[-_ ]?([0-9]+[a-z]*)")
 """A letter and a number by themselves, such as a100 and l40s."""
+
+
+_SUBJECT = re.compile(r"^(?:Input|Value|String|List|Tuple|Dictionary|Set|Frozenset|Mapping|Data|URL) should ", re.IGNORECASE)
+_OURS = (
+    ("must be greater than or equal to", "must be at least"),
+    ("must be less than or equal to", "must be at most"),
+    ("must be greater than", "must be more than"),
+    ("must be a valid integer", "must be a whole number"),
+    ("must be a valid string", "must be a text"),
+    ("must be a valid number", "must be a number"),
+    ("must be a valid boolean", "must be true or false"),
+    ("must be a valid list", "must be a list"),
+    ("must be a valid dictionary or object to extract fields from", "must be a mapping of keys"),
+    ("must be a valid dictionary", "must be a mapping of keys"),
+    ("must have timezone info", "must name its time zone, as 2026-11-24T15:00:00Z"),
+    ("Field required", "the key is missing"),
+    ("Extra inputs are not permitted", "unknown key"),
+)
+"""What pydantic says, and what is said here."""
+_OF_NAMES = re.compile(r"\^\[(?P<first>[^\]^]+)\]\[(?P<rest>[^\]^]+)\]\{0,(?P<most>[0-9]+)\}\$")
+"""Regular expressions of names: a first letter, and a number of others."""
 
 
 class MeshwrightError(Exception):
@@ -50,7 +73,7 @@ class MeshwrightError(Exception):
         self.line = line
         self.field = field
         self.value = value
-        self.choices = None if choices is None else sorted(choices)
+        self.choices = None if choices is None else sorted(choices, key=_as_numbers)
         super().__init__(self._message())
 
     def at(self, *, file: str | Path | None = None, field: str | None = None) -> Self:
@@ -175,6 +198,48 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
     found = difflib.get_close_matches(wanted, [_bare(choice) for choice in alike], n=1, cutoff=0.65)
     found = found or difflib.get_close_matches(wanted, [_bare(choice) for choice in cut], n=1, cutoff=0.55)
     return next((choice for choice in alike if _bare(choice) in found), None)
+
+
+def in_our_words(message: str) -> str:
+    """What pydantic says of a value, as everything else is said here: a phrase of what it must be.
+
+    Args:
+        message: of one of its complaints, such as ``Input should be greater than or equal to 1``.
+    """
+    told = re.sub(r"( after validation, not [0-9]+|, unable to parse .*)$", "", message.removeprefix("Value error, "))
+    told = _SUBJECT.sub("must ", told)
+    for theirs, ours in _OURS:
+        told = told.replace(theirs, ours)
+    pattern = re.fullmatch(r"must match pattern '(.*)'", told, re.DOTALL)
+    told = told if pattern is None else _spelled(pattern[1])
+    return told[:1].lower() + told[1:]
+
+
+def _spelled(pattern: str) -> str:
+    """How a text is spelled that a regular expression takes, in words where it is one of names."""
+    found = _OF_NAMES.fullmatch(pattern)
+    if found is None or not all(map(_letters, found.group("first", "rest"))):
+        return f"must match the pattern {pattern}"
+    most = f"at most {int(found['most']) + 1} " if found["most"] else ""
+    return f"must be {most}{_letters(found['rest'])}, the first of them {_letters(found['first'], 'or')}"
+
+
+def _letters(group: str, last: str = "and") -> str:
+    """The letters of a group of a regular expression in words; empty where it has others."""
+    named = {"A-Za-z": "letters", "a-z": "small letters", "0-9": "digits", ".": "dots", "_": "underscores", "-": "hyphens"}
+    found, left = [], group
+    for sign, word in named.items():
+        if sign in left:
+            left = left.replace(sign, "", 1)
+            found.append(
+                word if last == "and" else {"letters": "a letter", "small letters": "a small letter"}.get(word, "a digit")
+            )
+    return "" if left or not found else " ".join([", ".join(found[:-1]), last, found[-1]] if found[:-1] else found)
+
+
+def _as_numbers(choice: str) -> tuple[float, str]:
+    """By which choices are sorted: numbers by their size, before texts."""
+    return (float(choice) if _A_NUMBER.fullmatch(choice) else math.inf, choice)
 
 
 def variants(value: str, choices: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from . import files, quantities, yaml12
-from .errors import ConfigError, nearest
+from .errors import ConfigError, in_our_words, nearest
 from .yaml12 import Lines, Location, dotted
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -126,7 +126,7 @@ def build_settings(
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise _config_error(error, model, data, file, lines or {}) from None
+        raise as_config_error(error.errors(), model, data, file, lines or {}) from None
 
 
 def read_yaml(path: str | Path) -> tuple[Any, Lines]:
@@ -181,23 +181,35 @@ def as_changes(keys: Mapping[str, Any]) -> list[str]:
     return changes
 
 
-def _config_error(
-    error: ValidationError, model: type[BaseModel], data: Any, file: str | Path | None, lines: Lines
+def as_config_error(
+    complaints: Sequence[Mapping[str, Any]],
+    annotation: Any,
+    data: Any,
+    file: str | Path | None = None,
+    lines: Lines | None = None,
 ) -> ConfigError:
-    complaints = error.errors()
+    """The most telling of pydantic's complaints as our error.
+
+    Args:
+        complaints: as ``ValidationError.errors()`` lists them.
+        annotation: what the data were to be: a model, or a type with models in it.
+        data: in which they stand.
+        file: of the data.
+        lines: of its keys.
+    """
+    models, lines = _models_in(annotation), lines or {}
     # A misspelt key is complained of twice, as a missing one and as an unknown one; the second tells more.
     first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])
     place = _in_data(first["loc"], data, names_absent_key=first["type"] == "missing")
     line = next((lines[place[:i]] for i in range(len(place), -1, -1) if place[:i] in lines), None)
     field = dotted(place) or None
     value: Any = first.get("input")
-    problem = first["msg"].removeprefix("Value error, ")
-    problem = problem[:1].lower() + problem[1:]
+    problem = in_our_words(first["msg"])
     choices: list[str] | None = None
     match first["type"]:
         case "extra_forbidden":
-            problem, value, choices = "unknown key", str(first["loc"][-1]), _keys(model, first["loc"][:-1])
-            below = [] if nearest(value, choices) else _below(model, first["loc"][:-1], value)
+            problem, value, choices = "unknown key", str(first["loc"][-1]), _keys(models, first["loc"][:-1])
+            below = [] if nearest(value, choices) else _below(models, first["loc"][:-1], value)
             if below:
                 return ConfigError(
                     f"unknown key; did you mean {' or '.join(map(repr, below))}?", file=file, line=line, field=field
@@ -260,24 +272,23 @@ def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Locati
     return (*place, location[-1]) if names_absent_key else tuple(place)
 
 
-def _keys(model: type[BaseModel], location: Location) -> list[str]:
-    """The keys that are valid at a place of a model's data."""
-    return sorted({name for m in _models_at(model, location) for name in m.model_fields})
+def _keys(models: list[type[BaseModel]], location: Location) -> list[str]:
+    """The keys that are valid at a place of the data of one of some models."""
+    return sorted({name for m in _models_at(models, location) for name in m.model_fields})
 
 
-def _below(model: type[BaseModel], location: Location, key: str) -> list[str]:
+def _below(models: list[type[BaseModel]], location: Location, key: str) -> list[str]:
     """Where a key of this name stands below a place, as it is spelled from there; at most three such."""
     found: list[str] = []
-    for one in _models_at(model, location):
+    for one in _models_at(models, location):
         for name, field in one.model_fields.items():
             if any(key in below.model_fields for below in _models_in(field.annotation)):
                 found.append(dotted((*location, name, key)))
     return sorted(set(found))[:3]
 
 
-def _models_at(model: type[BaseModel], location: Location) -> list[type[BaseModel]]:
-    """The models of which one describes a place of a model's data."""
-    models = [model]
+def _models_at(models: list[type[BaseModel]], location: Location) -> list[type[BaseModel]]:
+    """The models of which one describes a place of the data of one of some models."""
     for part in location:
         found: list[type[BaseModel]] = []
         for candidate in models:

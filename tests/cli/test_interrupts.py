@@ -1,8 +1,10 @@
 import os
+import shlex
 import signal
 
 import pytest
 
+from meshwright.cli import run_command_line
 from meshwright.cli.interrupts import remembered
 
 
@@ -34,3 +36,30 @@ def test_a_process_that_ignores_interrupts_goes_on_ignoring_them():
             check()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("more", [(), ("--seeds", "0,1")])
+def test_a_training_that_is_interrupted_says_by_which_command_it_goes_on(work, monkeypatch, capsys, more):
+    with monkeypatch.context() as once:
+        if more:
+            once.setattr("meshwright.training.seeds.train_seed", _interrupt)
+        else:
+            once.setattr("meshwright.training.hooks.lines.LineWriter.on_validation", _interrupt)
+        assert run_command_line(["train", "train.yaml", "--out", "a run", *more]) == 130
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last.startswith("meshwright: interrupted; to go on: meshwright train --resume 'a run'")
+    words = shlex.split(last.partition("to go on: meshwright ")[2])
+    assert run_command_line(words) == 0
+
+
+def test_a_training_that_is_interrupted_before_it_begins_names_no_run(work, monkeypatch, capsys):
+    assert run_command_line(["train", "train.yaml", "--out", "run"]) == 0
+    capsys.readouterr()
+    monkeypatch.setattr("meshwright.envs.benchmark.load_benchmark", _interrupt)
+    for words in (("--out", "new"), ("--out", "run", "--overwrite")):
+        assert run_command_line(["train", "train.yaml", *words]) == 130
+        assert capsys.readouterr().err == "meshwright: interrupted\n"
+
+
+def _interrupt(*_, **__):
+    raise KeyboardInterrupt

@@ -173,7 +173,7 @@ def test_more_parts_than_a_message_is_cut_into_are_refused():
     ("given", "told"),
     [
         ({"routing": "ecpm"}, "routing: not a valid choice"),
-        ({"routing_seed": -1}, "routing_seed: input should be greater than or equal to 0"),
+        ({"routing_seed": -1}, "routing_seed: must be at least 0"),
         ({"routing": "spread", "flows": "store-and-forward"}, "routing spread wants flows cut-through"),
     ],
 )

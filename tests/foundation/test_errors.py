@@ -1,14 +1,18 @@
 """Laws of the errors that a user can cause: one line, naming what is known, whole after pickling."""
 
 import pickle
+import re
 import string
+from typing import Annotated
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import AwareDatetime, BaseModel, Field, ValidationError
 
 from meshwright import errors
-from meshwright.errors import ConfigError, MeshwrightError, nearest
+from meshwright.clusters.settings import ClusterSettings
+from meshwright.errors import ConfigError, MeshwrightError, in_our_words, nearest
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, MeshwrightError)]
 
@@ -133,3 +137,49 @@ def test_a_product_is_suggested_for_its_own_number_and_first_letter_alone(first,
 )
 def test_case_separators_prefixes_and_slips_do_not_hide_a_product(value, choice):
     assert nearest(value, [*DEVICES, *JOBS]) == choice
+
+
+class Every(BaseModel):
+    """A field of each kind that has limits, or that a request or file spells."""
+
+    whole: Annotated[int, Field(ge=2, le=4, multiple_of=2)] = 2
+    number: Annotated[float, Field(gt=0, lt=2, allow_inf_nan=False)] = 1.0
+    word: Annotated[str, Field(min_length=1, max_length=4, pattern="^[a-z][a-z0-9.-]{0,9}$")] = "a"
+    words: Annotated[list[str], Field(min_length=1, max_length=2)] = ["a"]
+    at: AwareDatetime | None = None
+    keys: dict[str, int] = {}
+    below: ClusterSettings | None = None
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("whole", 0, "must be at least 2"),
+        ("whole", 65536, "must be at most 4"),
+        ("whole", 3, "must be a multiple of 2"),
+        ("whole", "x", "must be a whole number"),
+        ("number", 0, "must be more than 0"),
+        ("number", 9, "must be less than 2"),
+        ("number", float("nan"), "must be a finite number"),
+        ("word", "", "must have at least 1 character"),
+        ("word", "aaaaaaa", "must have at most 4 characters"),
+        ("word", "a/b", "must be at most 10 small letters, digits, dots and hyphens, the first of them a small letter"),
+        ("words", [], "must have at least 1 item"),
+        ("words", ["a"] * 3, "must have at most 2 items"),
+        ("words", 1, "must be a list"),
+        ("at", "2026-01-01T00:00:00", "must name its time zone"),
+        ("keys", 1, "must be a mapping of keys"),
+        ("below", 1, "must be a mapping of keys"),
+        ("word", 1, "must be a text"),
+    ],
+)
+def test_what_a_value_must_be_is_said_in_our_words(field, value, told):
+    with pytest.raises(ValidationError) as raised:
+        Every(**{field: value})
+    said = in_our_words(raised.value.errors()[0]["msg"])
+    assert said.startswith(told)
+    assert not re.search("should|input|string|tuple|dictionary|integer", said, re.IGNORECASE)
+
+
+def test_valid_numbers_are_listed_by_their_size():
+    assert str(ConfigError("not a size", choices=map(str, (1, 16, 2, 32, 4, 8)))).endswith("valid: 1, 2, 4, 8, 16, 32")

@@ -76,7 +76,7 @@ def test_any_other_text_is_no_whole_number():
         (KernelSettings, {"product_overhead_k": 1e30}, "product_overhead_k: must be 0 to 1e+06: nothing is larger"),
         (KernelSettings, {"num_multiprocessors": 10**18}, "num_multiprocessors: must be 1 to 1e+08: nothing is larger"),
         (KernelSettings, {"step_overhead_ms": 10**400}, "step_overhead_ms: must be a number"),
-        (KernelSettings, {"uncertainty": math.nan}, "uncertainty: input should be a finite number"),
+        (KernelSettings, {"uncertainty": math.nan}, "uncertainty: must be a finite number"),
     ],
 )
 def test_settings_hold_each_number_to_its_range(model, data, told):

@@ -90,8 +90,8 @@ TREE = "name: x\ntopology:\n  kind: tree\n  levels:\n    - bandwidth_gbytes_per_
         ("rate:\n", "a.yaml:1: rate: must be a number, not null"),
         ("rate: true\n", "a.yaml:1: rate: must be a number (got True)"),
         ("topology:\n  kind: ring\n  num_devices: true\n", "a.yaml:3: topology.num_devices: must be a number (got True)"),
-        ("rate: .nan\n", "a.yaml:1: rate: input should be a finite number (got 'nan')"),
-        ("rate: -.inf\n", "a.yaml:1: rate: input should be a finite number (got '-inf')"),
+        ("rate: .nan\n", "a.yaml:1: rate: must be a finite number (got 'nan')"),
+        ("rate: -.inf\n", "a.yaml:1: rate: must be a finite number (got '-inf')"),
         ("- 1\n", "a.yaml:1: must be a mapping of keys (got [1])"),
         ("names:\n  a: 3\n", "a.yaml:2: names.a: must be a mapping of keys (got 3)"),
         ("names: {a: {}}\n", "a.yaml:1: names.a.bandwidth_gbytes_per_s: the key is missing"),
@@ -104,7 +104,7 @@ TREE = "name: x\ntopology:\n  kind: tree\n  levels:\n    - bandwidth_gbytes_per_
         ),
         (
             TREE + "bandwidth_gbytes_per_s: -2\n",
-            "a.yaml:6: topology.levels.1.bandwidth_gbytes_per_s: input should be greater than 0 (got -2)",
+            "a.yaml:6: topology.levels.1.bandwidth_gbytes_per_s: must be more than 0 (got -2)",
         ),
         (
             TREE + "bandwith_gbytes_per_s: 2\n",
@@ -294,5 +294,5 @@ def test_a_wrong_change_is_not_blamed_on_the_file(write):
 def test_a_model_without_a_file_is_told_by_field_alone():
     with pytest.raises(ConfigError) as caught:
         settings.build_settings(Root, {"topology": {"kind": "tree", "levels": [{"bandwidth_gbytes_per_s": 0}]}})
-    message = "topology.levels.0.bandwidth_gbytes_per_s: input should be greater than 0 (got 0)"
+    message = "topology.levels.0.bandwidth_gbytes_per_s: must be more than 0 (got 0)"
     assert str(caught.value) == message

@@ -13,7 +13,7 @@ from meshwright.errors import CheckpointError, InputFileError, MeshwrightError, 
 from meshwright.models.fleet.network import FleetActor
 from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
-from meshwright.planning.menu_plan import plan_from_menu
+from meshwright.planning.menu_plan import MenuPlanner, plan_from_menu
 from meshwright.planning.policies import is_by_menu
 from meshwright.plans import load_plan
 
@@ -53,8 +53,22 @@ def test_no_other_entry_beats_a_plan_in_time_and_in_devices_whatever_the_network
         names = [f"l{host // 2}-h{host % 2}" for host in hosts]
         assert [rank.host for rank in found.plan.ranks] == names
         assert found.remarks == ()
+        replaced = "beats in time and in devices" in found.plan.why
+        assert found.plan.why.endswith(" beats in time and in devices, so that one was taken") == replaced
         seen.add(taken.degree)
     assert len(seen) > 1
+
+
+ONE_TYPE = "fleet.job_types=[{name: small, job: zoo:alexnet, global_batch: 64}]"
+
+
+@pytest.mark.parametrize("more", [(), ("fleet.weights=[1, 2]", "fleet.may_refuse=true"), (ONE_TYPE,)])
+def test_what_a_request_leaves_out_of_the_menu_is_no_other_fleet(small, more):
+    _, cluster, policy = small
+    for wanted in ({}, {"devices": 4}, {"max_devices": 4}):
+        assert MenuPlanner.of("zoo:alexnet", cluster, str(policy(7, more=more)), **wanted).remarks == ()
+    (remark,) = MenuPlanner.of("zoo:alexnet", cluster, str(policy(7, more=more)), batch=32, devices=4).remarks
+    assert "another menu" in remark or "other entries or prices of the same jobs" in remark
 
 
 def test_a_plan_is_made_before_any_host_fails(small):

@@ -2,7 +2,7 @@
 
 Exit status: 0 done; 1 a check that was asked for failed, or a benchmark gives nothing to learn; 2 the user's input is wrong,
 or the system refuses what it asks for (said in one line); 130 interrupted by Ctrl-C; 141 whoever read the output has stopped
-reading.
+reading; 143 ended by SIGTERM, as a shell tells it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ def guarded(action: Callable[[], int]) -> int:
     """The exit status of an action; errors of the user and of the system, Ctrl-C and warnings are printed in one line each."""
     from .. import inputs
     from ..errors import MeshwrightError
+    from .interrupts import InterruptedRunError
 
     try:
         with inputs.kept(), _printed_warnings():
@@ -48,6 +49,8 @@ def guarded(action: Callable[[], int]) -> int:
         return _refuse(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _say("interrupted", INTERRUPTED)
+    except InterruptedRunError as interrupt:
+        return _say("; ".join(["interrupted", *map(str, interrupt.args)]), INTERRUPTED)
     except (BrokenPipeError, SystemExit):  # rich leaves by SystemExit where a pipe is broken, and so does typer
         _abandon_output()
         return NOBODY_READS

@@ -18,7 +18,10 @@ from .commands.validate.app import validate
 app = typer.Typer(
     name="meshwright",
     help="Decide how a distributed training job is cut, on which devices and in which rank order it runs.",
-    epilog="Exit status: 0 done; 1 a check failed that was asked for, or nothing to learn; 2 wrong input, told in one line.",
+    epilog=(
+        "Exit status: 0 done; 1 a check failed that was asked for, or nothing to learn; 2 wrong input, told in one line; "
+        "130 interrupted by Ctrl-C; 141 whoever read the output has stopped reading; 143 ended by SIGTERM."
+    ),
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
     add_completion=False,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 
 
@@ -35,3 +37,18 @@ def remembered() -> Iterator[Callable[[], None]]:
         yield check
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+class InterruptedRunError(Exception):
+    """A KeyboardInterrupt that has something to say, which typer lets through."""
+
+
+def to_resume(begun: Sequence[Path], *words: str) -> InterruptedRunError:
+    """An interrupt that says by which command run folders go on, where one of them was begun.
+
+    Args:
+        begun: the run folders.
+        words: of the command, behind ``meshwright train``.
+    """
+    has_begun = any((folder / "config.yaml").is_file() for folder in begun)
+    return InterruptedRunError(*([f"to go on: meshwright train {shlex.join(words)}"] if has_begun else []))

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from .. import quantities
-from ..errors import MeshwrightError, nearest
+from ..errors import MeshwrightError, in_our_words, nearest
 
 EXPLAINED_WHEN_EMPTY = ("--set", "--json")
 """Options that say themselves what they want in place of nothing."""
@@ -98,7 +98,7 @@ def _about(parameter: Any, error: Exception, message: str) -> MeshwrightError:
     if not found:
         return MeshwrightError(message[:1].lower() + message[1:], field=name)
     kind = str(found[0]["type"]).partition("_")[0]
-    problem, value = str(found[0]["msg"]), found[0]["input"]
+    problem, value = in_our_words(str(found[0]["msg"])), found[0]["input"]
     if kind in ("int", "float") and isinstance(value, str):
         problem, says_value = quantities.not_plain(value, name.lstrip("-").replace("-", "_"), is_whole=kind == "int")
         value = None if says_value else value

@@ -35,7 +35,7 @@ class Client:
 
     def __init__(self, url: str, token: str | None = None, *, wait_s: float = WAIT_S) -> None:
         if not is_address(url):
-            raise ConfigError(f"must be {ADDRESSES}", field="--server", value=url)
+            raise ConfigError(f"must be {ADDRESSES}", field="url", value=url)
         self._url = url.rstrip("/")
         self._token = token
         self._wait_s = wait_s

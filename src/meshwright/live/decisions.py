@@ -14,6 +14,7 @@ from pydantic import AwareDatetime, Field, StringConstraints, model_validator
 
 from .. import files, settings
 from ..jobs.job import MAX_STEPS
+from ..planners.menu.listed import listed_of_menu
 from ..settings import Index
 from .changes import Change, JobAdded, JobConfirmed, JobRemoved
 from .state import ClusterState
@@ -193,6 +194,13 @@ class JobDecision(settings.Settings):
         if self.request.name is None and self.plan is not None:
             return str(self.plan["job"]["name"])
         return self.request.job_name
+
+    @property
+    def listed(self) -> str:
+        """Which of all candidates are kept, in words; empty where all are, as of policies that pick from no menu."""
+        if not any("layout" in row for row in self.candidates):
+            return ""
+        return listed_of_menu(has_deadline=self.request.deadline_s is not None)
 
     def status(self, mentions: Sequence[Mention]) -> tuple[Status, str]:
         """The current status of the decision, and a detail.

@@ -7,7 +7,7 @@ devices is replaced by it, and the plan says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -196,7 +196,12 @@ class MenuPlanner:
         if fleet.has_strategies:
             problem = "was trained on a menu with entries that have names, of which no plan is made; evaluate it on its benchmark"
             raise PlanError(problem, field="--policy", value=spec)
-        other = fleet.off_ground(saved.trained.get("ground", {}))
+        assert trained is not None, "its benchmark was read with it"
+        own = fleet
+        if fleet.settings.job_types == types and where.digest in _digests_of_clusters(saved.trained):
+            # What a request leaves out of the menu is no other fleet: compared is all of what the policy was trained for.
+            own = build(trained.fleet.model_copy(update={"cluster": where.name, "job_types": types}))
+        other = own.off_ground(saved.trained.get("ground", {}))
         remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
         weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]
         return cls(spec, fleet, kind, given, player(saved.network(fleet, file)), remarks, files.digest(*weights))
@@ -233,7 +238,8 @@ class MenuPlanner:
         chosen = _row(fleet, entry, hosts, float(step_s))
         beating = [row for row in rows if _beats(row, chosen)]
         taken = min(beating, key=lambda row: row.step_s, default=chosen)
-        replaced = "" if taken is chosen else f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices"
+        beaten = f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices, so that one was taken"
+        replaced = "" if taken is chosen else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
         why = f"{name} chose from a menu of {len(_entries(fleet, kind))} layouts on {_where(free)}{replaced}"
         plan = self._plan(taken, num_steps, why + "".join(f"; {remark}" for remark in self.remarks), free)
@@ -297,6 +303,12 @@ class MenuPlanner:
             self._templates[row.entry] = self._maker.plan(work, entry.order, num_steps, predicted, why, devices)
         template, placement = self._templates[row.entry], place(cluster, devices)
         return moved_plan(template, cluster, placement, num_steps=num_steps, predicted=predicted, why=why)
+
+
+def _digests_of_clusters(trained: Mapping[str, Any]) -> set[object]:
+    """Those on which a policy was trained."""
+    ground = trained.get("ground", {})
+    return {one.get("cluster_digest") for one in (ground, *ground.get("mixed", ()))}
 
 
 def _by_rule(fleet: Fleet, name: str, devices: int | None) -> Callable[[FleetBatch], NDArray[np.int64]]:

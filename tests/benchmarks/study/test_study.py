@@ -66,7 +66,7 @@ def test_a_quick_study_has_fewer_seeds_and_its_changes_come_before_those_of_vari
         ("name: parts-played", "name: rules-A", "two things of the study carry this name .*'rules-A'"),
         ("name: parts\n", "name: net-A\n    seeds: [2]\n", "two things of the study|did you mean|nothing in the study"),
         ("name: net-<each>", "name: net", "<each> in the name and labels under each go together"),
-        ("name: parts\n", "name: par.ts\n", "training.1.name: string should match pattern"),
+        ("name: parts\n", "name: par.ts\n", "training.1.name: must match the pattern"),
         ("kind: ablations", "kind: ablation", "not a valid kind .*did you mean 'ablations'"),
         ("    source: Somebody, 2020\n", "", "theirs: quoted figures need a source"),
         ("quoted: {A:", "quoted: {C:", "theirs: quoted for C, which is no column"),

@@ -31,7 +31,7 @@ def test_train_wants_a_config_or_a_run(refused):
             "total_step: 32",
             "train.yaml:3: total_step: unknown key (got 'total_step'); did you mean 'total_steps'?",
         ),
-        ("total_steps: 32", "total_steps: 0", "train.yaml:3: total_steps: input should be greater than or equal to 1 (got 0)"),
+        ("total_steps: 32", "total_steps: 0", "train.yaml:3: total_steps: must be at least 1 (got 0)"),
         ("benchmark: benchmark.yaml", "benchmark: preset:toys", "benchmark: unknown benchmark (got 'toys'); did you mean 'toy'?"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_wrong_benchmark_is_told_by_line_key_and_value(refused, spoil, old, ne
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("num_steps: 1000", f"num_steps: {10**20}", "workload.yaml:2: steps.num_steps: input should be less than or equal to"),
+        ("num_steps: 1000", f"num_steps: {10**20}", "workload.yaml:2: steps.num_steps: must be at most"),
         (
             "zoo:squeezenet",
             "zoo:squeznet",

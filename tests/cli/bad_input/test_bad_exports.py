@@ -85,7 +85,7 @@ def test_a_host_that_the_cluster_lacks_is_told_with_those_it_has(refused, plan):
     [
         ({"schema_version": 4}, "plan.json: schema_version: versions 1 to 3 are known (got 4)"),
         ({"rank": []}, "plan.json: rank: unknown key (got 'rank'); did you mean 'ranks'?"),
-        ({"ranks": []}, "plan.json: ranks: tuple should have at least 1 item"),
+        ({"ranks": []}, "plan.json: ranks: must have at least 1 item"),
         ({"ranks": 5}, "plan.json: ranks: must be a list (got 5)"),
         ({"job": None}, "plan.json: job: must be a mapping of keys, not null"),
         ({"cluster": {"name": "x", "data": {}}}, "plan.json: cluster.data.name: the key is missing"),

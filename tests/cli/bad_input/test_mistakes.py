@@ -48,7 +48,7 @@ MISTAKES = [
     ((*PLAN, "--steps", "10k"), "--steps: must be a whole number without a unit (got '10k'); did you mean 10000?"),
     ((*PLAN, "--steps", "1e4"), "--steps: must be a whole number (got '1e4'); did you mean 10000?"),
     ((*PLAN, "--overlap-slowdown", "12%"), "--overlap-slowdown: must be a number without a unit (got '12%')"),
-    ((*PLAN, "--max-degree", "-2"), "max_degree: input should be greater than or equal to 1 (got -2)"),
+    ((*PLAN, "--max-degree", "-2"), "max_degree: must be at least 1 (got -2)"),
     (
         ("train", "train.yaml", "--set", "total_steps=10k"),
         "--set: total_steps: must be a whole number without a unit (got '10k'); did",

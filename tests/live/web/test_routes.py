@@ -113,17 +113,31 @@ def test_the_way_of_a_decision(tmp_path, planners):
 
 def test_what_cannot_be_is_a_problem_that_names_the_field(asked):
     for body, field, part in (
-        ({"steps": 1}, "job", "Field required"),
-        ({**JOB, "steps": 0}, "steps", "greater than or equal to 1"),
-        ({**JOB, "other": 1}, "other", "Extra inputs"),
+        ({"steps": 1}, "job", "job: the key is missing"),
+        ({**JOB, "steps": 0}, "steps", "steps: must be at least 1 (got 0)"),
+        ({**JOB, "steps": "many"}, "steps", "steps: must be a whole number (got 'many')"),
+        ({**JOB, "device": 16}, "device", "device: unknown key (got 'device'); did you mean 'devices'?"),
         ({**JOB, "name": "a\nb"}, "name", "pattern"),
+        ([JOB], None, "must be a mapping of keys"),
         ({**JOB, "devices": 8, "max_devices": 4}, None, "above max_devices"),
     ):
         told = problem(asked.post("/v1/decisions", json=body), 422)
         assert told.get("field") == field
         assert part in told["detail"]
     assert "there is no such decision" in problem(asked.get("/v1/decisions/none"), 404)["detail"]
-    assert problem(asked.post("/v1/decisions", content=b"{", headers={"Content-Type": "application/json"}), 422)
+    for content, told in (
+        (b"{", "not valid JSON: Expecting property name enclosed in double quotes (line 1, column 2)"),
+        (b'{"job":\n "zoo:alexnet" "x"}', "not valid JSON: Expecting ',' delimiter (line 2, column 16)"),
+        (b"", "a body of JSON is wanted"),
+    ):
+        broken = problem(asked.post("/v1/decisions", content=content, headers={"Content-Type": "application/json"}), 422)
+        assert (broken["detail"], broken.get("field")) == (told, None)
+    for head in ({}, {"Content-Type": "application/x-www-form-urlencoded"}):
+        plain = problem(asked.post("/v1/decisions", content=json.dumps(JOB), headers=head), 422)
+        assert "JSON is wanted, with the head Content-Type: application/json" in plain["detail"]
+    wrong = problem(asked.post("/v1/decisions/none/observations", json=[{"step": 1, "step_s": 1.0, "rnak": 0}]), 422)
+    assert wrong["detail"] == "0.rnak: unknown key (got 'rnak'); did you mean 'rank'?"
+    assert problem(asked.get("/v1/decisions?limit=0"), 422)["detail"] == "limit: must be at least 1 (got '0')"
     assert problem(asked.post("/v1/decisions/none/confirm", json={"job_id": "1"}), 404)
     assert problem(asked.get("/v1/nothing"), 404)
     assert problem(asked.post("/v1/cluster"), 405)

@@ -207,7 +207,7 @@ def test_jobs_side_by_side_on_one_device_are_refused(host, two_ops):
 
 @pytest.mark.parametrize("bandwidth", [0.0, -4.0])
 def test_a_bandwidth_that_is_not_positive_is_refused(bandwidth):
-    with pytest.raises(ConfigError, match=r"nic_bandwidth_gbytes_per_s: input should be greater than 0"):
+    with pytest.raises(ConfigError, match=r"nic_bandwidth_gbytes_per_s: must be more than 0"):
         clos(nic_bandwidth_gbytes_per_s=bandwidth)
 
 

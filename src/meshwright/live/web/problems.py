@@ -7,6 +7,7 @@ Source:
 from __future__ import annotations
 
 import logging
+import re
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -15,7 +16,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
-from ...errors import ConflictError, InputFileError, MeshwrightError, nearest
+from ... import settings
+from ...errors import ConfigError, ConflictError, InputFileError, MeshwrightError, in_our_words, nearest
 from .pages.problem_page import problem_page, wants_page
 
 MEDIA_TYPE = "application/problem+json"
@@ -103,13 +105,9 @@ def add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
-        first = error.errors()[0]
-        place = [str(part) for part in first["loc"] if part not in ("body", "query", "path", "header")]
-        value = first.get("input")
-        shown = str(value)[:200] if isinstance(value, str | int | float | bool) else None
-        field = ".".join(place) or None
-        detail = f"{field}: {first['msg']}" if field else str(first["msg"])
-        return _told(request, ProblemDocument(title="cannot be read", status=422, detail=detail, field=field, value=shown))
+        problem = of_error(_as_our_error(request, error))
+        shown = None if problem.value is None else str(problem.value)[:200]
+        return _told(request, problem.model_copy(update={"title": "cannot be read", "value": shown}))
 
     @app.exception_handler(HTTPException)
     async def refused(request: Request, error: HTTPException) -> Response:
@@ -121,6 +119,27 @@ def add_problems(app: FastAPI) -> None:
         LOG.exception("%s %s", request.method, request.url.path, exc_info=error)
         problem = ProblemDocument(title="internal error", status=500, detail="something is wrong here, not in the request")
         return _told(request, problem)
+
+
+def _as_our_error(request: Request, error: RequestValidationError) -> MeshwrightError:
+    """The first complaint about a request as the error that it would be in a file."""
+    first = error.errors()[0]
+    part, *place = first["loc"]
+    if part != "body":
+        field = ".".join(map(str, place)) or None
+        return ConfigError(in_our_words(str(first["msg"])), field=field, value=first.get("input"))
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not place and not re.fullmatch(r"application/(.+\+)?json", kind):
+        return ConfigError("JSON is wanted, with the head Content-Type: application/json", field="Content-Type", value=kind)
+    if first["type"] == "json_invalid":
+        text, at = str(error.body), int(place[0])
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        return ConfigError(f"not valid JSON: {first['ctx']['error']} (line {line}, column {column})")
+    if not place and first["type"] == "missing":
+        return ConfigError("a body of JSON is wanted")
+    body = getattr(request.scope.get("route"), "body_field", None)
+    complaints = [{**one, "loc": tuple(one["loc"][1:])} for one in error.errors() if one["loc"][0] == "body"]
+    return settings.as_config_error(complaints, None if body is None else body.field_info.annotation, error.body)
 
 
 def _told(request: Request, problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:

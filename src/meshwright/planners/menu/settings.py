@@ -8,6 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ... import settings
+from ...errors import in_our_words
 from ...packaged import Shipped
 from ...plans.compression import Compression
 from ...plans.rank_order import check_order
@@ -62,7 +63,7 @@ class JobTypeSettings(settings.Settings):
         try:
             _ = self.own
         except ValidationError as error:
-            told = str(error.errors()[0]["msg"]).removeprefix(f"Value error, {OWN}: ")
+            told = in_our_words(str(error.errors()[0]["msg"]).removeprefix(f"Value error, {OWN}: "))
             raise ValueError(f"{self.name}: {told}") from None
         return self
 

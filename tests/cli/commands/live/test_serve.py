@@ -1,6 +1,7 @@
 """``meshwright serve`` and ``token``: what they refuse before anything is made, in a line, and what a file of tokens holds."""
 
 import hashlib
+import socket
 
 import pytest
 
@@ -28,12 +29,21 @@ def refused(tmp_path, monkeypatch, capsys):
 SERVE = ("serve", "--cluster", "three.yaml", "--policy", "fastest-feasible")
 
 
-def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path):
+@pytest.fixture
+def busy():
+    """A port that another program listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        yield other.getsockname()[1]
+
+
+def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path, busy):
     state = ("--state", "s.db")
     (tmp_path / "open").write_text("decide " + "0" * 64 + "\n")
     (tmp_path / "open").chmod(0o666)
     (tmp_path / "wrong").write_text("decide secret\n")
     (tmp_path / "wrong").chmod(0o600)
+    (tmp_path / "right").write_text("decide " + "0" * 64 + "\n")
+    (tmp_path / "right").chmod(0o600)
     for words, told in (
         ((*SERVE, "--state", "s.json"), "a service keeps its state in a ledger, which ends in .db"),
         ((*SERVE, *state, "--host", "0.0.0.0"), "others can reach this address: give the service tokens with --token-file"),
@@ -52,10 +62,17 @@ def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path):
         ((*SERVE, *state, "--source", "kubernetes", "--kueue-check", "../x"), "is no name of an object"),
         ((*SERVE[:3], *state, "--policy", "fastest-feasable"), "fastest-feasible"),
         (("serve", "--cluster", "none.yaml", *state), "none.yaml"),
+        ((*SERVE, *state, "--port", str(busy)), f"--port: 127.0.0.1:{busy} is in use"),
+        ((*SERVE, *state, "--port", "99999"), "error: --port: must be at most 65535 (got '99999')"),
+        ((*SERVE, *state, "--host", "192.0.2.1", "--token-file", "right"), "--host: is no address of this machine"),
+        ((*SERVE, *state, "--host", "x.invalid", "--token-file", "right"), "--host: no such address"),
         (("token", "--file", "wrong"), "wrong:1: no token"),
         (("token", "--file", "new", "--scope", "decides"), "--scope: no such scope (got 'decides'); did you mean 'decide'?"),
         (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet"), "is the service running?"),
         (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet", "--policy", "max"), "does not go with --live"),
+        (("plan", "--live", "localhost:1", "--job", "zoo:alexnet"), "error: --live: must be http://HOST:PORT"),
+        (("decisions", "--server", "localhost:1"), "error: --server: must be http://HOST:PORT"),
+        (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet", "--max-degree", "0"), "error: --max-degree: "),
         (("plan", "--job", "zoo:alexnet"), "--cluster: is missing"),
     ):
         assert told in refused(*words), words

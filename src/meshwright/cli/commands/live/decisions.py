@@ -131,6 +131,7 @@ def _show(
         rows = [_candidate(row) for row in one.candidates if row.get("is_offered", True)]
         columns = ["", "devices", "what", "step ms", "completion s", "device-seconds"]
         output.table(out, "What there was to choose from", columns, rows, numbers_from=3, breaks_numbers=False)
+        output.print_remarks(out, [one.listed] if one.listed else [])
     history = [
         [str(row.seq), row.at[:16].replace("T", " "), row.status, output.plain(_detail(row.status, row.detail))]
         for row in mentions

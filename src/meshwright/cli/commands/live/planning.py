@@ -41,8 +41,10 @@ def plan_live(
     except ValueError:
         raise MeshwrightError("with --live one number is wanted", field="--devices", value=devices) from None
     fields = {"steps": steps, "deadline_s": deadline_s, "batch": batch, "sequence_length": sequence_length}
-    request = job_request(job, {**fields, "devices": number, "max_devices": max_degree, "name": None})
-    plan, why = service_client(url).try_plan(request)
+    request = job_request(
+        job, {**fields, "devices": number, "max_devices": max_degree, "name": None}, {"max_devices": "--max-degree"}
+    )
+    plan, why = service_client(url, "--live").try_plan(request)
     if plan is None:
         raise PlanError(f"the service gives it no devices now: {why}", field="--live", value=url)
     write_plan(json_file, plan)

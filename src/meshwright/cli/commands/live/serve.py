@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from ... import output
 from ...options import SlurmTokenFile
 
 if TYPE_CHECKING:
+    from ....live.deciding import Planners
     from ....live.service import Service
     from ....live.sources.source import Source
 
@@ -93,7 +95,7 @@ def serve_cluster(
 
         from ....live.web.access import access
         from ....live.web.app import build_app
-        from ....live.web.server import ServiceServer
+        from ....live.web.server import ServiceServer, bound
     except ModuleNotFoundError as error:
         raise InputFileError(EXTRA, field=str(error.name)) from None
 
@@ -113,15 +115,16 @@ def serve_cluster(
     asked = [] if source is None else [source_of(source, slurm_token_file=slurm_token_file)]
     output.check_file("--state", state, is_update=True)
     allowed = access(None if socket is not None else host, token_file, name or ())
-    with tempfile.TemporaryDirectory(prefix="meshwright-serve-") as scratch:
+    with ExitStack() as until_it_ends:
+        scratch = Path(until_it_ends.enter_context(tempfile.TemporaryDirectory(prefix="meshwright-serve-")))
+        planners = _planners(cluster, policy, scratch, graphs)
+        # Before the ledger is opened and anything is begun, for a port may be in use.
+        sockets = until_it_ends.enter_context(bound(host, port)) if socket is None else None
         hosts_whole = sharing == "hosts"
         service = _service(
-            cluster,
-            policy,
+            planners,
             state,
             asked,
-            Path(scratch),
-            graphs,
             hosts_whole,
             lease_s,
             resync_s,
@@ -150,7 +153,10 @@ def serve_cluster(
             timeout_graceful_shutdown=5,
         )
         server = ServiceServer(config, service, lambda where: _announce(where, service, state))
-        server.run()
+        try:
+            server.run(sockets)
+        except SystemExit:  # so it leaves where it could not start, and has told why
+            server.started = False
     if not server.started:
         raise typer.Exit(2)
 
@@ -183,13 +189,19 @@ def make_token(
     typer.echo(token)
 
 
+def _planners(cluster: str, policy: str | None, scratch: Path, graphs: Path | None) -> Planners:
+    from ....clusters import load_cluster
+    from ....live.deciding import DEFAULT_POLICY, Planners
+
+    planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
+    planners.check_policy()
+    return planners
+
+
 def _service(
-    cluster: str,
-    policy: str | None,
+    planners: Planners,
     state: Path,
     asked: list[Source],
-    scratch: Path,
-    graphs: Path | None,
     whole_hosts: bool,
     lease_s: float,
     resync_s: float,
@@ -199,14 +211,10 @@ def _service(
     keep_days: float | None,
     pricing_limit_s: float,
 ) -> Service:
-    from ....clusters import load_cluster
     from ....live.controller import Controller
-    from ....live.deciding import DEFAULT_POLICY, Planners
     from ....live.feedback.calibration import ObservedLayer
     from ....live.service import Service
 
-    planners = Planners(load_cluster(cluster), policy or DEFAULT_POLICY, scratch=scratch, graphs_dir=graphs)
-    planners.check_policy()
     layer = ObservedLayer(is_on=feedback)
     controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
     _hold(state)

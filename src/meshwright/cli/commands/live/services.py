@@ -19,12 +19,16 @@ ServerOption = Annotated[
 ]
 
 
-def service_client(url: str) -> Client:
-    """A client of a service.
+def service_client(url: str, option: str = "--server") -> Client:
+    """A client of a service, whose address an option named.
 
     Raises:
         ConfigError: no such URL.
     """
+    from ....errors import ConfigError
     from ....live.client import Client
 
-    return Client(url, os.environ.get(TOKEN) or None)
+    try:
+        return Client(url, os.environ.get(TOKEN) or None)
+    except ConfigError as error:
+        raise ConfigError(error.problem, field=option, value=error.value) from None

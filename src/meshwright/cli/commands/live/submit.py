@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -115,8 +115,13 @@ def submit_job(
     _show(console, done, server, state, lease_s)
 
 
-def job_request(job: str, fields: dict[str, Any]) -> JobRequest:
+def job_request(job: str, fields: dict[str, Any], options: Mapping[str, str] | None = None) -> JobRequest:
     """The request; a file's content goes into it.
+
+    Args:
+        job: as the command line spells it.
+        fields: of the request.
+        options: by field the option that sets it, where that is not spelled like the field.
 
     Raises:
         MeshwrightError: the file is no job, or an option has an impossible value.
@@ -131,7 +136,8 @@ def job_request(job: str, fields: dict[str, Any]) -> JobRequest:
     try:
         return settings.build_settings(JobRequest, {key: value for key, value in data.items() if value is not None})
     except ConfigError as error:
-        field = None if error.field is None else f"--{error.field.partition('.')[0].replace('_', '-')}"
+        key = None if error.field is None else error.field.partition(".")[0]
+        field = None if key is None else (options or {}).get(key, f"--{key.replace('_', '-')}")
         raise MeshwrightError(error.problem, field=field, value=error.value, choices=error.choices) from None
 
 

@@ -30,6 +30,7 @@ def plan_by_menu(
     output.check_file("--json", json_file)
     from .... import quantities
     from ....errors import MeshwrightError
+    from ....planners.menu.listed import listed_of_menu
     from ....planning.menu_plan import plan_from_menu
 
     try:
@@ -67,6 +68,7 @@ def plan_by_menu(
     ]
     columns = ["", "ranks", "device", "layout", "step ms", "completion s", "device-seconds", "memory GB"]
     output.table(out, f"Menu of {plan.job.name} on {plan.cluster.name}", columns, rows, numbers_from=4)
+    output.print_remarks(out, [listed_of_menu(has_deadline=deadline_s is not None)])
     show_summary(out, plan)
     show_ranks(out, plan)
     output.print_remarks(out, list(found.remarks))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .... import files
 from ....errors import CheckpointError, ConfigError
-from ... import output
+from ... import interrupts, output
 
 if TYPE_CHECKING:
     from ....settings import AnySettings
@@ -31,6 +31,7 @@ class TrainRequest:
         graphs: folder of profiles.
         json_file: where the learning curve is written.
         log: writers in place of the config's, as ``csv,wandb``; None for the config's.
+        begun: the run folder, once it is known, and when its config was written before; None where there was none.
     """
 
     config: Path | None
@@ -41,6 +42,7 @@ class TrainRequest:
     graphs: Path | None
     json_file: str | None
     log: str | None = None
+    begun: dict[Path, int | None] = field(default_factory=dict)
 
     def arguments(self) -> dict[str, Any]:
         """What every method is given besides its config and folder, the command line for the record among it."""
@@ -56,7 +58,14 @@ class TrainRequest:
         folder = self.resume or self.out or Path("runs") / name
         if self.resume is None:
             output.check_folder("--out", folder, is_replaced=True)
+        self.begun[folder] = _written_ns(folder)
         return folder
+
+    def interrupt(self) -> interrupts.InterruptedRunError:
+        """An interrupt that says how the run goes on, where it had begun."""
+        begun = [folder for folder, before in self.begun.items() if self.resume is not None or _written_ns(folder) != before]
+        profiles = [] if self.graphs is None else ["--graphs", str(self.graphs)]
+        return interrupts.to_resume(begun, "--resume", *map(str, begun), *profiles)
 
     def settings_without_profiles(self, kind: type[AnySettings], of: str) -> AnySettings:
         """The config, or that of the run folder that is resumed, of a method whose benchmarks take no profiles.
@@ -111,3 +120,9 @@ class TrainRequest:
         """Print where the run folder is, what the rows say, and the time."""
         told = [["run folder", str(made.path)], *rows, ["time", f"{curve[-1]['elapsed_s']:.0f} s"]]
         output.table(output.console(self.json_file), title, ["", ""], told, numbers_from=2)
+
+
+def _written_ns(folder: Path) -> int | None:
+    """When the config of a run folder was written; None where there is none."""
+    config = folder / "config.yaml"
+    return config.stat().st_mtime_ns if config.is_file() else None

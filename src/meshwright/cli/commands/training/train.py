@@ -83,8 +83,12 @@ def train_policy(
     if chosen_method is not None and (jobs != 1 or ray is not None):
         problem = f"goes with --seeds: one run of the method {chosen_method} is trained in one process"
         raise ConfigError(problem, **_shared_by(jobs, ray))
-    asked = _ScenarioRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file, log, jobs, ray)
-    _METHODS[chosen_method](asked)
+    given = (config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file, log)
+    asked = _ScenarioRequest(*given, jobs=jobs, ray=ray)
+    try:
+        _METHODS[chosen_method](asked)
+    except KeyboardInterrupt:
+        raise asked.interrupt() from None
 
 
 @dataclass(frozen=True)

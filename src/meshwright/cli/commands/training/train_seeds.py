@@ -82,7 +82,12 @@ def train_seeds(
                 out.write(f"seed {run.chosen.seed} is done, {len(curves)} of {len(runs)}\n")
                 out.flush()
 
-        those.do(train_seed, runs, keep)
+        try:
+            those.do(train_seed, runs, keep)
+        except KeyboardInterrupt:
+            profiles = [] if graphs is None else ["--graphs", str(graphs)]
+            words = ["--resume", str(prefix), "--seeds", seeds, *profiles]
+            raise interrupts.to_resume([run.folder for run in runs], *words) from None
     shown = [(run, _relative(run.folder), curves[run.folder]) for run in runs]
     told = [{"seed": run.chosen.seed, "run": str(folder), "learning_curve": curve} for run, folder, curve in shown]
     output.write_json(json_file, {"runs": told})

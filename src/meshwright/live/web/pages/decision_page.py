@@ -92,6 +92,7 @@ def decision_page(
         figures=[figure(*one) for one in decision.predicted.items()],
         places=[(host, runs(local)) for host, local in taken.items()],
         candidates=() if inputs is None else candidate_rows(decision.candidates, inputs, cluster, taken),
+        listed=decision.listed,
         as_it_was=_as_it_was(store, cluster, decision, view.decision),
         is_open=cluster.num_hosts <= MOST_OPEN_HOSTS // 8,
         commands=_commands(decision, url, wants_token),

@@ -1,0 +1,9 @@
+"""What plans and decisions list of a menu."""
+
+from __future__ import annotations
+
+
+def listed_of_menu(*, has_deadline: bool) -> str:
+    """Which layouts of its menu a plan or decision lists as what there was to choose from, in words."""
+    fit = "fit what is free" + (" and meet the deadline" if has_deadline else "")
+    return f"listed are the layouts of the menu that {fit}, without those that another one beats in time and in devices"
