@@ -1,13 +1,14 @@
 """What every store says, by hand: in order, once, and nothing of a turn that failed."""
 
 import pytest
-from meshwright.live.records.memory_store import MemoryStore
 
 from meshwright.errors import ConflictError, StateError
 from meshwright.live.changes import JobAdded, JobConfirmed, JobRemoved
 from meshwright.live.decisions import JobDecision, JobRequest, Mention, Observation
 from meshwright.live.ledger import Ledger
 from meshwright.live.state import HeldJob
+
+from ...oracles.memory_store import MemoryStore
 
 REQUEST = JobRequest(job="zoo:alexnet")
 AT = [f"2026-03-01T00:00:{second:02d}+00:00" for second in range(60)]
