@@ -32,6 +32,7 @@ from ..costs.work.operations import ALIGNED_BYTES, Product
 from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..planners.free_devices import Allocation, find_allocation
+from ..planners.layouts.results import layout_text
 from ..plans.compression import AnyCompression
 from ..plans.document import Figure
 from ..plans.frameworks.defaults import framework_defaults
@@ -106,6 +107,11 @@ class Estimate:
         """How the job is cut."""
         layout: Layout = self.work.layout
         return layout
+
+    @property
+    def what(self) -> str:
+        """What was priced, for people: the batch, the layout and the size of the model."""
+        return f"{self.layout.global_batch} {self.maker.counted}, {layout_text(self.layout)}, {self.maker.weights}"
 
     @cached_property
     def memory(self) -> tuple[StageMemory, ...]:

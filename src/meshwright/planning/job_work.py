@@ -29,6 +29,7 @@ from ..costs.training_step.step_time import Pricer
 from ..costs.work.memory import StageMemory, peak_memory, stage_memory
 from ..costs.work.work import LayoutWork, describe
 from ..errors import PlanError
+from ..jobs.builder import ELEMENT_BYTES
 from ..jobs.job import Job
 from ..jobs.load import load_graph
 from ..jobs.masked import Core, core_shape
@@ -90,6 +91,16 @@ class JobWork(ABC):
     def sizes(self) -> dict[str, int]:
         """What else there is to say of a batch, for JSON."""
         return {}
+
+    @property
+    def shorter_than_positions(self) -> str:
+        """That sequences are shorter than the model's positions, and how to change that, in words; else empty."""
+        return ""
+
+    @property
+    @abstractmethod
+    def weights(self) -> str:
+        """How many parameters it has, in words."""
 
     @property
     def capacity_bytes(self) -> float:
@@ -236,6 +247,18 @@ class TransformerWork(JobWork):
     def sizes(self) -> dict[str, int]:
         """The length of a sequence."""
         return {"sequence_length": self.sequence_length}
+
+    @property
+    def shorter_than_positions(self) -> str:
+        """See `JobWork.shorter_than_positions`."""
+        length, most = self.sequence_length, self.shape.max_positions
+        told = f"{length:,} tokens of a sequence are taken unless told otherwise, the model has {most:,} positions"
+        return f"{told}: --sequence-length {most}" if most > length else ""
+
+    @property
+    def weights(self) -> str:
+        """See `JobWork.weights`; a tied head counts once."""
+        return f"{self.shape.graph(1, 1).parameter_bytes.sum() / ELEMENT_BYTES:,.0f} parameters"
 
     @property
     def pricer(self) -> Pricer:

@@ -112,7 +112,7 @@ def estimate_layout(
     switches = switches_of(found) if explain else []
     named = untaken(found)
     out = output.console(json_file)
-    _show(out, found)
+    _show(out, found, is_default_length=sequence_length is None)
     show_strategies(out, "Trained otherwise", [(one, "") for one in found.trained], None)
     if named is not None:
         out.print(named, markup=False, soft_wrap=True)
@@ -128,13 +128,16 @@ def estimate_layout(
     output.print_written(out, json_file)
 
 
-def _show(out: Console, found: Estimate) -> None:
+def _show(out: Console, found: Estimate, *, is_default_length: bool) -> None:
     from ....costs.training_step.uncertainty import interval
     from ....planning.estimate import of_framework, priced_with
     from ....plans.document import figure_text
 
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
     title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
+    out.print(found.what, markup=False, soft_wrap=True)
+    if is_default_length and (shorter := found.maker.shorter_than_positions):
+        out.print(shorter, markup=False, soft_wrap=True)
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
     output.print_remarks(out, found.remarks)
     hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))

@@ -119,6 +119,8 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
 
     out = output.console(json_file)
     out.print(usual_text(found), markup=False, soft_wrap=not out.is_terminal)
+    if found.request.sequence_length is None and (shorter := found.maker.shorter_than_positions):
+        out.print(shorter, markup=False, soft_wrap=not out.is_terminal)
     winner = found.strategies.winner
     best = found.best if winner is None else winner.found
     summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
