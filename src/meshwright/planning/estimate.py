@@ -27,7 +27,7 @@ from ..costs.training_step.kernels import KernelModel, kernel_model, kernel_sett
 from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.uncertainty import interval
 from ..costs.work.layer import head
-from ..costs.work.memory import StageMemory, check_fits
+from ..costs.work.memory import MEMORY_UNCERTAINTY, StageMemory, check_fits
 from ..costs.work.operations import ALIGNED_BYTES, Product
 from ..errors import PlanError
 from ..jobs.load import JobSource
@@ -44,9 +44,6 @@ from ..simulation.layouts.steady import with_micro_batches
 from .job_work import JobWork
 from .op_graph_work import work_of
 from .training import TrainingPrice, check_trained_on, price_training, strategies_of
-
-MEMORY_UNCERTAINTY = 0.06
-"""Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
 
 
 class Part(NamedTuple):

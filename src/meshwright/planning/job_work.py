@@ -26,7 +26,7 @@ from ..costs.training_step.kernels import device_kinds, kernel_model
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
-from ..costs.work.memory import StageMemory, peak_memory, stage_memory
+from ..costs.work.memory import MEMORY_UNCERTAINTY, StageMemory, peak_memory, stage_memory
 from ..costs.work.work import LayoutWork, describe
 from ..errors import PlanError
 from ..jobs.builder import ELEMENT_BYTES
@@ -129,6 +129,14 @@ class JobWork(ABC):
             missing, stage, held = self.stage_devices.missing_bytes(work, order, self.stage_memory)
             room = held.total - missing
         return stage, held, room
+
+    def tight_text(self, work: Any, order: str = DEFAULT_ORDER) -> str:
+        """That what a rank holds may not fit, its uncertainty counted, in words; else empty."""
+        _, held, room = self.tightest(work, order)
+        if held.total * (1 + MEMORY_UNCERTAINTY) <= room:
+            return ""
+        of_device = f"{held.total / 1e9:.1f} of {room / 1e9:.1f} GB of a device"
+        return f"memory: {of_device}, less is left than the {MEMORY_UNCERTAINTY:.0%} by which that is uncertain: it may not fit"
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -162,6 +162,8 @@ def _show(out: Console, found: Estimate, *, is_default_length: bool) -> None:
         rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
     output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
     stages = found.maker.details(found.work).get("stages", ())
+    if tight := found.maker.tight_text(found.work):
+        output.print_remarks(out, [tight])
     if len(stages) > 1:
         ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
         output.table(out, "Stages of the pipeline", ["stage", "ops", "first", "last"], ops, numbers_from=3)

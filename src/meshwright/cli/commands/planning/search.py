@@ -163,6 +163,8 @@ def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
         remarks.insert(
             0, "=: as fast as the fastest, as far as predictions can tell, the simplest first; the number is the rank by time"
         )
+    if tight := found.tight_text(top):
+        remarks.insert(len(remarks) - 1, tight)
     for one in found.better_batches[:1]:
         (rate, here), there = found.row(best).rate, one.row.rate[1]
         more = (
