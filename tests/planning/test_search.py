@@ -146,7 +146,7 @@ def test_without_a_batch_a_config_is_refused(mixture):
         (
             "zoo:gpt2-small",
             {"keep": "pp=2,schedule=zb-h1"},
-            "runs on no framework that is known here, only by a script of your own",
+            "fsdp2 (tp): --for NAME, as --for megatron, searches what it runs",
         ),
         ("zoo:alexnet", {"keep": "pp=1,zero=0"}, "megatron (a graph of ops)"),
     ],
@@ -154,6 +154,8 @@ def test_without_a_batch_a_config_is_refused(mixture):
 def test_a_line_says_which_frameworks_run_the_best_layout(job, options, line):
     found = search_layouts(job, "preset:host-8", batch=16, devices="4", **options)
     assert line in frameworks_text(found)
+    named = frameworks_text(found).partition("as --for ")[2].partition(",")[0]
+    assert not named or search_layouts(job, "preset:host-8", batch=16, devices="4", launcher=named).best
     asked = found.maker.of_model(found.best.layout)
     for name in frameworks_text(found).partition(";")[0].removeprefix("runs on ").split(", "):
         assert name not in FRAMEWORKS or FRAMEWORKS[name].refusal(asked, as_priced=False) is None
