@@ -19,6 +19,7 @@ PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
         ),
         (("--jb",), "--jb: no such option; valid: --help, --version, -h"),
         (("plan", "--jbo", "x"), "--jbo: no such option; did you mean '--job'?"),
+        (("plan", "--search", "--explain"), "--explain: no such option here; `meshwright estimate` has it"),
         (("plan", "--job", "graph.txt"), "--cluster: is missing: preset:NAME or a path to YAML"),
         (("plan", "--job"), "--job: wants a value"),
         (("train", "--overwrite=yes"), "--overwrite: takes no value"),
