@@ -74,6 +74,16 @@ def test_what_was_priced_stands_above_the_table_and_a_length_that_was_not_given_
         assert "unless told otherwise" not in told
 
 
+def test_each_row_of_explain_says_its_base_or_why_there_is_none(capsys):
+    assert run_command_line([*ESTIMATE[:-1], "tp=2,dp=2,micro_batch=1,global_batch=2", "--explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[1]: line.rstrip() for line in lines if line.strip().startswith(("vertical ", "flows ", "intra-inter "))}
+    assert rows["overlap_pp=true"].endswith("changes nothing: pp is 1")
+    assert rows["overlap_dp=false"].endswith("estimated    the estimate")
+    assert rows["contention=fair"].endswith("simulated    the same, simulated")
+    assert rows["collectives=joint"].endswith("estimated    a ring")
+
+
 def test_an_impossible_layout_exits_2_with_one_line(capsys):
     assert run_command_line([*ESTIMATE[:-1], "tp=8,micro_batch=1,global_batch=3"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

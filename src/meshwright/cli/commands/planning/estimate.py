@@ -188,17 +188,21 @@ def _idle_text(found: Estimate) -> list[str]:
 
 
 def _explain(out: Console, found: Estimate, switches: list[Switch]) -> None:
-    first = 1 if out.width < NARROW else 2
+    is_narrow = out.width < NARROW
+    first = 1 if is_narrow else 2
     rows = []
     for one in switches:
         seconds = ("" if number is None else f"{1e3 * number:.3f}" for number in (one.base_s, one.step_s))
         change = "" if one.change is None else f"{one.change:+.2%}"
-        rows.append([one.kind, one.name, *seconds, change, one.provenance][2 - first :])
+        own = "the estimate" if one.provenance == "estimated" else "the same, simulated"
+        why = [] if is_narrow else [one.remark.removeprefix("base: ") or own]
+        rows.append([*[one.kind, one.name, *seconds, change, one.provenance][2 - first :], *why])
     columns = ["co-design", "switch", "base ms", "step ms", "change", "provenance"][2 - first :]
+    columns += [] if is_narrow else ["base, or why none"]
     output.table(out, "What each co-design switch changes", columns, rows, numbers_from=first, numbers_to=first + 3)
     remarks: dict[str, list[str]] = {}
     for one in switches:
-        if one.remark:
+        if one.remark and is_narrow:
             remarks.setdefault(one.remark, []).append(one.name)
     lines = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
     fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())
