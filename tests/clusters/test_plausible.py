@@ -103,13 +103,39 @@ def test_every_figure_of_hardware_has_a_range_and_every_range_a_figure():
 @given(st.sampled_from([k for k in figures().keys if k in ClosSettings.model_fields]), st.floats(1e-6, 1e6))
 def test_a_figure_is_doubted_exactly_where_it_is_beyond_its_range(key, value):
     plausible = figures().keys[key]
+    inside = figures().links_inside_hosts
+    most = inside.devices["a100"].high if key in inside.keys else plausible.high
     found = doubtful(dgx(**{key: value}))
     is_line_rate = any(value == rate.gbits_per_s for rate in figures().line_rates.get(key, ()))
-    assert bool(found) is (is_line_rate or not plausible.low <= value <= plausible.high)
+    assert bool(found) is (is_line_rate or not plausible.low <= value <= most)
     for one in found:
         assert (one.location, one.value) == (("topology", key), value)
         meant = one.problem.partition("did you mean ")[2].partition(" ")[0]
         assert not meant or plausible.low * 0.999 <= float(meant) <= plausible.high * 1.001
+
+
+def test_links_of_a_device_that_count_both_directions_are_told(written):
+    path = written(50)
+    path.write_text(path.read_text().replace("450.0", "900"))
+    with pytest.warns(PlausibilityWarning) as caught:
+        load_cluster(str(path))
+    (told,) = [str(one.message) for one in caught]
+    assert told.startswith(
+        f"{path}:7: topology.intra_host_bandwidth_gbytes_per_s: 900 GB/s is 2 times what a device of type h100"
+    )
+    assert told.endswith("did you mean 450 (data sheets count both directions)?")
+    path.write_text(path.read_text().replace("device: h100", "device: b200"))
+    with warnings.catch_warnings(action="error"):
+        load_cluster(str(path))
+
+
+@given(st.sampled_from(sorted(figures().links_inside_hosts.devices)), st.floats(1, 900), st.booleans())
+def test_links_inside_hosts_are_held_against_the_widest_of_the_device_types_that_are_known(device, value, is_mixed):
+    limits = {name: one.high for name, one in figures().links_inside_hosts.devices.items()}
+    beside = {"l0-h0": "l40s"} if is_mixed else {"l0-h0": "v100"}
+    described = dgx(intra_host_bandwidth_gbytes_per_s=value).model_copy(update={"device": device, "device_overrides": beside})
+    most = max(figures().keys["intra_host_bandwidth_gbytes_per_s"].high if is_mixed else 0, limits[device], limits["v100"])
+    assert bool(doubtful(described)) is (value > most)
 
 
 def test_zero_is_an_ideal_network_and_a_matrix_is_told_by_its_worst_figure():

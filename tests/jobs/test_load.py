@@ -65,12 +65,22 @@ def test_the_content_of_a_job_is_the_same_job_elsewhere(folder, tmp_path):
     [
         ("vgg16", r"no such job \(got 'vgg16'\); did you mean 'zoo:vgg16'"),
         ("mime", r"did you mean 'mine'"),
-        ("zoo:vgg17", r"\(got 'vgg17'\); valid: alexnet, "),
+        ("zoo:vgg17", r"\(got 'vgg17'\); any other model is named by its Hugging Face config\.json; valid: alexnet, "),
     ],
 )
 def test_an_unknown_name_gets_the_nearest_spelling(folder, spec, message):
     with pytest.raises(GraphError, match=message):
         load_graph(spec, graphs_dir=folder / "graphs")
+
+
+def test_a_folder_that_lies_here_is_nearer_than_a_longer_name_of_the_zoo(folder, tmp_path, monkeypatch):
+    (tmp_path / "llama").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(GraphError, match=r"did you mean 'zoo:llama-7b'"):
+        load_graph("lama")
+    (tmp_path / "llama" / "config.json").write_text("{}")
+    with pytest.raises(GraphError, match=r"no such job \(got 'lama'\); did you mean 'llama'\?"):
+        load_graph("lama")
 
 
 def test_paths_that_hold_no_graph_are_refused(folder):

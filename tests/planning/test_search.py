@@ -1,15 +1,19 @@
 """The search as an API: plans of the winner, rows that add up, devices and batches that are possible."""
 
 import json
+import re
 
 import pytest
 
 from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
+from meshwright.costs.work.memory import MEMORY_UNCERTAINTY
 from meshwright.costs.work.work import describe
+from meshwright.devices import DeviceSettings, device_type
 from meshwright.errors import PlanError
 from meshwright.evaluation.plots.layout_search import layouts_svg
+from meshwright.planning.estimate import estimate
 from meshwright.planning.search import device_counts, search_layouts
 from meshwright.planning.usual import frameworks_text
 from meshwright.plans import check
@@ -142,7 +146,7 @@ def test_without_a_batch_a_config_is_refused(mixture):
         (
             "zoo:gpt2-small",
             {"keep": "pp=2,schedule=zb-h1"},
-            "runs on no framework that is known here, only by a script of your own",
+            "fsdp2 (tp): --for NAME, as --for megatron, searches what it runs",
         ),
         ("zoo:alexnet", {"keep": "pp=1,zero=0"}, "megatron (a graph of ops)"),
     ],
@@ -150,6 +154,50 @@ def test_without_a_batch_a_config_is_refused(mixture):
 def test_a_line_says_which_frameworks_run_the_best_layout(job, options, line):
     found = search_layouts(job, "preset:host-8", batch=16, devices="4", **options)
     assert line in frameworks_text(found)
+    named = frameworks_text(found).partition("as --for ")[2].partition(",")[0]
+    assert not named or search_layouts(job, "preset:host-8", batch=16, devices="4", launcher=named).best
     asked = found.maker.of_model(found.best.layout)
     for name in frameworks_text(found).partition(";")[0].removeprefix("runs on ").split(", "):
         assert name not in FRAMEWORKS or FRAMEWORKS[name].refusal(asked, as_priced=False) is None
+
+
+TIGHT = "tp=1,pp=1,cp=1|2|4,zero=1|2|3,recompute=none"
+
+
+def on_devices_of(memory_gbytes):
+    described = load_cluster("preset:dgx-a100-8x8").settings
+    device = DeviceSettings(**device_type("a100").to_data() | {"memory_gbytes": memory_gbytes})
+    return Cluster.from_settings(described.model_copy(update={"device": device}))
+
+
+def searched(memory_gbytes):
+    return search_layouts("zoo:llama-7b", on_devices_of(memory_gbytes), batch=64, devices="16", keep=TIGHT)
+
+
+@pytest.fixture(scope="module")
+def needed_gbytes():
+    return searched(400.0).best.memory_bytes / 1e9
+
+
+def test_a_first_choice_that_may_not_fit_is_told_with_the_next_row_that_does(needed_gbytes):
+    room = needed_gbytes * (1 + MEMORY_UNCERTAINTY / 2)
+    found = searched(room)
+    told = found.tight_text(10)
+    assert told.startswith(f"memory: {needed_gbytes:.1f} of {room:.1f} GB of a device, less is left than the 6%")
+    roomy = [p for p in sorted(found.ties) if found.searched.ranking[p].memory_bytes * (1 + MEMORY_UNCERTAINTY) <= room * 1e9]
+    named = re.search(r"=(\d+) is as fast and needs", told)
+    assert (None if named is None else int(named[1]) - 1) == (roomy[0] if roomy else None)
+    assert "=" not in found.tight_text(1)
+
+
+def test_a_layout_with_room_for_its_uncertainty_has_no_remark(needed_gbytes):
+    found = searched(needed_gbytes * (1 + MEMORY_UNCERTAINTY) + 0.01)
+    assert found.tight_text(10) == ""
+
+
+def test_an_estimate_tells_the_same_of_its_layout():
+    words = "dp=16,micro_batch=1,global_batch=64,zero=1"
+    needed = estimate("zoo:llama-7b", on_devices_of(400.0), words).peak.total / 1e9
+    for share, is_told in ((1.03, True), (1.061, False)):
+        found = estimate("zoo:llama-7b", on_devices_of(needed * share), words)
+        assert bool(found.maker.tight_text(found.work)) is is_told

@@ -193,7 +193,7 @@ DAMAGED = [
     (
         (("cluster", "data", "topology", "num_spines"), 0),
         ConfigError,
-        "cluster.data.topology.num_spines: must be at least 1: a cluster has at least one device (got 0)",
+        "cluster.data.topology.num_spines: must be at least 1 (got 0)",
     ),
 ]
 

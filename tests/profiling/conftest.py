@@ -60,6 +60,17 @@ class Forked(nn.Module):
         return x if x.sum() > 0 else -x
 
 
+class Selected(nn.Module):
+    """Its shapes depend on numbers."""
+
+    def forward(self, x):
+        return x[x > 0]
+
+
+def embedding():
+    return nn.Embedding(16, 4)
+
+
 def broken():
     raise ValueError("no\\nway")
 

@@ -162,7 +162,10 @@ def test_a_model_that_transformers_does_not_know_is_told_in_one_line(config):
 
 def test_without_the_package_the_extra_is_named(config, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(TraceError, match=r"config\.json: the transformers package makes it, which the extra \[hf\] installs$"):
+    with pytest.raises(
+        TraceError,
+        match=r"config\.json: the transformers package makes it, which the extra \[hf\] installs: pip install '\.\[hf\]' ",
+    ):
         profile(str(config(GPT2)), A100)
 
 

@@ -110,7 +110,14 @@ def test_a_saved_graph_is_read_as_it_was(models):
         ("models.py:mlp", ("x=3x8", "x=3x8"), "--input: the input stands twice (got 'x')"),
         ("models.py:mlp", ("3x9",), "the forward pass fails: RuntimeError: "),
         ("models.py:mlp", ("y=3x8",), "the forward pass fails: TypeError: "),
-        ("models.py:Forked", ("3x8",), "the forward pass fails: "),
+        ("models.py:Forked", ("3x8",), "the forward pass fails: its way depends on numbers in tensors, and a model is traced w"),
+        ("models.py:Selected", ("3x8",), "the exported program does not run: its way depends on numbers in tensors, and"),
+        ("models.py:embedding", ("8x512",), "the forward pass fails: whole numbers are wanted, as --input 8x512:int64 (Run"),
+        (
+            "models.py:embedding",
+            ("input=8x512",),
+            "the forward pass fails: whole numbers are wanted, as --input input=8x512:int64",
+        ),
     ],
 )
 def test_what_cannot_be_traced_is_told_in_one_line(models, spec, inputs, message):

@@ -63,7 +63,7 @@ def as_our_error(error: Exception) -> MeshwrightError | None:
     message = str(getattr(error, "message", error)).rstrip(".")
     if option is not None:
         if message.startswith("No such option"):
-            return _unknown_option(option, _options(command, context))
+            return _unknown_option(option, _options(command, context), _elsewhere(option, context))
         return MeshwrightError("wants a value" if "requires" in message else "takes no value", field=option)
     if parameter is not None:
         return _about(parameter, error, message)
@@ -78,9 +78,18 @@ def as_our_error(error: Exception) -> MeshwrightError | None:
     return MeshwrightError(message[:1].lower() + message[1:])
 
 
-def _unknown_option(option: str, known: list[str]) -> MeshwrightError:
-    """The dashes, which all options share, do not make two of them alike."""
+def _elsewhere(option: str, context: Any) -> list[str]:
+    """The commands of one word that have an option."""
+    commands = getattr(getattr(context.find_root(), "command", None), "commands", {}) if context is not None else {}
+    return [name for name, one in commands.items() if not hasattr(one, "commands") and option in _options(one, context)]
+
+
+def _unknown_option(option: str, known: list[str], elsewhere: list[str]) -> MeshwrightError:
+    """The dashes, which all options share, do not make two of them alike; else a few other commands that have it are named."""
     near = nearest(option.lstrip("-"), [name.removeprefix("--") for name in known if name.startswith("--")])
+    if near is None and 0 < len(elsewhere) <= 2 and "--resume" not in known:
+        others = " and ".join(f"`meshwright {name}`" for name in elsewhere)
+        return MeshwrightError(f"no such option here; {others} {'has' if len(elsewhere) == 1 else 'have'} it", field=option)
     if near is None:
         key = option.lstrip("-").replace("-", "_")
         told = f"no such option; a key of the YAML is set by --set {key}=VALUE" if "--resume" in known else "no such option"

@@ -47,11 +47,36 @@ class LineRate(settings.Settings):
     since_tflops_per_s: float = Field(gt=0)
 
 
+class LinksOfDevice(settings.Settings):
+    """What the links of one device of a type carry inside its host, one direction.
+
+    Attributes:
+        high: GB/s.
+        source: where that is said.
+    """
+
+    high: float = Field(gt=0)
+    source: str
+
+
+class LinksInsideHosts(settings.Settings):
+    """The most that figures of links inside hosts are, by device type.
+
+    Attributes:
+        keys: those figures, as under `PlausibleFigures.keys`.
+        devices: the most by built-in device type.
+    """
+
+    keys: tuple[str, ...]
+    devices: dict[str, LinksOfDevice]
+
+
 class PlausibleFigures(settings.Settings):
     """The content of ``configs/plausible.yaml``."""
 
     line_rates: dict[str, tuple[LineRate, ...]]
     units: dict[str, dict[str, float]]
+    links_inside_hosts: LinksInsideHosts
     keys: dict[str, PlausibleRange]
 
 
@@ -75,12 +100,15 @@ def doubtful(described: ClusterSettings) -> list[Doubt]:
     for location, kind, value in _figures(described):
         key = str(location[-1])
         known = figures().keys
-        plausible = known.get(f"{kind}.{key}") or known.get(key)
+        name = f"{kind}.{key}" if f"{kind}.{key}" in known else key
+        plausible, of_device = known.get(name), _links_of_device(name, described)
         values = _numbers(value)
         if plausible is None or not values or (key, value) == _links_of_one_domain(described):
             continue
         problems = {number: problem for number in values if (problem := _problem(key, number, plausible))}
         problems |= {number: problem for number in values if (problem := _line_rate(key, number, described))}
+        if of_device and not problems:
+            problems = {number: problem for number in values if (problem := _both_ways(number, *of_device))}
         if problems:
             worst = max(problems, key=lambda number: max(number / plausible.high, plausible.low / number))
             found.append(Doubt(location, worst, problems[worst]))
@@ -138,6 +166,25 @@ def _line_rate(key: str, value: float, described: ClusterSettings) -> str | None
         if value == rate.gbits_per_s and _peak_tflops_per_s(described) < rate.since_tflops_per_s:
             return f"{value:g} GB/s of one card are {8 * value:g} Gb/s; did you mean {value / 8:g} ({value:g} Gb/s)?"
     return None
+
+
+def _links_of_device(name: str, described: ClusterSettings) -> tuple[str, LinksOfDevice] | None:
+    """The device type of the widest links inside hosts and what they carry; None of other figures, or where a type is unknown."""
+    known = figures().links_inside_hosts
+    devices = {device if isinstance(device, str) else "" for device in (described.device, *described.device_overrides.values())}
+    if name not in known.keys or not devices <= set(known.devices):
+        return None
+    return max(((device, known.devices[device]) for device in sorted(devices)), key=lambda both: both[1].high)
+
+
+def _both_ways(value: float, device: str, links: LinksOfDevice) -> str | None:
+    """What a figure of links inside hosts is that is more than a device has, and most likely that of both directions."""
+    if value <= links.high:
+        return None
+    told = (
+        f"{value:g} GB/s is {value / links.high:.3g} times what a device of type {device} sends ({links.high:g}: {links.source})"
+    )
+    return told + (f"; did you mean {value / 2:g} (data sheets count both directions)?" if value <= 2 * links.high else "")
 
 
 def _peak_tflops_per_s(described: ClusterSettings) -> float:

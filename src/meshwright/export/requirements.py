@@ -42,8 +42,11 @@ def refuse_unrunnable(plan: PlacementPlan, name: str) -> None:
     if layout is None:
         return
     asked = LayoutOfModel(layout, model, None if model is None else model.sequence_length)
-    if (refusal := FRAMEWORKS[name].refusal(asked, as_priced=False)) is not None:
-        raise ExportError(refusal.problem, field=f"partition.layout.{refusal.key}", value=refusal.value)
+    framework = FRAMEWORKS[name]
+    if (refusal := framework.refusal(asked, as_priced=False)) is not None:
+        is_searched = model is not None or not framework.needs_layers
+        how = f"; `meshwright plan --search --for {name}` searches what it runs" if is_searched else ""
+        raise ExportError(f"{refusal.problem} (got {refusal.value!r}){how}", field=f"partition.layout.{refusal.key}")
 
 
 def ranks_per_host(plan: PlacementPlan, scheduler: str) -> int:

@@ -244,7 +244,7 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
     _check_local(spec, path)
     is_bare_name = path.name == spec and path.suffix not in (".txt", ".json")
     if is_bare_name:
-        error = GraphError("no such job", value=spec, choices=zoo + profiles)
+        error = GraphError("no such job", value=spec, choices=profiles + _jobs_here() + zoo)
         if "did you mean" in str(error):
             raise error
         problem = "no such job; a model that is not built in is named by the folder that holds its config.json"
@@ -252,6 +252,16 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
     if f"zoo:{path.name}" in zoo:
         raise GraphError("no such file", file=path, value=path.name, choices=[f"zoo:{path.name}"])
     return path
+
+
+def _jobs_here() -> list[str]:
+    """What of the working folder may be a job, by name."""
+    try:
+        found = sorted(Path().iterdir())
+    except OSError:
+        return []
+    is_job = [(path / CONFIG).is_file() or (path / PROFILE).is_file() or path.suffix in (".txt", ".json") for path in found]
+    return [path.name for path, may_be in zip(found, is_job, strict=True) if may_be]
 
 
 def _check_local(spec: str, path: Path) -> None:

@@ -27,11 +27,12 @@ from ..costs.training_step.kernels import KernelModel, kernel_model, kernel_sett
 from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.uncertainty import interval
 from ..costs.work.layer import head
-from ..costs.work.memory import StageMemory, check_fits
+from ..costs.work.memory import MEMORY_UNCERTAINTY, StageMemory, check_fits
 from ..costs.work.operations import ALIGNED_BYTES, Product
 from ..errors import PlanError
 from ..jobs.load import JobSource
 from ..planners.free_devices import Allocation, find_allocation
+from ..planners.layouts.results import layout_text
 from ..plans.compression import AnyCompression
 from ..plans.document import Figure
 from ..plans.frameworks.defaults import framework_defaults
@@ -43,9 +44,6 @@ from ..simulation.layouts.steady import with_micro_batches
 from .job_work import JobWork
 from .op_graph_work import work_of
 from .training import TrainingPrice, check_trained_on, price_training, strategies_of
-
-MEMORY_UNCERTAINTY = 0.06
-"""Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
 
 
 class Part(NamedTuple):
@@ -106,6 +104,11 @@ class Estimate:
         """How the job is cut."""
         layout: Layout = self.work.layout
         return layout
+
+    @property
+    def what(self) -> str:
+        """What was priced, for people: the batch, the layout and the size of the model."""
+        return f"{self.layout.global_batch} {self.maker.counted}, {layout_text(self.layout)}, {self.maker.weights}"
 
     @cached_property
     def memory(self) -> tuple[StageMemory, ...]:

@@ -26,9 +26,10 @@ from ..costs.training_step.kernels import device_kinds, kernel_model
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
-from ..costs.work.memory import StageMemory, peak_memory, stage_memory
+from ..costs.work.memory import MEMORY_UNCERTAINTY, StageMemory, peak_memory, stage_memory
 from ..costs.work.work import LayoutWork, describe
 from ..errors import PlanError
+from ..jobs.builder import ELEMENT_BYTES
 from ..jobs.job import Job
 from ..jobs.load import load_graph
 from ..jobs.masked import Core, core_shape
@@ -92,6 +93,16 @@ class JobWork(ABC):
         return {}
 
     @property
+    def shorter_than_positions(self) -> str:
+        """That sequences are shorter than the model's positions, and how to change that, in words; else empty."""
+        return ""
+
+    @property
+    @abstractmethod
+    def weights(self) -> str:
+        """How many parameters it has, in words."""
+
+    @property
     def capacity_bytes(self) -> float:
         """Memory of a device; of the largest where there are several types."""
         return float(self.cluster.memory_bytes.max())
@@ -118,6 +129,14 @@ class JobWork(ABC):
             missing, stage, held = self.stage_devices.missing_bytes(work, order, self.stage_memory)
             room = held.total - missing
         return stage, held, room
+
+    def tight_text(self, work: Any, order: str = DEFAULT_ORDER) -> str:
+        """That what a rank holds may not fit, its uncertainty counted, in words; else empty."""
+        _, held, room = self.tightest(work, order)
+        if held.total * (1 + MEMORY_UNCERTAINTY) <= room:
+            return ""
+        of_device = f"{held.total / 1e9:.1f} of {room / 1e9:.1f} GB of a device"
+        return f"memory: {of_device}, less is left than the {MEMORY_UNCERTAINTY:.0%} by which that is uncertain: it may not fit"
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -236,6 +255,18 @@ class TransformerWork(JobWork):
     def sizes(self) -> dict[str, int]:
         """The length of a sequence."""
         return {"sequence_length": self.sequence_length}
+
+    @property
+    def shorter_than_positions(self) -> str:
+        """See `JobWork.shorter_than_positions`."""
+        length, most = self.sequence_length, self.shape.max_positions
+        told = f"{length:,} tokens of a sequence are taken unless told otherwise, the model has {most:,} positions"
+        return f"{told}: --sequence-length {most}" if most > length else ""
+
+    @property
+    def weights(self) -> str:
+        """See `JobWork.weights`; a tied head counts once."""
+        return f"{self.shape.graph(1, 1).parameter_bytes.sum() / ELEMENT_BYTES:,.0f} parameters"
 
     @property
     def pricer(self) -> Pricer:

@@ -60,6 +60,11 @@ class OpGraphWork(JobWork):
         return None if types is None else MixedDevices(self.cluster.device_types, types)
 
     @property
+    def weights(self) -> str:
+        """See `JobWork.weights`; a graph tells bytes."""
+        return f"{self.graph.parameter_bytes.sum() / 1e6:,.1f} MB of parameters"
+
+    @property
     def pricer(self) -> GraphPricer:
         """See `JobWork.pricer`."""
         made = GraphPricer.of(self.cluster, self.costs, self.wires)

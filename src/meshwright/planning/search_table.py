@@ -251,6 +251,20 @@ class RankedLayouts:
         tied = sorted((p for p in places if p in self.ties), key=lambda p: simplicity(self.searched.ranking[p]))
         return tied + [p for p in places if p not in self.ties]
 
+    def tight_text(self, num_rows: int) -> str:
+        """That the best layout may not fit, and the next of the first rows that is as fast and does, for people; else empty."""
+        told = self._tight(self.best)
+        if not told:
+            return ""
+        ranking, rows = self.searched.ranking, (place for place in sorted(self.ties) if place < num_rows)
+        roomy = next((place for place in rows if not self._tight(ranking[place])), None)
+        if roomy is None:
+            return told
+        return f"{told}; ={roomy + 1} is as fast and needs {ranking[roomy].memory_bytes / 1e9:.1f} GB"
+
+    def _tight(self, found: RankedLayout) -> str:
+        return self.maker.tight_text(self.search.work(found.layout, found.order), found.order)
+
     def _tied_text(self) -> tuple[str, ...]:
         """A remark where others tie with the fastest."""
         others = len(self.ties) - 1

@@ -52,9 +52,10 @@ def frameworks_text(found: RankedLayouts) -> str:
     winner = found.strategies.winner
     best, maker = found.best if winner is None else winner.found, found.maker
     asked = maker.of_model(best.layout)
-    run, left = [], []
+    run, left, askable = [], [], []
     for name, one in FRAMEWORKS.items():
         refusal = one.refusal(asked, as_priced=False)
+        askable += [name] if maker.has_layers or not one.needs_layers else []
         if one.needs_layers and not maker.has_layers:
             left.append(f"{name} (a graph of ops)")
         elif refusal is not None:
@@ -63,8 +64,10 @@ def frameworks_text(found: RankedLayouts) -> str:
             left.append(f"{name} (order of ranks)")
         else:
             run.append(name)
+            askable.remove(name)
     told = f"runs on {', '.join(run) or 'no framework that is known here, only by a script of your own'}"
-    return told + (f"; not on {', '.join(left)}: --for NAME searches what it runs" if left else "")
+    how = f": --for NAME, as --for {askable[0]}, searches what it runs" if askable else ""
+    return told + (f"; not on {', '.join(left)}{how}" if left else "")
 
 
 def usual_choices(found: RankedLayouts) -> list[UsualChoice]:

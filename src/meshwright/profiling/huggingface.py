@@ -43,7 +43,9 @@ def load_model(path: Path, *, batch_size: int | None = None, sequence_length: in
     try:
         import transformers
     except ImportError:
-        raise TraceError("the transformers package makes it, which the extra [hf] installs", file=path) from None
+        raise TraceError(
+            "the transformers package makes it, which the extra [hf] installs: pip install '.[hf]' in the checkout", file=path
+        ) from None
     transformers.logging.set_verbosity_error()
     batch = DEFAULT_BATCH_SIZE if batch_size is None else batch_size
     with quiet():

@@ -134,7 +134,9 @@ def read_onnx(path: Path, *, inputs: Sequence[str] = (), batch_size: int | None 
         import onnx.inliner
         import onnx.reference
     except ImportError:
-        raise TraceError("the onnx package reads it, which the extra [onnx] installs", file=path) from None
+        raise TraceError(
+            "the onnx package reads it, which the extra [onnx] installs: pip install '.[onnx]' in the checkout", file=path
+        ) from None
     try:
         model = onnx.load_model_from_string(content)
         model = onnx.inliner.inline_local_functions(model) if model.functions else model

@@ -65,6 +65,13 @@ class TracedModel:
     remarks: tuple[str, ...]
 
 
+_WANTS_NUMBERS = ("on meta tensors", "out of meta tensor", "data-independent implementation", "data-dependent", "DataDependent")
+"""What PyTorch says where code reads numbers of a tensor that has none."""
+
+_WANTS_WHOLE_NUMBERS = "scalar types: Long, Int; but got"
+"""What it says where an index, as of an embedding, is a floating-point number."""
+
+
 def trace(model: Model) -> TracedModel:
     """Trace the forward pass of a model; what its backward pass costs follows from each op.
 
@@ -87,7 +94,7 @@ def trace(model: Model) -> TracedModel:
             except MeshwrightError:
                 raise
             except Exception as error:  # as above
-                raise TraceError(f"the exported program does not run: {first_line(error)}", value=model.name) from None
+                raise TraceError(f"the exported program does not run: {_why(error, model)}", value=model.name) from None
             remarks.append("traced by torch.export")
     parameters = list(model.module.parameters())
     if recorder.num_left_out:
@@ -150,7 +157,19 @@ def _watched(model: Model, recorder: Recorder) -> None:
         with Watch(recorder):
             model.module(*model.args, **model.kwargs)
     except Exception as error:  # whatever the code of a user raises
-        raise TraceError(f"the forward pass fails: {first_line(error)}", value=model.name) from None
+        raise TraceError(f"the forward pass fails: {_why(error, model)}", value=model.name) from None
+
+
+def _why(error: Exception, model: Model) -> str:
+    """What PyTorch says of a forward pass that fails, behind what it means where that is known."""
+    said = first_line(error)
+    if any(words in str(error) for words in _WANTS_NUMBERS):
+        return f"its way depends on numbers in tensors, and a model is traced without numbers ({said})"
+    if _WANTS_WHOLE_NUMBERS in str(error):
+        given = [("", one) for one in model.args] + [(f"{name}=", one) for name, one in model.kwargs.items()]
+        shapes = [f"{name}{'x'.join(map(str, one.shape))}" for name, one in given if one.is_floating_point()]
+        return f"whole numbers are wanted, as --input {' or '.join(f'{shape}:int64' for shape in shapes)} ({said})"
+    return said
 
 
 class _ExportedRun(Interpreter):

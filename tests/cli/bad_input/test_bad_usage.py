@@ -21,6 +21,7 @@ NAME = "at most 63 letters, digits, dots, underscores and hyphens, the first of 
         ),
         (("--jb",), "--jb: no such option; valid: --help, --version, -h"),
         (("plan", "--jbo", "x"), "--jbo: no such option; did you mean '--job'?"),
+        (("plan", "--search", "--explain"), "--explain: no such option here; `meshwright estimate` has it"),
         (("plan", "--job", "graph.txt"), "--cluster: is missing: preset:NAME or a path to YAML"),
         (("plan", "--job"), "--job: wants a value"),
         (("train", "--overwrite=yes"), "--overwrite: takes no value"),

@@ -71,6 +71,7 @@ MISTAKES = [
     ((*ESTIMATE, "tp4,pp2"), "layout: must read key=value (got 'tp4'); did you mean 'tp=4'?"),
     ((*ESTIMATE, "tp:4,dp:2"), "layout: must read key=value (got 'tp:4'); did you mean 'tp=4'?"),
     ((*ESTIMATE, "tp=4,mbs=1"), "layout.mbs: unknown key; here it is 'micro_batch'"),
+    ((*ESTIMATE, "pp=2,vpp=2"), "layout.vpp: unknown key; here it is 'virtual_stages'"),
     ((*ESTIMATE, "layout.yaml"), "layout.yaml: no such file"),
     ((*ESTIMATE, "layout"), "layout: must read key=value, as tp=2,pp=4,micro_batch=1 (got 'layout')"),
     ((*ESTIMATE, "TP=4,micro_batch=1"), "layout.TP: unknown key (got 'TP'); did you mean 'tp'?"),

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from meshwright.clusters import Cluster, load_cluster
+from meshwright.errors import ConfigError
 
 
 def cluster_of(**topology):
@@ -51,6 +52,25 @@ def test_ramp_has_a_channel_of_its_own_for_each_ordered_pair():
     used = {ramp.path(a, b) for a in range(32) for b in range(32) if a != b}
     assert len(used) == len(ramp.links) == 32 * 31
     assert names_on(ramp, 5, 2) == ["g0-r2-s1>g0-r1-s0"]
+
+
+@pytest.mark.parametrize("wiring", ["host", "rail"])
+def test_spines_may_be_left_out_exactly_where_one_leaf_serves_all_hosts(wiring):
+    for hosts_per_leaf in (2, 4, 8):
+        keys = CLOS | {"hosts_per_leaf": hosts_per_leaf, "wiring": wiring}
+        left_out = {key: value for key, value in keys.items() if key != "num_spines"}
+        if hosts_per_leaf < keys["num_hosts"] or wiring == "rail":
+            with pytest.raises(ConfigError, match=r"topology\.num_spines: the key is missing"):
+                cluster_of(**left_out)
+            continue
+        given, bare = cluster_of(**keys), cluster_of(**left_out)
+        assert bare.topology.num_spines == 1
+        ends = np.arange(16)
+        for figure in ("bandwidth_bytes_per_s", "latency_s"):
+            assert (getattr(given, figure)(ends[:, None], ends) == getattr(bare, figure)(ends[:, None], ends)).all()
+    for wrong in (0, None):
+        with pytest.raises(ConfigError, match=r"topology\.num_spines: "):
+            cluster_of(**CLOS | {"hosts_per_leaf": 4, "num_spines": wrong})
 
 
 def test_clos_tiers_worked_by_hand():

@@ -141,7 +141,10 @@ def of_devices(name, count=8):
 
 TAKEN = {
     ("a100-80gb", "calibrated", None): [],
-    ("h100", "calibrated", None): ["collectives inside hosts: measured on a100, scaled to the links of h100"],
+    ("h100", "calibrated", None): [
+        "collectives inside hosts: measured on a100, scaled to the links of h100 "
+        "(--set collectives=measured takes tables of h100, by which no published step was predicted)"
+    ],
     ("h100", "measured", None): [],
     ("h100", "measured", "a100"): ["collectives: tables measured on a100 are taken for h100 as they are"],
     ("l40s", "nccl", None): [],  # compute capability 8.9, which NCCL itself tunes as Ampere

@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from ..routes import Carried
 from .hosts import Hosts, HostSettings
 from .topology import Count, Latency, Links, Topology, frozen, relabelled
+
+_LEFT_OUT = "left out"
+"""In place of a key that is not there, which may be fine."""
 
 _ACROSS = 3
 """Tier of two devices below different leaves."""
@@ -31,15 +35,27 @@ class ClosSettings(HostSettings):
 
     ``wiring: host`` plugs all cards of a host into one leaf, which serves ``hosts_per_leaf`` hosts; ``rail`` plugs
     card ``j`` of ``hosts_per_leaf`` neighbouring hosts into the ``j``-th leaf of their group (rail-optimised).
+    ``num_spines`` may be left out where one leaf serves all hosts: no message reaches a spine then.
     """
 
     kind: Literal["clos"]
     num_hosts: Count
     hosts_per_leaf: Count
     wiring: Literal["host", "rail"] = "host"
-    num_spines: Count
+    num_spines: Count = Field(default=_LEFT_OUT, validate_default=True)
     oversubscription: float = Field(gt=0)
     spine_latency_us: Latency
+
+    @field_validator("num_spines", mode="before")
+    @classmethod
+    def _one_unless_said(cls, value: Any, info: ValidationInfo) -> Any:
+        """One spine, which nothing reaches, where the key is left out and one leaf serves all hosts."""
+        if value != _LEFT_OUT:
+            return value
+        read = info.data
+        if read.get("wiring") == "host" and read.get("num_hosts", 1) <= read.get("hosts_per_leaf", 0):
+            return 1
+        raise PydanticCustomError("missing", "Field required")
 
     def build(self) -> ClosTopology:
         """The topology with the units of the code."""

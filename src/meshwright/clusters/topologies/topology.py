@@ -30,7 +30,7 @@ _HOST_NAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 
 def _positive_count(value: int) -> int:
     if value < 1:
-        raise ValueError("must be at least 1: a cluster has at least one device")
+        raise ValueError("must be at least 1")
     return value
 
 

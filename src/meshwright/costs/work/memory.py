@@ -18,6 +18,9 @@ from .work import LayoutWork
 FRAGMENTATION = 0.04
 """Share of what changes size during a step that a caching allocator cannot reuse. An assumption."""
 
+MEMORY_UNCERTAINTY = 0.06
+"""Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
+
 RUNTIME_BYTES = 1.5e9
 """Context of the driver and its libraries on a device, and NCCL's own buffers. An assumption."""
 

@@ -7,7 +7,7 @@ not.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,7 +53,7 @@ def zoo_graph(
         GraphError: an unknown name, a batch without samples, a length for a model of images.
     """
     if name not in _MODELS:
-        raise GraphError("no such job in the zoo", value=name, choices=_MODELS)
+        raise _absent(name, _MODELS)
     model = _MODELS[name]
     batch = model.batch_size if batch_size is None else batch_size
     length = model.sequence_length if sequence_length is None else sequence_length
@@ -73,7 +73,7 @@ def zoo_batch_size(name: str) -> int:
         GraphError: an unknown name.
     """
     if name not in _MODELS:
-        raise GraphError("no such job in the zoo", value=name, choices=_MODELS)
+        raise _absent(name, _MODELS)
     return _MODELS[name].batch_size
 
 
@@ -86,9 +86,19 @@ def zoo_shape(name: str) -> tuple[TransformerShape, int]:
     transformers = [known for known, model in _MODELS.items() if model.shape is not None]
     model = _MODELS.get(name)
     if model is None or model.shape is None:
-        problem = "no such job in the zoo" if model is None else "no transformer, which a parallel layout needs"
-        raise GraphError(problem, value=name, choices=transformers)
+        if model is None:
+            raise _absent(name, transformers)
+        raise GraphError("no transformer, which a parallel layout needs", value=name, choices=transformers)
     return model.shape, model.batch_size
+
+
+def _absent(name: str, known: Iterable[str]) -> GraphError:
+    """The refusal of a name with the nearest one; where none is near, with how any other model is named."""
+    error = GraphError("no such job in the zoo", value=name, choices=known)
+    if not name or "did you mean" in str(error):
+        return error
+    told = f"no such job in the zoo (got {name[:100]!r}); any other model is named by its Hugging Face config.json"
+    return GraphError(told, choices=known)
 
 
 def _images(build: Callable[[int], JobGraph], batch_size: int) -> _Model:

@@ -26,6 +26,9 @@ OTHER_NAMES = {
     "global_batch_size": "global_batch",
     "batch": "global_batch",
     "zero_stage": "zero",
+    "vp": "virtual_stages",
+    "vpp": "virtual_stages",
+    "virtual_pipeline_model_parallel_size": "virtual_stages",
     "num_layers_per_virtual_pipeline_stage": "virtual_stages",
 }
 """Keys of a layout as Megatron-LM, DeepSpeed and others spell them."""

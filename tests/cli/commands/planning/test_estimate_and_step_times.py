@@ -43,6 +43,47 @@ def test_an_estimate_is_a_table_or_json(capsys):
     assert data["switches"]
 
 
+@pytest.fixture
+def llama(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(
+        json.dumps({
+            "model_type": "llama",
+            "hidden_size": 256,
+            "intermediate_size": 512,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "vocab_size": 1024,
+            "max_position_embeddings": 8192,
+        })
+    )  # fmt: skip
+    return ["estimate", "--job", str(path), "--cluster", "preset:host-8", "--layout", "tp=2,dp=4,micro_batch=1,global_batch=32"]
+
+
+def test_what_was_priced_stands_above_the_table_and_a_length_that_was_not_given_is_told(llama, capsys):
+    # a layer: 4 x 256^2 of attention, 3 x 256 x 512 of the MLP, 2 x 256 of norms; 256 of the last norm, two tables of 1024 x 256
+    parameters = 2 * (4 * 256**2 + 3 * 256 * 512 + 2 * 256) + 256 + 2 * 1024 * 256
+    assert run_command_line(llama) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"32 sequences of 2048, tp=2 dp=4 mb=1, {parameters:,} parameters"
+    assert lines[1].endswith("the model has 8,192 positions: --sequence-length 8192")
+    for length in ("2048", "8192"):
+        assert run_command_line([*llama, "--sequence-length", length]) == 0
+        told = capsys.readouterr().out
+        assert told.startswith(f"32 sequences of {length}, ")
+        assert "unless told otherwise" not in told
+
+
+def test_each_row_of_explain_says_its_base_or_why_there_is_none(capsys):
+    assert run_command_line([*ESTIMATE[:-1], "tp=2,dp=2,micro_batch=1,global_batch=2", "--explain"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = {line.split()[1]: line.rstrip() for line in lines if line.strip().startswith(("vertical ", "flows ", "intra-inter "))}
+    assert rows["overlap_pp=true"].endswith("changes nothing: pp is 1")
+    assert rows["overlap_dp=false"].endswith("estimated    the estimate")
+    assert rows["contention=fair"].endswith("simulated    the same, simulated")
+    assert rows["collectives=joint"].endswith("estimated    a ring")
+
+
 def test_an_impossible_layout_exits_2_with_one_line(capsys):
     assert run_command_line([*ESTIMATE[:-1], "tp=8,micro_batch=1,global_batch=3"]) == 2
     assert capsys.readouterr().err.count("\n") == 1

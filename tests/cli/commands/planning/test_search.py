@@ -154,6 +154,12 @@ def test_what_a_search_cannot_do_is_refused(refused, arguments, message):
     assert message in refused("plan", "--search", *given)
 
 
+def test_a_framework_that_does_not_run_a_searched_plan_is_refused_with_how_to_search_for_one(meshwright, refused, work):
+    assert meshwright(*SEARCH, "--keep", "pp=1,dp=16,zero=2", "--json", "plan.json").status == 0
+    told = refused("export", "plan.json", "--format", "megatron", "--out", "x")
+    assert told.endswith("ZeRO stage 1 (got 2); `meshwright plan --search --for megatron` searches what it runs")
+
+
 def test_options_of_a_search_want_a_search(refused):
     assert "--batch: goes with --search only" in refused(
         "plan", "--job", "graph.txt", "--cluster", "cluster.yaml", "--batch", "4"

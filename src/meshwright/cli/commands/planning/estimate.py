@@ -111,7 +111,7 @@ def estimate_layout(
     switches = switches_of(found) if explain else []
     named = untaken(found)
     out = output.console(json_file)
-    _show(out, found)
+    _show(out, found, is_default_length=sequence_length is None)
     show_strategies(out, "Trained otherwise", [(one, "") for one in found.trained], None)
     if named is not None:
         out.print(named, markup=False, soft_wrap=True)
@@ -127,13 +127,16 @@ def estimate_layout(
     output.print_written(out, json_file)
 
 
-def _show(out: Console, found: Estimate) -> None:
+def _show(out: Console, found: Estimate, *, is_default_length: bool) -> None:
     from ....costs.training_step.uncertainty import interval
     from ....planning.estimate import of_framework, priced_with
     from ....plans.document import figure_text
 
     lines = [[*figure_text(figure), f"{spread:.0%}", figure.provenance] for figure, spread in found.figures()]
     title = f"{found.job} on {found.layout.world} of {found.cluster.num_devices} devices of {found.cluster.name}"
+    out.print(found.what, markup=False, soft_wrap=True)
+    if is_default_length and (shorter := found.maker.shorter_than_positions):
+        out.print(shorter, markup=False, soft_wrap=True)
     output.table(out, title, ["", "", "uncertainty", "provenance"], lines)
     output.print_remarks(out, found.remarks)
     hidden = " ".join(f"{key}={str(getattr(found.layout, key)).lower()}" for key in ("overlap_tp", "overlap_pp", "overlap_dp"))
@@ -158,6 +161,8 @@ def _show(out: Console, found: Estimate) -> None:
         rows.append([str(stage), *(f"{part / 1e9:.2f}" for part in parts)])
     output.table(out, "Memory of a rank (estimated, uncertainty 6%)", columns, rows, breaks_numbers=False)
     stages = found.maker.details(found.work).get("stages", ())
+    if tight := found.maker.tight_text(found.work):
+        output.print_remarks(out, [tight])
     if len(stages) > 1:
         ops = [[str(one["stage"]), str(one["num_ops"]), one["first"], one["last"]] for one in stages]
         output.table(out, "Stages of the pipeline", ["stage", "ops", "first", "last"], ops, numbers_from=3)
@@ -182,17 +187,21 @@ def _idle_text(found: Estimate) -> list[str]:
 
 
 def _explain(out: Console, found: Estimate, switches: list[Switch]) -> None:
-    first = 1 if out.width < NARROW else 2
+    is_narrow = out.width < NARROW
+    first = 1 if is_narrow else 2
     rows = []
     for one in switches:
         seconds = ("" if number is None else f"{1e3 * number:.3f}" for number in (one.base_s, one.step_s))
         change = "" if one.change is None else f"{one.change:+.2%}"
-        rows.append([one.kind, one.name, *seconds, change, one.provenance][2 - first :])
+        own = "the estimate" if one.provenance == "estimated" else "the same, simulated"
+        why = [] if is_narrow else [one.remark.removeprefix("base: ") or own]
+        rows.append([*[one.kind, one.name, *seconds, change, one.provenance][2 - first :], *why])
     columns = ["co-design", "switch", "base ms", "step ms", "change", "provenance"][2 - first :]
+    columns += [] if is_narrow else ["base, or why none"]
     output.table(out, "What each co-design switch changes", columns, rows, numbers_from=first, numbers_to=first + 3)
     remarks: dict[str, list[str]] = {}
     for one in switches:
-        if one.remark:
+        if one.remark and is_narrow:
             remarks.setdefault(one.remark, []).append(one.name)
     lines = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
     fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())

@@ -116,6 +116,8 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
 
     out = output.console(json_file)
     out.print(usual_text(found), markup=False, soft_wrap=not out.is_terminal)
+    if found.request.sequence_length is None and (shorter := found.maker.shorter_than_positions):
+        out.print(shorter, markup=False, soft_wrap=not out.is_terminal)
     winner = found.strategies.winner
     best = found.best if winner is None else winner.found
     show_summary(out, found.plan, f"Plan of the fastest, {best.text}")
@@ -157,6 +159,8 @@ def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
         remarks.insert(
             0, "=: as fast as the fastest, as far as predictions can tell, the simplest first; the number is the rank by time"
         )
+    if tight := found.tight_text(top):
+        remarks.insert(len(remarks) - 1, tight)
     for one in found.better_batches[:1]:
         (rate, here), there = found.row(best).rate, one.row.rate[1]
         more = (

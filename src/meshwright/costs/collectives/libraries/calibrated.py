@@ -22,7 +22,7 @@ from ...phases import Phase, Phases, fullest_s
 from ..algorithm import Algorithm, Pricer, Ranks
 from ..fastest import Fastest
 from ..prices import Operation, Provenance
-from .library import wires
+from .library import Measured, wires
 
 HOST_ALL_REDUCE = {
     "nvswitch": {2: (46.0e-6, 192.9e9), 4: (54.0e-6, 218.4e9), 8: (78.6e-6, 227.3e9)},
@@ -174,7 +174,12 @@ class Calibrated(Algorithm):
             return ()
         measured = MEASURED_DEVICE[line.links]
         others = ", ".join(kind.name for kind in cluster.device_types if base_name(kind.name) != measured)
-        return (f"collectives inside hosts: measured on {measured}, scaled to the links of {others}",) if others else ()
+        if not others:
+            return ()
+        told = f"collectives inside hosts: measured on {measured}, scaled to the links of {others}"
+        if Measured().system(cluster) is not None:
+            told += f" (--set collectives=measured takes tables of {others}, by which no published step was predicted)"
+        return (told,)
 
     def pricer(self, network: RankNetwork, ranks: Ranks, operation: Operation) -> Pricer:
         """The line of the group."""
