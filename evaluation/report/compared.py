@@ -189,7 +189,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[
 def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]:
     if chart is None:
         return []
-    told = f"{caption} Down and to the left is better; the line is the Pareto front: no other policy is better in both."
+    told = f"{caption} Down and to the left is better; the line joins the Pareto front: no other policy is as good in both and better in one."
     return [Drawn([scatter_svg(chart, f"trade-off{mark}")], told, chart)]
 
 

@@ -178,7 +178,7 @@ def _trade_off(found: FleetEvaluation) -> tuple[Chart | None, str]:
         y, told = PolicyFigure("mean_devices", "devices of a job, mean", 1.0), "Devices that a job holds in the mean"
     caption = (
         f"{told} against the mean completion time of {_episodes(found)}, with 95 % intervals. Down and to the left is better; "
-        "the line is the Pareto front: no other policy is better in both."
+        "the line joins the Pareto front: no other policy is as good in both and better in one."
     )
     return policies_chart("Policies by two of their figures", rows, x, y), caption
 

@@ -36,7 +36,7 @@ def scatter_svg(chart: Chart, name: str) -> str:
             order = sorted(range(len(one["x"])), key=lambda k, one=one: (one["x"][k], -one["y"][k]))  # type: ignore[misc]
             points = [one["x"][k] for k in order], [one["y"][k] for k in order]
             if one["is_front"]:
-                axes.plot(*points, color=one["colour"], drawstyle="steps-post", linewidth=1.2, zorder=1)
+                axes.plot(*points, color=one["colour"], linewidth=1.2, zorder=1)  # no steps: they run through beaten points
                 continue
             for k, low in enumerate(one["low"]):
                 if low is not None:
@@ -58,7 +58,7 @@ def _names(axes: Any, chart: Chart) -> None:
     axes.get_xlim(), axes.get_ylim()  # scales the axes, so that places of points are known
     taken: list[tuple[float, float, float, float]] = []
     edge = axes.transAxes.transform((1, 1))[0]
-    for one in chart["series"]:
+    for one in reversed(chart["series"]):  # of coincident points the one that is seen, which is drawn last, is named
         if one["is_front"]:
             continue
         for x, y, item in zip(one["x"], one["y"], one["item"], strict=True):

@@ -76,16 +76,7 @@ class Scatter {
     pen.strokeStyle = one.colour;
     pen.lineWidth = 1.4;
     pen.beginPath();
-    let before = null;
-    for (const k of order) {
-      const [x, y] = this.place(one.x[k], one.y[k]);
-      if (before === null) pen.moveTo(x, y);
-      else {
-        pen.lineTo(x, before);
-        pen.lineTo(x, y);
-      }
-      before = y;
-    }
+    for (const k of order) pen.lineTo(...this.place(one.x[k], one.y[k])); // no steps: they run through beaten points
     pen.stroke();
   }
 
@@ -111,7 +102,7 @@ class Scatter {
   /* Names beside their points, where none covers another or a point. */
   names(pen) {
     const {left, top, width, height} = this.frame, taken = [], wanted = [];
-    for (const one of this.data.series.filter(({isOn, is_small: isSmall}) => isOn && !isSmall)) {
+    for (const one of this.data.series.filter(({isOn, is_small: isSmall}) => isOn && !isSmall).reverse()) {
       one.x.forEach((value, k) => {
         const [x, y] = this.place(value, one.y[k]);
         if (x < left || x > left + width || y < top || y > top + height) return;
@@ -142,7 +133,7 @@ class Scatter {
     for (const one of this.data.series.filter(({isOn}) => isOn)) {
       one.x.forEach((value, k) => {
         const [x, y] = this.place(value, one.y[k]), away = Math.hypot(x - px, y - py) + (one.is_small ? 0.01 : 0);
-        if (away < least) [least, best] = [away, {one, k}];
+        if (away <= least) [least, best] = [away, {one, k}];
       });
     }
     if (!best) return null;

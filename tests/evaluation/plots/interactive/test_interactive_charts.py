@@ -1,6 +1,7 @@
 """Charts hold what the records and timelines hold, and a front is a front."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -77,6 +78,24 @@ def test_policies_stand_where_their_figures_say_and_the_front_joins_the_best():
     }
     assert {"a", "b", "c", "time, h", "blocked, %"} <= set(texts(scatter_svg(chart, "trade")))
     assert scatter_svg(chart, "trade") == scatter_svg(chart, "trade")
+
+
+def test_a_learned_policy_is_drawn_over_a_baseline_that_plays_alike():
+    found = rows(("a", "learned", 0.1, 7200.0), ("b", "baseline", 0.1, 7200.0), ("c", "baseline", 0.2, 3600.0))
+    chart = policies_chart("trade", found, TIME, BLOCKED)
+    assert [one["name"] for one in chart["series"]] == ["Pareto front", "baseline", "learned policy"]
+    drawing = scatter_svg(chart, "trade")
+    (_, of_baselines), (_, of_learned) = [(one, drawing.rindex(one["colour"])) for one in chart["series"][1:]]
+    assert of_learned > of_baselines
+
+
+def test_the_front_runs_through_no_policy_that_is_beaten():
+    # d is as good as a in jobs blocked and slower: on the way of a staircase from a to c, and above the line that joins them.
+    found = rows(("c", "baseline", 0.1, 7200.0), ("a", "learned", 0.2, 3600.0), ("d", "baseline", 0.2, 5400.0))
+    chart = policies_chart("trade", found, TIME, BLOCKED)
+    assert [found[i]["policy"] for i in chart["series"][0]["item"]] == ["c", "a"]
+    (front,) = re.findall(r'<path d="([^"]*)"[^>]*stroke-width: 1.2', scatter_svg(chart, "trade"))
+    assert len(re.findall("[ML] ", front)) == 2, "a staircase has three"
 
 
 def test_a_single_policy_trades_nothing():
