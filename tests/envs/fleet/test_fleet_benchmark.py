@@ -54,6 +54,28 @@ def test_what_cannot_be_is_told_by_its_key(small_file, change, told):
     assert told in str(error.value)
 
 
+@pytest.fixture
+def without_menu(small_file):
+    """The small benchmark, whose cluster has eight devices, without a word about its menu."""
+    path = small_file.parent / "without-menu.yaml"
+    path.write_text("".join(line for line in BENCHMARK.splitlines(keepends=True) if "menu:" not in line))
+    return path
+
+
+def test_numbers_of_devices_that_nobody_wrote_stop_at_the_cluster(without_menu):
+    assert load_fleet_benchmark(str(without_menu)).build().problem.degrees.tolist() == [1, 2, 4, 8]
+
+
+def test_numbers_of_devices_that_somebody_wrote_are_refused_at_their_line_or_option(small_file, without_menu):
+    written = small_file.parent / "written.yaml"
+    written.write_text(BENCHMARK.replace("degrees: [1, 2, 4]", "degrees: [1, 16]"))
+    line = next(number for number, text in enumerate(BENCHMARK.splitlines(), 1) if "menu:" in text)
+    for path, changes, place in ((written, [], f"{written}:{line}"), (without_menu, ["fleet.menu.degrees=[16]"], "--set")):
+        with pytest.raises(ConfigError) as error:
+            load_fleet_benchmark(str(path), changes=changes).build()
+        assert str(error.value) == f"{place}: fleet.menu.degrees: small has 8 devices (got 16)"
+
+
 def test_a_restart_has_one_price(small_file):
     with pytest.raises(ConfigError, match="failures: restart_s: with elastic a restart costs what that says; leave it out"):
         load_fleet_benchmark(str(small_file), changes=[*ELASTIC, "fleet.failures.restart_s=30"])
