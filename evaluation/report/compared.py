@@ -12,7 +12,7 @@ from ..fleet.tables import fleet_cells, fleet_title
 from ..operators.tables import figure_rows, operator_cells, operator_title, ranked
 from ..plots.charts import BarRow, bars_svg
 from ..plots.interactive.gantt_charts import Chart
-from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
+from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..statistics import interval
 from ..tasklets.tables import tasklet_cells, tasklet_title
@@ -189,8 +189,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[
 def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]:
     if chart is None:
         return []
-    told = f"{caption} Down and to the left is better; the line joins the Pareto front: no other policy is as good in both and better in one."
-    return [Drawn([scatter_svg(chart, f"trade-off{mark}")], told, chart)]
+    return [Drawn([scatter_svg(chart, f"trade-off{mark}")], f"{caption} {FRONT}", chart)]
 
 
 def policy_row(texts: Sequence[str], kind: str) -> Row:

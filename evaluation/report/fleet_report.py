@@ -24,7 +24,7 @@ from ..plots.curves import looks_of
 from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
 from ..plots.gantt import Window
 from ..plots.interactive.gantt_charts import Chart, fleet_chart
-from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
+from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..plots.style import MUTED
 from .interference import losses
@@ -176,10 +176,7 @@ def _trade_off(found: FleetEvaluation) -> tuple[Chart | None, str]:
     y, told = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0), "Jobs blocked"
     if len({row["blocking_rate"]["mean"] for row in rows}) < 2:
         y, told = PolicyFigure("mean_devices", "devices of a job, mean", 1.0), "Devices that a job holds in the mean"
-    caption = (
-        f"{told} against the mean completion time of {_episodes(found)}, with 95 % intervals. Down and to the left is better; "
-        "the line joins the Pareto front: no other policy is as good in both and better in one."
-    )
+    caption = f"{told} against the mean completion time of {_episodes(found)}, with 95 % intervals. {FRONT}"
     return policies_chart("Policies by two of their figures", rows, x, y), caption
 
 

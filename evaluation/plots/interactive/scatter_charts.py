@@ -24,6 +24,9 @@ KINDS = {
     "reference": ("knows all arrivals beforehand: no policy", GREEN),
 }
 
+FRONT = "Down and to the left is better; the line joins the Pareto front: no other policy is as good in both and better in one."
+"""What a caption says of the line of `policies_chart`."""
+
 
 @dataclass(frozen=True)
 class PolicyFigure:
