@@ -1,11 +1,16 @@
 """Benchmarks of fleets by name and by path, beside those of scenarios."""
 
+import re
+
 import pytest
 
+from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.benchmark import benchmark_names, load_benchmark
-from meshwright.envs.benchmark_files import FLEET, kind_of, preset_names
+from meshwright.envs.benchmark_files import ELASTIC as ELASTIC_JOBS
+from meshwright.envs.benchmark_files import FLEET, PLACEMENT, TASKLETS, kind_of, preset_names
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
+from meshwright.training.methods import load_config
 
 from ...fleet_samples import BENCHMARK, ELASTIC
 
@@ -17,6 +22,14 @@ def test_every_shipped_benchmark_bears_the_name_of_its_file_and_is_of_one_kind(n
     assert name not in benchmark_names()
     with pytest.raises(ConfigError, match="benchmark of a fleet, which `meshwright evaluate`"):
         load_benchmark(f"preset:{name}")
+
+
+@pytest.mark.parametrize("kind", [FLEET, ELASTIC_JOBS, PLACEMENT, TASKLETS])
+def test_whoever_takes_another_kind_for_a_scenario_is_told_what_trains_on_it(kind):
+    with pytest.raises(ConfigError) as error:
+        load_benchmark(f"preset:{preset_names(kind)[0]}")
+    method, config = re.search("`method: (.*)`, as (preset:.*) has it, trains on it", error.value.problem).groups()
+    assert load_config(config_path(config)).method == method
 
 
 def test_a_benchmark_of_a_scenario_is_none_of_a_fleet():
