@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.evaluation.plots.interactive import scatter_plot
 from meshwright.evaluation.plots.interactive.gantt_charts import MOST_BARS, episode_chart, step_chart
 from meshwright.evaluation.plots.interactive.scatter_charts import PolicyFigure, policies_chart, undominated
 from meshwright.evaluation.plots.interactive.scatter_plot import scatter_svg
+from meshwright.evaluation.plots.svg import canvas
 
 from ..test_gantt import episode, scenario  # noqa: F401 - a fixture
 from ..test_step_chart import job, step_of  # noqa: F401 - a fixture
@@ -87,6 +89,20 @@ def test_a_learned_policy_is_drawn_over_a_baseline_that_plays_alike():
     drawing = scatter_svg(chart, "trade")
     (_, of_baselines), (_, of_learned) = [(one, drawing.rindex(one["colour"])) for one in chart["series"][1:]]
     assert of_learned > of_baselines
+
+
+def test_a_name_stands_off_the_line_of_the_front_where_it_can():
+    # The line falls from a through b to c: to the right of b, to its left, above and below it lies over the name.
+    found = rows(("a", "baseline", 0.3, 3600.0), ("b" * 12, "baseline", 0.2, 7200.0), ("c", "baseline", 0.1, 10800.0))
+    chart = policies_chart("trade", found, TIME, BLOCKED)
+    with canvas(400, 300) as sheet:
+        axes = sheet.axes(0, 0, 400, 300)
+        axes.plot([1.0, 2.0, 3.0], [30.0, 20.0, 10.0])
+        scatter_plot._names(axes, chart)
+        front = scatter_plot._along_front(axes, chart)
+        (name,) = [text for text in axes.texts if text.get_text() == "b" * 12]
+        box = name.get_window_extent().extents
+    assert not scatter_plot._holds_any((box[0], box[1] + 2, box[2], box[3]), front)
 
 
 def test_the_front_runs_through_no_policy_that_is_beaten():
