@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...quantities import counted, things
 from ..alike import alike, joined
 from ..elastic.tables import elastic_cells, elastic_title
 from ..fleet.objectives import OBJECTIVES
@@ -45,7 +46,8 @@ def elastic_report(results: Data, *, command: str = "") -> str:
         "compared.html",
         title=results["benchmark"],
         heading=f"Benchmark {results['benchmark']}: which scheduler completes elastic jobs first?",
-        facts=f"{elastic['num_devices']} devices; {len(counts)} published workload{'s' * (len(counts) != 1)} of {sum(counts)} "
+        facts=f"{counted(elastic['num_devices'], 'device')}; "
+        f"{len(counts)} published {things(len(counts), 'workload')} of {sum(counts)} "
         f"jobs in all: {', '.join(results['workloads'])}.",
         verdict=results["verdict"],
         remarks=results["remarks"],

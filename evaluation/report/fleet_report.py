@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
+from ...quantities import counted
 from ..alike import alike, joined
 from ..fleet.episodes import WatchedEpisode, watch_episode
 from ..fleet.evaluate import FleetEvaluation
@@ -93,7 +94,7 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
     results, fleet = found.results, found.fleet
     about, seeds = results["fleet"], results["seeds"]
     facts = (
-        f"Cluster {about['cluster']}, {about['num_devices']} devices; {_episodes(found)} of "
+        f"Cluster {about['cluster']}, {counted(about['num_devices'], 'device')}; {_episodes(found)} of "
         f"{about['num_jobs']} jobs: {', '.join(about['job_types'])}."
     )
     failures = FAILURE_COLUMNS if fleet.settings.has_failures else ()
@@ -123,8 +124,7 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
 
 def _episodes(found: FleetEvaluation) -> str:
     """How many test episodes were played, in words."""
-    count = len(found.results["seeds"])
-    return f"{count} episode{'s' * (count > 1)}"
+    return counted(len(found.results["seeds"]), "episode")
 
 
 def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:

@@ -92,12 +92,12 @@ def test_a_learned_policy_is_drawn_over_a_baseline_that_plays_alike():
 
 
 def test_a_name_stands_off_the_line_of_the_front_where_it_can():
-    # The line falls from a through b to c: to the right of b, to its left, above and below it lies over the name.
-    found = rows(("a", "baseline", 0.3, 3600.0), ("b" * 12, "baseline", 0.2, 7200.0), ("c", "baseline", 0.1, 10800.0))
+    # From b on the line is nearly level, so that it lies over a name to the right of b; to the left it is steep.
+    found = rows(("a", "baseline", 0.9, 3600.0), ("b" * 12, "baseline", 0.11, 7200.0), ("c", "baseline", 0.1, 10800.0))
     chart = policies_chart("trade", found, TIME, BLOCKED)
     with canvas(400, 300) as sheet:
         axes = sheet.axes(0, 0, 400, 300)
-        axes.plot([1.0, 2.0, 3.0], [30.0, 20.0, 10.0])
+        axes.plot([1.0, 2.0, 3.0], [90.0, 11.0, 10.0])
         scatter_plot._names(axes, chart)
         front = scatter_plot._along_front(axes, chart)
         (name,) = [text for text in axes.texts if text.get_text() == "b" * 12]
