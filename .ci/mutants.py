@@ -12,16 +12,19 @@ it knows from one run before which tests those are. It changes statements of fun
 a string without blanks (a key, an option, a name) is changed, a message is not, and a line of a text in triple quotes,
 such as a line of a generated script, is left out.
 
-A change takes hold when a test begins. What runs when a module is imported, or once for all tests (a factory of a table of
-constants, a file that is read and kept), is not reached and counts as surviving; look at such a one by hand.
+A change takes hold when a test begins, and what functions keep by `functools` is forgotten then. What runs when a module is
+imported, or once for all tests (a factory of a table of constants), is not reached and counts as surviving; look at such a one
+by hand.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import difflib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +32,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +46,17 @@ KILLED = (1, 3)
 
 @dataclass(frozen=True)
 class MutationGroup:
-    """Modules, and the tests that must see a change in them."""
+    """Modules, and the tests that must see a change in them.
+
+    Attributes:
+        modules: patterns below the package.
+        tests: files and folders of tests.
+        without: parts of the names of tests among them that are left out, as they start processes or kill them.
+    """
 
     modules: tuple[str, ...]
     tests: tuple[str, ...]
+    without: tuple[str, ...] = ()
 
 
 _EXPORT = ROOT / "tests/export"
@@ -54,6 +65,14 @@ _EXPORT_TESTS = sorted(
 )
 
 _FLOWS = ("collectives", "phases", "shared_links", "nccl")
+
+_LIVE = ROOT / "tests/live"
+_WITH_PROCESSES = ("client", "kills", "openapi", "pages_in_a_browser", "pricing", "rights")
+_LIVE_TESTS = sorted(
+    path.relative_to(_LIVE).as_posix()
+    for path in _LIVE.rglob("test_*.py")
+    if path.stem.removeprefix("test_") not in _WITH_PROCESSES
+)
 
 GROUPS = {
     "legality": MutationGroup(
@@ -64,7 +83,12 @@ GROUPS = {
         ("costs/collectives/*.py", "costs/collectives/libraries/*.py"),
         ("tests/costs/collectives", *(f"tests/costs/test_{name}.py" for name in _FLOWS)),
     ),
-    "live": MutationGroup(("live/*.py",), ("tests/live/test_state.py", "tests/live/test_keeping.py", "tests/live/sources")),
+    # Without what starts services or kills processes, and the laws over the service's document, which are slow.
+    "live": MutationGroup(
+        ("live/**/*.py",),
+        tuple(f"tests/live/{name}" for name in _LIVE_TESTS),
+        without=("many_make_at_once", "of_two_processes", "after_a_kill", "killed_anywhere"),
+    ),
     # Without the laws over hostile texts: they run every script some hundred times.
     "export": MutationGroup(("export/*.py", "export/*/*.py"), tuple(f"tests/export/{name}" for name in _EXPORT_TESTS)),
 }
@@ -117,16 +141,17 @@ def _copy(name: str, words: list[str], words_of_tests: list[str]) -> Path:
     """The tree of a group, its floors no links, with mutmut's settings; without words all of its modules, by all tests."""
     folder = WORK / name
     shutil.rmtree(folder, ignore_errors=True)
-    ignored = shutil.ignore_patterns("__pycache__", "_build", "*.xz")
+    ignored = shutil.ignore_patterns("__pycache__", "_build")
     for part in ("src", "tests", "docs"):  # some tests hold the pages against the code
         shutil.copytree(ROOT / part, folder / part, ignore=ignored)
     group = GROUPS[name]
-    modules = [f"src/meshwright/{path}" for path in group.modules]
-    if words:
-        found = sorted(path.relative_to(folder).as_posix() for pattern in modules for path in folder.glob(pattern))
-        modules = [path for path in found if any(word in path for word in words)]
+    package = folder / "src/meshwright"
+    found = sorted({path.relative_to(folder).as_posix() for pattern in group.modules for path in package.glob(pattern)})
+    modules = [path for path in found if not words or any(word in path for word in words)]
     named = [path for path in group.tests if any(word in path for word in words_of_tests)]
     options = ["-p", "no:cacheprovider", "-m", "not scheduler and not slow and not reference"]
+    if group.without:
+        options += ["-k", f"not ({' or '.join(group.without)})"]
     settings = {
         "source_paths": ["src"],
         "also_copy": ["docs"],
@@ -165,6 +190,8 @@ def _run_mutmut(name: str, every: int, workers: int) -> int:
     run_tests, load_profile = PytestRunner.run_tests, hypothesis.settings.load_profile
 
     def quickest_first(self: Any, *, mutant_name: str | None, tests: Any) -> int:
+        if mutant_name is not None:
+            _forget()
         by_duration = sorted(tests, key=lambda test: (state().duration_by_test.get(test, 0.0), test))
         return int(run_tests(self, mutant_name=mutant_name, tests=by_duration))
 
@@ -179,6 +206,16 @@ def _run_mutmut(name: str, every: int, workers: int) -> int:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path("mutants/src").resolve()), str(TOOL)])
     cli.main(["run", "--max-children", str(workers)], standalone_mode=False)
     return 0
+
+
+def _forget() -> None:
+    """Forget what functions of ours keep by `functools`, which the tests before worked out without the change."""
+    kept = type(lru_cache(str))
+    for module in [module for name, module in sys.modules.items() if name.partition(".")[0] == "meshwright"]:
+        for owner in (module, *(one for one in vars(module).values() if isinstance(one, type))):
+            for value in vars(owner).values():
+                if isinstance(value, kept):
+                    value.cache_clear()
 
 
 def _words_only(operator: Any) -> Any:
@@ -254,19 +291,20 @@ def _row(told: Counter[str]) -> str:
 
 def _diff(source: Path, key: str) -> str:
     """What a surviving change changes, as a diff of its function."""
-    import ast
-
     base = key.rpartition(".")[2]
-    original = base.rpartition("__mutmut_")[0] + "__mutmut_orig"
+    functions = _functions(source)
+    original, changed = (functions.get(name, []) for name in (base.rpartition("__mutmut_")[0] + "__mutmut_orig", base))
+    lines = difflib.unified_diff(original, changed, lineterm="", n=1)
+    return "\n".join([f"# {key}", *[line for line in lines if not line.startswith(("---", "+++"))], ""])
+
+
+@lru_cache(maxsize=1)
+def _functions(source: Path) -> dict[str, list[str]]:
+    """The lines of each function, in which mutmut's names are the module's own, by mutmut's names."""
     text = source.read_text()
-    lines = text.splitlines()
-    found = {
-        node.name: lines[node.lineno : node.end_lineno]
-        for node in ast.walk(ast.parse(text))
-        if isinstance(node, ast.FunctionDef) and node.name in (base, original)
-    }
-    changed = difflib.unified_diff(found.get(original, []), found.get(base, []), lineterm="", n=1)
-    return "\n".join([f"# {key}", *[line for line in changed if not line.startswith(("---", "+++"))], ""])
+    lines = re.sub(r"__mutmut_(orig|\d+)", "", text).splitlines()
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return {node.name: lines[node.lineno - 1 : node.end_lineno] for node in nodes}
 
 
 if __name__ == "__main__":

@@ -200,6 +200,18 @@ class BatchVectorEnv(VectorEnv[Observations, NDArray[np.int64], NDArray[Any]]):
         return chosen
 
 
+def taken_actions(actions: NDArray[np.int64], mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """The actions ``(e,)`` that are carried out, the first possible one in place of each that is not, and which were possible."""
+    inside = (actions >= 0) & (actions < mask.shape[1])
+    was_possible = inside & mask[np.arange(len(actions)), np.where(inside, actions, 0)]
+    return np.where(was_possible, actions, mask.argmax(axis=1)), was_possible
+
+
+def empty_observations(space: spaces.Dict, num_episodes: int) -> Observations:
+    """Arrays for the observations of a number of episodes, all zero."""
+    return {key: np.zeros((num_episodes, *(one.shape or ())), one.dtype) for key, one in space.items()}
+
+
 def note(infos: Infos, name: str, values: NDArray[Any] | Infos, which: NDArray[np.bool_]) -> None:
     """Add an entry as Gymnasium's vector environments have it: values ``(e,)``, empty elsewhere, and ``_name``, where they hold.
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from ..envs.benchmark import BenchmarkSettings
 from ..envs.playing import play_episode
+from ..models.policy_files import SHIPPED
 from ..planners.policy import Policy
-from ..planning.policies import SHIPPED, base_of, is_rollout, network_of, policy, trained_file
+from ..planning.policies import base_of, is_rollout, network_of, policy, trained_file
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 from .bounds import beam_record, is_beam

@@ -14,7 +14,7 @@ Source:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -74,7 +74,7 @@ def paired(values: Sequence[float], against: Sequence[float]) -> Interval:
     return found
 
 
-def excludes_zero(difference: Interval) -> int:
+def excludes_zero(difference: Mapping[str, Any]) -> int:
     """-1 where an interval lies below zero, 1 where it lies above, 0 where it holds zero or there is none."""
     if difference["low"] is None:
         return 0

@@ -99,21 +99,30 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
-def with_ends(value: Data | None, scale: float, digits: int, *, sign: str = "") -> str:
-    """Mean and interval, as ``4.6 [3.9, 5.3]``; the mean alone where there is no interval."""
+def with_ends(value: Data | None, scale: float, digits: int, *, sign: str = "", base: float = 0.0) -> str:
+    """Mean and interval above ``base``, as ``4.6 [3.9, 5.3]``; the mean alone where there is no interval."""
     if value is None:
         return "-"
-    mean, *ends = (None if value[end] is None else f"{scale * value[end]:{sign}.{digits}f}" for end in ("mean", "low", "high"))
+    figures = (value[end] for end in ("mean", "low", "high"))
+    mean, *ends = (None if one is None else f"{scale * (one - base):{sign}.{digits}f}" for one in figures)
     return f"{mean}" if None in ends else f"{mean} [{ends[0]}, {ends[1]}]"
+
+
+def with_verdict(difference: Data | None, scale: float, digits: int, *, sign: int = 1) -> str:
+    """A paired difference with its interval, and whether it is better, worse or unclear; see `verdict_word`."""
+    return "-" if difference is None else f"{with_ends(difference, scale, digits, sign='+')} {verdict_word(difference, sign)}"
+
+
+def verdict_word(difference: Data, sign: int = 1) -> str:
+    """``better``, ``worse`` or ``unclear``; ``sign`` is 1 where less is better, -1 where more is."""
+    return ("unclear", "worse", "better")[sign * excludes_zero(difference)]
 
 
 def _markdown_cells(results: Data, group: Sequence[Data]) -> list[str]:
     row = group[0]
     told = beside(results, row)
     if told is None:
-        against = row["against_best_baseline"]
-        word = ("unclear", "worse", "better")[excludes_zero(against)]
-        told = f"{with_ends(against, 100.0, 1, sign='+')} {word}"
+        told = with_verdict(row["against_best_baseline"], 100.0, 1)
     latency = results.get("timing", {}).get("decision_latency_s", {}).get(row["policy"])
     is_learned = row["kind"] == "learned"
     return [

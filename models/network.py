@@ -61,7 +61,7 @@ class CandidateNetwork(nn.Module):
 
     Args:
         chosen: widths.
-        static: the scenario's graphs and degrees; `set_scenario` changes them later.
+        static: the scenario's graphs and degrees.
     """
 
     value_scale: Tensor
@@ -100,11 +100,6 @@ class CandidateNetwork(nn.Module):
         self._kept: Tensor | None = None
         self._kept_of: tuple[object, ...] = ()
         self._encoder_weights: list[nn.Parameter] | None = None
-
-    def set_scenario(self, static: StaticFeatures) -> None:
-        """Serve another scenario: other graphs, devices, degrees, placement rules."""
-        self.static = StaticTensors(static).to(next(self.parameters()).device)
-        self._kept = None
 
     def forget(self) -> None:
         """Drop the kept graph embeddings; for callers whose change of the weights PyTorch does not count.
@@ -176,12 +171,8 @@ class CandidateNetwork(nn.Module):
         embedded = self.graph_embeddings()[states["graph_id"].reshape(-1).long()]
         return self._value(self._context(states, embedded), embedded)
 
-    def candidate_value(self, observation: dict[str, Tensor]) -> CandidateValue:
-        """Values of candidates by the state after them; for networks with the layers ``after``."""
-        return self.candidate_value_of(self.laid_out(observation))
-
     def candidate_value_of(self, seen: Offered) -> CandidateValue:
-        """`candidate_value` of observations that are laid out."""
+        """Values of candidates by the state after them; for networks with the layers ``after``."""
         rows = seen.rows
         if "candidate_after" in rows:  # computed already, see `models.afterstate_kernel`
             after, hidden = rows["candidate_after"][:, 0], rows["candidate_after"][:, 1:]

@@ -1,21 +1,22 @@
-"""What saved policies of placement and of fleets have in common: where shipped ones lie, and what is refused of a file."""
+"""What saved policies have in common: where shipped ones lie, and what is refused of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any, TypeVar
-
-import torch
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .. import settings
 from ..errors import CheckpointError, ConfigError, PolicyError
 
+if TYPE_CHECKING:
+    import torch
+
 SHIPPED = "shipped:"
 
 Chosen = TypeVar("Chosen", bound=settings.Settings)
-Network = TypeVar("Network", bound=torch.nn.Module)
+Network = TypeVar("Network", bound="torch.nn.Module")
 
 
 def shipped_folder() -> Path:
@@ -54,6 +55,8 @@ def check_weights(weights: Mapping[str, Any], file: str | Path) -> None:
     Raises:
         CheckpointError: some are not; the first one is named.
     """
+    import torch  # takes a while, and who looks for policies needs none
+
     for name, tensor in weights.items():
         if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
             raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")

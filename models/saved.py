@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from .. import files, settings
+from .. import files
 from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
 from ..envs.static_features import DEGREE_FEATURES, OP_FEATURES, StaticFeatures, static_features
-from ..errors import CheckpointError, ConfigError
+from ..errors import CheckpointError
 from ..planners.linear import LinearWeights
 from ..simulation.cluster.decision import Decision
 from ..simulation.cluster.problem import ONE_BLOCK_RULES, RULE_NAMES
@@ -26,6 +26,7 @@ from ..simulation.cluster.scenario_settings import ScenarioSettings
 from .linear_prior import KEY as PRIOR
 from .linear_prior import LinearPrior
 from .network import CandidateNetwork
+from .policy_files import check_weights, network_settings
 from .settings import NetworkSettings
 from .tensor_file import load_tensors, save_tensors
 
@@ -95,10 +96,7 @@ class SavedNetwork:
                 raise CheckpointError("the policy lacks a part", file=file, field=part)
         if data["features"] != FEATURES:
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
-        try:
-            chosen = settings.build_settings(NetworkSettings, data["network"])
-        except ConfigError as error:
-            raise CheckpointError(error.problem, file=file, field=f"network.{error.field}", value=error.value) from None
+        chosen = network_settings(NetworkSettings, data["network"], file)
         weights = data["weights"]
         if not isinstance(weights, dict) or not isinstance(data["trained"], dict):
             raise CheckpointError("a part of the policy is not what it should be", file=file)
@@ -108,9 +106,7 @@ class SavedNetwork:
         is_read = is_read and all(isinstance(one, list) and all(isinstance(x, int | float) for x in one) for one in windows)
         if not is_read or not isinstance(slots, int) or not isinstance(growth, int | float):
             raise CheckpointError("a part of the policy is not what it should be", file=file, field="trained")
-        for name, tensor in weights.items():
-            if not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
-                raise CheckpointError("holds something other than finite numbers", file=file, field=f"weights.{name}")
+        check_weights(weights, file)
         if chosen.prior and "prior" not in data:
             raise CheckpointError("the policy lacks a part", file=file, field="prior")
         prior = LinearWeights.from_data(data["prior"], file) if chosen.prior else None

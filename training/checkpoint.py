@@ -9,6 +9,7 @@ which compiled code takes as it is, nothing may have changed since it was writte
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,15 +102,20 @@ def save(
     save_tensors(path, {**data, DIGEST: digest_of(data)})
 
 
-def load(path: Path) -> dict[str, Any]:
+def load(path: Path, version: int = FORMAT_VERSION, keys: Sequence[str] = KEYS) -> dict[str, Any]:
     """What `restore` takes; ``num_timesteps`` are the decisions of PPO so far.
+
+    Args:
+        path: the file.
+        version: of its form; each method has its own.
+        keys: that it has to hold.
 
     Raises:
         CheckpointError: missing, truncated, of another version, or not as it was written.
     """
     data = load_tensors(path)
-    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
-        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
+    if not isinstance(data, dict) or data.get("format_version") != version or not all(k in data for k in keys):
+        raise CheckpointError(f"is no checkpoint of version {version}", file=path)
     if data.pop(DIGEST, None) != digest_of(data):
         raise CheckpointError("is damaged: it is not as it was written", file=path)
     return data

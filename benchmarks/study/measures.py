@@ -13,10 +13,8 @@ from meshwright.envs.benchmark_files import ELASTIC, PLACEMENT
 from meshwright.evaluation.elastic.evaluate import OBJECTIVE as ELASTIC_OBJECTIVE
 from meshwright.evaluation.fleet.objectives import OBJECTIVES, Objective
 from meshwright.evaluation.fleet.tables import difference_cell
-from meshwright.evaluation.statistics import Interval, excludes_zero
-from meshwright.evaluation.tables import escaped, with_ends
-
-VERDICTS = ("unclear", "worse", "better")
+from meshwright.evaluation.statistics import Interval
+from meshwright.evaluation.tables import escaped, verdict_word, with_ends
 
 
 class Measure:
@@ -129,7 +127,7 @@ def rate(value: Interval) -> str:
 def signed(difference: Interval) -> str:
     """A difference of shares with its interval and what that says, ``-.014 [-.019, -.009] better``."""
     ends = "" if difference["low"] is None else f" [{share(difference['low'], '+')}, {share(difference['high'], '+')}]"
-    return f"{share(difference['mean'], '+')}{ends} {VERDICTS[excludes_zero(difference)]}"
+    return f"{share(difference['mean'], '+')}{ends} {verdict_word(difference)}"
 
 
 def share(value: float, sign: str = "") -> str:

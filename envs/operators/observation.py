@@ -6,7 +6,7 @@ actions are pairs of an op and a device, their number is that of the op times ``
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -17,6 +17,7 @@ from ...numba_records import by_reference
 from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES
 from ...simulation.operators.decisions.placing import PlacingState
 from ...simulation.operators.decisions.stacked import StackedInstances
+from ..vector_env import empty_observations
 
 
 @by_reference
@@ -46,53 +47,32 @@ class ChoiceObservations(NamedTuple):
 
 def placement_space(n: int, m: int, *, has_choices: bool = False) -> spaces.Dict:
     """The observation space with at most ``n`` ops and ``m`` devices."""
+
+    def share(*shape: int) -> spaces.Box:
+        return spaces.Box(0.0, 1.0, shape, np.float32)
+
+    found: dict[str, spaces.Space[Any]] = {
+        "placed": spaces.Box(0, m, (n,), np.int64),
+        "op_dynamic": share(n, 3),
+        "device_dynamic": share(m, 3),
+    }
     if has_choices:
-        return spaces.Dict(
-            {
-                "placed": spaces.Box(0, m, (n,), np.int64),
-                "op_dynamic": spaces.Box(0.0, 1.0, (n, 3), np.float32),
-                "device_dynamic": spaces.Box(0.0, 1.0, (m, 3), np.float32),
-                "candidate": spaces.Box(0.0, 1.0, (n, m, NUM_CANDIDATE_FEATURES), np.float32),
-                "op_candidate": spaces.Box(0.0, 1.0, (n, NUM_OP_FEATURES), np.float32),
-                "refined": spaces.Box(0.0, 1.0, (1,), np.float32),
-                "action_mask": spaces.Box(0, 1, (n * m,), np.int8),
-            }
-        )
-    return spaces.Dict(
-        {
-            "placed": spaces.Box(0, m, (n,), np.int64),
-            "op_dynamic": spaces.Box(0.0, 1.0, (n, 3), np.float32),
-            "device_dynamic": spaces.Box(0.0, 1.0, (m, 3), np.float32),
-            "candidate": spaces.Box(0.0, 1.0, (m, NUM_CANDIDATE_FEATURES), np.float32),
-            "current": spaces.Discrete(n),
-            "action_mask": spaces.Box(0, 1, (m,), np.int8),
+        found |= {
+            "candidate": share(n, m, NUM_CANDIDATE_FEATURES),
+            "op_candidate": share(n, NUM_OP_FEATURES),
+            "refined": share(1),
         }
-    )
+    else:
+        found |= {"candidate": share(m, NUM_CANDIDATE_FEATURES), "current": spaces.Discrete(n)}
+    return spaces.Dict({**found, "action_mask": spaces.Box(0, 1, (n * m if has_choices else m,), np.int8)})
 
 
 def new_placement_observations(
     num_episodes: int, n: int, m: int, *, has_choices: bool = False
 ) -> PlacementObservations | ChoiceObservations:
     """Empty observations of a number of episodes."""
-    e = num_episodes
-    if has_choices:
-        return ChoiceObservations(
-            placed=np.zeros((e, n), np.int64),
-            op_dynamic=np.zeros((e, n, 3), np.float32),
-            device_dynamic=np.zeros((e, m, 3), np.float32),
-            candidate=np.zeros((e, n, m, NUM_CANDIDATE_FEATURES), np.float32),
-            op_candidate=np.zeros((e, n, NUM_OP_FEATURES), np.float32),
-            refined=np.zeros((e, 1), np.float32),
-            action_mask=np.zeros((e, n * m), np.int8),
-        )
-    return PlacementObservations(
-        placed=np.zeros((e, n), np.int64),
-        op_dynamic=np.zeros((e, n, 3), np.float32),
-        device_dynamic=np.zeros((e, m, 3), np.float32),
-        candidate=np.zeros((e, m, NUM_CANDIDATE_FEATURES), np.float32),
-        current=np.zeros(e, np.int64),
-        action_mask=np.zeros((e, m), np.int8),
-    )
+    arrays = empty_observations(placement_space(n, m, has_choices=has_choices), num_episodes)
+    return ChoiceObservations(**arrays) if has_choices else PlacementObservations(**arrays)
 
 
 def observe_placements(

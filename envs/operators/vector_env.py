@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...errors import ConfigError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import lower_bound
-from ..vector_env import BatchVectorEnv, Infos, Observations, note
+from ..vector_env import BatchVectorEnv, Infos, Observations, note, taken_actions
 from .batch import PlacementBatch
 from .benchmark import PlacementBenchmark
 from .env import InstanceSource
@@ -93,9 +93,7 @@ class PlacementVectorEnv(BatchVectorEnv):
         batch = self._batch
         has_choices = batch.rules.has_choices
         mask = batch.state.op_can.reshape(self.num_envs, -1) if has_choices else batch.state.can_place
-        inside = (actions >= 0) & (actions < mask.shape[1])
-        self._was_possible = inside & mask[np.arange(self.num_envs), np.where(inside, actions, 0)]
-        taken = np.where(self._was_possible, actions, mask.argmax(axis=1))
+        taken, self._was_possible = taken_actions(actions, mask)
         ops, devices = divmod(taken, batch.num_devices) if has_choices else (batch.lead, taken)
         rewards = batch.step(devices, ops)
         observe_placements(batch.stacked, batch.state, batch.lead, is_stepped, self._seen)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...numba_records import by_reference
 from ...simulation.tasklets.filling import NUM_CANDIDATE_FEATURES, NUM_PROGRESS_FEATURES
+from ..vector_env import empty_observations
 
 
 @by_reference
@@ -48,15 +49,7 @@ def filling_space(n: int) -> spaces.Dict:
 
 def new_filling_observations(num_episodes: int, n: int) -> FillingObservations:
     """Empty observations of a number of episodes."""
-    e = num_episodes
-    return FillingObservations(
-        stage=np.zeros((e, n), np.int64),
-        reduce=np.zeros((e, n, n), np.float32),
-        hand_over=np.zeros((e, n, n), np.float32),
-        candidate=np.zeros((e, n, NUM_CANDIDATE_FEATURES), np.float32),
-        progress=np.zeros((e, NUM_PROGRESS_FEATURES), np.float32),
-        action_mask=np.zeros((e, n), np.int8),
-    )
+    return FillingObservations(**empty_observations(filling_space(n), num_episodes))
 
 
 @njit

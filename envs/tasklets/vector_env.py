@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ...errors import ConfigError
 from ...simulation.tasklets.instance import TaskletInstance
-from ..vector_env import BatchVectorEnv, Infos, Observations, note
+from ..vector_env import BatchVectorEnv, Infos, Observations, note, taken_actions
 from .batch import FillingBatch
 from .benchmark import TaskletBenchmark
 from .env import NetworkSource
@@ -78,10 +78,8 @@ class TaskletVectorEnv(BatchVectorEnv):
         self, actions: NDArray[np.int64], is_stepped: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         batch = self._batch
-        mask = batch.state.can_join
-        inside = (actions >= 0) & (actions < mask.shape[1])
-        self._was_possible = inside & mask[np.arange(self.num_envs), np.where(inside, actions, 0)]
-        rewards = batch.step(np.where(self._was_possible, actions, mask.argmax(axis=1)))
+        taken, self._was_possible = taken_actions(actions, batch.state.can_join)
+        rewards = batch.step(taken)
         observe_filling(batch.stacked, batch.state, is_stepped, self._seen)
         return rewards, ~batch.is_live & is_stepped, np.zeros(self.num_envs, np.bool_)
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...envs.elastic.benchmark import ElasticBenchmark, PublishedElastic
+from ...envs.elastic.benchmark import ElasticBenchmark
 from ...errors import ConfigError, PolicyError
 from ..evaluate import check_names
 from ..fleet.objectives import Objective
@@ -36,7 +36,6 @@ def evaluate_elastic(
     num_workloads: int | None = None,
     num_processes: int = 1,
     workers: Workers | None = None,
-    published: PublishedElastic | None = None,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Compare schedulers on a benchmark of elastic jobs.
@@ -47,7 +46,6 @@ def evaluate_elastic(
         num_workloads: the first so many of the load; all by default.
         num_processes: at work at a time.
         workers: who plays instead of processes of this machine.
-        published: already read, to save its set-up.
         progress: called with a phase, workloads played and workloads in all.
 
     Returns:
@@ -68,7 +66,7 @@ def evaluate_elastic(
             elastic_scheduler(spec)
         except PolicyError as error:
             raise error if spec in specs else error.at(field=f"policies of benchmark {benchmark.name}") from None
-    published = published or benchmark.build()
+    published = benchmark.build()
     of = len(published.workloads)
     if num_workloads is not None:
         if not 1 <= num_workloads <= of:

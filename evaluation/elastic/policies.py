@@ -10,10 +10,11 @@ from pathlib import Path
 
 from ... import inputs
 from ...errors import PolicyError
+from ...models.policy_files import SHIPPED
 from ...planners.elastic.goodput_shares import GoodputShares
 from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import PUBLISHED, ElasticScheduler
-from ...planning.policies import SHIPPED, display_name, policy_file
+from ...planning.policies import display_name, policy_file
 
 BASELINES = (*PUBLISHED, "pollux", *SHARE_RULES)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,6 @@ def evaluate_fleet(
     num_seeds: int | None = None,
     num_processes: int = 1,
     workers: Workers | None = None,
-    cache: Path | None = None,
     fleet: Fleet | None = None,
     progress: Progress | None = None,
 ) -> FleetEvaluation:
@@ -73,7 +71,6 @@ def evaluate_fleet(
         num_seeds: test episodes; the benchmark's own number by default.
         num_processes: at work at a time.
         workers: who plays instead of processes of this machine.
-        cache: folder of priced menus; the user's cache by default.
         fleet: already built, to save its set-up.
         progress: called with a phase, episodes played and episodes in all.
 
@@ -89,7 +86,7 @@ def evaluate_fleet(
     if not [spec for spec in wanted if spec != BOUND]:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     check_names([policy_name(spec) for spec in wanted])
-    fleet = fleet or benchmark.build(cache=cache)
+    fleet = fleet or benchmark.build()
     for spec in wanted:
         try:
             check_policy(spec, fleet)

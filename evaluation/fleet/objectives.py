@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...envs.fleet.objective import HIGHER_IS_BETTER
+from ..tables import with_ends
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,7 @@ class Objective:
     def difference(self, interval: dict[str, Any]) -> str:
         """A difference with its interval in the unit; of shares in points."""
         unit = "points" if self.unit == "%" else self.unit
-        ends = ""
-        if interval["low"] is not None:
-            low, high = (f"{self.scale * interval[end]:+.{self.digits}f}" for end in ("low", "high"))
-            ends = f" [{low}, {high}]"
-        return f"{self.scale * interval['mean']:+.{self.digits}f}{ends} {unit}"
+        return f"{with_ends(interval, self.scale, self.digits, sign='+')} {unit}"
 
 
 OBJECTIVES = {

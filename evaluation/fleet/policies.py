@@ -24,6 +24,7 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
 from ...errors import PolicyError, nearest
+from ...models.policy_files import SHIPPED
 from ...planners.fleet.linear_scores import FleetScores, choose_by_scores, linear_scorer, play_by_scores
 from ...planners.fleet.playing import choose_at_random, play_at_random, play_rule
 from ...planners.fleet.rollout import FleetRollout
@@ -31,7 +32,7 @@ from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_PRICED, BEST_REFUSAL, BEST_SHARES, fleet_rule, nearest_rule
 from ...planners.rules import NAMES
-from ...planning.policies import OF_ONE_JOB, OWN, POLICY_FILES, SHIPPED, fleet_policy_file
+from ...planning.policies import OF_ONE_JOB, OWN, POLICY_FILES, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
 from .bounds import BOUND

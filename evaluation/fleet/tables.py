@@ -7,8 +7,7 @@ from typing import Any
 
 from ...quantities import counted
 from ..alike import alike, joined
-from ..statistics import excludes_zero
-from ..tables import escaped, table, with_ends
+from ..tables import escaped, table, with_ends, with_verdict
 from .menu_choices import choice_rows
 from .objectives import OBJECTIVES, Objective
 
@@ -150,13 +149,9 @@ def _beside(results: Data, row: Data, objective: Objective, *, has_words: bool) 
 
 def difference_cell(against: dict[str, Any] | None, objective: Objective, *, has_words: bool) -> str:
     """A paired difference with its interval, in words too whether it is better, worse or unclear."""
-    if against is None:
-        return "-"
-    told = with_ends(against, objective.scale, objective.digits, sign="+")
-    if not has_words:
-        return told
-    word = ("unclear", "worse", "better")[objective.sign * excludes_zero(against)]
-    return f"{told} {word}"
+    if has_words:
+        return with_verdict(against, objective.scale, objective.digits, sign=objective.sign)
+    return with_ends(against, objective.scale, objective.digits, sign="+")
 
 
 def _chosen(results: Data, policy: str) -> str:

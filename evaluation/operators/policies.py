@@ -50,7 +50,7 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
     """
     name, _, how = spec.partition("@")
     if name in PLACEMENT_PLANNERS:
-        budget_s = _budget(spec, how) if how or PLACEMENT_PLANNERS[name].is_search else None
+        budget_s = searching_s(spec, how) if how or PLACEMENT_PLANNERS[name].is_search else None
 
         def plan(instance: OperatorInstance, seed: int) -> OperatorPlacement:
             return place(instance, name, PlacementRequest(objective=objective, budget_s=budget_s, seed=seed))
@@ -70,7 +70,12 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
     return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)
 
 
-def _budget(spec: str, how: str) -> float:
+def searching_s(spec: str, how: str) -> float:
+    """Seconds that a search is given in what is behind the ``@`` of a policy; 1 where nothing is.
+
+    Raises:
+        PolicyError: it is no number of seconds.
+    """
     try:
         seconds = float(how) if how else _DEFAULT_BUDGET_S
     except ValueError:

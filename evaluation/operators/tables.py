@@ -8,8 +8,7 @@ from typing import Any
 from ...quantities import counted
 from ...simulation.operators.forms import FORMS
 from ..alike import alike, joined
-from ..statistics import excludes_zero
-from ..tables import escaped, table
+from ..tables import escaped, table, with_ends, with_verdict
 from .evaluate import Data
 
 Cells = tuple[list[str], list[list[str]]]
@@ -41,8 +40,8 @@ def operator_cells(results: Data) -> Cells:
         rows.append(
             [
                 joined(group),
-                _interval(row["over_best_known"], 1.0, ".3f") if has_value(row) else "-",
-                _interval(row["against_best_rule"], 100.0, "+.1f") if has_value(row) else "-",
+                with_ends(row["over_best_known"], 1.0, 3) if has_value(row) else "-",
+                with_ends(row["against_best_rule"], 100.0, 1, sign="+") if has_value(row) else "-",
                 f"{row['over_bound']['mean']:.2f}" if has_value(row) else "-",
                 f"{100 * row['won']:.0f}",
                 *([f"{100 * row.get('infeasible', 0):.0f}"] if is_partial else []),
@@ -109,8 +108,8 @@ def ablation_cells(results: Data) -> Cells | None:
             [
                 row["policy"],
                 ", ".join(left_out(row)) or "nothing",
-                _interval(row["over_bound"], 1.0, ".2f"),
-                _paired(against),
+                with_ends(row["over_bound"], 1.0, 2),
+                with_verdict(against, 1.0, 3),
             ]
         )
     return ["policy", "left out", "over bound", "over best known, paired"], rows
@@ -126,22 +125,10 @@ def paired_cells(results: Data) -> Cells | None:
     if not learned or len(groups) < 2:
         return None
     rows = [
-        [
-            joined(group),
-            *(
-                "-" if row["policy"] == group[0]["policy"] else _paired(row.get("against", {}).get(group[0]["policy"]))
-                for row in learned
-            ),
-        ]
+        [joined(group), *(with_verdict(row.get("against", {}).get(group[0]["policy"]), 1.0, 3) for row in learned)]
         for group in groups
     ]
     return ["against", *(row["policy"] for row in learned)], rows
-
-
-def _paired(found: Data | None) -> str:
-    if found is None:
-        return "-"
-    return _interval(found, 1.0, "+.3f") + (" unclear", " worse", " better")[excludes_zero(found)]
 
 
 _WHOLE = {"rounds": 4, "walks": 2}
@@ -160,7 +147,7 @@ def budget_cells(results: Data) -> Cells | None:
     told = results.get("budgets", {"rows": []})
     if not told["rows"]:
         return None
-    rows = [[row["policy"], *(_interval(each, 1.0, ".3f") for each in row["over_best_known"])] for row in told["rows"]]
+    rows = [[row["policy"], *(with_ends(each, 1.0, 3) for each in row["over_best_known"])] for row in told["rows"]]
     return ["policy", *(seconds_text(each) for each in told["seconds"])], rows
 
 
@@ -217,12 +204,3 @@ def operator_markdown(results: Data) -> str:
         title, head, rows = difference_cells(one)
         lines += [f"## {escaped(title)}", "", *table(head, [[escaped(cell) for cell in row] for row in rows]), ""]
     return "\n".join(lines)
-
-
-def _interval(found: Data | None, scale: float, form: str) -> str:
-    if found is None:
-        return "-"
-    mean = format(scale * found["mean"], form)
-    return (
-        mean if found["low"] is None else f"{mean} [{format(scale * found['low'], form)}, {format(scale * found['high'], form)}]"
-    )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _EDGE, _TITLE, _STRIP, _GAP, _SHARE, _AXIS = 2.0, 30.0, 24.0, 14.0, 120.0, 46.0
 _RIGHT = 12.0
 _CELL = 13.0  # height of a device where there is room
+_NUM_JOBS = 40  # arrivals that are drawn
 _LINES: tuple[tuple[str, str], ...] = ((LEARNED, "-"), (INK, "--"), (MUTED, ":"))
 # Shortest window for which a unit is used, its length in seconds, its name.
 _UNITS = ((20 * 86_400.0, 86_400.0, "days"), (5_400.0, 3_600.0, "h"), (120.0, 60.0, "min"), (0.0, 1.0, "s"))
@@ -72,19 +73,16 @@ class Window:
         return next((seconds, name) for least, seconds, name in _UNITS if self.length_s >= least)
 
 
-def occupancy_svg(
-    scenario: Scenario, episodes: Sequence[tuple[str, EpisodeRecord]], *, first_job: int | None = None, num_jobs: int = 40
-) -> str:
+def occupancy_svg(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeRecord]]) -> str:
     """Occupancy of the cluster over time under each policy, arrivals that were turned away, and the share of devices held.
+
+    It begins with the first arrival after the warm-up.
 
     Args:
         scenario: where the episodes ran.
         episodes: name of a policy and what happened under it, at least one; the same arrivals for all.
-        first_job: the window begins with this arrival; by default the first one after the warm-up.
-        num_jobs: arrivals in the window.
     """
-    first = scenario.settings.num_warmup_jobs if first_job is None else first_job
-    window = Window.of(episodes[0][1].arrival_s, first, num_jobs)
+    window = Window.of(episodes[0][1].arrival_s, scenario.settings.num_warmup_jobs, _NUM_JOBS)
     n = scenario.cluster.num_devices
     keys = [LegendEntry(shortened(graph.name, 40), *graph_look(i)) for i, graph in enumerate(scenario.workload.graphs)]
     keys += [

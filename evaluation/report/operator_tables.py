@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..operators.tables import left_out
-from ..statistics import excludes_zero
-from ..tables import with_ends
+from ..tables import with_ends, with_verdict
 
 Data = Mapping[str, Any]
 Evaluations = Mapping[str, tuple[str, dict[str, Any]]]
@@ -61,10 +60,7 @@ def operator_ablations(others: Evaluations, against: str) -> dict[str, list[list
 
 
 def _compared(row: Data, against: str) -> list[str]:
-    value = row.get("against", {}).get(against)
-    difference = "-"
-    if value is not None:
-        difference = f"{with_ends(value, 1.0, 3, sign='+')} {('unclear', 'worse', 'better')[excludes_zero(value)]}"
+    difference = with_verdict(row.get("against", {}).get(against), 1.0, 3)
     network = (row.get("trained") or {}).get("network")
     without = "not told" if network is None else ", ".join(left_out(row)) or "nothing"
     return [row["policy"], without, with_ends(row["over_best_known"], 1.0, 3), difference]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -139,19 +139,24 @@ def _shown(value: Any) -> Any:
     return "".join(letter if letter.isprintable() or letter in "\n\t\u00a0" else "?" for letter in value)
 
 
-@cache
-def _environment() -> Environment:
-    folder = resources(f"{__package__}.templates")
+def templates(package: str, shown: Callable[[Any], Any], **options: Any) -> Environment:
+    """The templates in the folder of a package; of every value a page shows what ``shown`` makes of it."""
+    folder = resources(f"{package}.templates")
     texts = {one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith(".html")}
-    made = Environment(
+    return Environment(
         loader=DictLoader(texts),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        keep_trailing_newline=True,
-        finalize=_shown,
+        finalize=shown,
+        **options,
     )
+
+
+@cache
+def _environment() -> Environment:
+    made = templates(__package__, _shown, keep_trailing_newline=True)
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
     made.filters["drawing"] = _drawing
     return made

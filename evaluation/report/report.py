@@ -17,8 +17,8 @@ from ..plots.interactive.gantt_charts import Chart
 from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..plots.style import RUNNING
-from ..statistics import excludes_zero, least
-from ..tables import beside, best_baselines, chosen_for, mean_figures, mean_text, remarks
+from ..statistics import least
+from ..tables import beside, best_baselines, chosen_for, mean_figures, mean_text, remarks, verdict_word
 from .pages import Cell, Drawn, PageTable, Row, cells, page
 
 Data = Mapping[str, Any]
@@ -150,11 +150,10 @@ def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
         against = Cell(told) if told == "-" else Cell("", told)
     else:
         difference = row["against_best_baseline"]
-        word = ("unclear", "worse", "better")[excludes_zero(difference)]
-        against = Cell(f"{100 * difference['mean']:+.1f}", f"{_ends(difference, 100.0, '+.1f')} {word}")
+        against = Cell(f"{100 * difference['mean']:+.1f}", f"{_ends(difference, 100.0, '+.1f')} {verdict_word(difference)}")
     shown = [
         Cell(row["policy"]),
-        _with_interval(row["blocking_rate"], 100.0, 1),
+        _with_interval(row["blocking_rate"]),
         against,
         *cells(
             (
@@ -167,8 +166,9 @@ def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
     return Row(shown, is_learned=row["kind"] == "learned")
 
 
-def _with_interval(value: Data | None, scale: float, digits: int) -> Cell:
-    return Cell("-") if value is None else Cell(mean_text(value, scale, digits), _ends(value, scale, f".{digits}f"))
+def _with_interval(value: Data | None) -> Cell:
+    """A share in percent."""
+    return Cell("-") if value is None else Cell(mean_text(value, 100.0, 1), _ends(value, 100.0, ".1f"))
 
 
 def _ends(value: Data, scale: float, form: str) -> str:

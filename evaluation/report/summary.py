@@ -21,8 +21,8 @@ from ..plots.curves import BLOCKING, LearningMeasure
 from ..plots.interactive.scatter_charts import policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..saved_results import read_any_results, read_curve
-from ..statistics import excludes_zero, paired
-from ..tables import escaped, table, with_ends
+from ..statistics import paired
+from ..tables import escaped, table, with_ends, with_verdict
 from .compared import COMPARED, Compared
 from .operator_tables import operator_ablations, transfer_cells
 from .pages import Cell, Drawn, PageTable, Row, figure_cells, page
@@ -185,8 +185,7 @@ def ablations(summary: Summary, against: str) -> dict[str, Cells]:
             difference = "-"
             if name != against and seeds == full[1]:
                 value = paired(row["per_seed"]["blocking_rate"], full[0]["per_seed"]["blocking_rate"])
-                word = ("unclear", "worse", "better")[excludes_zero(value)]
-                difference = f"{with_ends(value, 100.0, 1, sign='+')} {word}"
+                difference = with_verdict(value, 100.0, 1)
             cells.append([name, with_ends(row["blocking_rate"], 100.0, 1), difference])
         found[benchmark] = [row for row in cells if row[0] == against] + [row for row in cells if row[0] != against]
     return found

@@ -16,32 +16,6 @@ from .pages import Drawn, PageTable, Row, cells, page
 FILE = "sweep.html"
 
 
-def write(
-    chosen: SweepSettings,
-    trials: Sequence[TrialSummary],
-    importances: Mapping[str, float],
-    folder: Path,
-    *,
-    measure: str,
-    is_less_better: bool,
-) -> Path:
-    """Write the page into the folder of a sweep.
-
-    Args:
-        chosen: the sweep.
-        trials: that have ended.
-        importances: share of each key; empty where there are too few trials.
-        folder: of the sweep; ``best.yaml`` is shown from there.
-        measure: what the validation measures.
-        is_less_better: whether less of it is better.
-
-    Returns:
-        The file.
-    """
-    files.write_text(folder / FILE, to_html(chosen, trials, importances, folder, measure=measure, is_less_better=is_less_better))
-    return folder / FILE
-
-
 def to_html(
     chosen: SweepSettings,
     trials: Sequence[TrialSummary],
@@ -51,7 +25,16 @@ def to_html(
     measure: str,
     is_less_better: bool,
 ) -> str:
-    """The page as text; arguments as for `write`."""
+    """The page as text.
+
+    Args:
+        chosen: the sweep.
+        trials: that have ended.
+        importances: share of each key; empty where there are too few trials.
+        folder: of the sweep; ``best.yaml`` is shown from there.
+        measure: what the validation measures.
+        is_less_better: whether less of it is better.
+    """
     best = best_of(list(trials), is_less_better=is_less_better)
     counts = {state: sum(trial.state == state for trial in trials) for state in ("complete", "pruned", "failed")}
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ...errors import PolicyError
 from ...planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement
-
-_DEFAULT_BUDGET_S = 1.0
+from ..operators.policies import searching_s
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ def tasklet_policy(spec: str) -> TaskletPolicySpec:
     """
     name, _, how = spec.partition("@")
     if name in SOLVERS:
-        budget_s = _budget(spec, how)
+        budget_s = searching_s(spec, how)
         return TaskletPolicySpec(
             spec, "planner", lambda instance, seed: arrange(instance, ArrangementRequest(budget_s, seed, name))
         )
@@ -48,13 +46,3 @@ def tasklet_policy(spec: str) -> TaskletPolicySpec:
 
     player, mode = load_tasklet_player(spec)
     return TaskletPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed))
-
-
-def _budget(spec: str, how: str) -> float:
-    try:
-        seconds = float(how) if how else _DEFAULT_BUDGET_S
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise PolicyError("seconds after @ are a number above 0, up to 3600", field="policy", value=spec)
-    return seconds

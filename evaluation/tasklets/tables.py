@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...quantities import counted
 from ..alike import joined
 from ..operators.tables import ranked
-from ..tables import escaped, table
+from ..tables import escaped, table, with_ends
 from .evaluate import Data, best_search
 
 
@@ -24,11 +22,12 @@ def tasklet_cells(results: Data) -> tuple[list[str], list[list[str]]]:
     rows = []
     for group in ranked(results):
         row = group[0]
-        cells = [joined(group), _above(row["over_best_known"])]
+        cells = [joined(group), with_ends(row["over_best_known"], 100.0, 1, base=1.0)]
         if len(kinds) > 1:
-            cells += [_above(row["by_kind"][kind]) for kind in kinds]
+            cells += [with_ends(row["by_kind"][kind], 100.0, 1, base=1.0) for kind in kinds]
         if best is not None:
-            cells.append("" if row["policy"] == best["policy"] else _points(row["against"][best["policy"]]["all"], 0.0, "+.1f"))
+            against_best = row["against"].get(best["policy"])
+            cells.append("" if against_best is None else with_ends(against_best["all"], 100.0, 1, sign="+"))
         rows.append([*cells, f"{100 * row['won']:.0f}", f"{1000 * row['seconds']['median']:.1f}"])
     return head, rows
 
@@ -50,16 +49,3 @@ def tasklet_markdown(results: Data) -> str:
         *(line for remark in results.get("remarks", []) for line in (escaped(remark), "")),
     ]
     return "\n".join(lines)
-
-
-def _above(found: Any) -> str:
-    return _points(found, 1.0, ".1f")
-
-
-def _points(found: Any, base: float, form: str) -> str:
-    if found is None:
-        return "-"
-    mean = format(100 * (found["mean"] - base), form)
-    if found["low"] is None:
-        return mean
-    return f"{mean} [{format(100 * (found['low'] - base), form)}, {format(100 * (found['high'] - base), form)}]"

@@ -48,9 +48,9 @@ def _forget_literals(dispatcher: Any) -> None:
     call. LLVM inlines those constants by itself, so the code is as fast without.
     """
     resolve = dispatcher.get_call_template
+    unliteral: Any = numba.types.unliteral
 
     def get_call_template(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        unliteral = numba.types.unliteral
         return resolve(tuple(map(unliteral, arguments)), {name: unliteral(kind) for name, kind in named.items()})
 
     dispatcher.get_call_template = get_call_template

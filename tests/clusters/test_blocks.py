@@ -5,9 +5,11 @@ import pytest
 
 from meshwright.clusters import Cluster, load_cluster
 from meshwright.clusters.blocks import blocks, ramp_shapes, torus_shapes
-from meshwright.clusters.symmetry import classes, signatures
+from meshwright.clusters.symmetry import signatures
 from meshwright.clusters.topologies.topology import relabelled
 from meshwright.errors import ClusterError
+
+from .alike_groups import classes
 
 
 def preset(name):

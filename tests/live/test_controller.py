@@ -203,7 +203,7 @@ def test_jobs_that_requests_bring_along_and_those_that_cannot_be(kept):
 
 
 def test_a_new_job_is_decided_on_once_it_is_ready_and_a_wrong_one_says_so(kept, cluster, tmp_path):
-    cold = controller(None, Planners(cluster, "fastest-feasible", scratch=tmp_path))
+    cold = controller(tmp_path / "s.db", Planners(cluster, "fastest-feasible", scratch=tmp_path))
     waits = cold.decide_or_prepare(JOB, "k")
     assert waits.decision.outcome == "preparing"
     assert cold.decide_or_prepare(JOB, "k") == waits

@@ -23,12 +23,12 @@ from hypothesis.stateful import (
 from meshwright.errors import ConflictError, MeshwrightError
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest, Observation
-from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.records.retention import give_up
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import occupancy
 
 from ..draws import draws
+from ..oracles.memory_store import MemoryStore
 from .controller_samples import Clock, controller
 from .live_samples import listings
 

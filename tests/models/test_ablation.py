@@ -12,6 +12,8 @@ from meshwright.models.ablation import ablated
 from meshwright.models.network import NOT_OFFERED
 from meshwright.models.settings import NetworkSettings
 
+from .scenarios import set_scenario
+
 PARTS = ("graph", "look-ahead", "time-to-free", "reject")
 HALF = 8  # of the moments ahead that cluster_slots and candidate_slots tell of
 
@@ -130,14 +132,14 @@ def test_a_job_without_its_graph_is_the_means_of_its_ops(foreseeing, random_netw
     for g in range(static.num_graphs):
         totals[static.graph_of_op == g] = static.ops[static.graph_of_op == g].mean(axis=0)
     for other in (dataclasses.replace(static, edges=static.edges[:1]), dataclasses.replace(static, ops=totals)):
-        network.set_scenario(other)
+        set_scenario(network, other)
         torch.testing.assert_close(outputs(network, seen), before)
-    network.set_scenario(dataclasses.replace(static, ops=static.ops[::-1].copy()))
+    set_scenario(network, dataclasses.replace(static, ops=static.ops[::-1].copy()))
     assert not torch.allclose(outputs(network, seen)[0], before[0])
     # A network that sees the graph does see its edges.
     whole = random_network(foreseeing)
     before = outputs(whole, seen)
-    whole.set_scenario(dataclasses.replace(static, edges=static.edges[:1]))
+    set_scenario(whole, dataclasses.replace(static, edges=static.edges[:1]))
     assert not torch.allclose(outputs(whole, seen)[0], before[0])
 
 

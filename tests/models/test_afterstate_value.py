@@ -17,6 +17,7 @@ from meshwright.models.network import NOT_OFFERED
 from meshwright.models.saved import SavedNetwork
 
 from ..draws import draws
+from .scenarios import set_scenario
 
 KEYS = ("candidate_shapes", "candidate_any", "candidate_ends", "episode")
 
@@ -86,7 +87,7 @@ def test_known_kinds_have_weights_of_their_own_wherever_they_stand_and_others_ha
 
 
 def offered(seen, network):
-    candidate_value = network.candidate_value(seen)
+    candidate_value = network.candidate_value_of(network.laid_out(seen))
     return candidate_value, (candidate_value.sample, candidate_value.candidate)
 
 
@@ -158,7 +159,7 @@ def test_ppo_teaches_the_sharpness_and_the_corrections_but_not_what_afterstates_
     assert taught(network) == encoders | {"value"}
     # What afterstates are worth is taught by itself.
     network.zero_grad()
-    candidate_value = network.candidate_value(observations(foreseeing))
+    candidate_value = network.candidate_value_of(network.laid_out(observations(foreseeing)))
     (candidate_value.immediate_reward + candidate_value.after).square().sum().backward()
     assert taught(network) == {"after", "pays"}
 
@@ -193,19 +194,19 @@ def test_shapes_and_degrees_are_told_by_their_features_and_not_by_their_places(n
     seen, static = observations(foreseeing), static_features(foreseeing)
     shapes, degrees = torch.randperm(len(static.shapes)), torch.randperm(len(static.degrees))
     with torch.no_grad():
-        before = network.candidate_value(seen)
-        network.set_scenario(dataclasses.replace(static, shapes=static.shapes[shapes], degrees=static.degrees[degrees]))
+        before = network.candidate_value_of(network.laid_out(seen))
+        set_scenario(network, dataclasses.replace(static, shapes=static.shapes[shapes], degrees=static.degrees[degrees]))
         other = {
             "candidate_shapes": seen["candidate_shapes"][:, :, shapes],
             "candidate_any": seen["candidate_any"][:, :, degrees],
         }
-        after = network.candidate_value({**seen, **other})
+        after = network.candidate_value_of(network.laid_out({**seen, **other}))
     torch.testing.assert_close(after.after, before.after)
 
 
 def test_one_network_serves_clusters_of_other_shapes(network, foreseeing, toy, changed, observations):
     other = changed(toy, shape_slots=6)
-    network.set_scenario(static_features(other))
+    set_scenario(network, static_features(other))
     with torch.no_grad():
         scores, values = network(observations(other))
     assert scores.shape == (6, other.problem.num_candidates)
@@ -239,7 +240,10 @@ def test_the_compiled_worth_is_that_of_the_layers(random_network, foreseeing, ba
             key: torch.as_tensor(value) for key, value in current_with_values(batch.observations, network.after_weights()).items()
         }
         assert set(seen) - set(quick) == {"candidate_shapes", "candidate_any", "cluster_shapes", "cluster_any"}
-        candidate_value, same = network.candidate_value(seen), network.candidate_value(quick)
+        candidate_value, same = (
+            network.candidate_value_of(network.laid_out(seen)),
+            network.candidate_value_of(network.laid_out(quick)),
+        )
         torch.testing.assert_close(same.after, candidate_value.after, rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(same.hidden, candidate_value.hidden, rtol=1e-4, atol=1e-4)
         for slow, fast in zip(network(seen), network(quick), strict=True):

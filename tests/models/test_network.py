@@ -14,6 +14,7 @@ from meshwright.models.network import NOT_OFFERED, CandidateNetwork
 from meshwright.models.settings import NetworkSettings
 
 from ..draws import draws
+from .scenarios import set_scenario
 
 CANDIDATE_KEYS = ("candidates", "candidate_slots", "action_mask")
 
@@ -95,7 +96,7 @@ def test_gradients_reach_every_weight_and_are_finite(network, observations, quic
 def test_one_network_serves_other_devices_degrees_rules_and_graphs(network, observations, quickstart, toy):
     weights = {name: weight.clone() for name, weight in network.state_dict().items()}
     for scenario, num_graphs in ((toy, 3), (quickstart, 5)):
-        network.set_scenario(static_features(scenario))
+        set_scenario(network, static_features(scenario))
         with torch.no_grad():
             scores = network(observations(scenario))[0]
             assert network.graph_embeddings().shape[0] == num_graphs
@@ -151,7 +152,7 @@ def test_kept_embeddings_are_dropped_when_the_weights_change(network, change):
 def test_kept_embeddings_are_dropped_with_the_scenario(network, toy):
     with torch.no_grad():
         before = network.graph_embeddings()
-        network.set_scenario(static_features(toy))
+        set_scenario(network, static_features(toy))
         assert network.graph_embeddings().shape[0] != before.shape[0]
 
 
@@ -175,7 +176,7 @@ def test_relabelling_ops_leaves_a_graphs_embedding_equal(quickstart, seed):
     network = CandidateNetwork(NetworkSettings(), static)
     with torch.no_grad():
         before = network.graph_embeddings()
-        network.set_scenario(relabelled(static, np.random.default_rng(seed)))
+        set_scenario(network, relabelled(static, np.random.default_rng(seed)))
         torch.testing.assert_close(network.graph_embeddings(), before, rtol=1e-4, atol=1e-5)
         assert (torch.pdist(before) > 1e-3).all()  # and different graphs differ
 
@@ -190,7 +191,7 @@ def test_a_graphs_embedding_does_not_depend_on_its_company(quickstart):
     alone = dataclasses.replace(static, **parts)
     with torch.no_grad():
         together = network.graph_embeddings()[0]
-        network.set_scenario(alone)
+        set_scenario(network, alone)
         torch.testing.assert_close(network.graph_embeddings()[0], together, rtol=1e-4, atol=1e-5)
 
 

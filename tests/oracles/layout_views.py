@@ -1,4 +1,4 @@
-"""Views of a layout that ran: memory of each rank, moment by moment, and a trace for people.
+"""Views of a layout that ran: memory of each rank, moment by moment, and the time of a step.
 
 A rank holds model state and buffers all the time, and of each micro-batch that has begun its forward pass through a chunk
 the chunk's activations, until the pass that needs them last (of weight gradients, where these are put off) is done; after
@@ -8,18 +8,18 @@ a backward pass that computed them again more than the forward pass had left. So
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
+from meshwright.clusters.cluster import Cluster
 from meshwright.costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
+from meshwright.costs.settings import CostSettings
 from meshwright.costs.work import graph_memory, memory
+from meshwright.costs.work.work import LayoutWork
 from meshwright.simulation.layouts.graph_step import GraphStep
-from meshwright.simulation.layouts.running import LayoutRun
+from meshwright.simulation.layouts.running import LayoutRun, layout_step, run_layout
 from meshwright.simulation.layouts.stage_tasks import Row
 from meshwright.simulation.layouts.step_model import StepModel, TransformerStep
-from meshwright.simulation.step.chrome_trace import chrome_trace
 from meshwright.simulation.step.memory_over_time import MemoryOverTime
 
 WASTE = 1 + memory.FRAGMENTATION
@@ -51,12 +51,18 @@ def layout_memory(step: StepModel, run: LayoutRun) -> MemoryOverTime:
     return MemoryOverTime(start, np.concatenate(time_s), np.concatenate(memory_bytes))
 
 
-def layout_trace(step: StepModel, run: LayoutRun) -> dict[str, Any]:
-    """The steps that ran for Perfetto and chrome://tracing, see `chrome_trace`."""
-    lowered, timeline = run.lowered, run.timeline
-    words = tuple(operation.replace("_", "-") for operation in lowered.operations)
-    held = layout_memory(step, run)
-    return chrome_trace(lowered.execution, lowered, timeline.start_s, timeline.finish_s, held, operations=words)
+def simulated_step_s(
+    work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None, devices: ArrayLike | None = None
+) -> float:
+    """Seconds of a step of a transformer under a layout, by the event path.
+
+    What the analytic path leaves out counts here: ``contention``, ``priority``, ``gradient_bucket_bytes``,
+    ``message_chunk_bytes`` and where the ranks stand.
+
+    Raises:
+        PlanError, ConfigError: as `layout_step` and `run_layout`.
+    """
+    return run_layout(layout_step(work, cluster, costs), cluster, devices, costs).step_s
 
 
 def held_bytes(step: StepModel, stage: int) -> float:

@@ -15,8 +15,10 @@ from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain, side_by_side_s, untaken
 from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.contention.interleaving import bursts, interleave
-from meshwright.simulation.layouts.running import layout_step, num_tasks, simulated_step_s
+from meshwright.simulation.layouts.running import layout_step, num_tasks
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
+
+from ..oracles.layout_views import simulated_step_s
 
 LAYOUT = "tp=4,dp=4,micro_batch=1,global_batch=4,sequence_parallel=true,distributed_optimizer=true"
 SMALL = "pp=2,dp=8,micro_batch=1,global_batch=16,overlap_dp=true"

@@ -23,9 +23,9 @@ from meshwright.planners.layouts.stage_devices import best_load
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
 from meshwright.plans import Layout
-from meshwright.simulation.layouts.running import simulated_step_s
 
 from ..draws import draws
+from ..oracles.layout_views import simulated_step_s
 
 SLOW = {
     "peak_tflops_per_s": 100.0,

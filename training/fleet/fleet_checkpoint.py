@@ -8,8 +8,8 @@ from typing import Any
 from sb3_contrib import MaskablePPO
 
 from ...errors import CheckpointError
-from ...models.tensor_file import load_tensors, save_tensors
-from ..checkpoint import DIGEST, digest_of
+from ...models.tensor_file import save_tensors
+from .. import checkpoint
 from ..ppo import model_state, restore_generators, restore_weights
 from .vec_env import FleetVecEnv
 
@@ -27,7 +27,7 @@ def save(path: Path, model: MaskablePPO, env: FleetVecEnv, curve: list[dict[str,
         "episodes": env.state(),
         "curve": curve,
     }
-    save_tensors(path, {**data, DIGEST: digest_of(data)})
+    save_tensors(path, {**data, checkpoint.DIGEST: checkpoint.digest_of(data)})
 
 
 def load(path: Path, key: str) -> dict[str, Any]:
@@ -36,11 +36,7 @@ def load(path: Path, key: str) -> dict[str, Any]:
     Raises:
         CheckpointError: missing, truncated, of another version or run, or not as it was written.
     """
-    data = load_tensors(path)
-    if not isinstance(data, dict) or data.get("format_version") != FORMAT_VERSION or not all(k in data for k in KEYS):
-        raise CheckpointError(f"is no checkpoint of version {FORMAT_VERSION}", file=path)
-    if data.pop(DIGEST, None) != digest_of(data):
-        raise CheckpointError("is damaged: it is not as it was written", file=path)
+    data = checkpoint.load(path, FORMAT_VERSION, KEYS)
     if data["key"] != key:
         raise CheckpointError("belongs to another config, benchmark or cluster than this run's", file=path)
     return data

@@ -71,11 +71,6 @@ class RunReporter:
         self._best: tuple[float, ...] = ()
         self.is_stopping = False
 
-    @property
-    def is_told(self) -> bool:
-        """Whether there is any listener."""
-        return bool(self._told)
-
     @contextmanager
     def running(self, curve: Sequence[Mapping[str, Any]], step: int, *, is_resumed: bool) -> Iterator[None]:
         """The time in which the run trains; a stop by a callback ends it without an error.

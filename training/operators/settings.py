@@ -88,11 +88,6 @@ class OperatorTrainSettings(PlacingTrainSettings):
         return self.imitation
 
     @property
-    def most_gradient(self) -> float:
-        """Longer gradients are shortened to this norm."""
-        return self.ppo.most_gradient
-
-    @property
     def imitation_steps(self) -> int:
         """Gradient steps of the first stage, in all of its rounds."""
         return self.imitation.rounds * self.imitation.steps if self.imitation is not None else 0

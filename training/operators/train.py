@@ -133,7 +133,7 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
         self.rule = np.array(rule) / self.validation.stacked.scale_s
         self._check_something_to_learn()
         torch.manual_seed(chosen.seed)
-        super().__init__(chosen, new_policy(chosen.network, order, refine_steps), ppo.learning_rate)
+        super().__init__(chosen, new_policy(chosen.network, order, refine_steps), ppo.learning_rate, ppo.most_gradient)
         self.generator = torch.Generator().manual_seed(chosen.seed)
         self.searched: tuple[int, list[NDArray[np.int64]]] = (-1, [])
 

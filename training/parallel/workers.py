@@ -86,11 +86,6 @@ class LearningWorkers:
         return torch.from_numpy(figures)
 
     @property
-    def process_ids(self) -> list[int]:
-        """Ids of the processes that do shares, once they have started."""
-        return [process.process_id for process in self._processes.values()]
-
-    @property
     def _rows_of_each(self) -> int:
         return len(self._advantages) // self.number
 

@@ -54,11 +54,6 @@ class PlacingTrainSettings(settings.Settings):
         raise NotImplementedError
 
     @property
-    def most_gradient(self) -> float:
-        """Longer gradients are shortened to this norm."""
-        raise NotImplementedError
-
-    @property
     def imitation_steps(self) -> int:
         """Gradient steps of the first stage."""
         return self.imitated.steps if self.imitated is not None else 0

@@ -13,8 +13,8 @@ import torch
 
 from ... import files
 from ...errors import CheckpointError
-from ...models.tensor_file import load_tensors, save_tensors
-from ..checkpoint import DIGEST, digest_of
+from ...models.tensor_file import save_tensors
+from .. import checkpoint
 from ..run_folder import AnyRunFolder
 from ..updates.adam import EagerAdam
 from .settings import PlacingTrainSettings
@@ -39,6 +39,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
         chosen: the config.
         policy: the network, initialised.
         learning_rate: Adam's first step size.
+        most_gradient: longer gradients are shortened to this norm.
 
     Attributes:
         format_version: of checkpoints.
@@ -50,8 +51,8 @@ class PlacingTrainer(ABC, Generic[Policy]):
 
     format_version: ClassVar[int]
 
-    def __init__(self, chosen: PlacingTrainSettings, policy: Policy, learning_rate: float) -> None:
-        self._chosen, self.policy = chosen, policy
+    def __init__(self, chosen: PlacingTrainSettings, policy: Policy, learning_rate: float, most_gradient: float) -> None:
+        self._chosen, self.policy, self._most_gradient = chosen, policy, most_gradient
         self.average = copy.deepcopy(policy)
         self.optimizer = EagerAdam(policy.parameters(), lr=learning_rate)
         self.rng = np.random.default_rng([chosen.seed, 1])
@@ -129,7 +130,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
         """One gradient step."""
         self.optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self._chosen.most_gradient)
+        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self._most_gradient)
         self.optimizer.step()
 
     def look(self, run: AnyRunFolder[Any]) -> None:
@@ -162,7 +163,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
             "best": self.best,
             **self.generators(),
         }
-        save_tensors(path, {**data, DIGEST: digest_of(data)})
+        save_tensors(path, {**data, checkpoint.DIGEST: checkpoint.digest_of(data)})
 
     @classmethod
     def checkpoint(cls, path: Path, key: str) -> dict[str, Any]:
@@ -171,11 +172,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
         Raises:
             CheckpointError: damaged, of another version, or of another run.
         """
-        data = load_tensors(path)
-        if not isinstance(data, dict) or data.get("format_version") != cls.format_version or "numpy_generator" not in data:
-            raise CheckpointError(f"is no checkpoint of version {cls.format_version}", file=path)
-        if data.pop(DIGEST, None) != digest_of(data):
-            raise CheckpointError("is damaged: it is not as it was written", file=path)
+        data = checkpoint.load(path, cls.format_version, ("numpy_generator",))
         if data["key"] != key:
             raise CheckpointError("belongs to another config or benchmark than this run's", file=path)
         return data

@@ -83,8 +83,3 @@ class TaskletTrainSettings(PlacingTrainSettings):
     def imitated(self) -> Imitated | None:
         """The first stage; None where there is none."""
         return self.imitation
-
-    @property
-    def most_gradient(self) -> float:
-        """Longer gradients are shortened to this norm."""
-        return self.ppo.most_gradient

@@ -114,7 +114,8 @@ class _Trainer(PlacingTrainer[TaskletPolicy]):
         self.searched_s = np.array([arrange(each, _REFERENCE).value_s for each in looked_at])
         self._check_something_to_learn()
         torch.manual_seed(chosen.seed)
-        super().__init__(chosen, TaskletPolicy(chosen.network).to(device), chosen.ppo.learning_rate)
+        ppo = chosen.ppo
+        super().__init__(chosen, TaskletPolicy(chosen.network).to(device), ppo.learning_rate, ppo.most_gradient)
         self._imitated: FillingBatch | None = None
         self._groupings: list[NDArray[np.int64]] = []
 

@@ -24,6 +24,7 @@ from ....simulation.operators.contiguous import contiguous_latency_s
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.published_files import load_published, load_split, published_instance
 from ....simulation.operators.schedules import append_in_order, arrays, critical_path_s, insert_in_order, upward_order
+from ....simulation.ragged import row_starts
 from ....simulation.tasklets.instance import read_tasklets
 
 PlacementRow = tuple[str, str, float, str, float, bool, float]
@@ -128,7 +129,7 @@ def layered_graph(seed: int) -> OperatorInstance:
     """A drawn graph of 10 to 15 levels, 28 ops in the mean, on 10 to 24 devices of unequal speed."""
     rng = np.random.default_rng(seed)
     widths = [1, *rng.integers(1, 5, int(rng.integers(8, 14))).tolist(), 1]
-    first = np.concatenate([[0], np.cumsum(widths)])
+    first = row_starts(widths)
     m = int(rng.integers(10, 25))
     edges = set()
     for level in range(1, len(widths)):

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ....errors import ConfigError
 from ....simulation.fleet.sharing import CONSTANTS, step_times
+from ....simulation.ragged import row_starts
 from .kept_sets import simulated_sets
 from .simulated_sets import SimulatedSet
 
@@ -134,8 +135,7 @@ def simulated(
 def predicted_s(one: SimulatedSet, constants: ArrayLike = CONSTANTS) -> NDArray[np.float64]:
     """Step times of a set by the fast model, ``(J,)``."""
     jobs = one.jobs
-    first = np.zeros(len(jobs) + 1, np.int64)
-    np.cumsum([len(job.loads) for job in jobs], out=first[1:])
+    first = row_starts([len(job.loads) for job in jobs])
     links, busy_s, streams = zip(*(load for job in jobs for load in job.loads), strict=True)
     alone_s = np.array([job.alone_s for job in jobs])
     busiest_s = np.array([max((load[1] for load in job.loads), default=0.0) for job in jobs])

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 
+MOST_LETTERS = 160
+"""Of a note in a table."""
+
+
 def console(json_file: str | None = None) -> Console:
     """The console of tables: standard output, or standard error when JSON goes to standard output."""
     from rich.console import Console
@@ -47,6 +51,11 @@ def plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
+def shortened(text: str) -> str:
+    """A note as a table shows it: its beginning, where it is long."""
+    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."
+
+
 def print_written(out: Console, *paths: str | Path | None) -> None:
     """Print a line for each file or folder that was written; None and standard output (``-``) are left out."""
     for path in paths:
@@ -60,6 +69,16 @@ def print_remarks(out: Console, remarks: Sequence[str]) -> None:
         out.print(remark, markup=False)
     if remarks:
         out.print()
+
+
+def exit_where(out: Console, exceeded: Sequence[str]) -> None:
+    """Print a line for each error that is larger than allowed, and exit with 1 where there is any."""
+    for line in exceeded:
+        out.print(line, markup=False)
+    if exceeded:
+        from typer import Exit
+
+        raise Exit(1)
 
 
 def check_file(option: str, path: str | Path | None, *, is_update: bool = False) -> None:

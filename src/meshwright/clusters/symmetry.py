@@ -31,9 +31,3 @@ def signatures(cluster: Cluster, devices: NDArray[np.int64]) -> list[bytes]:
 def pair_signature(cluster: Cluster, devices: Sequence[int] | NDArray[np.int64]) -> bytes:
     """The signature of one ordered group of devices; see `signatures` for many."""
     return signatures(cluster, np.asarray(devices, np.int64)[None])[0]
-
-
-def classes(cluster: Cluster, devices: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The class of each group, ``(B,)``: groups alike share a number, numbered by first appearance."""
-    numbers: dict[bytes, int] = {}
-    return np.array([numbers.setdefault(signature, len(numbers)) for signature in signatures(cluster, devices)], np.int64)

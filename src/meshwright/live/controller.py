@@ -20,9 +20,7 @@ from .decisions import DecisionInputs, JobDecision, JobRequest, KeptDecision, Ob
 from .follower import LEASE_S, JobFollower
 from .ledger import Ledger
 from .plan_parts import PlanParts, whole_plan
-from .records.memory_store import MemoryStore
 from .state import ClusterState, held_by_plan, of_whole_hosts
-from .store import Store
 
 PHASES = ("state", "policy", "commit")
 """Of a decision: the state is folded onto the cluster, the policy chooses, the decision is kept."""
@@ -32,7 +30,7 @@ class Controller(JobFollower):
     """See the module.
 
     Args:
-        store: what is kept, or the path of its ledger; None: what is decided ends with the process.
+        store: the ledger in which all is kept, or its path.
         planners: the cluster, and the policy that decides.
         whole_hosts: whether jobs hold their hosts to the exclusion of others, as the Slurm export has it unless told otherwise.
         lease_s: how long devices are held for a job that nobody has handed over.
@@ -49,7 +47,7 @@ class Controller(JobFollower):
 
     def __init__(
         self,
-        store: Store | Path | None,
+        store: Ledger | Path,
         planners: Planners,
         *,
         whole_hosts: bool = False,
@@ -60,8 +58,8 @@ class Controller(JobFollower):
         elapsed_s: Callable[[], float] = time.monotonic,
         timed: Callable[[str, float], None] = lambda phase, seconds: None,
     ) -> None:
-        kept: Store = Ledger(store) if isinstance(store, Path) else MemoryStore() if store is None else store
-        super().__init__(kept, planners.cluster, lease_s=lease_s, elapsed_s=elapsed_s)
+        ledger = Ledger(store) if isinstance(store, Path) else store
+        super().__init__(ledger, planners.cluster, lease_s=lease_s, elapsed_s=elapsed_s)
         self.timed = timed
         self.planners = planners
         self.whole_hosts = whole_hosts

@@ -201,9 +201,15 @@ class Planners:
     def key(self, request: JobRequest) -> str:
         """A hash of what the planner of a job hangs on."""
         job = request.job if isinstance(request.job, str) else json.dumps(request.job, sort_keys=True)
-        parts = (job, request.name if isinstance(request.job, dict) else None, request.max_devices)
-        more = (request.batch, request.sequence_length, request.devices) if self.is_by_menu else ()
-        return (_digest if isinstance(request.job, str) else files.digest)(*map(str, (*parts, *more)))
+        name = request.name if isinstance(request.job, dict) else None
+        devices = (request.max_devices, request.devices) if self.is_by_menu else (self._most_devices(request),)
+        parts = (job, name, request.batch, request.sequence_length, *devices)
+        return (_digest if isinstance(request.job, str) else files.digest)(*map(str, parts))
+
+    def _most_devices(self, request: JobRequest) -> int:
+        """Most devices of a job that is cut op by op."""
+        most = request.max_devices or max(request.devices or 0, DEFAULT_MAX_DEVICES)
+        return min(most, self.cluster.num_devices)
 
     def _made(self, request: JobRequest) -> OpSplitPlanner | MenuPlanner:
         spec = self.spec_of(request)
@@ -223,9 +229,8 @@ class Planners:
         for field in ("batch", "sequence_length"):
             if getattr(request, field) is not None:
                 raise PlanError(f"goes with policies that pick from a menu; this one is {self.policy}", field=field)
-        most = request.max_devices or max(request.devices or 0, DEFAULT_MAX_DEVICES)
         source = JobSource(spec, self._graphs_dir)
-        return OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=min(most, self.cluster.num_devices))
+        return OpSplitPlanner.of(source, self.cluster, self.policy, max_degree=self._most_devices(request))
 
     def _try(self, planner: OpSplitPlanner | MenuPlanner) -> None:
         """Plan on a free cluster and beside a held device: then all is loaded and compiled, and a wrong policy has said so."""

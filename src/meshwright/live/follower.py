@@ -14,9 +14,9 @@ from ..clusters.cluster import Cluster
 from ..errors import ConflictError, StateError
 from .changes import JobConfirmed, JobRemoved, listed
 from .decisions import KeptDecision, Mention, Observation
+from .ledger import Ledger
 from .sources.listings import Listing, Taken
 from .state import ClusterState, HeldDevices, occupancy, occupancy_after
-from .store import Store
 
 LEASE_S = 600.0
 """How long devices are held for a job that nobody has handed to the scheduler."""
@@ -40,7 +40,7 @@ class JobFollower:
     """
 
     def __init__(
-        self, store: Store, cluster: Cluster, *, lease_s: float = LEASE_S, elapsed_s: Callable[[], float] = time.monotonic
+        self, store: Ledger, cluster: Cluster, *, lease_s: float = LEASE_S, elapsed_s: Callable[[], float] = time.monotonic
     ) -> None:
         self.store = store
         self.cluster = cluster
@@ -148,7 +148,7 @@ class JobFollower:
         return False
 
     def mentions(self, name: str) -> list[Mention]:
-        """See `Store.mentions`."""
+        """See `Ledger.mentions`."""
         return self.store.mentions(name)
 
     def expire(self) -> list[str]:

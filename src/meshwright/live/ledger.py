@@ -36,7 +36,9 @@ _IN_A_GROUP = ("SAVEPOINT turn", "RELEASE turn", ("ROLLBACK TO turn", "RELEASE t
 
 
 class Ledger:
-    """An open ledger; a context manager, and a `store.Store`. It serves one thread at a time.
+    """An open ledger; a context manager. It serves one thread at a time.
+
+    Every method may raise `InputFileError` where the file cannot be read or written.
 
     Args:
         path: of the file; made where it is absent.
@@ -62,7 +64,7 @@ class Ledger:
         self.close()
 
     def close(self) -> None:
-        """See `Store.close`."""
+        """Close what is open."""
         self._db.close()
 
     def state(self) -> ClusterState:
@@ -74,13 +76,17 @@ class Ledger:
         return self.last()[1]
 
     def last(self) -> tuple[int, ClusterState]:
-        """See `Store.last`."""
+        """Number of the last change, and the state after it."""
         with self._telling(), self._at_one_moment():
             self._known = self._folded()
             return self._known
 
     def state_at(self, seq: int) -> ClusterState:
-        """See `Store.state_at`."""
+        """The state after a change.
+
+        Raises:
+            StateError: it is kept no more.
+        """
         with self._telling(), self._at_one_moment():
             floor = self._floor_seq()
             if seq < floor:
@@ -89,12 +95,12 @@ class Ledger:
             return self._folded(seq)[1]
 
     def floor(self) -> Floor:
-        """See `Store.floor`."""
+        """The point from which the past is kept."""
         return Floor(*next(iter(self._rows("SELECT seq, at FROM floor", (), since=3)), ()))
 
     @contextmanager
     def group(self) -> Iterator[None]:
-        """See `Store.group`."""
+        """Write the turns inside to disk together, when the block ends; each is still undone by itself."""
         with self._telling():
             self._db.execute("BEGIN IMMEDIATE")
             self._is_group = True
@@ -112,7 +118,7 @@ class Ledger:
 
     @contextmanager
     def turn(self) -> Iterator[LedgerTurn]:
-        """See `Store.turn`."""
+        """Begin a writer's turn; others wait. An exception inside undoes all of it."""
         begin, end, undo = _IN_A_GROUP if self._is_group else _ALONE
         with self._telling():
             self._check_alive()
@@ -162,14 +168,14 @@ class Ledger:
         ]
 
     def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
-        """See `Store.changes_after`; a limit below 0 is none."""
+        """Changes after a number, the first one first; those that were given up are left out. A limit below 0 is none."""
         with self._telling():
             asked = "SELECT seq, at, body FROM change WHERE seq > max(?, ?) ORDER BY seq LIMIT ?"
             rows = self._db.execute(asked, (seq, self._floor_seq(), limit)).fetchall()
         return [KeptChange(number, at, self._read(CHANGE.validate_json, body)) for number, at, body in rows]
 
     def decision(self, name: str) -> KeptDecision | None:
-        """See `Store.decision`."""
+        """A decision by its id."""
         if name in self._recent and self._rows("SELECT 1 FROM decision WHERE id = ?", (name,)):  # others may have given it up
             return self._recent[name]
         self.forget(name)
@@ -179,33 +185,33 @@ class Ledger:
         return found
 
     def decision_of_key(self, key: str) -> KeptDecision | None:
-        """See `Store.decision_of_key`."""
+        """A decision by the client's key."""
         return next(iter(self._decisions("key = ?", (key,), 1)), None)
 
     def decisions(self, before: int | None, limit: int) -> list[KeptDecision]:
-        """See `Store.decisions`."""
+        """Decisions before a number, the last one first."""
         return self._decisions("number < ?", (2**62 if before is None else before,), limit)
 
     def old_key(self, key: str) -> OldKey | None:
-        """See `Store.old_key`."""
+        """What is known of the key of a decision that was given up; None where it was none."""
         asked = "SELECT decision, request, at FROM old_key WHERE key = ?"
         return next((OldKey(*row) for row in self._rows(asked, (key,), since=3)), None)
 
     def preparing(self) -> list[str]:
-        """See `Store.preparing`."""
+        """Ids of the decisions that are being prepared, the first one first."""
         return [str(name) for (name,) in self._rows("SELECT id FROM decision WHERE outcome = 'preparing' ORDER BY number", ())]
 
     def mentions(self, decision: str) -> list[Mention]:
-        """See `Store.mentions`."""
+        """The changes about a decision, the first one first."""
         asked = "SELECT seq, at, status, detail FROM mention WHERE decision = ? ORDER BY seq"
         return [Mention(*row) for row in self._rows(asked, (decision,))]
 
     def document(self, digest: str) -> str | None:
-        """See `Store.document`."""
+        """A text by its digest."""
         return next((str(body) for (body,) in self._rows("SELECT body FROM document WHERE digest = ?", (digest,))), None)
 
     def observations(self, decision: str) -> list[Observation]:
-        """See `Store.observations`."""
+        """What was measured, by step and rank."""
         asked = "SELECT step, step_s, rank FROM observation WHERE decision = ? ORDER BY step, rank"
         return [
             Observation.model_construct(step=step, step_s=step_s, rank=rank)
@@ -213,7 +219,7 @@ class Ledger:
         ]
 
     def observed(self) -> list[str]:
-        """See `Store.observed`; found by leaps, as there are many observations of each."""
+        """Ids of the decisions of which something was measured; found by leaps, as there are many observations of each."""
         asked = """WITH RECURSIVE leap (name) AS (
             SELECT min(decision) FROM observation
             UNION ALL SELECT (SELECT min(decision) FROM observation WHERE decision > name) FROM leap WHERE name IS NOT NULL

@@ -10,7 +10,7 @@ from .. import files
 from ..errors import StateError
 from ..plans import PlacementPlan
 from .decisions import JobDecision
-from .store import Store
+from .ledger import Ledger
 
 OF_JOB = {"graph", "transformer"}
 """Parts of a plan's job."""
@@ -20,7 +20,7 @@ REMEMBERED = 4096
 
 
 class KeepsDocuments(Protocol):
-    """What keeps the parts: a writer's turn, see `store.Turn`."""
+    """What keeps the parts: a writer's turn, see `records.ledger_turn.LedgerTurn`."""
 
     def keep_document(self, digest: str, body: str) -> None:
         """Keep a text under its digest, once."""
@@ -67,7 +67,7 @@ class PlanParts:
         self._new = {}
 
 
-def whole_plan(store: Store, decision: JobDecision) -> PlacementPlan | None:
+def whole_plan(store: Ledger, decision: JobDecision) -> PlacementPlan | None:
     """The plan of a decision with its job and cluster in it; None where it has none.
 
     Raises:

@@ -32,7 +32,6 @@ from .pricing import LIMIT_S, JobPricing
 from .records.retention import KEEP_DAYS, Retention
 from .sources.source import Source
 from .state import ClusterState, devices_by_state
-from .store import Store
 from .writer import Writer
 
 RESYNC_S = 30.0
@@ -86,11 +85,11 @@ class Service:
     Attributes:
         began: a word of this start, by which answers of another one are told.
         problems: what goes wrong beside decisions and sources now, a sentence by its name.
-        path: of the ledger; None where there is none.
+        path: of the ledger.
 
     Args:
         controller: decides; from `start` to `stop` nobody else calls it.
-        path: of its ledger; None where its store is read as it is.
+        path: of its ledger, which other threads read by connections of their own.
         sources: who lists.
         resync_s: seconds between two listings.
         max_age_s: age of a listing beyond which nothing is decided.
@@ -102,7 +101,7 @@ class Service:
     def __init__(
         self,
         controller: Controller,
-        path: Path | None,
+        path: Path,
         sources: Sequence[Source] = (),
         *,
         resync_s: float = RESYNC_S,
@@ -189,7 +188,7 @@ class Service:
         """Call something of the controller on its thread."""
         return await self._writer.call(function, *arguments)
 
-    async def read(self, function: Callable[[Store], Result]) -> Result:
+    async def read(self, function: Callable[[Ledger], Result]) -> Result:
         """Read the store beside the writer."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, function)
 
@@ -262,9 +261,7 @@ class Service:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _read(self, function: Callable[[Store], Result]) -> Result:
-        if self.path is None:
-            return function(self.controller.store)
+    def _read(self, function: Callable[[Ledger], Result]) -> Result:
         ledger: Ledger | None = getattr(self._own, "ledger", None)
         if ledger is None:
             ledger = self._own.ledger = Ledger(self.path, is_read=True)

@@ -23,6 +23,7 @@ from ..clusters.cluster import Cluster
 from ..errors import ConfigError, StateError, nearest
 from ..plans.document import HostName, PlacementPlan
 from ..settings import Count, Index
+from ..simulation.ragged import row_starts
 
 Condition = Literal["up", "drained", "down"]
 """Of a host: it takes jobs; it takes no new ones, those on it run on; it is gone, and so are those on it."""
@@ -222,7 +223,7 @@ def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterStat
 def _hosts_of(cluster: Cluster) -> tuple[dict[str, int], NDArray[np.int64], NDArray[np.int64]]:
     """Numbers of the hosts by name, and for each its number of devices and its first one."""
     sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
-    first = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    first = row_starts(sizes)[:-1]
     return {name: number for number, name in enumerate(cluster.host_names)}, sizes, first
 
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
-from .store import Store
+from .ledger import Ledger
 
 MOST_TOGETHER = 64
 """Calls between two waits for the disk."""
@@ -34,7 +34,7 @@ class Writer:
         undone: called where the disk failed, before the calls are answered.
     """
 
-    def __init__(self, store: Store, undone: Callable[[], None]) -> None:
+    def __init__(self, store: Ledger, undone: Callable[[], None]) -> None:
         self._store = store
         self._undone = undone
         self._calls: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()

@@ -95,7 +95,6 @@ def plan_from_menu(
     batch: int | None = None,
     sequence_length: int | None = None,
     devices: int | None = None,
-    cache: Path | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> PlannedFromMenu:
     """Choose a plan for one job by a policy of a fleet.
@@ -110,7 +109,6 @@ def plan_from_menu(
         batch: sequences, or samples, of a step; that of the benchmark's job where it has this one.
         sequence_length: tokens of a sequence; by default the model's own.
         devices: the only number of devices to try; by default those of the policy.
-        cache: folder of priced menus.
         progress: called while the menu is priced.
 
     Raises:
@@ -124,7 +122,6 @@ def plan_from_menu(
         batch=batch,
         sequence_length=sequence_length,
         devices=devices,
-        cache=cache,
         progress=progress,
     )
     return planner.plan(num_steps, deadline_s, is_free)
@@ -169,10 +166,11 @@ class MenuPlanner:
         """Price the menu of a job.
 
         Args:
-            job, cluster, batch, sequence_length, cache, progress: as of `plan_from_menu`.
+            job, cluster, batch, sequence_length, progress: as of `plan_from_menu`.
             spec: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE`` with a rule of fleets.
             devices: the only number of devices to try, a power of two.
             max_devices: most devices to try.
+            cache: folder of priced menus.
 
         Raises:
             PlanError: no batch, or no layout of the job fits the cluster.

@@ -19,20 +19,19 @@ from ..simulation.cluster.scenario import Scenario
 INDEX = "index.json"
 
 
-def plan_of(record: EpisodeRecord, scenario: Scenario, k: int, *, why: str | None = None) -> PlacementPlan:
+def plan_of(record: EpisodeRecord, scenario: Scenario, k: int) -> PlacementPlan:
     """The plan of one placed job.
 
     Args:
         record: the episode.
         scenario: what was played.
         k: number of the job, which must have been placed, on one block.
-        why: a sentence for the plan's reader.
     """
     graph_id, block = int(record.graph_id[k]), int(record.block[k])
     allowed_s = float(record.allowed_s[k])
     deadline_s = allowed_s if np.isfinite(allowed_s) else None
     job = Job(scenario.workload.graphs[graph_id], int(record.num_steps[k]), float(record.arrival_s[k]), deadline_s)
-    return plan_on(scenario, job, graph_id, block, float(record.completion_s[k] - record.delay_s[k]), why=why)
+    return plan_on(scenario, job, graph_id, block, float(record.completion_s[k] - record.delay_s[k]))
 
 
 def plan_on(

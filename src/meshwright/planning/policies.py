@@ -17,7 +17,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from .. import inputs
 from ..envs import ground
 from ..envs.ground import Ground
 from ..errors import PolicyError
+from ..models.policy_files import SHIPPED, shipped_folder, shipped_with
 from ..planners.fleet.rules import BASES
 from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.policy import Policy
@@ -36,7 +36,6 @@ BEST_FIXED = "best-fixed"
 ROLLOUT = "rollout"
 WITHOUT_GRAPH = "without-graph"
 OWN = "python:"
-SHIPPED = "shipped:"
 MENU_RULE = "menu:"
 """Begins a rule of fleets on the menu of one job alone, as ``menu:fastest-feasible``."""
 
@@ -126,7 +125,7 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
             raise PolicyError(f"is of fleets, as preset:{name}, which decide on a queue of jobs", value=spec)
         if name not in shipped_names():
             raise PolicyError("no such shipped policy", value=name, choices=shipped_names())
-        return next(path for path in (_shipped() / f"{name}.pt", _shipped() / f"{name}.json") if path.is_file())
+        return next(path for path in (shipped_folder() / f"{name}.pt", shipped_folder() / f"{name}.json") if path.is_file())
     path = Path(spec)
     if path.is_dir():
         held = [path / name for name in POLICY_FILES if (path / name).is_file()]
@@ -175,13 +174,13 @@ def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> 
 
 def shipped_names() -> list[str]:
     """The trained policies for benchmarks without a fleet that come with the package."""
-    held = (path for path in _shipped().iterdir() if path.suffix in (".pt", ".json"))
+    held = (path for path in shipped_folder().iterdir() if path.suffix in (".pt", ".json"))
     return sorted(path.stem for path in held if not path.name.endswith((OF_FLEET, *OF_PLACEMENT)))
 
 
 def shipped_fleet_names() -> list[str]:
     """The trained policies of fleets that come with the package."""
-    return sorted(path.name.removesuffix(OF_FLEET) for path in _shipped().iterdir() if path.name.endswith(OF_FLEET))
+    return shipped_with(OF_FLEET)
 
 
 def fleet_policy_file(spec: str) -> Path:
@@ -198,7 +197,7 @@ def fleet_policy_file(spec: str) -> Path:
     if name not in shipped_fleet_names():
         choices = [SHIPPED + one for one in shipped_fleet_names()]
         raise PolicyError("no such shipped policy of a fleet", value=spec, choices=choices)
-    return _shipped() / (name + OF_FLEET)
+    return shipped_folder() / (name + OF_FLEET)
 
 
 def is_by_menu(policy: str) -> bool:
@@ -394,7 +393,3 @@ def _check_takes(function: Callable[..., object], given: tuple[str, ...], name: 
     except TypeError:
         problem = f"{name}{taken} is called with {len(given)} argument{'s' * (len(given) > 1)}: {', '.join(given)}"
         raise PolicyError(problem, value=spec) from None
-
-
-def _shipped() -> Path:
-    return Path(str(resources("meshwright.models.shipped")))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import Cluster
 from meshwright.clusters.blocks import blocks
-from meshwright.clusters.symmetry import classes, pair_signature, signatures
+from meshwright.clusters.symmetry import pair_signature, signatures
 
 from ...draws import draws
+from ..alike_groups import classes
 
 """Machines that run several things at once are no failure."""
 

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.costs import collectives, nccl
-from meshwright.costs.collectives.libraries.calibrated import HostLine
+from meshwright.costs.collectives.libraries.calibrated import HOST_ALL_REDUCE, HostLine, host_line
 from meshwright.costs.network import RankNetwork
+from meshwright.costs.phases import fullest_s
 from meshwright.costs.process_groups.group_network import Group, HostNetwork, payloads_s
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.foreign_figures import foreign_figures
@@ -49,6 +50,59 @@ def test_between_hosts_a_ring_is_no_faster_than_inside_and_other_links_scale():
     assert HostLine(450e9).inside(8) == (A100.inside(8)[0], 1.5 * A100.inside(8)[1])
 
 
+def test_numbers_of_ranks_that_were_measured_have_their_own_line_and_others_lie_between_or_beyond():
+    mesh = HostLine(150e9, "cube mesh")
+    for line in (A100, mesh):
+        for ranks, known in HOST_ALL_REDUCE[line.links].items():
+            assert line.inside(ranks) == pytest.approx(known, rel=1e-12)
+    # six of V100 lie halfway between four and eight; beyond eight, and alone, nothing else is known
+    assert mesh.inside(6) == (pytest.approx(60.45e-6), pytest.approx(110.95e9))
+    assert (mesh.inside(16), mesh.inside(1)) == (mesh.inside(8), mesh.inside(2))
+    assert HostLine(75e9, "cube mesh").inside(2) == (23.8e-6, 11.3e9)
+
+
+def with_topology(device, **topology):
+    return Cluster.from_data({"name": "c", "device": device, "topology": topology})
+
+
+CARDS = {
+    **{"kind": "clos", "num_hosts": 2, "devices_per_host": 4, "hosts_per_leaf": 2, "intra_host_bandwidth_gbytes_per_s": 90.0},
+    **{"intra_host_latency_us": 1.0, "nics_per_host": 4, "nic_bandwidth_gbytes_per_s": 10.0, "nic_latency_us": 1.0},
+    **{"num_spines": 1, "oversubscription": 1.0, "spine_latency_us": 0.1, "wiring": "rail"},
+}
+
+
+def test_lines_are_known_of_hosts_with_switched_links_and_of_v100_as_a_cube_mesh(ramp):
+    assert host_line(with_topology("v100", **CARDS)) == (90e9, "cube mesh")
+    assert host_line(with_topology("a100", **CARDS)) == host_line(with_topology("h100", **CARDS)) == (90e9, "nvswitch")
+    assert host_line(load_cluster("preset:host-8")) == (300e9, "nvswitch")
+    assert host_line(ramp) is None
+
+
+@pytest.mark.parametrize(
+    ("devices", "operation", "seconds"),
+    [
+        # as of lines above: the eight cards of a host carry 200 GB/s, two of them 50, of which 0.9 is reached
+        (range(16), "all_reduce", 78.6e-6 + 28e-6 + 1.875 * 1e9 / 180e9),
+        ([0, 1, 8, 9], "all_reduce", 46e-6 + 28e-6 + 1.5 * 1e9 / 45e9),
+        ([0, 1, 8, 9], "all_to_all", 0.6 * 46e-6 + 14e-6 + 0.75 * 1e9 / 45e9),
+        (range(8), "all_gather", 0.6 * 78.6e-6 + 0.875 * 1e9 / (0.9 * 227.3e9)),
+        ([0, 8], "send_recv", 14e-6 + 1e9 / 22.5e9),
+    ],
+)
+def test_flows_are_those_of_the_fastest_formula_and_last_as_long_as_the_line_says(dgx, devices, operation, seconds):
+    network, ranks = RankNetwork(dgx, np.array(devices)), np.arange(len(devices))
+    line, fastest = (collectives.chosen(name) for name in ("calibrated", "auto"))
+    assert line.time_s(network, ranks, 1e9, operation) == pytest.approx(seconds)
+    found, formula = (one.phases(network, ranks, 1e9, operation) for one in (line, fastest))
+    assert [phase.flows for phase in found] == [phase.flows for phase in formula]
+    assert len({phase.latency_s for phase in found}) == 1
+    lasts_s = sum(phase.latency_s + fullest_s(network, phase) for phase in found)
+    assert lasts_s == pytest.approx(max(seconds, sum(fullest_s(network, phase) for phase in formula)))
+    assert line.phases(network, ranks, 1e9) == line.phases(network, ranks, 1e9, "all_reduce")
+    assert line.phases(network, ranks, 0.0, operation) == ()
+
+
 def test_only_what_was_measured_is_called_interpolated():
     assert A100.provenance("all_reduce", 2**20, 8, 8) == A100.provenance("all_gather", 2**30, 2, 4) == "interpolated"
     others = [(A100, "all_reduce", 2**30 + 1, 8, 8), (A100, "all_reduce", 2**20 - 1, 8, 8), (A100, "all_reduce", 2**20, 16, 8)]
@@ -74,6 +128,8 @@ def test_groups_of_unequal_parts_and_clusters_without_switched_hosts_take_the_fa
         network, ranks = RankNetwork(cluster, np.array(devices)), np.arange(len(devices))
         line, formula = (collectives.price("all_gather", network, ranks, 1e8, name) for name in ("calibrated", "auto"))
         assert line.seconds == formula.seconds
+        both = [collectives.chosen(name).phases(network, ranks, 1e8, "all_gather") for name in ("calibrated", "auto")]
+        assert both[0] == both[1]
 
 
 def of_devices(name, count=8):

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.clusters.cluster import load_cluster
+from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
-from meshwright.costs.phases import alone_s
+from meshwright.costs.phases import alone_s, fullest_s
 
 from ...draws import draws
 
@@ -30,7 +30,7 @@ def test_one_host_uses_its_cards_as_well_worked_by_hand(dgx):
     assert found == pytest.approx(a + b * (1 - x) * size, rel=1e-9)
 
 
-@pytest.mark.parametrize(("devices", "on_one_card"), [([0, 1], 2), ([0, 2], 1), ([0, 2, 3], 2), ([1, 2, 4, 7], 1)])
+@pytest.mark.parametrize(("devices", "on_one_card"), [([0, 1], 2), ([1, 0], 2), ([0, 2], 1), ([0, 2, 3], 2), ([1, 2, 4, 7], 1)])
 @pytest.mark.parametrize(("operation", "passes"), [("all_reduce", 2), ("all_gather", 1), ("all_to_all", 1)])
 def test_ranks_of_one_card_share_it_worked_by_hand(devices, on_one_card, operation, passes):
     # as above, with cards of 12.5 GB/s for two devices each
@@ -55,7 +55,8 @@ def test_few_bytes_stay_on_the_switch_and_none_are_less_than_none(dgx):
 
 def test_it_is_a_ring_where_there_is_no_second_network_to_use(dgx):
     # unequal shares of two hosts, one rank on each of two hosts, and operations that are not cut
-    for devices, operation in ((range(11), "all_reduce"), ([0, 8], "all_gather"), (range(8), "broadcast")):
+    cases = [(range(11), "all_reduce"), ([0, 8], "all_gather"), (range(8), "broadcast"), (range(16), "broadcast")]
+    for devices, operation in cases:
         network, ranks = RankNetwork(dgx, np.array(devices)), np.arange(len(devices))
         assert seconds("joint", network, 1e9, operation) == seconds("ring", network, 1e9, operation)
         joint, ring = (collectives.chosen(name).phases(network, ranks, 1e9, operation) for name in ("joint", "ring"))
@@ -104,7 +105,29 @@ def test_its_flows_alone_take_what_it_says(dgx, operation, payload, hosts):
     )
 
 
+def test_all_of_it_goes_over_the_cards_where_the_switch_is_slow_to_begin(dgx):
+    # 1 kB over a switch of 100 us a hop would wait for 14 of them; over the cards it takes 14 x 2.7 us
+    slow = dgx.to_data()
+    slow["topology"] |= {"intra_host_latency_us": 100.0}
+    network = RankNetwork(Cluster.from_data(slow), np.arange(8))
+    assert seconds("joint", network, 1e3) == pytest.approx(14 * 2.7e-6 + 1750 / 25e9, rel=1e-9)
+    assert not [flow for phase in collectives.chosen("joint").phases(network, np.arange(8), 1e3) for flow in phase.flows]
+
+
+@pytest.mark.parametrize("operation", STAGED)
+def test_stages_are_one_phase_that_lasts_as_long_as_they_do_in_chunks(dgx, operation):
+    network, ranks, model = RankNetwork(dgx, np.arange(16)), np.arange(16), collectives.chosen("joint")
+    (phase,) = model.phases(network, ranks, 1e6, operation)
+    assert phase.latency_s + fullest_s(network, phase) == pytest.approx(seconds("joint", network, 1e6, operation))
+    stages = collectives.chosen("rail").phases(network, ranks, 1e6, operation)
+    assert phase.flows == tuple(flow for stage in stages for flow in stage.flows)
+    assert model.phases(network, ranks, 1e6) == model.phases(network, ranks, 1e6, "all_reduce")
+
+
 def test_it_runs_where_hosts_have_cards(dgx, ramp):
     joint = collectives.chosen("joint")
     assert joint.runs_on(RankNetwork(dgx, np.arange(2)))
-    assert not joint.runs_on(RankNetwork(ramp, np.arange(2)))
+    single = dgx.to_data()
+    single["topology"] |= {"devices_per_host": 1, "nics_per_host": 1}
+    for other in (ramp, load_cluster("preset:host-8"), Cluster.from_data(single)):
+        assert not joint.runs_on(RankNetwork(other, np.arange(2)))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
-from meshwright.costs.phases import alone_s
+from meshwright.costs.phases import alone_s, fullest_s
 from meshwright.costs.settings import CostSettings
 from meshwright.planning.estimate import estimate
 
@@ -92,6 +92,64 @@ def test_several_ranks_of_a_host_split_what_leaves_it_worked_by_hand(dgx):
     found = seconds("joint-split", RankNetwork(dgx, np.array([0, 1, 8, 9])), size, "all_reduce", 4)
     assert size / 200e9 < found < 1.4 * size / 200e9
     assert found < 0.4 * seconds("joint", RankNetwork(dgx, np.array([0, 1, 8, 9])), size, "all_reduce", 4)
+
+
+@pytest.mark.parametrize("size", [1e4, 1e7, 1e9])
+@pytest.mark.parametrize(
+    ("operation", "steps_inside", "inside", "steps", "part"),
+    [
+        ("all_reduce", 2, 1.0, 2, 0.5),
+        ("all_gather", 1, 0.5, 1, 0.25),
+        ("reduce_scatter", 1, 0.5, 1, 0.25),
+        ("all_to_all", 1, 0.5, 1, 0.5),
+    ],
+)
+def test_chunks_of_both_ways_worked_by_hand(dgx, operation, steps_inside, inside, steps, part, size):
+    # As above: of S each card of the two sends a part, 2.7 us a step; of what goes by the six idle ones they carry a third of it
+    # each, 3.9 us a step, and each rank sends and gets it inside at 300 GB/s. Inside, steps of 0.6 us among two.
+    times = []
+    for chunks in (1, 2, 4, 8, 16, 32):
+        chunk = size / chunks
+        own, idle = part * chunk / 25e9, part * chunk / 3 / 25e9
+        x = min(1.0, (steps * 1.2e-6 + idle) / (own + idle))
+        between_s = steps * 2.7e-6 + x * own
+        inside_s = steps_inside * 0.6e-6 + inside * chunk / 300e9 + (1 - x) * part * chunk / 300e9
+        times.append(inside_s + between_s + (chunks - 1) * max(inside_s, between_s))
+    network = RankNetwork(dgx, np.array([0, 1, 8, 9]))
+    joint_s = seconds("joint", network, size, operation, 4)
+    assert seconds("joint-split", network, size, operation, 4) == pytest.approx(min(*times, joint_s), rel=1e-9)
+    assert SPLIT.phases(network, np.arange(4), size, operation) == collectives.chosen("joint").phases(
+        network, np.arange(4), size, operation
+    )
+
+
+def test_the_own_card_carries_its_share_and_what_takes_longer_passes_as_latency(dgx):
+    pair, size = RankNetwork(dgx, np.array([0, 8])), 1e8
+    x = (1.2e-6 + size / 175e9) / (size / 25e9 + size / 175e9)
+    for (phase,) in (SPLIT.transfer(pair, 0, 1, size), SPLIT.phases(pair, np.arange(2), size, "send_recv")):
+        assert phase.flows[0] == (0, 1, pytest.approx(x * size))
+        assert phase.latency_s + fullest_s(pair, phase) == pytest.approx(2.7e-6 + x * size / 25e9)
+    assert SPLIT.transfer(pair, 0, 0, size) == SPLIT.transfer(pair, 0, 1, 0.0) == ()
+    assert SPLIT.phases(pair, np.arange(2), size) == SPLIT.phases(pair, np.arange(2), size, "all_reduce")
+
+
+def test_what_is_not_split_is_priced_as_the_joint_collective(dgx, ramp):
+    # a broadcast goes down a chain, and hosts of one device have no other cards
+    for cluster, devices, operation in ((dgx, [0, 8], "broadcast"), (ramp, [0, 1], "all_reduce"), (ramp, [0, 1], "broadcast")):
+        network = RankNetwork(cluster, np.array(devices))
+        assert SPLIT.split(network, np.arange(2), operation) is None
+        found, joint = (seconds(name, network, 1e9, operation, 2) for name in ("joint-split", "joint"))
+        assert found == joint
+
+
+def test_hosts_with_fewer_idle_cards_pair_as_many_as_both_have_worked_by_hand(dgx):
+    # From host 0 to host 1, while host 1 sends to host 2 by another card: 7, 6 and 7 cards idle. Cards 1 to 6 of the one meet
+    # cards 2 to 7 of the other, 25 GB/s each, across a spine of 0.15 us up and down.
+    network = RankNetwork(dgx, np.array([0, 8, 9, 17]), (np.array([2, 3]),))
+    split, size = SPLIT.split(network, np.array([0, 1]), "send_recv"), 1e9
+    x = (1.5e-6 + size / 150e9) / (size / 25e9 + size / 150e9)
+    assert split.share(size) == pytest.approx(x)
+    assert split.seconds(size, x) == pytest.approx(2.7e-6 + x * size / 25e9)
 
 
 @pytest.mark.every(2)

@@ -7,10 +7,12 @@ from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
+from meshwright.costs.collectives import OPERATIONS
 from meshwright.costs.collectives.direct import RING
+from meshwright.costs.collectives.staged import RAIL
 from meshwright.costs.collectives.synthesised import Synthesised, tree_packing
 from meshwright.costs.network import RankNetwork
-from meshwright.costs.phases import fullest_s
+from meshwright.costs.phases import alone_s, fullest_s
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
 from meshwright.planning.estimate import estimate
@@ -23,11 +25,11 @@ CUBE_MESH = {
 }
 
 
-def network_of(gbytes_per_s, latency_us=0.0):
+def network_of(gbytes_per_s, latency_us=0.0, devices_per_host=None):
     n = len(gbytes_per_s)
     topology = {
         "kind": "matrix",
-        "devices_per_host": n,
+        "devices_per_host": devices_per_host or n,
         "bandwidth_gbytes_per_s": np.asarray(gbytes_per_s).tolist(),
         "latency_us": np.full((n, n), latency_us).tolist(),
     }
@@ -105,13 +107,94 @@ def test_home_case_of_synthesised_is_a_cube_mesh():
     assert switch.change < -0.1
 
 
-def test_an_all_to_all_takes_two_steps_by_hosts_and_many_ranks_a_ring():
+OF_THREE = [
+    # operation, hops over the trees, part of the payload that each tree's share is of, and flows on every pair
+    ("all_reduce", 2, 1.0, 2),
+    ("reduce_scatter", 2, 2 / 3, 2),
+    ("all_gather", 2, 2 / 3, 2),
+    ("broadcast", 1, 1.0, 1),
+]
+
+
+@pytest.mark.parametrize(("operation", "hops", "part", "ways"), OF_THREE)
+def test_three_devices_worked_by_hand(operation, hops, part, ways):
+    # Links of 10 GB/s between each two of three: three trees of two links, each from another centre, fill them with
+    # 30 / 2 = 15 GB/s; each has a third of the payload and sends it down both of its links, and up where results come back.
+    network, ranks, size = network_of(np.full((3, 3), 10.0), 2.0), np.arange(3), 3e9
+    assert Synthesised().time_s(network, ranks, size, operation) == pytest.approx(hops * 2e-6 + part * size / 15e9)
+    (phase,) = Synthesised().phases(network, ranks, size, operation)
+    sent = np.zeros((3, 3))
+    for sender, receiver, payload_bytes in phase.flows:
+        assert payload_bytes == pytest.approx(part * size / 3)
+        sent[sender, receiver] += payload_bytes
+    assert sent == pytest.approx(ways * part * size / 3 * (1 - np.eye(3)))
+    assert alone_s(network, (phase,)) <= Synthesised().time_s(network, ranks, size, operation)
+    lasts_s = phase.latency_s + fullest_s(network, phase)
+    assert lasts_s == pytest.approx(Synthesised().time_s(network, ranks, size, operation))
+
+
+def test_the_slower_direction_of_two_devices_counts_and_the_operation_is_an_all_reduce_unless_it_is_named():
+    network, ranks = network_of([[1.0, 10.0], [4.0, 1.0]], 1.0), np.arange(2)
+    assert Synthesised().time_s(network, ranks, 8e9) == pytest.approx(2e-6 + 8 / 4)
+    assert Synthesised().phases(network, ranks, 8e9) == Synthesised().phases(network, ranks, 8e9, "all_reduce")
+    assert {flow[:2] for flow in Synthesised().phases(network, ranks, 8e9)[0].flows} == {(0, 1), (1, 0)}
+
+
+@settings(max_examples=15)
+@given(meshes(), st.integers(0, 2**30))
+def test_each_tree_goes_out_from_the_rank_that_is_nearest_to_all_others(mesh, seed):
+    mesh = mesh * np.random.default_rng(seed).uniform(0.5, 1.0)  # so that no packing is known from before
+    packing = tree_packing(mesh)
+    radii = []
+    for tree in packing.trees:
+        depth = {tree[0][0]: 0}
+        for near, far in tree:  # in order: the near end is reached before
+            assert far not in depth
+            depth[far] = depth[near] + 1
+        radii.append(max(depth.values()))
+        assert radii[-1] == min(eccentricities(tree, len(mesh)))
+    assert packing.radius == max(radii)
+
+
+def eccentricities(tree, n):
+    hops = np.full((n, n), np.inf)
+    np.fill_diagonal(hops, 0)
+    for a, b in tree:
+        hops[a, b] = hops[b, a] = 1
+    for k in range(n):
+        hops = np.minimum(hops, hops[:, [k]] + hops[[k], :])
+    return hops.max(axis=1)
+
+
+def test_an_all_to_all_takes_two_steps_by_hosts_and_many_ranks_a_ring(monkeypatch):
     mesh = network_of(np.full((33, 33), 10.0) + np.eye(33), 1.0)
-    for operation in ("all_reduce", "all_to_all"):
-        assert Synthesised().time_s(mesh, np.arange(33), 1e8, operation) == RING.time_s(mesh, np.arange(33), 1e8, operation)
+    synthesised, many, three = Synthesised(), np.arange(33), np.arange(3)
+    for operation in ("all_reduce", "all_to_all", "broadcast"):
+        assert synthesised.time_s(mesh, many, 1e8, operation) == RING.time_s(mesh, many, 1e8, operation)
+        assert synthesised.phases(mesh, many, 1e8, operation) == RING.phases(mesh, many, 1e8, operation)
+    trees_s, ring_s = (one.time_s(mesh, three, 1e8, "all_reduce") for one in (synthesised, RING))
+    assert trees_s != ring_s
+    for most, wanted_s in ((3, trees_s), (2, ring_s)):
+        monkeypatch.setattr("meshwright.costs.collectives.synthesised.MOST_RANKS", most)
+        assert synthesised.time_s(mesh, three, 1e8, "all_reduce") == wanted_s
+    monkeypatch.undo()
+    # two hosts of two: inside at 10 GB/s, between them at 1 GB/s
+    gbytes_per_s = np.kron([[10.0, 1.0], [1.0, 10.0]], np.ones((2, 2)))
+    two, ranks = network_of(gbytes_per_s, 1.0, devices_per_host=2), np.arange(4)
+    assert RAIL.time_s(two, ranks, 1e8, "all_to_all") != RING.time_s(two, ranks, 1e8, "all_to_all")
+    for operation, other in (("all_to_all", RAIL), ("send_recv", RING)):
+        assert synthesised.time_s(two, ranks, 1e8, operation) == other.time_s(two, ranks, 1e8, operation)
+        assert synthesised.phases(two, ranks, 1e8, operation) == other.phases(two, ranks, 1e8, operation)
+
+
+def test_one_rank_and_no_bytes_send_nothing_and_a_send_is_no_collective_of_its_own():
+    mesh = network_of(np.full((3, 3), 10.0))
+    assert Synthesised().phases(mesh, np.arange(1), 1e6) == Synthesised().phases(mesh, np.arange(3), 0.0) == ()
+    assert [name for name in OPERATIONS if not Synthesised().offers(name)] == ["send_recv"]
 
 
 def test_links_that_pairs_share_are_refused():
     network = RankNetwork(load_cluster("preset:host-8"), np.arange(8))
-    with pytest.raises(ConfigError, match="collectives: wants devices that are joined pair by pair"):
+    with pytest.raises(ConfigError, match="collectives: wants devices that are joined pair by pair") as error:
         Synthesised().time_s(network, np.arange(8), 1e6)
+    assert (error.value.field, error.value.value) == ("collectives", "synthesised")

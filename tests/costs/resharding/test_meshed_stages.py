@@ -15,7 +15,8 @@ from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.running import layout_step, run_layout
+from meshwright.simulation.layouts.running import run_layout
+from meshwright.simulation.layouts.step_model import TransformerStep
 
 CLUSTER = load_cluster("preset:dgx-a100-8x8")
 SHAPE = zoo_shape("bert-large")[0].model_copy(update={"is_head_tied": False, "num_layers": 8})
@@ -28,7 +29,7 @@ def layout(text):
 
 def both_s(text, costs, shape=SHAPE):
     work, pricer = describe(shape, layout(text), 512), Pricer.of(CLUSTER, costs)
-    step = layout_step(work, CLUSTER, costs, pricer=pricer)
+    step = TransformerStep(work, pricer)
     assert sum(pricer.price_work(work).breakdown_s.values()) == pytest.approx(pricer.step_s(work), rel=1e-9)
     return pricer.step_s(work), run_layout(step, CLUSTER, costs=costs).step_s
 

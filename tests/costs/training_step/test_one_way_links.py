@@ -10,8 +10,8 @@ from meshwright.costs.work.work import describe
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.planning.estimate import estimate
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.running import simulated_step_s
 
+from ...oracles.layout_views import simulated_step_s
 from ..uneven import matrix_of
 
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)

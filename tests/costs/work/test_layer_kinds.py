@@ -10,12 +10,14 @@ from meshwright.costs.training_step.step_time import Pricer
 from meshwright.costs.work.activations.layer_activations import layer_activation_bytes
 from meshwright.costs.work.memory import activation_bytes, stage_memory
 from meshwright.costs.work.model_chunks import is_legal
-from meshwright.costs.work.operations import Message, input_part, product_flops, weight_part
+from meshwright.costs.work.operations import Message, input_part, weight_part
 from meshwright.costs.work.work import describe
 from meshwright.devices import device_type
 from meshwright.errors import GraphError, PlanError
 from meshwright.jobs.transformer import LatentAttention, LayerKind, TransformerShape
 from meshwright.plans.partition import Layout
+
+from .pass_flops import product_flops
 
 PRICER = Pricer(device_type("a100"), HostNetwork(8, 300e9, 200e9))
 LENGTH = 64

@@ -10,7 +10,8 @@ from meshwright.costs.work.work import describe
 from meshwright.errors import ConfigError, PlanError
 from meshwright.plans.partition import Layout
 from meshwright.settings import build_settings
-from meshwright.simulation.layouts.running import layout_step, run_layout
+from meshwright.simulation.layouts.running import run_layout
+from meshwright.simulation.layouts.step_model import TransformerStep
 
 from ...simulation.layouts.grid import cluster, mixed_shapes, shapes
 
@@ -80,7 +81,7 @@ def test_both_paths_agree(keys):
     layout = some(1, **keys)
     work = described(layout)
     pricer = Pricer.of(HOST, INDEPENDENT)
-    simulated_s = run_layout(layout_step(work, HOST, INDEPENDENT, pricer=pricer), HOST, costs=INDEPENDENT).step_s
+    simulated_s = run_layout(TransformerStep(work, pricer), HOST, costs=INDEPENDENT).step_s
     assert simulated_s == pytest.approx(pricer.step_s(work), rel=0.01)
     assert simulated_s > step_s(chosen(recompute="none", **keys))
 

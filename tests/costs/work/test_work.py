@@ -5,12 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.work.model_chunks import is_legal
-from meshwright.costs.work.operations import Message, Product, input_part, product_flops, weight_part
+from meshwright.costs.work.operations import Message, Product, input_part, weight_part
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.step_times.published_step_times import gpt
 from meshwright.jobs.transformer import TransformerShape
 from meshwright.plans.partition import Layout
+
+from .pass_flops import product_flops
 
 SMALL = gpt(8, 512, 8, 1024, 128)
 MIXTURE = TransformerShape(

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import ExportError
-from meshwright.export.chakra.schema import KINDS, NodeType, RankTrace, TraceNode, encode, varint
+from meshwright.export.chakra.schema import KINDS, NodeType, RankTrace, TraceNode, encode
 from meshwright.export.chakra.traces import render, step_of, trace_name, traces_of
 from meshwright.export.target import ExportOptions
 from meshwright.jobs.graph import JobGraph
@@ -20,7 +20,7 @@ from meshwright.simulation.step.execution import TaskKind
 
 from ...draws import draws
 from .plans import graph_of, plan_of, plans
-from .readers import attributes_of, decoded, framed, number_at, packed, replay
+from .readers import attributes_of, decoded, framed, packed, replay
 
 # An op on one rank feeds one on two ranks: half of its activation goes to rank 1 and half of the gradient back.
 PAIR = graph_of([(0, 1)], [1000, 10], [0, 500])
@@ -250,11 +250,6 @@ def test_any_name_of_an_op_is_read_back(text):
     plan = plan_of(JobGraph.from_data(data), [1, 2])
     frames = [frame for rank in range(2) for frame in framed(render(plan, ExportOptions())[trace_name(rank)])[1:]]
     assert f"{text}x all-reduce".encode() in [decoded(frame)[2][0] for frame in frames]
-
-
-@given(st.integers(0, 2**40))
-def test_varints_are_read_back(number):
-    assert number_at(varint(number), 0) == (number, len(varint(number)))
 
 
 def test_every_kind_of_value_stands_in_its_field_worked_by_hand():

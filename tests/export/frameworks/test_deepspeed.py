@@ -21,6 +21,7 @@ from meshwright.export.writer import write
 from meshwright.jobs.job import Job
 from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import Layout, OpSplits, layout_plan, legality, op_split_plan, place, uniform_splits
+from meshwright.plans.compression import Quantise, Sign
 from meshwright.plans.document import PlacementPlan
 
 from ...draws import draws
@@ -87,6 +88,38 @@ def test_precisions_are_those_of_the_layout(keys, told):
     layout = Layout(dp=2, micro_batch=1, global_batch=2, **keys)
     config = json.loads(render(plan_of(["a", "a"], [0, 1], layout), ExportOptions())["ds_config.json"])
     assert {key: config[key] for key in ("bf16", "fp16", "data_types") if key in config} == told
+
+
+@pytest.mark.parametrize(
+    ("zero", "code", "told"),
+    [
+        (0, None, {"zero_optimization": {"stage": 0}}),
+        (
+            0,
+            Sign(),
+            {
+                "zero_optimization": {"stage": 0},
+                "optimizer": {
+                    "type": "OneBitAdam",
+                    "params": {"lr": 1e-4, "freeze_step": 1000, "cuda_aware": False, "comm_backend_name": "nccl"},
+                },
+            },
+        ),
+        (3, Quantise(bits=4), {"zero_optimization": {"stage": 3, "overlap_comm": False, "zero_quantized_gradients": True}}),
+        (
+            3,
+            Quantise(bits=8, what="parameters"),
+            {"zero_optimization": {"stage": 3, "overlap_comm": False, "zero_quantized_weights": True}},
+        ),
+    ],
+)
+def test_codes_are_those_of_an_optimizer_of_one_bit_or_of_zero_3(zero, code, told):
+    layout = Layout(dp=2, micro_batch=1, global_batch=2, zero=zero)
+    plan = plan_of(["a", "a"], [0, 1], layout).model_copy(update={"compression": code})
+    config = json.loads(render(plan, ExportOptions())["ds_config.json"])
+    assert {key: config[key] for key in ("optimizer", "zero_optimization") if key in config} == told
+    assert len(config["_not_guaranteed"]) == 7 + (code is not None)
+    assert config["train_batch_size"] == 2
 
 
 def test_slots_state_the_hardware_of_a_known_cluster():

@@ -4,8 +4,10 @@ import pytest
 
 from meshwright.errors import ExportError
 from meshwright.export.frameworks.megatron import arguments, rank_order, render
+from meshwright.export.frameworks.model_arguments import megatron_words
 from meshwright.export.target import ExportOptions
 from meshwright.plans import Layout
+from meshwright.plans.transformer import PlannedTransformer
 
 from ..grids import layer, plan_of, stage
 
@@ -24,6 +26,7 @@ def test_tensor_and_context_parallel_kernels_run_in_the_order_of_their_launch():
     # before Blackwell validate_args of Megatron-LM ends a run without it
     for layout, is_set in (
         (Layout(tp=2, micro_batch=1, global_batch=2), True),
+        (Layout(cp=2, micro_batch=1, global_batch=2), True),
         (Layout(dp=2, micro_batch=1, global_batch=2), False),
     ):
         script = render(plan_of(layout), ExportOptions())["launch.sh"]
@@ -37,3 +40,47 @@ def test_short_ends_are_told_layer_by_layer_or_refused():
     stages = [stage(0, 0, "embedding", *layer(0)), stage(1, 0, *layer(1), *layer(2), "head", ranks=(1,))]
     given_words = words(plan_of(layout, stages=stages))
     assert given_words[given_words.index("--pipeline-model-parallel-layout") + 1] == "Et|t*2L"
+
+
+CUT = {"cp": 2, "dp": 4, "micro_batch": 1, "global_batch": 4}
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({}, []),  # Megatron's own default is a ring of p2p
+        ({"context_parallel": "ulysses"}, ["--cp-comm-type", "a2a"]),
+        ({"context_parallel": "all-gather"}, ["--cp-comm-type", "all_gather"]),
+        ({"cp": 1, "context_parallel": "ulysses"}, []),
+        ({"cp": 1, "context_parallel": "all-gather"}, []),
+        # eight copies of what ZeRO shards, in halves and in quarters; whole or each by itself there is one instance
+        ({"zero": 1, "shard_group": 4}, ["--use-distributed-optimizer", "--num-distributed-optimizer-instances", "2"]),
+        ({"zero": 1, "shard_group": 2}, ["--use-distributed-optimizer", "--num-distributed-optimizer-instances", "4"]),
+        ({"zero": 1, "shard_group": 8}, ["--use-distributed-optimizer"]),
+        ({"zero": 1}, ["--use-distributed-optimizer"]),
+        ({"distributed_optimizer": True}, ["--use-distributed-optimizer"]),
+        ({"ep": 2}, ["--moe-token-dispatcher-type", "alltoall"]),
+        ({"fp32_gradients": False}, ["--grad-reduce-in-bf16"]),
+        ({"fp32_gradients": False, "precision": "fp32"}, []),
+    ],
+)
+def test_sequences_and_what_is_sharded_are_cut_as_they_were_priced(changed, told):
+    layout = Layout(**CUT | changed)
+    assert words(plan_of(layout))[10:] == ["--micro-batch-size", "1", "--global-batch-size", "4", *told]
+
+
+@pytest.mark.parametrize(
+    ("precision", "told"),
+    [("bf16", ["--bf16"]), ("fp16", ["--fp16"]), ("fp32", []), ("fp8", ["--bf16", "--fp8-format", "hybrid"])],
+)
+def test_the_model_s_arguments_and_its_precision_stand_behind_those_of_the_layout(precision, told):
+    model = PlannedTransformer(
+        **{"sequence_length": 8, "num_layers": 2, "hidden": 8, "num_heads": 2, "num_key_value_heads": 2, "head_dim": 4},
+        **{"feed_forward": 16, "vocabulary": 100, "max_positions": 8, "is_parallel": True},
+    )
+    plan = plan_of(Layout(dp=2, micro_batch=1, global_batch=2, precision=precision))
+    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"transformer": model})})
+    lines = render(plan, ExportOptions())["megatron.args"].splitlines()
+    given_words = [line for line in lines if not line.startswith("#")]
+    assert given_words == [*words(plan), *megatron_words(model)[0], *told]
+    assert "# Left out: attention and feed-forward layer side by side." in lines

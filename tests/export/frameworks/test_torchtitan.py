@@ -65,6 +65,41 @@ def test_hybrid_shards_in_a_pipeline_worked_by_hand():
     assert found["model"] == {"name": "llama3", "flavor": "mine"}
 
 
+PLAIN = {
+    **{"data_parallel_replicate_degree": 4, "data_parallel_shard_degree": 1, "fsdp_reshard_after_forward": "never"},
+    **{"tensor_parallel_degree": 1, "context_parallel_degree": 1, "pipeline_parallel_degree": 1, "expert_parallel_degree": 1},
+}
+SHARDED = PLAIN | {"data_parallel_replicate_degree": 1, "data_parallel_shard_degree": 4}
+
+
+@pytest.mark.parametrize(
+    ("changed", "parallelism", "training"),
+    [
+        ({}, PLAIN, {}),
+        ({"zero": 2}, SHARDED, {}),
+        ({"zero": 3}, SHARDED | {"fsdp_reshard_after_forward": "always"}, {}),
+        ({"zero": 2, "shard_group": 2}, SHARDED | {"data_parallel_replicate_degree": 2, "data_parallel_shard_degree": 2}, {}),
+        ({"zero": 2, "cp": 2}, SHARDED | {"context_parallel_degree": 2, "context_parallel_rotate_method": "alltoall"}, {}),
+        # FSDP over the pair of one sample alone: four copies
+        (
+            {"zero": 2, "cp": 2, "shard_group": 2},
+            PLAIN | {"context_parallel_degree": 2, "context_parallel_rotate_method": "alltoall"},
+            {},
+        ),
+        ({"zero": 2, "ep": 2}, SHARDED | {"expert_parallel_degree": 2}, {}),
+        ({"zero": 2, "tp": 2, "sequence_parallel": True}, SHARDED | {"tensor_parallel_degree": 2}, {}),
+        ({"micro_batch": 2, "precision": "fp32"}, PLAIN, {"local_batch_size": 2, "mixed_precision_param": "float32"}),
+    ],
+)
+def test_each_degree_and_batch_is_its_own_key_worked_by_hand(changed, parallelism, training):
+    # eight samples by four replicas, two of each, one or both at a time
+    found = config(Layout(**({"dp": 4, "micro_batch": 1, "global_batch": 8} | changed)))
+    wanted = {"local_batch_size": 1, "global_batch_size": 8, "mixed_precision_param": "bfloat16"} | training
+    # as text, for 2.0 is no whole number to torchtitan
+    for table, keys in (("parallelism", parallelism), ("training", wanted)):
+        assert json.dumps(found[table], sort_keys=True) == json.dumps(keys, sort_keys=True)
+
+
 def test_dualpipev_is_a_schedule_of_torchtitan_with_two_chunks_a_rank():
     keys = {
         "pp": 2,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import tempfile
 from contextlib import contextmanager
+from pathlib import Path
 
 from meshwright.errors import ConflictError, InputFileError, StateError
 from meshwright.live.actuators.kueue_check import API, KueueCheck
 from meshwright.live.actuators.kueue_objects import CONTROLLER, KueueWorkload
-from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.service import Service
 
 from ..controller_samples import controller
@@ -96,12 +97,13 @@ class DictApi:
 
 
 @contextmanager
-def turns(planners, store=None, clock=None):
+def turns(planners, path=None, clock=None):
     """A call that lets a service take some turns, and the controller."""
-    made = controller(MemoryStore() if store is None else store, planners, clock)
-    service = Service(made, None)
-    check = KueueCheck(CHECK, service)
-    with asyncio.Runner() as runner:
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner() as runner:
+        path = path or Path(folder) / "s.db"
+        made = controller(path, planners, clock)
+        service = Service(made, path)
+        check = KueueCheck(CHECK, service)
 
         async def take(number):
             for _ in range(number):

@@ -6,8 +6,8 @@ import pytest
 from pydantic import ValidationError
 
 from meshwright.errors import ConflictError, StateError
+from meshwright.live.actuators import kubernetes_api
 from meshwright.live.actuators.kubernetes_binding import ExtenderBindingArgs, PodToBind, confirmed, refusal
-from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.state import HostState
 
 from ..controller_samples import JOB, all_up, controller, running
@@ -27,8 +27,8 @@ def pod(decision=None, node=None, uid="8f2", **labels):
 
 
 @pytest.fixture
-def made(planners):
-    return controller(MemoryStore(), planners)
+def made(planners, tmp_path):
+    return controller(tmp_path / "s.db", planners)
 
 
 def placed(made) -> tuple[str, str]:
@@ -93,3 +93,27 @@ def test_a_service_beside_no_kubernetes_binds_nothing(tmp_path, planners):
         answer = http.post("/v1/extender/bind", json=ASKED)
         assert answer.status_code == 200
         assert "does not stand beside Kubernetes" in answer.json()["Error"]
+
+
+@pytest.mark.parametrize("bound_to", [None, "a", "b", "gone"])
+def test_a_pod_is_bound_by_one_binding_and_one_that_was_bound_meanwhile_is_as_well(monkeypatch, bound_to):
+    told, path = [], "/api/v1/namespaces/default/pods/train-0"
+
+    def create(where, body):
+        told.append((where, body))
+        if bound_to is not None:
+            raise ConflictError("is bound", field="pod")
+
+    found = pod(node=None if bound_to in (None, "gone") else bound_to)
+    monkeypatch.setattr(kubernetes_api, "get", {path: found}.__getitem__)
+    monkeypatch.setattr(kubernetes_api, "create", create)
+    wanted = PodToBind(asked(), pod())
+    if bound_to in (None, "a"):
+        wanted.bind()
+    else:
+        with pytest.raises(ConflictError, match="is bound"):
+            wanted.bind()
+    # Binding of the core API, version 1, whose target is a Node
+    metadata = {"name": "train-0", "namespace": "default", "uid": "8f2"}
+    target = {"apiVersion": "v1", "kind": "Node", "name": "a"}
+    assert told == [(f"{path}/binding", {"apiVersion": "v1", "kind": "Binding", "metadata": metadata, "target": target})]

@@ -6,8 +6,10 @@ The API here is a dictionary; a real one, without Kueue, is in ``tests/scheduler
 from __future__ import annotations
 
 import copy
+import tempfile
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -19,7 +21,6 @@ from meshwright.live.actuators import kubernetes_api
 from meshwright.live.actuators.kueue_objects import CONTROLLER, CheckAnswer, KueueWorkload, labelled_nodes, workloads_of
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest
-from meshwright.live.records.memory_store import MemoryStore
 
 from ...draws import draws
 from ..controller_samples import NOW, Clock, InThreads
@@ -233,11 +234,11 @@ def do(api, step):
 @given(st.lists(steps, max_size=12))
 @draws(25, deadline=None)
 def test_whatever_goes_wrong_after_two_good_turns_ready_workloads_and_no_others_hold_devices(planners, drawn):
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
         api = DictApi()
         for name in ("get", "replace", "label_nodes"):
             patch.setattr(kubernetes_api, name, lambda *words, name=name: getattr(api, name)(*words))
-        store = MemoryStore()
+        ledger = Path(folder) / "s.db"
         services: list[list] = [[]]
         for step in drawn:
             if step[0] == "start again":
@@ -245,12 +246,12 @@ def test_whatever_goes_wrong_after_two_good_turns_ready_workloads_and_no_others_
             else:
                 services[-1].append(step)
         for met in services:  # each finds what the one before left
-            with turns(planners, store) as (take, made):
+            with turns(planners, ledger) as (take, made):
                 for step in met:
                     do(api, step)
                     with suppress(InputFileError):
                         take()
-        with turns(planners, store) as (take, made):
+        with turns(planners, ledger) as (take, made):
             api.failing, api.order = set(), lambda items: items
             take(2)
             given = api.given()

@@ -19,7 +19,6 @@ from meshwright.live.actuators.slurm_hook_files import hook_files
 from meshwright.live.actuators.slurm_hooks import EpilogBody, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
 from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
-from meshwright.live.records.memory_store import MemoryStore
 
 from ...draws import draws
 from ..live_samples import CLUSTER
@@ -29,16 +28,17 @@ ASKED = {"comment": "mw:auto job=zoo:squeezenet steps=2000", "nodes": 1, "gpus_p
 
 @pytest.fixture(scope="module")
 def planners(tmp_path_factory):
-    made = Planners(Cluster.from_data(yaml.safe_load(CLUSTER)), "max@best-fit", scratch=tmp_path_factory.mktemp("scratch"))
-    first = on_submit(Controller(MemoryStore(), made), settings.build_settings(SubmitBody, ASKED))
+    folder = tmp_path_factory.mktemp("scratch")
+    made = Planners(Cluster.from_data(yaml.safe_load(CLUSTER)), "max@best-fit", scratch=folder)
+    first = on_submit(Controller(folder / "s.db", made), settings.build_settings(SubmitBody, ASKED))
     assert first.body == {"why": "its kind of job is made ready now, later ones will be planned"}
     made.make_ready(first.prepare)
     return made
 
 
 @pytest.fixture
-def controller(planners):
-    return Controller(MemoryStore(), planners)
+def controller(planners, tmp_path):
+    return Controller(tmp_path / "s.db", planners)
 
 
 def submit(controller, **changes):

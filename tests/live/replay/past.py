@@ -12,10 +12,10 @@ from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest, Observation
 from meshwright.live.ledger import Ledger
-from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState, HeldJob, HostState
 
+from ...oracles.memory_store import MemoryStore
 from ...tiny_fleet import CLUSTER
 
 BEGIN = datetime(2026, 3, 2, tzinfo=UTC)

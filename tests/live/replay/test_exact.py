@@ -5,9 +5,9 @@ import pytest
 from meshwright.live.decisions import Observation, ObservedFactor
 from meshwright.live.feedback.calibration import ObservedLayer
 from meshwright.live.ledger import Ledger
-from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.replay.exact import replay_decisions
 
+from ...oracles.memory_store import MemoryStore
 from .past import Past, planners, request, week
 
 

@@ -9,7 +9,6 @@ from meshwright.live.changes import listed
 from meshwright.live.controller import Controller
 from meshwright.live.deciding import Decided
 from meshwright.live.decisions import JobRequest, Observation, free_at_s
-from meshwright.live.records.memory_store import MemoryStore
 from meshwright.live.service import Service
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState, HeldJob, HostState
@@ -86,13 +85,13 @@ class Fixed:
         return Listing(self.state, ())
 
 
-def controller_of(cluster, store=None):
-    return Controller(store or MemoryStore(), FirstFree(cluster))
+def controller_of(cluster, folder):
+    return Controller(folder / "ledger.db", FirstFree(cluster))
 
 
-def app_of(controller, sources=(), tokens=None, path=None, **options):
+def app_of(controller, sources=(), tokens=None, **options):
     """The application, and its service."""
-    service = Service(controller, path, sources, **options)
+    service = Service(controller, controller.store.path, sources, **options)
     return build_app(service, Access(tokens, frozenset(["testserver", "127.0.0.1"]))), service
 
 

@@ -41,7 +41,7 @@ def client_of(controller, sources=(), tokens=None, **options):
 # --- hostile names ---
 
 
-def hostile():
+def hostile(folder):
     """A controller where everything that somebody may name is a script."""
     cluster = clos(4)
     first, second = cluster.host_names[2:]
@@ -51,7 +51,7 @@ def hostile():
         | {first: HostState(condition="drained", reason=SCRIPT), second: HostState(condition="down", reason=SCRIPT)},
         jobs=(HeldJob(id=SCRIPT, name=SCRIPT, source="slurm", devices={first: (0,)}, decision=SCRIPT),),
     )
-    controller = controller_of(cluster)
+    controller = controller_of(cluster, folder)
     controller.take(Listing(state))
     kept = [controller.decide(JobRequest(job=SCRIPT, name=SCRIPT, owner=SCRIPT, devices=1)) for _ in range(3)]
     controller.confirm(kept[0].decision.id, SCRIPT)
@@ -60,7 +60,7 @@ def hostile():
 
 
 def test_names_reasons_and_owners_are_shown_and_never_obeyed(tmp_path):
-    controller, kept, state = hostile()
+    controller, kept, state = hostile(tmp_path)
     state = controller.store.last()[1].model_copy(update={"jobs": state.jobs})
     source = Fixed(state)
     source.name = SCRIPT
@@ -77,8 +77,8 @@ def test_names_reasons_and_owners_are_shown_and_never_obeyed(tmp_path):
     assert not is_host_name(SCRIPT)  # what a host is called stands in addresses, so it is plain from the start
 
 
-def test_what_cannot_be_printed_is_no_part_of_a_page():
-    controller = controller_of(clos(2))
+def test_what_cannot_be_printed_is_no_part_of_a_page(tmp_path):
+    controller = controller_of(clos(2), tmp_path)
     kept = controller.decide(JobRequest(job="zoo:gpt2-small", name="a\u202eb\u200bc"))
     assert "a?b?c" in decision_page(controller.store, controller.cluster, kept)
 
@@ -94,16 +94,16 @@ def test_what_cannot_be_printed_is_no_part_of_a_page():
         ([Fixed(busy(clos(4)))], 1e-9, "Stale: slurm listed just now. What follows may be wrong, and nothing is decided", True),
     ],
 )
-def test_the_age_of_what_is_known_comes_first_and_in_words(sources, max_age_s, told, is_alarm):
-    client, _ = client_of(controller_of(clos(4)), sources, max_age_s=max_age_s)
+def test_the_age_of_what_is_known_comes_first_and_in_words(sources, max_age_s, told, is_alarm, tmp_path):
+    client, _ = client_of(controller_of(clos(4), tmp_path), sources, max_age_s=max_age_s)
     with client:
         main = main_of(client.get("/", headers=HTML).text)
     assert text_of(main).startswith(told)
     assert ('class="alarm"' in main) == is_alarm
 
 
-def test_a_listing_that_fails_is_told_beside_the_age_of_the_last_good_one():
-    client, service = client_of(controller_of(clos(4)), [Fixed(busy(clos(4)))])
+def test_a_listing_that_fails_is_told_beside_the_age_of_the_last_good_one(tmp_path):
+    client, service = client_of(controller_of(clos(4), tmp_path), [Fixed(busy(clos(4)))])
     with client:
         service.statuses[0].problem = "squeue: no route to host"
         shown = text_of(main_of(client.get("/", headers=HTML).text))
@@ -113,10 +113,10 @@ def test_a_listing_that_fails_is_told_beside_the_age_of_the_last_good_one():
 # --- what stands on the pages ---
 
 
-def test_hosts_jobs_and_decisions_are_named_with_who_holds_what_until_when():
-    controller = controller_of(clos(16))
+def test_hosts_jobs_and_decisions_are_named_with_who_holds_what_until_when(tmp_path):
+    controller = controller_of(clos(16), tmp_path)
     controller.take(Listing(busy(controller.cluster)))
-    lived(controller, 4)
+    kept = lived(controller, 4)
     client, _ = client_of(controller)
     with client:
         shown = text_of(client.get("/", headers=HTML).text)
@@ -124,13 +124,13 @@ def test_hosts_jobs_and_decisions_are_named_with_who_holds_what_until_when():
     assert "Down : Not responding" in shown
     until = NOW + timedelta(minutes=37 * 3 - 30)
     assert f"until {until:%Y-%m-%d %H:%M:%S} UTC" in shown
-    assert "lm-1 memory-2 · ann handed to the scheduler as 4711, which has not started it yet" in shown
-    assert "lm-2 memory-3 · ann reserved; nobody has handed it to the scheduler yet" in shown
+    assert f"lm-1 {kept[1].decision.id} · ann handed to the scheduler as 4711, which has not started it yet" in shown
+    assert f"lm-2 {kept[2].decision.id} · ann reserved; nobody has handed it to the scheduler yet" in shown
     assert "nobody says" in shown
 
 
-def test_a_decision_tells_why_what_else_there_was_and_how_it_ran():
-    controller = controller_of(clos(4))
+def test_a_decision_tells_why_what_else_there_was_and_how_it_ran(tmp_path):
+    controller = controller_of(clos(4), tmp_path)
     kept = lived(controller)
     client, _ = client_of(controller)
     with client:
@@ -139,12 +139,13 @@ def test_a_decision_tells_why_what_else_there_was_and_how_it_ran():
     assert "step 42 ms" in shown
     assert "400 measured step times" in shown
     assert "1 of them took longer than the axis, up to 1.9 s." in shown
-    assert "curl -f -o memory-1.json http://testserver/v1/decisions/memory-1/plan meshwright export memory-1.json" in shown
+    name = kept[0].decision.id
+    assert f"curl -f -o {name}.json http://testserver/v1/decisions/{name}/plan meshwright export {name}.json" in shown
     assert "reserved" in shown.partition("What became of it")[2].partition("running")[0]
 
 
-def test_pages_of_every_outcome_can_be_read():
-    controller = controller_of(clos(1))
+def test_pages_of_every_outcome_can_be_read(tmp_path):
+    controller = controller_of(clos(1), tmp_path)
     asked = [
         JobRequest(job="zoo:gpt2-small", devices=9),
         JobRequest(job="zoo:never"),
@@ -158,8 +159,8 @@ def test_pages_of_every_outcome_can_be_read():
     assert "gave its devices back" in told[2]
 
 
-def test_the_list_of_decisions_goes_back_to_the_first_one():
-    controller = controller_of(clos(16))
+def test_the_list_of_decisions_goes_back_to_the_first_one(tmp_path):
+    controller = controller_of(clos(16), tmp_path)
     for number in range(53):
         controller.decide(JobRequest(job="zoo:gpt2-small", name=f"job-{number}", devices=2))
     client, _ = client_of(controller)
@@ -172,8 +173,8 @@ def test_the_list_of_decisions_goes_back_to_the_first_one():
 
 
 @pytest.mark.parametrize(("num_hosts", "most_bytes"), [(512, 700_000), (2048, 2_000_000)])
-def test_large_clusters_make_pages_that_a_browser_bears(num_hosts, most_bytes):
-    controller = controller_of(clos(num_hosts))
+def test_large_clusters_make_pages_that_a_browser_bears(num_hosts, most_bytes, tmp_path):
+    controller = controller_of(clos(num_hosts), tmp_path)
     controller.take(Listing(busy(controller.cluster)))
     client, _ = client_of(controller)
     with client:
@@ -186,7 +187,7 @@ def test_large_clusters_make_pages_that_a_browser_bears(num_hosts, most_bytes):
 
 
 def test_a_page_in_a_file_loads_nothing_and_leads_nowhere(tmp_path):
-    controller = controller_of(clos(4))
+    controller = controller_of(clos(4), tmp_path)
     kept = lived(controller)
     path = tmp_path / "now.json"
     path.write_text(controller.store.last()[1].model_dump_json())
@@ -197,12 +198,12 @@ def test_a_page_in_a_file_loads_nothing_and_leads_nowhere(tmp_path):
         assert {f'id="{link[1:]}"' for link in links if f'id="{link[1:]}"' not in html} == set()
 
 
-def test_served_pages_hold_nothing_that_their_policy_forbids():
-    controller = controller_of(clos(4))
-    lived(controller)
+def test_served_pages_hold_nothing_that_their_policy_forbids(tmp_path):
+    controller = controller_of(clos(4), tmp_path)
+    first, *_ = lived(controller)
     client, _ = client_of(controller)
     with client:
-        for path in ("/", "/decisions", "/decisions/memory-1", "/decisions/none"):
+        for path in ("/", "/decisions", f"/decisions/{first.decision.id}", "/decisions/none"):
             answer = client.get(path, headers=HTML)
             policy = answer.headers["content-security-policy"]
             assert policy.startswith(
@@ -218,8 +219,8 @@ def test_served_pages_hold_nothing_that_their_policy_forbids():
 # --- errors ---
 
 
-def test_browsers_get_errors_as_pages_and_programs_as_problems():
-    client, _ = client_of(controller_of(clos(1)))
+def test_browsers_get_errors_as_pages_and_programs_as_problems(tmp_path):
+    client, _ = client_of(controller_of(clos(1), tmp_path))
     with client:
         page = client.get("/decisions?before=zero", headers=HTML)
         assert (page.status_code, page.headers["content-type"]) == (422, "text/html; charset=utf-8")
@@ -235,11 +236,11 @@ def test_browsers_get_errors_as_pages_and_programs_as_problems():
 
 
 @pytest.fixture
-def guarded():
+def guarded(tmp_path):
     """A client of a service that wants tokens, and a token."""
     token, line = new_token("read")
     scope, digest = line.split()
-    client, _ = client_of(controller_of(clos(1)), tokens=[Token(scope, digest)])
+    client, _ = client_of(controller_of(clos(1), tmp_path), tokens=[Token(scope, digest)])
     client.follow_redirects = False
     with client:
         yield client, token
@@ -275,9 +276,9 @@ def test_signing_out_ends_the_session_on_the_side_of_the_service(guarded):
     assert again.headers["location"].startswith("/sign-in")
 
 
-def test_a_cookie_of_a_service_with_tls_never_travels_without():
+def test_a_cookie_of_a_service_with_tls_never_travels_without(tmp_path):
     token, line = new_token("read")
-    app, _ = app_of(controller_of(clos(1)), tokens=[Token(*line.split())])
+    app, _ = app_of(controller_of(clos(1), tmp_path), tokens=[Token(*line.split())])
     with TestClient(app, base_url="https://testserver", follow_redirects=False) as client:
         assert "Secure" in client.post("/sign-in", data={"token": token}).headers["set-cookie"].split("; ")
 
@@ -297,8 +298,8 @@ def test_a_sign_in_leads_to_no_other_site(guarded, to):
     assert client.post("/sign-in", data={"token": token, "next": to}).headers["location"] == "/"
 
 
-def test_a_service_without_tokens_asks_nobody_to_sign_in():
-    client, _ = client_of(controller_of(clos(1)))
+def test_a_service_without_tokens_asks_nobody_to_sign_in(tmp_path):
+    client, _ = client_of(controller_of(clos(1), tmp_path))
     with client:
         assert client.get("/sign-in", headers=HTML, follow_redirects=False).headers["location"] == "/"
         assert "Sign out" not in client.get("/", headers=HTML).text
@@ -307,12 +308,12 @@ def test_a_service_without_tokens_asks_nobody_to_sign_in():
 # --- events ---
 
 
-def test_a_stream_tells_of_what_is_no_change_of_the_state_and_misses_nothing_that_comes_while_it_reads():
-    controller = controller_of(clos(1))
-    controller.decide(JobRequest(job="zoo:gpt2-small", devices=1))
+def test_a_stream_tells_of_what_is_no_change_of_the_state_and_misses_nothing_that_comes_while_it_reads(tmp_path):
+    controller = controller_of(clos(1), tmp_path)
+    kept = controller.decide(JobRequest(job="zoo:gpt2-small", devices=1))
 
     async def told():
-        service = Service(controller, None)
+        service = Service(controller, controller.store.path)
         stream = _stream(service, 0)
         first = await anext(stream)
         read = service.read
@@ -326,7 +327,7 @@ def test_a_stream_tells_of_what_is_no_change_of_the_state_and_misses_nothing_tha
         service.read = told_meanwhile
         second = await asyncio.wait_for(anext(stream), 5)
         with controller.store.turn() as turn:
-            turn.change(JobRemoved(id="memory-1"))
+            turn.change(JobRemoved(id=kept.decision.id))
             turn.change(HostChanged(host="l0-h0", state=HostState(condition="drained")))
         third = [await anext(stream), await anext(stream)]
         await service.stop()

@@ -72,9 +72,9 @@ def served(controller, sources=(), tokens=None, **options):
 
 
 @pytest.fixture(scope="module")
-def busy_service():
+def busy_service(tmp_path_factory):
     """A service of 64 busy hosts, and ids of its decisions."""
-    controller = controller_of(clos(64))
+    controller = controller_of(clos(64), tmp_path_factory.mktemp("ledger"))
     controller.take(Listing(busy(controller.cluster)))
     kept = lived(controller)
     state = controller.store.last()[1]
@@ -131,8 +131,8 @@ def test_nothing_has_to_be_scrolled_sideways_and_all_text_stands_out(browser, bu
     assert [line for line in browser.get_log("browser") if line["level"] in ("SEVERE", "WARNING")] == []  # of the policy, say
 
 
-def test_a_stale_state_is_the_first_thing_that_is_read(browser):
-    controller = controller_of(clos(4))
+def test_a_stale_state_is_the_first_thing_that_is_read(browser, tmp_path):
+    controller = controller_of(clos(4), tmp_path)
     with served(controller, [Fixed(busy(controller.cluster))], max_age_s=1e-9) as url:
         show(browser, url, NARROW)
         alarm = one(browser, "main > *:first-child .alarm")
@@ -142,8 +142,8 @@ def test_a_stale_state_is_the_first_thing_that_is_read(browser):
         assert browser.execute_script(ILLEGIBLE) == []
 
 
-def test_closed_hosts_are_recognised_without_colours(browser):
-    controller = controller_of(clos(16))
+def test_closed_hosts_are_recognised_without_colours(browser, tmp_path):
+    controller = controller_of(clos(16), tmp_path)
     controller.take(Listing(busy(controller.cluster)))
     with served(controller) as url:
         show(browser, url, grey=True)
@@ -165,8 +165,8 @@ def test_closed_hosts_are_recognised_without_colours(browser):
         assert dashes == {"drained": "dashed", "down": "solid"}
 
 
-def test_a_page_follows_the_service_and_leaves_the_reader_where_he_is(browser):
-    with served(controller_of(clos(4))) as url:
+def test_a_page_follows_the_service_and_leaves_the_reader_where_he_is(browser, tmp_path):
+    with served(controller_of(clos(4), tmp_path)) as url:
         show(browser, url)
         browser.execute_script("window.same = 1")
         summary = one(browser, "[data-key=host-l0-h1] > summary")
@@ -201,7 +201,7 @@ def test_everything_works_without_javascript(browser, busy_service):
 
 
 def test_a_name_that_is_a_script_does_not_run(browser, tmp_path):
-    controller = controller_of(clos(1))
+    controller = controller_of(clos(1), tmp_path)
     with served(controller) as url:
         show(browser, url)
         made = decide(url, RUNS)
@@ -218,8 +218,8 @@ def test_a_name_that_is_a_script_does_not_run(browser, tmp_path):
     assert one(browser, ".verdict").value_of_css_property("border-left-width") == "5px"  # its style is in it
 
 
-def test_everything_is_reached_by_keys_and_shows_that_it_is(browser):
-    controller = controller_of(clos(4))
+def test_everything_is_reached_by_keys_and_shows_that_it_is(browser, tmp_path):
+    controller = controller_of(clos(4), tmp_path)
     controller.take(Listing(busy(controller.cluster)))
     lived(controller, 2)
     with served(controller) as url:
@@ -236,9 +236,9 @@ def test_everything_is_reached_by_keys_and_shows_that_it_is(browser):
         assert len(set(reached)) == len(reached)
 
 
-def test_somebody_signs_in_and_out(browser):
+def test_somebody_signs_in_and_out(browser, tmp_path):
     token, line = new_token("read")
-    with served(controller_of(clos(1)), tokens=[Token(*line.split())]) as url:
+    with served(controller_of(clos(1), tmp_path), tokens=[Token(*line.split())]) as url:
         show(browser, f"{url}/decisions", NARROW)
         assert browser.current_url == f"{url}/sign-in?next=%2Fdecisions"
         assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
@@ -256,9 +256,9 @@ def test_somebody_signs_in_and_out(browser):
         assert browser.current_url == f"{url}/sign-in?next=%2F"
 
 
-def test_a_reader_whose_session_is_over_is_led_to_the_sign_in(browser):
+def test_a_reader_whose_session_is_over_is_led_to_the_sign_in(browser, tmp_path):
     token, line = new_token("read")
-    controller = controller_of(clos(1))
+    controller = controller_of(clos(1), tmp_path)
     with served(controller, tokens=[Token(*line.split())]) as url:
         show(browser, url)
         one(browser, "#token").send_keys(token, "\ue007")

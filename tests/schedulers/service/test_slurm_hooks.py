@@ -17,7 +17,6 @@ from meshwright.live.actuators import slurm_hooks
 from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest
-from meshwright.live.records.memory_store import MemoryStore
 
 from ..conftest import EIGHT
 from ..processes import wait_for
@@ -75,7 +74,7 @@ def service(
 
 @pytest.fixture
 def controller(tmp_path):
-    return Controller(MemoryStore(), Planners(Cluster.from_data(EIGHT), "max@best-fit", scratch=tmp_path))
+    return Controller(tmp_path / "s.db", Planners(Cluster.from_data(EIGHT), "max@best-fit", scratch=tmp_path))
 
 
 def test_a_job_that_asks_for_it_is_planned_and_its_start_and_end_are_told(hooked_slurm, controller, tmp_path):

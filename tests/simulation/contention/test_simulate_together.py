@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster, load_cluster
-from meshwright.clusters.symmetry import classes
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError, PlanError
 from meshwright.jobs import load_graph
@@ -16,6 +15,7 @@ from meshwright.plans.splitting.op_splits import OpSplits, sip_ml_splits, unifor
 from meshwright.simulation.step.execution import TaskKind
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
+from ...clusters.alike_groups import classes
 from ...draws import draws
 from ..execution_samples import clos, cluster_of
 from ..samples import profile

@@ -20,10 +20,12 @@ from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS, coordinates, numbers
 from meshwright.simulation.layouts.graph_step import GraphStep
-from meshwright.simulation.layouts.running import layout_step, run_layout, simulated_step_s
+from meshwright.simulation.layouts.running import run_layout
+from meshwright.simulation.layouts.step_model import TransformerStep
 
 from ...costs.uneven import drawn_matrix
 from ...draws import FACTOR, cases
+from ...oracles.layout_views import simulated_step_s
 from .grid import cluster, layouts, mixed_shapes, shapes
 
 INDEPENDENT = CostSettings(contention="independent")
@@ -38,9 +40,7 @@ def both_s(name, place, layout, costs):
     shape, length = shapes()[name]
     work = describe(shape, layout, length)
     pricer = Pricer(cluster(place).device_types[0], group_network(cluster(place), costs), costs.overlap_slowdown)
-    return pricer.step_s(work), run_layout(
-        layout_step(work, cluster(place), costs, pricer=pricer), cluster(place), costs=costs
-    ).step_s
+    return pricer.step_s(work), run_layout(TransformerStep(work, pricer), cluster(place), costs=costs).step_s
 
 
 @pytest.mark.parametrize("group", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, GROUPS))])
@@ -62,7 +62,7 @@ def test_layers_of_several_kinds_cost_no_agreement():
         for one in (shape, shape.model_copy(update={"other_layers": None})):
             work, where = describe(one, layout, length), cluster(place)
             pricer = Pricer.of(where, INDEPENDENT)
-            simulated_s = run_layout(layout_step(work, where, INDEPENDENT, pricer=pricer), where, costs=INDEPENDENT).step_s
+            simulated_s = run_layout(TransformerStep(work, pricer), where, costs=INDEPENDENT).step_s
             off.append(abs(simulated_s / pricer.step_s(work) - 1))
         assert off[0] <= off[1] + 0.005, (name, place, str(layout))
 
@@ -118,7 +118,7 @@ def test_both_paths_agree_in_every_order_of_ranks():
         devices = np.empty(layout.world, np.int64)  # of the ranks in the layout's own order
         for device, at in enumerate(coordinates(layout, order)):
             devices[((at.pp * layout.dp + at.dp) * layout.cp + at.cp) * layout.tp + at.tp] = device
-        simulated_s = run_layout(layout_step(work, where, INDEPENDENT, pricer=pricer), where, devices, INDEPENDENT).step_s
+        simulated_s = run_layout(TransformerStep(work, pricer), where, devices, INDEPENDENT).step_s
         errors[name, place, order, str(layout)] = simulated_s / pricer.step_s(work) - 1
     assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
 
@@ -164,7 +164,7 @@ def test_both_paths_agree_on_networks_whose_hosts_are_not_alike():
         work = describe(shape, layout, length)
         pricer = Pricer(where.device_types[0], group_network(where, INDEPENDENT), 1.0, order=order)
         devices = numbers(layout, order)
-        simulated_s = run_layout(layout_step(work, where, INDEPENDENT, pricer=pricer), where, devices, INDEPENDENT).step_s
+        simulated_s = run_layout(TransformerStep(work, pricer), where, devices, INDEPENDENT).step_s
         priced = pricer.price_work(work)
         assert priced.step_s == pricer.step_s(work)
         assert sum(priced.breakdown_s.values()) == pytest.approx(priced.step_s, rel=1e-9)

@@ -9,6 +9,7 @@ from meshwright.costs.work.operations import Message
 from meshwright.costs.work.work import describe
 from meshwright.plans.partition import Layout
 from meshwright.simulation.layouts.running import layout_step, num_tasks, run_layout
+from meshwright.simulation.layouts.step_model import TransformerStep
 
 from ...costs.uneven import drawn_matrix
 from .grid import cluster, mixed_shapes, shapes
@@ -32,7 +33,7 @@ def work_of(name, text, schedule):
 
 
 def simulated_s(work, where, costs, pricer):
-    return run_layout(layout_step(work, where, costs, pricer=pricer), where, costs=costs).step_s
+    return run_layout(TransformerStep(work, pricer), where, costs=costs).step_s
 
 
 @pytest.mark.every(3)

@@ -134,7 +134,7 @@ def test_it_is_the_same_with_a_process_which_is_lost(chosen, whole, tmp_path, mo
 
     def lose(self, worker, call, argument):
         asked.append(call)
-        if asked.count(is_lost_in) == (1 if is_lost_in == "play" else 3) and self.process_ids:
+        if asked.count(is_lost_in) == (1 if is_lost_in == "play" else 3) and self._processes:
             os.kill(started[0], signal.SIGKILL)
         return answer(self, worker, call, argument)
 

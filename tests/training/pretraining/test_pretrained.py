@@ -153,7 +153,9 @@ def test_ppo_begins_with_the_best_network_and_the_centre_that_its_worth_is_told_
             assert torch.equal(weight, saved.weights[name]), name
     assert network.log_sharpness.exp().item() == pytest.approx(1 / chosen.pretraining.temperature)
     assert network.value_scale.item() == pytest.approx(env.reward_scale) == chosen.pretraining.reward_scale
-    candidate_value = network.candidate_value({key: torch.as_tensor(value) for key, value in env.reset().items()})
+    candidate_value = network.candidate_value_of(
+        network.laid_out({key: torch.as_tensor(value) for key, value in env.reset().items()})
+    )
     pays = env.immediate_rewards()[candidate_value.sample, candidate_value.candidate]
     np.testing.assert_allclose(candidate_value.immediate_reward.detach().numpy(), pays, atol=1e-4)
 

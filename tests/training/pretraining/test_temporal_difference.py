@@ -64,7 +64,7 @@ class Greedy(torch.nn.Module):
         self.settings, self.after_weights = network.settings, network.after_weights
 
     def forward(self, observation):
-        candidate_value = self.network.candidate_value(observation)
+        candidate_value = self.network.candidate_value_of(self.network.laid_out(observation))
         scores = torch.full(observation["action_mask"].shape, -torch.inf)
         return scores.index_put(
             (candidate_value.sample, candidate_value.candidate), candidate_value.immediate_reward + candidate_value.after
@@ -141,7 +141,7 @@ def test_what_acceptance_pays_is_found_exactly(network, make, unfinished):
     seen = env.episodes.observations()
     ends, differ = set(), 0
     for _ in range(120):
-        found = network.candidate_value({key: torch.as_tensor(value) for key, value in seen.items()})
+        found = network.candidate_value_of(network.laid_out({key: torch.as_tensor(value) for key, value in seen.items()}))
         pays = env.immediate_rewards()[found.sample, found.candidate]
         np.testing.assert_allclose(found.immediate_reward.detach().numpy(), pays, atol=2e-5)
         ends |= set(np.round(pays + env.reward_centre, 5).tolist())
@@ -163,16 +163,16 @@ def test_the_centre_is_what_the_best_paid_candidates_pay_on_average(network, mak
 def test_moving_the_centre_shifts_all_worth_alike(network, make):
     env = make()
     seen = {key: torch.as_tensor(value) for key, value in env.reset().items()}
-    before, other = network.candidate_value(seen), copy.deepcopy(network)
+    before, other = network.candidate_value_of(network.laid_out(seen)), copy.deepcopy(network)
     memory = temporal_difference._Memory(2)
     memory.add({"wanted": torch.tensor([5.0, 6.0])})
     temporal_difference._move_centre(env, np.array([0.1]), 0.9, (network, other), memory)
-    after = network.candidate_value(seen)
+    after = network.candidate_value_of(network.laid_out(seen))
     assert env.reward_centre == pytest.approx(0.1)
     # 0.1 less for every decision to come is 0.1 (0.9 + 0.81 + ...) = 0.1 x 0.9 / 0.1 = 0.9 less after the one at hand.
     torch.testing.assert_close(after.after, before.after - 0.9)
     torch.testing.assert_close(after.immediate_reward, before.immediate_reward - 0.1)
-    torch.testing.assert_close(other.candidate_value(seen).after, after.after)
+    torch.testing.assert_close(other.candidate_value_of(other.laid_out(seen)).after, after.after)
     torch.testing.assert_close(memory.rows["wanted"][:2], torch.tensor([4.1, 5.1]))
 
 

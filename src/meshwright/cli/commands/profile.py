@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from .. import output
-from ..options import JsonFile
+from ..options import JsonFile, SequenceLength
 
 if TYPE_CHECKING:
     from ...profiling.profile import ProfiledModel
@@ -27,9 +27,7 @@ def profile_model(
         typer.Option("--input", metavar="[NAME=]SHAPE[:TYPE]", help="Of a factory's model, as x=8x3x224x224; in order."),
     ] = None,
     batch: Annotated[int | None, typer.Option(metavar="N", help="Samples of a step of a config.json; 8 by default.")] = None,
-    sequence_length: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
-    ] = None,
+    sequence_length: SequenceLength = None,
     dtype: Annotated[str, typer.Option(metavar="TYPE", help="Of weights: bf16, fp16 or fp32.")] = "bf16",
     device: Annotated[str, typer.Option(metavar="TYPE", help="Device type whose roofline times the ops.")] = "a100",
     measures: Annotated[bool, typer.Option("--measure", help="Time each call here, on a GPU where there is one.")] = False,

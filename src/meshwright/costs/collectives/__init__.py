@@ -8,7 +8,7 @@ from .algorithm import Algorithm, Ranks
 from .choice import ALGORITHMS, UNTAKEN, chosen, of
 from .fastest import AUTOMATIC, Fastest
 from .groups import Fabric, Shape, group_price, group_price_s, price
-from .prices import OPERATIONS, Operation, Price, Provenance, operation, wire_factor
+from .prices import OPERATIONS, Operation, Price, Provenance, wire_factor
 
 __all__ = [
     "ALGORITHMS",
@@ -27,7 +27,6 @@ __all__ = [
     "group_price",
     "group_price_s",
     "of",
-    "operation",
     "price",
     "wire_factor",
 ]

@@ -9,8 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from ...errors import ConfigError
-
 Operation = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv"]
 Provenance = Literal["measured", "interpolated", "estimated"]
 
@@ -34,18 +32,6 @@ class Price:
     uncertainty: float
     algorithm: str
     protocol: str | None = None
-
-
-def operation(name: str) -> Operation:
-    """The operation of a name.
-
-    Raises:
-        ConfigError: the name is unknown.
-    """
-    for known in OPERATIONS:
-        if known == name:
-            return known
-    raise ConfigError("unknown collective", field="operation", value=name, choices=OPERATIONS)
 
 
 def wire_factor(kind: Operation, num_ranks: int) -> float:

@@ -99,11 +99,6 @@ class MeshTensor:
         """All devices, host by host."""
         return [Replica(host, place) for host, place in product(range(self.hosts), range(self.devices_per_host))]
 
-    @property
-    def total_bytes(self) -> int:
-        """Bytes of the whole tensor."""
-        return prod(self.shape) * self.element_bytes
-
     def tile(self, device: Replica) -> Tile:
         """What a device holds."""
         of_axes = {"R": 0, "S0": device.host, "S1": device.place, "S01": device.host * self.devices_per_host + device.place}

@@ -48,7 +48,6 @@ BETTER = 1e-12
 BOUND_ROUNDING = 1e-9
 """Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
 
-Ops = tuple[NDArray[np.float64], NDArray[np.float64]]
 Skips = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 

@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from ...plans.rank_order import coordinates
 from ...plans.strategies.masked import Masked
 from ..process_groups.group_network import GroupNetwork
-from ..process_groups.regular_groups import Group
 from ..resharding.model_state import ModelPlace, moved_s, state_tasks
-from ..training_step.stage_crossings import LEAST_BYTES
+from ..training_step.stage_crossings import sending_ways
 from ..work.memory import StageMemory
 from ..work.step_work import StepWork
 from .core_work import core_work
@@ -132,13 +131,5 @@ def resharding_s(source: ModelPlace, target: ModelPlace, wires: GroupNetwork) ->
         PlanError: plans between which the state is not priced, see `model_state.state_tasks`.
     """
     tasks = state_tasks(source, target)
-    per_host = max(source.hosts.count(host) for host in set(source.hosts))
-    beside = Group(2, 1, wires.devices_per_host, per_host)
-
-    def between_s(size: float) -> float:
-        return wires.group_s("send_recv", max(size, LEAST_BYTES) / per_host, beside)
-
-    def inside_s(size: float) -> float:
-        return wires.group_s("send_recv", max(size, LEAST_BYTES), Group(2, 2, 1, 1))
-
-    return moved_s(tasks, between_s, inside_s)
+    ways = sending_ways(source.hosts, wires)
+    return moved_s(tasks, ways.between_s, ways.inside_s)

@@ -6,7 +6,7 @@ brought into other tiles (`costs.resharding.crossings`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +25,7 @@ from ..work.operations import Message
 from ..work.stage_boundary import stage_tensor
 from ..work.work import LayoutWork
 
-LEAST_BYTES = 1e-6
+_LEAST_BYTES = 1e-6
 """What is asked of a network for its latency alone; of nothing it says that it takes no time."""
 
 
@@ -65,7 +65,7 @@ class Resharding:
         first = min(*ends[0].hosts, *ends[1].hosts)
         key = ends[0].on(first), ends[1].on(first)
         if key not in self._known:
-            self._known[key] = crossing(*key, _ways(key[0], wires), self.algorithm, self.order)
+            self._known[key] = crossing(*key, sending_ways(key[0].hosts, wires), self.algorithm, self.order)
         return self._known[key]
 
 
@@ -93,16 +93,21 @@ def ways_s(
     return found.reshape(-1)
 
 
-def _ways(source: StageTensor, wires: GroupNetwork) -> Ways:
-    """A host sends over the cards of all its ranks of a stage, a part each; devices of a host send to each other."""
-    per_host = max(source.hosts.count(host) for host in set(source.hosts))
+def sending_ways(hosts: Sequence[int], wires: GroupNetwork) -> Ways:
+    """A host sends over the cards of all its ranks that send, a part each; devices of a host send to each other.
+
+    Args:
+        hosts: of each rank that sends.
+        wires: prices messages.
+    """
+    per_host = max(hosts.count(host) for host in set(hosts))
     beside = Group(2, 1, wires.devices_per_host, per_host)
 
     def between_s(size: float) -> float:
-        return wires.group_s("send_recv", max(size, LEAST_BYTES) / per_host, beside)
+        return wires.group_s("send_recv", max(size, _LEAST_BYTES) / per_host, beside)
 
     def inside_s(size: float) -> float:
-        return wires.group_s("send_recv", max(size, LEAST_BYTES), Group(2, 2, 1, 1))
+        return wires.group_s("send_recv", max(size, _LEAST_BYTES), Group(2, 2, 1, 1))
 
     def gather_s(size: float, ranks: int, groups: int) -> float:
         return wires.group_s("all_gather", size, Group(ranks, ranks, 1, groups))

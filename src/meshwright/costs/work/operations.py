@@ -183,11 +183,6 @@ def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:
     return tuple(made)
 
 
-def product_flops(items: Pass) -> float:
-    """Operations of the matrix products and attention kernels of a pass."""
-    return sum(item.flops for item in items if isinstance(item, Product | FusedAttention))
-
-
 def _part(items: Pass, *, is_weight: bool) -> Pass:
     """Items of one part; a message keeps beside it those of its companions that are of the same part."""
     kept: list[Item] = []

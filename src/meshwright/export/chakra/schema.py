@@ -1,21 +1,21 @@
 """The file format of MLCommons Chakra execution traces: messages by field number, and the framing of a file.
 
-A trace is one protobuf message after another, each behind its length as a varint: first `GlobalMetadata`, then a
-`TraceNode` for each thing that the rank does. Fields are written by their numbers: a few lines in place of generated code,
-which would clash with another copy of the schema in the same process.
+A trace is one protobuf message after another, each behind its length as a varint: first ``GlobalMetadata``, then a
+``Node`` for each thing that the rank does. Of the schema the fields in use are declared here, in a pool of descriptors of
+their own: generated code would clash with another copy of the schema in the same process.
 
 Source:
-    MLCommons Chakra, ``schema/protobuf/et_def.proto`` as of schema version 0.0.4; protobuf's encoding,
-    https://protobuf.dev/programming-guides/encoding.
+    MLCommons Chakra, ``schema/protobuf/et_def.proto`` as of schema version 0.0.4.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Mapping, Sequence
+import io
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cache
+from typing import Any
 
 VERSION = "0.0.4"
 """Version of the schema, as ASTRA-sim's own generators write it."""
@@ -37,17 +37,31 @@ KINDS: dict[str, str] = {
 
 _OF_TYPE = {bool: "bool", int: "int64", float: "double", str: "string", tuple: "strings"}
 
-_VARINT, _EIGHT_BYTES, _SIZED = 0, 1, 2
-"""Wire types of protobuf: a number, a double, and what stands behind its size."""
-
-_FIELDS = {
-    "double": (3, _EIGHT_BYTES),
-    **{kind: (number, _VARINT) for kind, number in (("int32", 7), ("int64", 9), ("uint64", 13), ("bool", 27))},
-    **{kind: (number, _SIZED) for kind, number in (("string", 29), ("strings", 30))},
+_VALUES = (
+    ("double", 3, "double"),
+    ("int32", 7, "int32"),
+    ("int64", 9, "int64"),
+    ("uint64", 13, "uint64"),
+    ("bool", 27, "bool"),
+    ("string", 29, "string"),
+    ("strings", 30, "StringList"),
+)
+_MESSAGES = {
+    "StringList": (("values", 1, "string*"),),
+    "AttributeProto": (("name", 1, "string"), *_VALUES),
+    "GlobalMetadata": (("version", 1, "string"), ("attr", 2, "AttributeProto*")),
+    "Node": (
+        ("id", 1, "uint64"),
+        ("name", 2, "string"),
+        ("type", 3, "int32"),
+        ("ctrl_deps", 4, "uint64*"),
+        ("data_deps", 5, "uint64*"),
+        ("start_time_micros", 6, "uint64"),
+        ("duration_micros", 7, "uint64"),
+        ("attr", 10, "AttributeProto*"),
+    ),
 }
-"""Number and wire type of the field of ``AttributeProto`` that holds a value of each kind."""
-
-_BYTES = [bytes([number]) for number in range(0x80)]
+"""Name, number and type of the fields of each message; a star marks those that repeat. An attribute has one of `_VALUES`."""
 
 
 class NodeType(IntEnum):
@@ -112,20 +126,23 @@ class RankTrace:
 
 def encode(trace: RankTrace) -> bytes:
     """The bytes of a trace's file."""
-    head = [_sized(1, trace.version.encode()), *(_attribute(2, *item) for item in trace.metadata.items())]
-    return b"".join(_framed(parts) for parts in (head, *map(_node, trace.nodes)))
+    from google.protobuf import proto
 
-
-def varint(number: int) -> bytes:
-    """A number in groups of seven bits, lowest first, with the high bit on all bytes but the last."""
-    if number < 0x80:
-        return _BYTES[number]
-    parts = bytearray()
-    while number > 0x7F:
-        parts.append(number & 0x7F | 0x80)
-        number >>= 7
-    parts.append(number)
-    return bytes(parts)
+    (head_class, node_class), out = _classes(), io.BytesIO()
+    proto.serialize_length_prefixed(head_class(version=trace.version, attr=_attributes(trace.metadata)), out)
+    for node in trace.nodes:
+        made = node_class(
+            id=node.id,
+            name=node.name,
+            type=node.type,
+            ctrl_deps=node.ctrl_deps,
+            data_deps=node.data_deps,
+            start_time_micros=node.start_micros,
+            duration_micros=node.duration_micros,
+            attr=_attributes(node.attributes),
+        )
+        proto.serialize_length_prefixed(made, out)
+    return out.getvalue()
 
 
 def decode(content: bytes) -> RankTrace:
@@ -134,144 +151,69 @@ def decode(content: bytes) -> RankTrace:
     Raises:
         ValueError: the bytes are no such trace.
     """
-    at, parts = 0, []
-    while at < len(content):
-        size, at = _read_varint(content, at)
-        if size > len(content) - at:
-            raise ValueError("ends within a node")
-        parts.append(content[at : at + size])
-        at += size
-    if not parts:
+    from google.protobuf import proto
+    from google.protobuf.message import DecodeError
+
+    (head_class, node_class), source = _classes(), io.BytesIO(content)
+    try:
+        head = proto.parse_length_prefixed(head_class, source)
+        nodes = tuple(iter(lambda: proto.parse_length_prefixed(node_class, source), None))
+    except (DecodeError, EOFError, OverflowError, ValueError):  # a length may be of more bytes than any file has
+        raise ValueError("a message in it is damaged or cut short") from None
+    if head is None:
         raise ValueError("is empty")
-    head = _fields(parts[0])
-    version = b"".join(value for value in head.get(1, []) if isinstance(value, bytes)).decode()
-    metadata = dict(_read_attribute(value) for value in head.get(2, []) if isinstance(value, bytes))
-    return RankTrace(metadata, tuple(_read_node(part) for part in parts[1:]), version)
-
-
-def _node(node: TraceNode) -> list[bytes]:
-    """The fields of a node by their numbers; empty ones and zeros are left out."""
-    parts = [_number(1, node.id), _sized(2, node.name.encode()) if node.name else b"", _number(3, int(node.type))]
-    dependencies = (4, node.ctrl_deps), (5, node.data_deps)
-    parts += [_sized(number, b"".join(map(varint, found))) if found else b"" for number, found in dependencies]
-    parts += [_number(6, node.start_micros), _number(7, node.duration_micros)]
-    return [*parts, *(_attribute(10, *item) for item in node.attributes.items())]
-
-
-def _attribute(field: int, name: str, value: Value) -> bytes:
-    kind = KINDS.get(name) or _OF_TYPE[type(value)]
-    if isinstance(value, tuple):
-        content = b"".join(_sized(1, text.encode()) for text in value)
-    elif isinstance(value, str):
-        content = value.encode()
-    elif isinstance(value, float):
-        return _sized(field, _head(name, kind) + struct.pack("<d", value))
-    else:
-        assert 0 <= value < 2 ** (31 if kind == "int32" else 63)
-        return _sized(field, _head(name, kind) + varint(value))
-    return _sized(field, _head(name, kind) + varint(len(content)) + content)
+    return RankTrace(_values(head.attr), tuple(map(_read_node, nodes)), head.version)
 
 
 @cache
-def _head(name: str, kind: str) -> bytes:
-    """An attribute up to its value."""
-    number, wire = _FIELDS[kind]
-    return _sized(1, name.encode()) + varint(number << 3 | wire)
+def _classes() -> tuple[Any, Any]:
+    """The classes of a trace's head and of its nodes."""
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    of_field = descriptor_pb2.FieldDescriptorProto
+    file = descriptor_pb2.FileDescriptorProto(name="et_def.proto", package="chakra", syntax="proto3")
+    for message_name, fields in _MESSAGES.items():
+        message = file.message_type.add(name=message_name)
+        for name, number, kind in fields:
+            made = message.field.add(name=name, number=number)
+            made.label = of_field.LABEL_REPEATED if kind.endswith("*") else of_field.LABEL_OPTIONAL
+            if kind.rstrip("*") in _MESSAGES:
+                made.type, made.type_name = of_field.TYPE_MESSAGE, f".chakra.{kind.rstrip('*')}"
+            else:
+                made.type = of_field.Type.Value(f"TYPE_{kind.rstrip('*').upper()}")
+            if (name, number, kind) in _VALUES:
+                made.oneof_index = 0
+    file.message_type[list(_MESSAGES).index("AttributeProto")].oneof_decl.add(name="value")
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    head, node = (pool.FindMessageTypeByName(f"chakra.{name}") for name in ("GlobalMetadata", "Node"))
+    return message_factory.GetMessageClass(head), message_factory.GetMessageClass(node)
 
 
-def _number(field: int, number: int) -> bytes:
-    return _BYTES[field << 3 | _VARINT] + varint(number) if number else b""
+def _attributes(values: Mapping[str, Value]) -> list[dict[str, Any]]:
+    """Attributes as the fields of their messages."""
+    kinds = ((name, KINDS.get(name) or _OF_TYPE[type(value)], value) for name, value in values.items())
+    return [{"name": name, kind: {"values": value} if kind == "strings" else value} for name, kind, value in kinds]
 
 
-def _sized(field: int, content: bytes) -> bytes:
-    return _BYTES[field << 3 | _SIZED] + varint(len(content)) + content
-
-
-def _framed(parts: Sequence[bytes]) -> bytes:
-    content = b"".join(parts)
-    return varint(len(content)) + content
-
-
-def _read_varint(content: bytes, at: int) -> tuple[int, int]:
-    """The number that begins there, and where it ends."""
-    number = 0
-    for shift in range(0, 70, 7):
-        if at >= len(content):
-            raise ValueError("ends within a number")
-        number |= (content[at] & 0x7F) << shift
-        at += 1
-        if content[at - 1] < 0x80:
-            return number, at
-    raise ValueError("holds a number of more than ten bytes")
-
-
-def _fields(content: bytes) -> dict[int, list[int | float | bytes]]:
-    """Values of a message by the numbers of their fields."""
-    found: dict[int, list[int | float | bytes]] = {}
-    at = 0
-    while at < len(content):
-        key, at = _read_varint(content, at)
-        field, wire = key >> 3, key & 7
-        value: int | float | bytes
-        if wire == _VARINT:
-            value, at = _read_varint(content, at)
-        else:
-            fixed = {_EIGHT_BYTES: 8, 5: 4}.get(wire)
-            if fixed is None and wire != _SIZED:
-                raise ValueError(f"holds a field of the unknown kind {wire}")
-            size, at = (fixed, at) if fixed is not None else _read_varint(content, at)
-            if size > len(content) - at:
-                raise ValueError("ends within a field")
-            piece = content[at : at + size]
-            value = struct.unpack("<d", piece)[0] if wire == _EIGHT_BYTES else piece
-            at += size
-        found.setdefault(field, []).append(value)
+def _values(attributes: Iterable[Any]) -> dict[str, Value]:
+    """Values by name; an empty text where the value's kind is not known here."""
+    found: dict[str, Value] = {}
+    for one in attributes:
+        kind = one.WhichOneof("value")
+        value: Any = "" if kind is None else getattr(one, kind)
+        found[one.name] = tuple(value.values) if kind == "strings" else value
     return found
 
 
-def _read_node(content: bytes) -> TraceNode:
-    fields = _fields(content)
-    kind = _first_number(fields, 3)
-    name = next((value for value in fields.get(2, []) if isinstance(value, bytes)), b"")
+def _read_node(node: Any) -> TraceNode:
     return TraceNode(
-        id=_first_number(fields, 1),
-        name=name.decode(),
-        type=NodeType(kind) if kind in list(NodeType) else NodeType.METADATA,
-        start_micros=_first_number(fields, 6),
-        duration_micros=_first_number(fields, 7),
-        ctrl_deps=_read_numbers(fields.get(4, [])),
-        data_deps=_read_numbers(fields.get(5, [])),
-        attributes=dict(_read_attribute(value) for value in fields.get(10, []) if isinstance(value, bytes)),
+        id=node.id,
+        name=node.name,
+        type=NodeType(node.type) if node.type in list(NodeType) else NodeType.METADATA,
+        start_micros=node.start_time_micros,
+        duration_micros=node.duration_micros,
+        ctrl_deps=tuple(node.ctrl_deps),
+        data_deps=tuple(node.data_deps),
+        attributes=_values(node.attr),
     )
-
-
-def _first_number(fields: Mapping[int, Sequence[int | float | bytes]], field: int) -> int:
-    return next((value for value in fields.get(field, []) if isinstance(value, int)), 0)
-
-
-def _read_numbers(values: Sequence[int | float | bytes]) -> tuple[int, ...]:
-    """Numbers that stand together, or each by itself."""
-    found: list[int] = []
-    for value in values:
-        if isinstance(value, int):
-            found.append(value)
-        elif isinstance(value, bytes):
-            at = 0
-            while at < len(value):
-                number, at = _read_varint(value, at)
-                found.append(number)
-    return tuple(found)
-
-
-def _read_attribute(content: bytes) -> tuple[str, Value]:
-    """Name and value; an empty text where the value's kind is not known here."""
-    fields = _fields(content)
-    name = next((value for value in fields.get(1, []) if isinstance(value, bytes)), b"").decode()
-    for kind, (number, _) in _FIELDS.items():
-        for value in fields.get(number, []):
-            if kind == "strings" and isinstance(value, bytes):
-                return name, tuple(one.decode() for one in _fields(value).get(1, []) if isinstance(one, bytes))
-            if isinstance(value, bytes):
-                return name, value.decode()
-            return name, bool(value) if kind == "bool" else value
-    return name, ""

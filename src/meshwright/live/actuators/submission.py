@@ -108,18 +108,6 @@ def submit(
     return Submitted(kept, job, where, _confirm(decider, name, job))
 
 
-def cancel(decider: Decider, name: str) -> bool:
-    """Cancel the job of a decision in whatever state; whether there was anything to cancel.
-
-    Raises:
-        InputFileError: ``scancel`` refuses; then nothing changes.
-    """
-    last = decider.mentions(name)[-1]
-    if last.status in ("confirmed", "running"):
-        slurm.cancel(last.detail)
-    return last.status == "running" or decider.release(name, "cancelled")
-
-
 def look(controller: Controller, ask: Callable[[], str] = lambda: listing_source.ask(slurm.OTHERWISE)) -> tuple[str, ...]:
     """Read Slurm's listing as the truth, a second time where it does not know a job that was just submitted.
 

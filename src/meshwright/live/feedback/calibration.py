@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import settings
 from ..decisions import ObservedFactor
-from ..store import Store
+from ..ledger import Ledger
 from .runs import LEAST_STEPS, WARM_UP_STEPS, JobRun, observed_runs
 
 FEW_RUNS = 3
@@ -92,7 +92,7 @@ class ObservedLayer:
         self.calibration = calibration(())
         self._ended: dict[str, JobRun] = {}
 
-    def learn(self, store: Store) -> ObservedCalibration:
+    def learn(self, store: Ledger) -> ObservedCalibration:
         """Read what was measured so far; runs that have ended are read once."""
         found = observed_runs(store, self._ended)
         self._ended = {run.decision: run for run in found if run.ended_at is not None}

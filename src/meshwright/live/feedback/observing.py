@@ -10,7 +10,7 @@ from typing import Protocol
 from ... import files, settings
 from ...errors import ConfigError, InputFileError, StateError
 from ..decisions import Observation
-from ..store import Store
+from ..ledger import Ledger
 
 MOST_AT_ONCE = 1000
 """Observations that are sent in one turn."""
@@ -30,7 +30,7 @@ class StoreObserver:
         store: of them.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Ledger) -> None:
         self._store = store
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:

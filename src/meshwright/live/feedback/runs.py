@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..decisions import JobDecision, JobRequest, KeptDecision, Mention, Observation
-from ..store import Store
+from ..ledger import Ledger
 
 WARM_UP_STEPS = 10
 """First steps of a run that do not count: they compile, fill caches and find the fastest kernels."""
@@ -54,7 +54,7 @@ class JobRun(NamedTuple):
         return (self.ended_at - self.began_at).total_seconds()
 
 
-def observed_runs(store: Store, known: Mapping[str, JobRun] | None = None) -> list[JobRun]:
+def observed_runs(store: Ledger, known: Mapping[str, JobRun] | None = None) -> list[JobRun]:
     """The runs of which steps were measured, in the order of their decisions' requests.
 
     Args:

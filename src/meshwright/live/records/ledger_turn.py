@@ -23,14 +23,23 @@ SNAPSHOT_STAYS = 16 * SNAPSHOT_EVERY
 
 
 class LedgerTurn:
-    """See `store.Turn`."""
+    """A writer's turn: all of it is kept when it ends, or nothing.
+
+    Attributes:
+        seq: number of the last change.
+        state: after it.
+    """
 
     def __init__(self, ledger: Ledger, database: sqlite3.Connection, seq: int, state: ClusterState) -> None:
         self._ledger, self._db = ledger, database
         self.seq, self.state = seq, state
 
     def change(self, change: Change) -> ClusterState:
-        """See `Turn.change`."""
+        """Change the state; the state after it. One that changes nothing is not kept.
+
+        Raises:
+            StateError: the change contradicts the state.
+        """
         before = self.state
         after = changed(before, change)
         if after == before:
@@ -48,13 +57,17 @@ class LedgerTurn:
         return after
 
     def next_id(self) -> str:
-        """See `Turn.next_id`."""
+        """The id of the next decision."""
         (name,) = self._db.execute("SELECT name FROM name").fetchone()
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'decision'").fetchone()
         return f"{name}-{1 if row is None else int(row[0]) + 1}"
 
     def keep(self, decision: JobDecision, key: str | None = None) -> KeptDecision:
-        """See `Turn.keep`."""
+        """Keep a decision, or in place of one that was being prepared what it became.
+
+        Raises:
+            ConflictError: the key is another decision's, or the decision is decided already.
+        """
         (body, documents), old, at = packed(decision), self._ledger.decision(decision.id), self._ledger.now()
         for digest, text in documents.items():
             self.keep_document(digest, text)
@@ -78,29 +91,35 @@ class LedgerTurn:
         return kept
 
     def keep_document(self, digest: str, body: str) -> None:
-        """See `Turn.keep_document`."""
+        """Keep a text under its digest, once."""
         self._db.execute("INSERT OR IGNORE INTO document VALUES (?, ?)", (digest, body))
 
     def observe(self, decision: str, observed: Sequence[Observation]) -> int:
-        """See `Turn.observe`."""
+        """Keep measured step times; how many are new, as each step of each rank is kept once."""
         before = self._db.total_changes
         rows = [(decision, one.step, one.rank, one.step_s) for one in observed]
         self._db.executemany("INSERT OR IGNORE INTO observation VALUES (?, ?, ?, ?)", rows)
         return self._db.total_changes - before
 
     def has_documents(self, digests: Iterable[str]) -> bool:
-        """See `Turn.has_documents`."""
+        """Whether all these texts are kept, and named by a decision."""
         asked = "SELECT 1 FROM document_use WHERE digest = ?"
         return all(self._db.execute(asked, (digest,)).fetchone() is not None for digest in digests)
 
     def raise_floor(self, seq: int, before: str, state: ClusterState) -> None:
-        """See `Turn.raise_floor`."""
+        """Give up the changes up to a number; `sweep` then removes those that are in a file.
+
+        Args:
+            seq: the last of them.
+            before: all that is of this time or later is kept.
+            state: after it.
+        """
         self._db.execute("UPDATE floor SET seq = ?, body = ? WHERE seq < ?", (seq, state.model_dump_json(), seq))
         self._db.execute("DELETE FROM snapshot WHERE seq < ?", (seq,))
         self._begin_at(before)
 
     def sweep(self, limit: int) -> int:
-        """See `Turn.sweep`."""
+        """Remove a number of changes that were given up, with their parts of deleted decisions; how many were."""
         asked = "SELECT max(seq) FROM (SELECT seq FROM change WHERE seq <= (SELECT seq FROM floor) ORDER BY seq LIMIT ?)"
         (last,) = self._db.execute(asked, (limit,)).fetchone()
         if last is None:
@@ -110,7 +129,18 @@ class LedgerTurn:
         return self._db.execute("DELETE FROM change WHERE seq <= ?", (last,)).rowcount
 
     def give_up(self, before: str, after: int, limit: int) -> tuple[int, int | None]:
-        """See `Turn.give_up`."""
+        """Delete decisions that nothing was reported of for long; those that hold devices or are being prepared stay.
+
+        Their keys stay as `OldKey`.
+
+        Args:
+            before: nothing of a decision may be of this time (UTC) or later.
+            after: number of the decision after which it is looked for.
+            limit: decisions that are looked at.
+
+        Returns:
+            How many were given up, and the number after which to go on; None where no older one is left.
+        """
         asked = "SELECT number, id, key, outcome, at, body FROM decision WHERE number > ? ORDER BY number LIMIT ?"
         rows = self._db.execute(asked, (after, limit)).fetchall()
         holding = {job.of_decision for job in self.state.jobs}
@@ -136,7 +166,7 @@ class LedgerTurn:
         return given_up, int(rows[-1][0]) if len(rows) == limit else None
 
     def forget_keys(self, before: str, limit: int) -> int:
-        """See `Turn.forget_keys`."""
+        """Delete a number of keys of decisions that were deleted before a time (UTC); how many were."""
         old = "SELECT key FROM old_key WHERE at < ? LIMIT ?"
         return self._db.execute(f"DELETE FROM old_key WHERE key IN ({old})", (before, limit)).rowcount  # noqa: S608
 

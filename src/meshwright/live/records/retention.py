@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from ..ledger import Ledger
 from ..state import ClusterState
-from ..store import Store, last_before
+from ..store import last_before
 
 KEEP_DAYS = 90
 """Days that a service keeps unless it is told otherwise."""
@@ -44,12 +45,12 @@ class Retention:
         self._floor, self._state = 0, ClusterState()
         self._after: int | None = 0
 
-    def look(self, store: Store) -> None:
+    def look(self, store: Ledger) -> None:
         """Find the last change that is too old; only reads."""
         self._floor = last_before(store, self._before)
         self._state = store.state_at(self._floor)
 
-    def step(self, store: Store) -> bool:
+    def step(self, store: Ledger) -> bool:
         """Delete a little; whether there may be more.
 
         Raises:
@@ -72,7 +73,7 @@ class Retention:
             return forgotten > 0
 
 
-def give_up(store: Store, keep_days: float, now: datetime | None = None) -> Retention:
+def give_up(store: Ledger, keep_days: float, now: datetime | None = None) -> Retention:
     """Delete all that is too old; returns what it was.
 
     Args:

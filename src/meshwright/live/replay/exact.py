@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 from ...errors import MeshwrightError
 from ..deciding import Planners
 from ..decisions import JobDecision, KeptDecision
+from ..ledger import Ledger
 from ..plan_parts import PlanParts
-from ..store import Store, every_decision
+from ..store import every_decision
 
 
 class Difference(NamedTuple):
@@ -48,7 +49,7 @@ class ExactReplay(NamedTuple):
         return {**self._asdict(), "first": None if self.first is None else self.first._asdict()}
 
 
-def replay_decisions(store: Store, planners: Planners, progress: Callable[[int, int], None] | None = None) -> ExactReplay:
+def replay_decisions(store: Ledger, planners: Planners, progress: Callable[[int, int], None] | None = None) -> ExactReplay:
     """Make all decisions of a store again.
 
     Args:
@@ -107,10 +108,10 @@ class _NothingKept:
     """A writer's turn that forgets the parts of a plan."""
 
     def keep_document(self, digest: str, body: str) -> None:
-        """See `store.Turn.keep_document`."""
+        """See `LedgerTurn.keep_document`."""
 
     def has_documents(self, digests: Iterable[str]) -> bool:
-        """See `store.Turn.has_documents`."""
+        """See `LedgerTurn.has_documents`."""
         return False
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ...errors import ConfigError
 from ...planners.menu.build import Menu
 from ...simulation.fleet.menu_table import MenuTable
+from ...simulation.ragged import row_starts
 from ..decisions import JobRequest
 from .durations import RealDurations
 
@@ -58,7 +59,7 @@ def _with_entries(table: MenuTable, kept: NDArray[np.int64]) -> MenuTable:
         memory_bytes=table.memory_bytes[kept],
         step_s=step_s,
         hidden_s=table.hidden_s[kept],
-        flow_first=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        flow_first=row_starts(lengths),
         flow_from=table.flow_from[flows],
         flow_to=table.flow_to[flows],
         flow_bytes=table.flow_bytes[flows],

@@ -24,7 +24,7 @@ from ...evaluation.statistics import CONFIDENCE
 from ...planners.fleet.rules import BASES, OF_DEGREE
 from ...planning.policies import MENU_RULE, is_baseline, is_by_menu
 from ..deciding import Planners
-from ..store import Store
+from ..ledger import Ledger
 from .durations import RealDurations
 from .fleet_world import MOST_WAITING, FleetWorld, looks_ahead
 from .playback import Outcomes, play_back, trust
@@ -61,7 +61,7 @@ class Asked:
 
 
 def replay(
-    store: Store,
+    store: Ledger,
     cluster: Cluster,
     asked: Asked,
     planners_of: Callable[[str], Planners],

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...errors import StateError
 from ...quantities import counted
+from ...simulation.ragged import row_starts
 from ..changes import Listed, changed
 from ..decisions import JobRequest, KeptDecision
 from ..feedback.runs import JobRun, run_of
+from ..ledger import Ledger
 from ..state import ClusterState, HeldJob
-from ..store import Store, every_change, every_decision, last_before
+from ..store import every_change, every_decision, last_before
 
 
 class Arrival(NamedTuple):
@@ -90,7 +92,7 @@ class PastSpan:
         return (at - self.begin).total_seconds()
 
 
-def read_span(store: Store, cluster: Cluster, since: datetime, until: datetime) -> PastSpan:
+def read_span(store: Ledger, cluster: Cluster, since: datetime, until: datetime) -> PastSpan:
     """A span of what a store keeps.
 
     A job that was refused and asked for again in the same words is one job, which waited; its last refusal counts only where it
@@ -141,7 +143,7 @@ def read_span(store: Store, cluster: Cluster, since: datetime, until: datetime) 
     return PastSpan(begin, until, known, cluster, ordered, marks, whole, earlier, (*left_out, *fold.remarks))
 
 
-def _arrivals(within: list[KeptDecision], store: Store) -> tuple[list[tuple[KeptDecision, datetime, JobRun | None]], list[str]]:
+def _arrivals(within: list[KeptDecision], store: Ledger) -> tuple[list[tuple[KeptDecision, datetime, JobRun | None]], list[str]]:
     """Decisions of jobs with the time at which each was asked for first, and what is left out."""
     found: list[tuple[KeptDecision, datetime, JobRun | None]] = []
     refused: dict[str, tuple[KeptDecision, datetime]] = {}
@@ -174,11 +176,11 @@ class _Fold:
         remarks: for people.
     """
 
-    def __init__(self, store: Store, cluster: Cluster, begin: datetime, own: set[str]) -> None:
+    def __init__(self, store: Ledger, cluster: Cluster, begin: datetime, own: set[str]) -> None:
         self._store, self._begin, self._own = store, begin, own
         self._index: Mapping[str, int] = {name: number for number, name in enumerate(cluster.host_names)}
         self._sizes = np.bincount(cluster.device_host, minlength=cluster.num_hosts)
-        self._first = np.concatenate([[0], np.cumsum(self._sizes)[:-1]])
+        self._first = row_starts(self._sizes)[:-1]
         self._num_devices = cluster.num_devices
         self._known: dict[str, tuple[HeldJob, NDArray[np.int64]]] = {}
         self.devices: dict[str, NDArray[np.int64]] = {}
@@ -271,5 +273,5 @@ def _at(kept: KeptDecision) -> datetime:
     return datetime.fromisoformat(kept.at)
 
 
-def _run(kept: KeptDecision, store: Store) -> JobRun:
+def _run(kept: KeptDecision, store: Ledger) -> JobRun:
     return run_of(kept, store.mentions(kept.decision.id), store.observations(kept.decision.id))

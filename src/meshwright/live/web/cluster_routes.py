@@ -12,9 +12,10 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from fastapi.responses import StreamingResponse
 
 from ..changes import Change, drained, resumed
+from ..ledger import Ledger
 from ..service import Service, SourceStatus
 from ..state import ClusterState, occupancy
-from ..store import KeptChange, Store
+from ..store import KeptChange
 from .context import JSON, Context, IfNoneMatch, body, digest_of, needs, problems, tagged
 from .problems import not_found
 from .views import ClusterView, EventList, EventView, HostDevices, HostView, JobView, ReasonGiven, SourceView, host_views
@@ -164,7 +165,7 @@ async def _stream(service: Service, after: int) -> AsyncIterator[str]:
     while not service.is_stopping:
         seen = service.num_notices
 
-        def read(store: Store, after: int = after) -> list[KeptChange]:
+        def read(store: Ledger, after: int = after) -> list[KeptChange]:
             return store.changes_after(after, EVENTS_AT_A_TIME)
 
         found = await service.read(read)

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Path, Query, Response
 
 from ..decisions import JobRequest, KeptDecision, Observation, Status
+from ..ledger import Ledger
 from ..plan_parts import whole_plan
-from ..store import Store
 from .context import JSON, Context, IfNoneMatch, body, check_fresh, digest_of, needs, problems, tagged
 from .problems import ProblemError, not_found
 from .views import (
@@ -98,7 +98,7 @@ def decision_routes(context: Context) -> APIRouter:
     ) -> Response:
         """Decisions, the last one first."""
 
-        def read(store: Store) -> tuple[str, DecisionList]:
+        def read(store: Ledger) -> tuple[str, DecisionList]:
             listed = decision_list(store, before, limit)
             return digest_of(store.last()[0], before, limit, [(one.number, one.status) for one in listed.decisions]), listed
 

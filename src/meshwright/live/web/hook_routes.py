@@ -14,8 +14,8 @@ from ..actuators.kubernetes_binding import ExtenderBindingArgs, ExtenderBindingR
 from ..actuators.kubernetes_extender import ExtenderArgs, FilterResult, HostPriority, filtered, hosts_of, prioritized
 from ..actuators.slurm_hooks import EpilogBody, HookAnswer, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
 from ..controller import Controller
+from ..ledger import Ledger
 from ..sources.source import KUBERNETES
-from ..store import Store
 from .context import JSON, Context, needs, problems
 
 Body = TypeVar("Body")
@@ -32,7 +32,7 @@ def hook_routes(context: Context) -> APIRouter:
         if name is None:
             return ()
 
-        def read(store: Store) -> tuple[str, ...]:
+        def read(store: Ledger) -> tuple[str, ...]:
             kept = store.decision(name)
             return hosts_of(None if kept is None else kept.decision, store.last()[1])
 

@@ -10,8 +10,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from ..decisions import JobDecision
+from ..ledger import Ledger
 from ..service import Service
-from ..store import Store
 
 BUCKETS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0)
 RATIOS = (0.5, 0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.2, 1.5, 2.0)
@@ -52,7 +52,7 @@ class Metrics:
         """Count a step time over the predicted one."""
         self._ratio.observe(ratio)
 
-    def text(self, store: Store) -> bytes:
+    def text(self, store: Ledger) -> bytes:
         """All metrics in Prometheus' text format."""
         _, state = store.last()
         taken = self._service.devices_by_state(state)
@@ -101,8 +101,7 @@ class _Live(Collector):
         for kind in ("changes", "decisions"):
             given_up.add_metric([kind], self._service.counts[f"given up {kind}"])
         yield given_up
-        if self._service.path is not None:
-            size = self._service.path.stat().st_size
-            yield GaugeMetricFamily("meshwright_ledger_bytes", "Of the ledger's file.", value=size)
+        size = self._service.path.stat().st_size
+        yield GaugeMetricFamily("meshwright_ledger_bytes", "Of the ledger's file.", value=size)
         expired = self._service.counts["expired"]
         yield CounterMetricFamily("meshwright_reservations_expired", "Not handed over in time.", value=expired)

@@ -58,7 +58,6 @@ def replay_routes(context: Context) -> APIRouter:
 
     async def run(number: int, asked: Asked) -> None:
         """Play beside the service, in a process of low priority that ends with it."""
-        assert service.path is not None, "checked before"
         loop = asyncio.get_running_loop()
         recipe = service.controller.planners.recipe
         pool = WorkerPool(1)
@@ -85,8 +84,6 @@ def replay_routes(context: Context) -> APIRouter:
     )
     async def begin(request: ReplayRequest) -> Response:
         """Play a span of the past under some policies, beside the service and at low priority."""
-        if service.path is None:
-            raise ProblemError(422, "no ledger", "the service keeps nothing that could be replayed")
         if sum(one.status == "running" for one in answers.values()) >= MOST_WAITING:
             raise ProblemError(429, "too many", f"{MOST_WAITING} replays are running", {"Retry-After": "60"})
         until = request.until or datetime.now(UTC)

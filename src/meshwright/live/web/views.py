@@ -11,8 +11,8 @@ from ...clusters.cluster import Cluster
 from ..decisions import JobDecision, JobRequest, KeptDecision, Outcome, Status
 from ..feedback.alarm import slow_stretch
 from ..feedback.runs import median_step_s
+from ..ledger import Ledger
 from ..state import ClusterState, Condition, HeldDevices
-from ..store import Store
 
 
 class HostDevices(BaseModel):
@@ -214,7 +214,7 @@ def answer_of(decision: JobDecision) -> DecisionAnswer:
     )
 
 
-def view_of(store: Store, kept: KeptDecision) -> DecisionView:
+def view_of(store: Ledger, kept: KeptDecision) -> DecisionView:
     """A decision and what became of it."""
     mentions, observations = store.mentions(kept.decision.id), store.observations(kept.decision.id)
     if mentions and kept.decision.outcome == "preparing":  # it was decided since it was read
@@ -258,14 +258,14 @@ def host_views(cluster: Cluster, state: ClusterState, taken: HeldDevices) -> lis
     return hosts
 
 
-def decision_list(store: Store, before: int | None, limit: int) -> DecisionList:
+def decision_list(store: Ledger, before: int | None, limit: int) -> DecisionList:
     """A page of decisions, the last one first."""
     found = store.decisions(before, limit)
     more = found[-1].number if len(found) == limit and found[-1].number > 1 else None
     return DecisionList(decisions=[row_of(store, one) for one in found], before=more)
 
 
-def row_of(store: Store, kept: KeptDecision) -> DecisionRow:
+def row_of(store: Ledger, kept: KeptDecision) -> DecisionRow:
     """A decision in a list."""
     decision = kept.decision
     status, detail = decision.status(store.mentions(decision.id))

@@ -20,6 +20,7 @@ from ...errors import PlanError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorPlacement, placed, port_s, value
 from ...simulation.operators.schedules import arrays, best_order
+from ...simulation.ragged import rows_by_owner
 from .device_classes import device_classes
 from .exhaustive_kernel import search
 from .request import PlacementRequest
@@ -49,13 +50,9 @@ def exhaustive(instance: OperatorInstance, request: PlacementRequest) -> Operato
     resident, workspace = instance.group_bytes
     times_s = np.zeros((instance.num_groups, instance.num_devices))
     np.add.at(times_s, instance.group, instance.times_s)
-    readers = np.argsort(instance.edge_tensor, kind="stable")
-    first_reader = np.zeros(len(instance.tensor_bytes) + 1, np.int64)
-    np.cumsum(np.bincount(instance.edge_tensor, minlength=len(instance.tensor_bytes)), out=first_reader[1:])
     tensors = (
         instance.tensor_source,
-        first_reader,
-        instance.edges[readers, 1],
+        *rows_by_owner(instance.edge_tensor, instance.edges[:, 1], len(instance.tensor_bytes)),
         np.where(instance.is_host, 0.0, port_s(instance, instance.tensor_bytes)),
     )
     first_out, out_edge = instance.outgoing

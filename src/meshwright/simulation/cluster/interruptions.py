@@ -20,6 +20,7 @@ from pydantic import Field
 
 from ... import settings
 from ...compiled import njit
+from ..ragged import rows_by_owner
 from ..random_times import FAILURE, PREEMPTION, exponential_s
 
 RESTART_S = 300.0
@@ -105,6 +106,7 @@ def interruptions(
     """
     mean_h = failures.mean_time_between_failures_h
     block_of = np.repeat(np.arange(len(start) - 1), np.diff(start))
+    device_start, device_blocks = rows_by_owner(devices, block_of, num_devices)
     return Interruptions(
         is_on=mean_h is not None or preemption.rate_per_job_h > 0.0,
         mean_failure_s=math.inf if mean_h is None else 3600.0 * mean_h,
@@ -113,8 +115,8 @@ def interruptions(
         restart_s=failures.restart_s,
         mean_preemption_s=math.inf if preemption.rate_per_job_h == 0.0 else 3600.0 / preemption.rate_per_job_h,
         pause_s=preemption.pause_s,
-        device_start=np.concatenate([[0], np.cumsum(np.bincount(devices, minlength=num_devices))]).astype(np.int64),
-        device_blocks=block_of[np.argsort(devices, kind="stable")].astype(np.int64),
+        device_start=device_start,
+        device_blocks=device_blocks,
     )
 
 

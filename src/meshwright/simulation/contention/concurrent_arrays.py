@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ragged import row_starts
 from ..step.execution import ExecutionGraph
 from ..step.kernel import _rank_of
 from ..step.messages import Messages
@@ -153,18 +154,18 @@ def work_of(jobs: Sequence[PlacedJob], sent: Sequence[Messages]) -> Work:
         work_s=_joined(work_s, np.float64),
         slowdown=slow,
         has_slowdown=bool((slow > 1).any()),
-        stream_start=_starts(_joined(holds, np.int64)),
+        stream_start=row_starts(_joined(holds, np.int64)),
         streams=_joined(streams, np.int64),
-        touch_start=_starts(counts),
+        touch_start=row_starts(counts),
         touches=every_touch,
         touch_task=np.repeat(np.arange(tasks), counts),
-        room_start=_starts(np.bincount(every_touch, minlength=num_streams)),
+        room_start=row_starts(np.bincount(every_touch, minlength=num_streams)),
         partner=_joined(partner, np.int64),
-        successor_start=_starts(np.bincount(every_edge[:, 0], minlength=tasks)),
+        successor_start=row_starts(np.bincount(every_edge[:, 0], minlength=tasks)),
         successors=np.ascontiguousarray(every_edge[np.argsort(every_edge[:, 0], kind="stable"), 1]),
-        phase_start=_starts(_joined(phase_counts, np.int64)),
+        phase_start=row_starts(_joined(phase_counts, np.int64)),
         phase_latency_s=_joined(phase_latency_s, np.float64),
-        flow_start=_starts(_joined(flow_counts, np.int64)),
+        flow_start=row_starts(_joined(flow_counts, np.int64)),
         flow_task=_joined(flow_task, np.int64),
     )
 
@@ -216,9 +217,3 @@ def new_state(work: Work) -> KernelState:
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: type[Any]) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
-
-
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    start = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=start[1:])
-    return start

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from ...clusters.topologies.topology import Links
 from ...errors import GraphError
+from ..ragged import row_starts
 from . import fair_sharing_kernel
 from .flows import Flows, FlowTimes
 
@@ -141,15 +142,13 @@ def new_sharing(links: Links, flows: Flows, classes: NDArray[np.int64] | None = 
     """
     flows.check_on(links)
     f, p, num_links = len(flows), len(flows.path_links), len(links)
-    room_start = np.zeros(num_links + 1, np.int64)
-    np.cumsum(np.bincount(flows.path_links, minlength=num_links), out=room_start[1:])
     tally = np.zeros((num_links, 4))
     tally[:, fair_sharing_kernel.BANDWIDTH] = links.bandwidth_bytes_per_s
     return Sharing(
         path_start=np.array(flows.path_start, np.int64),
         path_links=np.array(flows.path_links, np.int64),
         payload_bytes=np.array(flows.payload_bytes, np.float64),
-        room_start=room_start,
+        room_start=row_starts(np.bincount(flows.path_links, minlength=num_links)),
         crossings=np.zeros(p, np.int64),
         room_flow=np.zeros(p, np.int64),
         crossing_place=np.zeros(p, np.int64),

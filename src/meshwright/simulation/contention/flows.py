@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...clusters.topologies.topology import Links
 from ...errors import ClusterError, GraphError
+from ..ragged import joined_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +54,7 @@ class Flows:
     @classmethod
     def of(cls, paths: Sequence[Sequence[int]], payload_bytes: ArrayLike, start_s: ArrayLike) -> Flows:
         """Flows of paths given as one sequence of link numbers each, as `Cluster.path` does."""
-        start = np.zeros(len(paths) + 1, np.int64)
-        np.cumsum([len(path) for path in paths], out=start[1:])
-        links = np.fromiter((link for path in paths for link in path), np.int64, count=int(start[-1]))
-        return cls(start, links, np.array(payload_bytes, np.float64), np.array(start_s, np.float64))
+        return cls(*joined_rows(paths), np.array(payload_bytes, np.float64), np.array(start_s, np.float64))
 
     def __len__(self) -> int:
         return len(self.payload_bytes)

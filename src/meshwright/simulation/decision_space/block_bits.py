@@ -14,6 +14,7 @@ from numba.extending import intrinsic
 from numpy.typing import NDArray
 
 from ...compiled import config, njit
+from ..ragged import row_starts
 from .space import CHUNK_PAIRS, Neighbours
 
 WORD = 64
@@ -47,8 +48,8 @@ def block_bits(degree: NDArray[np.int64], group: NDArray[np.int64], neighbours: 
     """
     num = len(group)
     sizes = np.bincount(group)
-    group_start = np.concatenate([[0], np.cumsum(-(-sizes // WORD))]).astype(np.int64)
-    place = np.arange(num) - np.concatenate([[0], np.cumsum(sizes)])[group]
+    group_start = row_starts(-(-sizes // WORD))
+    place = np.arange(num) - row_starts(sizes)[group]
     position = group_start[group] * WORD + place
     num_words = int(group_start[-1])
     packed = np.empty((num, num_words), np.uint64)
@@ -59,7 +60,7 @@ def block_bits(degree: NDArray[np.int64], group: NDArray[np.int64], neighbours: 
         row = np.repeat(np.arange(len(start) - 1), np.diff(start))
         padded[row, position[neighbours.blocks[start[0] : start[-1]]]] = True
         packed[first : first + step] = np.packbits(padded, axis=1, bitorder="little").view("<u8")
-    degree_of_group = degree[np.concatenate([[0], np.cumsum(sizes)])[:-1]]
+    degree_of_group = degree[row_starts(sizes)[:-1]]
     first_group = np.searchsorted(degree_of_group, np.arange(int(degree[-1]) + 2))
     return BlockBits(
         word=(position // WORD).astype(np.int64),

@@ -18,6 +18,7 @@ from ...clusters.cluster import Cluster
 from ...clusters.symmetry import signatures
 from ...costs.routing import SHORTEST_PATH, Routing
 from ...errors import ConfigError
+from ..ragged import row_starts
 
 # Pairs of blocks that are looked at in one go, at most, so that memory does not grow with the square of the blocks.
 CHUNK_PAIRS = 4_000_000
@@ -103,8 +104,6 @@ def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTES
         raise ConfigError("the cluster has no block of any degree", field="max_degree", value=max_degree)
     degrees = tuple(found)
     rows = [row for bs in found.values() for row in bs.devices]
-    start = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=start[1:])
     classes: dict[bytes, int] = {}
     seen = [
         signature + routing.signature(cluster, row)
@@ -117,7 +116,7 @@ def decision_space(cluster: Cluster, max_degree: int, routing: Routing = SHORTES
         cluster=cluster,
         degrees=degrees,
         degree=np.repeat(np.arange(len(degrees)), [len(bs.devices) for bs in found.values()]),
-        start=start,
+        start=row_starts([len(row) for row in rows]),
         devices=np.concatenate(rows).astype(np.int64),
         shape_names=tuple(bs.shape_names[s] for bs in found.values() for s in bs.shape.tolist()),
         shape=_shapes([(d, int(shape)) for d, bs in found.items() for shape in bs.shape]),
@@ -139,7 +138,7 @@ def _neighbours(start: NDArray[np.int64], devices: NDArray[np.int64], num_device
     owns = csr_array((np.ones(len(devices), np.int32), devices, start), shape=(num, num_devices))
     owned_by = owns.T.tocsr()
     # At most as many as blocks of its devices, counted once each.
-    most = np.concatenate([[0], np.cumsum(owns @ np.diff(owned_by.indptr))])
+    most = row_starts(owns @ np.diff(owned_by.indptr))
     found, counts, first = [], [], 0
     while first < num:
         end = max(first + 1, int(np.searchsorted(most, most[first] + CHUNK_PAIRS, side="right")) - 1)
@@ -148,4 +147,4 @@ def _neighbours(start: NDArray[np.int64], devices: NDArray[np.int64], num_device
         found.append(shared.indices.astype(np.int64))
         counts.append(np.diff(shared.indptr))
         first = end
-    return Neighbours(np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64), np.concatenate(found))
+    return Neighbours(row_starts(np.concatenate(counts)), np.concatenate(found))

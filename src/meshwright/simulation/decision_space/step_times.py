@@ -78,46 +78,46 @@ def step_times(
         PlanError: a graph needs more memory than the devices of any block have, takes ages on one, or cannot be trained so.
     """
     own = [] if given.is_plain else [given.training.model_dump(), given.compression and given.compression.model_dump()]
-    folder = cache_folder() if cache is None else cache
-    tables = []
-    for number, graph in enumerate(graphs):
+
+    def key(graph: JobGraph) -> str:
         # The source of a graph's times decides which compute model prices it; the graph's own digest leaves it out.
-        key = files.digest(FIGURES_VERSION, graph.digest, graph.source, space.digest, costs.digest, splitting.model_dump(), *own)
+        return files.digest(FIGURES_VERSION, graph.digest, graph.source, space.digest, costs.digest, splitting.model_dump(), *own)
 
-        def row(devices: NDArray[np.int64], graph: JobGraph = graph) -> Row:
-            return _simulate(graph, space, devices, costs, splitting, given)
+    def row(graph: JobGraph, devices: NDArray[np.int64]) -> Row:
+        return _simulate(graph, space, devices, costs, splitting, given)
 
-        def begins(name: str = graph.name, number: int = number) -> None:
-            if progress is not None:
-                progress(name, number, len(graphs))
-
-        tables.append(kept(folder, key, space, row, begins))
-        check_table(graph.name, space, tables[-1])
-    return joined(tables)
+    return kept_step_times(graphs, space, key, row, cache, progress)
 
 
-def kept(
-    folder: Path, key: str, space: DecisionSpace, simulate_on: Callable[[NDArray[np.int64]], Row], begins: Callable[[], object]
-) -> NDArray[np.float64]:
-    """The figures of one graph on one block of each class, ``(5, c)``: from disk, or simulated and put there.
+def kept_step_times(
+    graphs: Sequence[JobGraph],
+    space: DecisionSpace,
+    key: Callable[[JobGraph], str],
+    row: Callable[[JobGraph, NDArray[np.int64]], Row],
+    cache: Path | None,
+    progress: Callable[[str, int, int], None] | None,
+) -> StepTimes:
+    """The figures of each graph on one block of each class: from disk, or simulated and put there.
 
     Args:
-        folder: of the tables.
-        key: a hash of everything that the figures depend on.
-        space: the blocks.
-        simulate_on: gives the figures on the devices of a block in rank order.
-        begins: called before anything is simulated.
+        graphs, space, cache, progress: as of `step_times`.
+        key: a hash of everything that the figures of a graph depend on.
+        row: the figures of a graph on the devices of a block in rank order.
+
+    Raises:
+        PlanError: as `step_times` says.
     """
-    table = _read(folder / f"{key}.steps", len(space.representative))
-    if table is None:
-        begins()
-        table = np.array([simulate_on(space.block(block)) for block in space.representative.tolist()]).T
-        kept_files.write(folder / f"{key}.steps", table.astype(_FIGURE).tobytes())
-    return table
-
-
-def joined(tables: Sequence[NDArray[np.float64]]) -> StepTimes:
-    """The tables of all graphs in one."""
+    folder, tables = cache_folder() if cache is None else cache, []
+    for number, graph in enumerate(graphs):
+        file = folder / f"{key(graph)}.steps"
+        table = _read(file, len(space.representative))
+        if table is None:
+            if progress is not None:
+                progress(graph.name, number, len(graphs))
+            table = np.array([row(graph, space.block(block)) for block in space.representative.tolist()]).T
+            kept_files.write(file, table.astype(_FIGURE).tobytes())
+        _check_table(graph.name, space, table)
+        tables.append(table)
     stacked = np.stack(tables)
     return StepTimes(stacked[:, 0], stacked[:, 1], stacked[:, 2] > 0)
 
@@ -149,7 +149,7 @@ FITS_NO_BLOCK = "fits no block of"
 """How the problem of a graph begins that no block has room for."""
 
 
-def check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> None:
+def _check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> None:
     """Refuse a graph that fits no block, or takes longer than anything does.
 
     Raises:

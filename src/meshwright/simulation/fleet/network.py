@@ -21,6 +21,7 @@ from ...clusters.topologies.matrix import MatrixTopology
 from ...compiled import njit
 from ...errors import ClusterError
 from ...numba_records import by_reference
+from ..ragged import row_starts
 from .menu_table import SERVERS
 
 UNLIMITED = 1e300
@@ -118,8 +119,6 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
         names, capacity, ways, card = _path_links(cluster)
         trunks = list(cluster.host_names)
     host_names = [f"{host}>{end}" if way == 0 else f"{end}>{host}" for host in cluster.host_names for way, end in _ENDS]
-    first = np.zeros(num_groups**2 + 1, np.int64)
-    np.cumsum([len(way) for way in ways], out=first[1:])
     first_device = np.searchsorted(cluster.device_host, np.arange(cluster.num_hosts))
     arrays = FleetNetwork(  # copies: an array that cannot be written is another type to compiled code
         host_group=np.array(group, np.int64),
@@ -129,10 +128,10 @@ def fleet_network(cluster: Cluster) -> NamedNetwork:
         group_site=np.array(site, np.int64),
         num_sites=int(site.max()) + 1,
         num_trunks=len(trunks) if has_groups else 0,
-        group_first=np.concatenate([[0], np.cumsum(np.bincount(group, minlength=num_groups))]).astype(np.int64),
+        group_first=row_starts(np.bincount(group, minlength=num_groups)),
         group_hosts=np.argsort(group, kind="stable").astype(np.int64),
         devices_per_host=int(sizes[0]),
-        way_first=first,
+        way_first=row_starts([len(way) for way in ways]),
         way_links=np.array([link + 2 * cluster.num_hosts for way in ways for link in way], np.int64),
         capacity_bytes_per_s=np.concatenate([card, capacity]),
     )

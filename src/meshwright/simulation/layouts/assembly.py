@@ -13,6 +13,7 @@ from ...costs.process_groups.lanes import Stand
 from ...costs.resharding.crossings import Crossing
 from ...costs.settings import CostSettings
 from ...costs.work.operations import Message
+from ..ragged import row_starts
 from ..step.deadlines import by_deadline
 from ..step.execution import ExecutionGraph, TaskKind
 from ..step.messages import Messages
@@ -115,15 +116,13 @@ class Assembly:
         """The execution graph of everything that was added."""
         placed, width = self._placed, self.axes.layout.world
         uses = [self._uses(made, width) for made in placed]
-        start = np.zeros(self.num_tasks + 1, np.int64)
-        np.cumsum(np.concatenate([counts for counts, _ in uses]), out=start[1:])
         sizes = [made.num_tasks for made in placed]
         made = ExecutionGraph(
             num_ranks=width,
             kind=np.concatenate([made.kind for made in placed]),
             duration_s=np.concatenate([made.seconds for made in placed]),
             priority=np.concatenate(self._priority),
-            stream_start=start,
+            stream_start=row_starts(np.concatenate([counts for counts, _ in uses])),
             streams=np.concatenate([streams for _, streams in uses]),
             edges=np.concatenate(self._edges),
             op=np.concatenate(self._op),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import PlanError
+from ..ragged import row_starts
 from ..step.execution import ExecutionGraph
 from ..step.messages import Messages
 from .lowering import LAST, Lowered
@@ -54,7 +55,7 @@ def extended(lowered: Lowered, num_steps: int) -> Lowered:
         members,
         phase_start,
         phase_latency_s,
-        _starts(_more(np.diff(sent.flow_start), phases, times)),
+        row_starts(_more(np.diff(sent.flow_start), phases, times)),
         *(_more(values, flows, times) for values in (sent.sender, sent.receiver, sent.flow_bytes)),
     )
     made = ExecutionGraph(
@@ -81,10 +82,4 @@ def _more(values: NDArray[Any], part: slice, times: int) -> NDArray[Any]:
 
 def _lists(start: NDArray[np.int64], values: NDArray[Any], part: slice, times: int) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Lists one behind the other, by their starts, and those of a part again so many times."""
-    return _starts(_more(np.diff(start), part, times)), _more(values, slice(start[part.start], start[part.stop]), times)
-
-
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    start = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=start[1:])
-    return start
+    return row_starts(_more(np.diff(start), part, times)), _more(values, slice(start[part.start], start[part.stop]), times)

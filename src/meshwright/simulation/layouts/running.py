@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from ...clusters.cluster import Cluster
 from ...costs.network import RankNetwork
@@ -19,7 +19,6 @@ from ...errors import PlanError
 from ..contention.concurrent_jobs import schedule as schedule_together
 from ..contention.placed_job import PlacedJob, check_devices
 from ..step import kernel
-from ..step.execution import TaskKind
 from ..step.timeline import Timeline
 from .axes import Axes
 from .lowering import Lowered, lower
@@ -56,32 +55,14 @@ class LayoutRun:
         ends = self.timeline.finish_s[self.lowered.optimizers].max(axis=1)
         return float(ends[-1] - ends[-2]) if self.num_steps > 1 else self.timeline.step_s
 
-    @cached_property
-    def exposed_communication_s(self) -> NDArray[np.float64]:
-        """Seconds of all steps in which each rank takes part in messages and does not compute, ``(n,)``."""
-        timeline, messages = self.timeline, self.lowered.execution.messages
-        task = np.repeat(np.arange(self.lowered.execution.num_tasks), np.diff(messages.member_start))
-        is_compute = self.lowered.execution.kind == TaskKind.COMPUTE
-        exposed = np.zeros(self.lowered.execution.num_ranks)
-        for rank in range(len(exposed)):
-            own = np.flatnonzero(is_compute & (self.lowered.execution.rank == rank))
-            both = np.concatenate([own, task[messages.members == rank]])
-            exposed[rank] = _union(timeline, both) - _union(timeline, own)
-        return np.maximum(exposed, 0.0)
 
-
-def layout_step(
-    work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None, *, pricer: Pricer | None = None
-) -> StepModel:
+def layout_step(work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None) -> StepModel:
     """A transformer under a layout, priced for a cluster.
 
     Raises:
         InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
     """
-    costs = costs or CostSettings()
-    if pricer is None:
-        pricer = Pricer.of(cluster, costs)
-    return TransformerStep(work, pricer)
+    return TransformerStep(work, Pricer.of(cluster, costs or CostSettings()))
 
 
 def run_layout(
@@ -123,20 +104,6 @@ def run_layout(
     return LayoutRun(lowered, Timeline(lowered.execution, *times, network))
 
 
-def simulated_step_s(
-    work: LayoutWork, cluster: Cluster, costs: CostSettings | None = None, devices: ArrayLike | None = None
-) -> float:
-    """Seconds of a step of a transformer under a layout, by the event path.
-
-    What the analytic path leaves out counts here: ``contention``, ``priority``, ``gradient_bucket_bytes``,
-    ``message_chunk_bytes`` and where the ranks stand.
-
-    Raises:
-        PlanError, ConfigError: as `layout_step` and `run_layout`.
-    """
-    return run_layout(layout_step(work, cluster, costs), cluster, devices, costs).step_s
-
-
 def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> int:
     """About how many tasks a layout lowers to, of its passes and of transfers between stages; computed in a few milliseconds.
 
@@ -152,14 +119,3 @@ def num_tasks(step: StepModel, network: RankNetwork, num_steps: int = STEPS) -> 
     widths = [axes.width(layout.stage_of(chunk)) for chunk in range(layout.pp * layout.chunks_per_rank)]
     sends = 2 * sum(widths[1:]) if layout.pp > 1 else 0
     return num_steps * layout.micro_batches_per_chunk * (found + sends)
-
-
-def _union(timeline: Timeline, tasks: NDArray[np.int64]) -> float:
-    """Seconds in which any of some tasks runs."""
-    if len(tasks) == 0:
-        return 0.0
-    start_s, finish_s = timeline.start_s[tasks], timeline.finish_s[tasks]
-    order = np.argsort(start_s, kind="stable")
-    reach = np.maximum.accumulate(finish_s[order])
-    gaps = np.maximum(0.0, start_s[order][1:] - reach[:-1]).sum()
-    return float(reach[-1] - start_s[order][0] - gaps)

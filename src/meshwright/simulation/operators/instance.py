@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from ... import files
 from ...errors import GraphError
 from ...jobs.graph import topological_order
+from ..ragged import rows_by_owner
 
 Kind = TypeVar("Kind", bound=np.generic)
 
@@ -207,9 +208,7 @@ class OperatorInstance:
     @cached_property
     def group_bytes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Resident bytes of each group, and its largest workspace; ``(g,)`` each."""
-        resident, workspace = np.zeros(self.num_groups), np.zeros(self.num_groups)
-        np.add.at(resident, self.group, self.resident_bytes)
-        np.maximum.at(workspace, self.group, self.workspace_bytes)
+        resident, workspace = bytes_by_part(self.group, self.num_groups, self.resident_bytes, self.workspace_bytes)
         return _frozen(resident), _frozen(workspace)
 
     @cached_property
@@ -297,6 +296,16 @@ class OperatorInstance:
         return GraphError(problem, field="memory_bytes" if runs else "times_s")
 
 
+def bytes_by_part(
+    part: NDArray[np.int64], count: int, resident: NDArray[Kind], workspace: NDArray[Kind]
+) -> tuple[NDArray[Kind], NDArray[Kind]]:
+    """Bytes that each of so many parts holds, and its largest workspace, from those of what it consists of; ``(count,)`` each."""
+    held, largest = np.zeros(count, resident.dtype), np.zeros(count, workspace.dtype)
+    np.add.at(held, part, resident)
+    np.maximum.at(largest, part, workspace)
+    return held, largest
+
+
 def numbered(labels: Sequence[int] | NDArray[np.int64]) -> NDArray[np.int64]:
     """Labels as numbers from 0 in order of their first appearance, ``(n,)``."""
     labels = np.asarray(labels, np.int64)
@@ -313,9 +322,8 @@ def _off_diagonal(given: NDArray[np.float64] | float, m: int, diagonal: float) -
 
 
 def _by_op(ops: NDArray[np.int64], n: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum(np.bincount(ops, minlength=n), out=first[1:])
-    return _frozen(first), _frozen(np.argsort(ops, kind="stable").astype(np.int64))
+    first, edges = rows_by_owner(ops, np.arange(len(ops)), n)
+    return _frozen(first), _frozen(edges)
 
 
 def _frozen(array: NDArray[Kind]) -> NDArray[Kind]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +100,18 @@ class JsonFields:
 
     def _error(self, problem: str, key: str, value: object) -> InputFileError:
         return InputFileError(problem, file=self.file, field=self._path(key) if key else self.field or None, value=value)
+
+
+def node_numbers(nodes: Sequence[JsonFields]) -> dict[int, int]:
+    """The number of each node by its ``id``, in the order of the file.
+
+    Raises:
+        InputFileError: two have the same.
+    """
+    number: dict[int, int] = {}
+    for node in nodes:
+        node_id = node.whole("id", least=-MOST_ID)
+        if node_id in number:
+            raise node.error("two nodes have this id", "id", node_id)
+        number[node_id] = len(number)
+    return number

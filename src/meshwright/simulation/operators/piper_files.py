@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from ... import files
 from ...errors import GraphError
 from .instance import OperatorInstance
-from .json_fields import JsonFields
+from .json_fields import JsonFields, node_numbers
 
 MOST_OPTIONS = 2
 MOST_SECONDS = 1e9
@@ -79,12 +79,7 @@ def load_piper(path: str | Path) -> PiperInstance:
     nodes = root.objects("nodes")
     if not nodes:
         raise root.error("has no node", "nodes")
-    number: dict[int, int] = {}
-    for node in nodes:
-        node_id = node.whole("id", least=-(10**9))
-        if node_id in number:
-            raise node.error("two nodes have this id", "id", node_id)
-        number[node_id] = len(number)
+    number = node_numbers(nodes)
     bandwidth = root.number("bandwidth")
     if bandwidth < 1:
         raise root.error("must be 1 byte a second or more", "bandwidth", bandwidth)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import ConfigError, PlanError
-from .instance import OperatorInstance
+from .instance import OperatorInstance, bytes_by_part
 from .schedules import append_in_order, arrays, best_order, critical_path_s
 
 OperatorObjective = Literal["latency", "throughput"]
@@ -158,9 +158,7 @@ def check_objective(objective: str) -> None:
 
 def held_bytes(instance: OperatorInstance, device_of: NDArray[np.int64]) -> NDArray[np.float64]:
     """Bytes that each device needs: what its ops hold, and its largest workspace, ``(m,)``."""
-    resident, workspace = np.zeros(instance.num_devices), np.zeros(instance.num_devices)
-    np.add.at(resident, device_of, instance.resident_bytes)
-    np.maximum.at(workspace, device_of, instance.workspace_bytes)
+    resident, workspace = bytes_by_part(device_of, instance.num_devices, instance.resident_bytes, instance.workspace_bytes)
     return resident + workspace
 
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ... import files
 from ...errors import GraphError, PlanError
 from .instance import OperatorInstance
-from .json_fields import JsonFields
+from .json_fields import JsonFields, node_numbers
 
 BANDWIDTH_BYTES_PER_S = 1e9
 S_PER_MS = 1e-3
@@ -51,12 +51,7 @@ def published_instance(data: Any, file: str | Path) -> OperatorInstance:
         raise root.error("has no node", "nodes")
     if num_accelerators + num_hosts == 0:
         raise root.error("there is no device", "maxFPGAs", 0)
-    number: dict[int, int] = {}
-    for node in nodes:
-        node_id = node.whole("id", least=-(10**9))
-        if node_id in number:
-            raise node.error("two nodes have this id", "id", node_id)
-        number[node_id] = len(number)
+    number = node_numbers(nodes)
     labels: dict[int, int] = {}
     group = [
         labels.setdefault(node.whole("colorClass", least=-(10**12), most=10**12), len(labels)) + len(nodes)

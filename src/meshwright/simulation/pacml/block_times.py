@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from ... import files
 from ...jobs.graph import JobGraph
 from ..decision_space.space import DecisionSpace
-from ..decision_space.step_times import Row, StepTimes, check_table, joined, kept
-from ..kept_files import cache_folder
+from ..decision_space.step_times import Row, StepTimes, kept_step_times
 from .lookahead import LookaheadResult
 from .simulator import PlacedSplitJob, Simulator
 
@@ -43,30 +42,15 @@ def block_step_times(
     Raises:
         PlanError: a graph needs more memory than the servers of any block have.
     """
-    folder = cache_folder() if cache is None else cache
-    tables = []
-    for number, graph in enumerate(graphs):
-        key = files.digest(
-            _sources(),
-            graph.digest,
-            graph.source,
-            list(graph.op_names),
-            list(graph.op_kinds),
-            space.digest,
-            simulator.defects.model_dump(),
-            simulator.tie_seed,
-        )
 
-        def row(devices: NDArray[np.int64], name: str = graph.name) -> Row:
-            return _row(simulator, name, devices)
+    def key(graph: JobGraph) -> str:
+        of_graph = graph.digest, graph.source, list(graph.op_names), list(graph.op_kinds)
+        return files.digest(_sources(), *of_graph, space.digest, simulator.defects.model_dump(), simulator.tie_seed)
 
-        def begins(name: str = graph.name, number: int = number) -> None:
-            if progress is not None:
-                progress(name, number, len(graphs))
+    def row(graph: JobGraph, devices: NDArray[np.int64]) -> Row:
+        return _row(simulator, graph.name, devices)
 
-        tables.append(kept(folder, key, space, row, begins))
-        check_table(graph.name, space, tables[-1])
-    return joined(tables)
+    return kept_step_times(graphs, space, key, row, cache, progress)
 
 
 def on_block(simulator: Simulator, name: str, devices: NDArray[np.int64]) -> PlacedSplitJob:

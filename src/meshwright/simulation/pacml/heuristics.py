@@ -37,7 +37,7 @@ def agent(name: str) -> Agent:
     for degree in degrees:
         if not 1 <= degree <= MAX_DEGREE:
             raise PolicyError(f"degrees are 1 to {MAX_DEGREE}", field=name, value=degree)
-    return _fixed(degrees[0]) if match[1] == "fixed" else _ladder(degrees)
+    return _first_valid(degrees[0]) if match[1] == "fixed" else _ladder(degrees)
 
 
 def _valid(episode: Episode) -> list[int]:
@@ -69,10 +69,6 @@ def _first_valid(*degrees: int) -> Agent:
         return next((degree for degree in degrees if degree in valid), 0)
 
     return choose
-
-
-def _fixed(degree: int) -> Agent:
-    return _first_valid(degree)
 
 
 def _ladder(degrees: list[int]) -> Agent:

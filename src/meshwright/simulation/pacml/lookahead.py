@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...errors import GraphError
+from ..ragged import row_starts
 from .splitting import SplitJob, by_number
 from .switches import Defects
 from .times import DepTimes
@@ -98,8 +99,6 @@ def problem(
     placed[mirrored.num_ops - 1 - mirrored.forward_order] = 2 * np.arange(mirrored.num_forward) + 1
     priority = np.empty(job.num_sub_ops, np.int64)
     priority[np.lexsort((np.arange(job.num_sub_ops), -placed[job.op], job.compute_s))] = np.arange(job.num_sub_ops)
-    out_start = np.zeros(job.num_sub_ops + 1, np.int64)
-    np.cumsum(np.bincount(job.source, minlength=job.num_sub_ops), out=out_start[1:])
     worker_of = np.zeros(server.max() + 1, np.int64)
     worker_of[server] = 1
     worker_of = np.cumsum(worker_of) - 1
@@ -119,7 +118,7 @@ def problem(
         channel=channel,
         lane=lane,
         tie=ties(job, tie_seed),
-        out_start=out_start,
+        out_start=row_starts(np.bincount(job.source, minlength=job.num_sub_ops)),
         outs=by_number(job.source),
         flows_end_at_ticks=defects.flows_end_at_ticks,
         ties_by_hash=defects.ties_by_hash,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ..ragged import row_starts
 from .mirror import MILLISECONDS_PER_SECOND, MirroredJob
 from .switches import Defects
 
@@ -81,8 +82,7 @@ def splits(job: MirroredJob, degree: int, defects: Defects) -> NDArray[np.int64]
 def split(job: MirroredJob, degree: int, defects: Defects) -> SplitJob:
     """Cut a job at most ``degree`` ways."""
     pieces = splits(job, degree, defects)
-    first = np.zeros(job.num_ops + 1, np.int64)
-    np.cumsum(pieces, out=first[1:])
+    first = row_starts(pieces)
     op = np.repeat(np.arange(job.num_ops), pieces)
     edge, source_piece, target_piece = _bipartite(pieces, job.edges)
     source = first[job.edges[edge, 0]] + source_piece

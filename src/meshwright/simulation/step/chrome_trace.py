@@ -13,12 +13,12 @@ Source:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ...jobs.graph import JobGraph
 from .execution import ExecutionGraph, TaskKind
 from .memory_over_time import MemoryOverTime
 
@@ -27,23 +27,12 @@ _WORDS = {TaskKind.COMPUTE: "compute", TaskKind.TRANSFER: "transfer", TaskKind.C
 Event = dict[str, Any]
 
 
-class Named(Protocol):
-    """Anything that names its ops: a job graph, a lowered layout."""
-
-    @property
-    def op_names(self) -> tuple[str, ...]:
-        """Name of each op."""
-        ...
-
-
 def chrome_trace(
     execution: ExecutionGraph,
-    graph: Named,
+    graph: JobGraph,
     start_s: NDArray[np.float64],
     finish_s: NDArray[np.float64],
     memory: MemoryOverTime,
-    *,
-    operations: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """The trace as plain data for JSON.
 
@@ -53,7 +42,6 @@ def chrome_trace(
         start_s: start of each task, ``(t,)``.
         finish_s: finish of each task, ``(t,)``.
         memory: of each rank.
-        operations: what the collective of each op is; all-reduces where not given.
     """
     thread = _threads(execution, start_s, finish_s)
     events: list[Event] = []
@@ -70,7 +58,7 @@ def chrome_trace(
             {
                 "ph": "X",
                 "name": f"{graph.op_names[int(execution.op[i])]} {direction}",
-                "cat": _WORDS[kind] if operations is None or kind != TaskKind.COLLECTIVE else operations[int(execution.op[i])],
+                "cat": _WORDS[kind],
                 "pid": int(execution.rank[i]),
                 "tid": int(thread[i]),
                 "ts": float(start_s[i] * 1e6),

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import GraphError
+from ..ragged import rows_by_owner
 from .messages import Messages
 
 
@@ -106,10 +107,7 @@ class ExecutionGraph:
     @cached_property
     def successors(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Start offsets ``(t + 1,)`` and successor tasks ``(d,)``, by task."""
-        by_source = np.argsort(self.edges[:, 0], kind="stable")
-        start = np.zeros(self.num_tasks + 1, np.int64)
-        np.cumsum(np.bincount(self.edges[:, 0], minlength=self.num_tasks), out=start[1:])
-        return start, np.ascontiguousarray(self.edges[by_source, 1])
+        return rows_by_owner(self.edges[:, 0], self.edges[:, 1], self.num_tasks)
 
     @cached_property
     def num_predecessors(self) -> NDArray[np.int64]:

@@ -21,6 +21,7 @@ from ...costs.phases import Phases, alone_s
 from ...costs.settings import CostSettings
 from ...jobs.graph import JobGraph
 from ...plans.splitting.op_splits import OpSplits
+from ..ragged import row_starts
 from .deadlines import by_deadline
 from .execution import ExecutionGraph, TaskKind
 from .messages import Messages
@@ -116,7 +117,7 @@ class _Lowering:
     def _numbered(self, ops: NDArray[np.int64], first: int) -> NDArray[np.int64]:
         """The first task of each op, where the ops are numbered in this order."""
         found = np.empty(self.graph.num_ops, np.int64)
-        found[ops] = first + np.concatenate([[0], np.cumsum(self.degrees[ops])[:-1]])
+        found[ops] = first + row_starts(self.degrees[ops])[:-1]
         return found
 
     @staticmethod
@@ -262,7 +263,7 @@ class _Lowering:
             kind=joined(np.full(self.num_compute, int(TaskKind.COMPUTE)), sent[0], np.int8),
             duration_s=joined(duration_s, sent[1], np.float64),
             priority=joined(priority, sent[2], np.float64),
-            stream_start=np.concatenate([[0], np.cumsum(uses)]),
+            stream_start=row_starts(uses),
             streams=np.concatenate([rank, streams]),
             edges=edges,
             op=joined(op, sent[3], np.int64),

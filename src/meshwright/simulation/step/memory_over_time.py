@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ...jobs.graph import JobGraph
 from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
+from ..ragged import row_starts
 from .execution import ExecutionGraph, TaskKind
 
 
@@ -73,8 +74,7 @@ def memory_over_time(
     activation, workspace = graph.activation_bytes[op] / split[op], graph.workspace_bytes[op] / split[op]
     times = np.stack([start_s[tasks], finish_s[tasks]], axis=1)
     changes = np.stack([workspace + np.where(backward, 0, activation), -workspace - np.where(backward, activation, 0)], axis=1)
-    start = np.zeros(execution.num_ranks + 1, np.int64)
-    np.cumsum(1 + 2 * np.bincount(execution.rank[tasks], minlength=execution.num_ranks), out=start[1:])
+    start = row_starts(1 + 2 * np.bincount(execution.rank[tasks], minlength=execution.num_ranks))
     time_s, memory_bytes = np.zeros(start[-1]), np.zeros(start[-1])
     for rank in range(execution.num_ranks):
         mine = execution.rank[tasks] == rank

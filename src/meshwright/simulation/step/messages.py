@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.phases import Phases
 from ...errors import GraphError
+from ..ragged import joined_rows, row_starts
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,15 +54,16 @@ class Messages:
     @classmethod
     def of(cls, members: Sequence[Sequence[int]], phases: Sequence[Phases]) -> Messages:
         """Messages of the ranks that take part in each task and of its phases, one entry each per task."""
+        member_start, every_member = joined_rows(members)
         every_phase = list(chain.from_iterable(phases))
         every_flow = list(chain.from_iterable(flows for _, flows in every_phase))
         sender, receiver, flow_bytes = zip(*every_flow, strict=True) if every_flow else ((), (), ())
         return cls(
-            member_start=_starts(members),
-            members=np.fromiter(chain.from_iterable(members), np.int64),
-            phase_start=_starts(phases),
+            member_start=member_start,
+            members=every_member,
+            phase_start=row_starts([len(each) for each in phases]),
             phase_latency_s=np.array([latency_s for latency_s, _ in every_phase], np.float64),
-            flow_start=_starts([flows for _, flows in every_phase]),
+            flow_start=row_starts([len(flows) for _, flows in every_phase]),
             sender=np.array(sender, np.int64),
             receiver=np.array(receiver, np.int64),
             flow_bytes=np.array(flow_bytes, np.float64),
@@ -117,7 +119,3 @@ class Messages:
             absent = ranks[(ranks < 0) | (ranks >= num_ranks)]
             if len(absent):
                 raise GraphError(f"names a rank outside 0..{num_ranks - 1}", field=f"messages.{field}", value=int(absent[0]))
-
-
-def _starts(rows: Sequence[Sequence[object]]) -> NDArray[np.int64]:
-    return np.fromiter(accumulate((len(row) for row in rows), initial=0), np.int64, count=len(rows) + 1)

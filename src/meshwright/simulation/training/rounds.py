@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...costs.training.gossip import Round
 from ...costs.training.local_update import error_sender
+from ..ragged import row_starts
 from ..step import kernel
 from ..step.execution import ExecutionGraph, TaskKind
 from ..step.messages import Messages
@@ -55,15 +56,13 @@ class WorkerRounds:
 
     def execution(self) -> ExecutionGraph:
         """The execution graph of everything that was added."""
-        start = np.zeros(len(self._seconds) + 1, np.int64)
-        np.cumsum([len(one) for one in self._streams], out=start[1:])
         count = len(self._seconds)
         return ExecutionGraph(
             num_ranks=self.num_workers,
             kind=np.array(self._kind, np.int8),
             duration_s=np.array(self._seconds, np.float64),
             priority=np.arange(count, dtype=np.float64),
-            stream_start=start,
+            stream_start=row_starts([len(one) for one in self._streams]),
             streams=np.array([stream for one in self._streams for stream in one], np.int64),
             edges=np.array(self._edges, np.int64).reshape(-1, 2),
             op=np.array(self._op, np.int64),

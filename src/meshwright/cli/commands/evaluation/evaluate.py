@@ -214,19 +214,18 @@ def _exports(out: Path) -> set[str]:
 def show(out: Any, results: dict[str, Any]) -> None:
     """Print the table of an evaluation and its verdict."""
     from ....evaluation.alike import alike, joined
-    from ....evaluation.tables import beside, chosen_for, remarks
+    from ....evaluation.tables import beside, chosen_for, remarks, with_ends
 
     rows = []
     for group in alike(results["rows"]):
         row = group[0]
-        against = row["against_best_baseline"]
         is_reference = row["kind"] == "reference"
         told = "" if is_reference else beside(results, row)
         rows.append(
             [
                 joined(group, lambda name: name + chosen_for(results, name)) + (" (reference)" if is_reference else ""),
-                percent(row["blocking_rate"]),
-                f"{100 * against['mean']:+.1f}" + ends(against, "+.1f") if told is None else told,
+                with_ends(row["blocking_rate"], 100.0, 1),
+                with_ends(row["against_best_baseline"], 100.0, 1, sign="+") if told is None else told,
                 "-" if row["mean_completion_s"] is None else f"{row['mean_completion_s']['mean'] / 3600:.2f}",
                 "-" if row["utilisation"] is None else f"{100 * row['utilisation']['mean']:.0f}",
                 "-" if row["mean_degree"] is None else f"{row['mean_degree']['mean']:.1f}",
@@ -239,15 +238,3 @@ def show(out: Any, results: dict[str, Any]) -> None:
     output.table(out, title, columns, rows)
     for sentence in (results["verdict"], *(f"{told}." for told in remarks(results))):
         out.print(sentence, markup=False)
-
-
-def percent(interval: dict[str, Any]) -> str:
-    """A share with its interval, in per cent."""
-    return f"{100 * interval['mean']:.1f}" + ends(interval, ".1f")
-
-
-def ends(interval: dict[str, Any], form: str) -> str:
-    """The ends of an interval of shares in per cent; nothing where a single episode has none."""
-    if interval["low"] is None:
-        return ""
-    return f" [{format(100 * interval['low'], form)}, {format(100 * interval['high'], form)}]"

@@ -5,14 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from .... import files
 from ... import output
 from .evaluate_fleet import EvaluationRequest, show_rows
 
 if TYPE_CHECKING:
     from ....evaluation.workers.workers import Workers
-
-ELASTIC_FILES = ("results.json", "results.md", "report.html")
 
 
 def evaluate_elastic_policies(request: EvaluationRequest, workers: AbstractContextManager[Workers]) -> None:
@@ -21,7 +18,7 @@ def evaluate_elastic_policies(request: EvaluationRequest, workers: AbstractConte
     Raises:
         MeshwrightError: an option is given that does not go with elastic jobs.
     """
-    request.check("elastic jobs", ELASTIC_FILES)
+    request.check("elastic jobs")
     from ....envs.elastic.benchmark import load_elastic_benchmark
     from ....evaluation.elastic.evaluate import evaluate_elastic
     from ....evaluation.elastic.tables import elastic_cells, elastic_markdown, elastic_title
@@ -32,12 +29,12 @@ def evaluate_elastic_policies(request: EvaluationRequest, workers: AbstractConte
         found = evaluate_elastic(
             chosen, request.policies, num_workloads=request.seeds, workers=players, progress=output.phases(bars)
         )
-    if request.out is not None:
+
+    def page() -> str:
         from ....evaluation.report.compared import elastic_report  # matplotlib takes a while
 
-        files.write_json(request.out / ELASTIC_FILES[0], found)
-        files.write_text(request.out / ELASTIC_FILES[1], elastic_markdown(found))
-        files.write_text(request.out / ELASTIC_FILES[2], elastic_report(found, command=request.command))
-    output.write_json(request.json_file, found)
+        return elastic_report(found, command=request.command)
+
+    request.write(found, elastic_markdown, page)
     show_rows(console, elastic_title(found), elastic_cells(found), found)
     output.print_written(console, request.json_file, request.out)

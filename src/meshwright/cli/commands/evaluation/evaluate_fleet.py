@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ from ... import output
 if TYPE_CHECKING:
     from ....evaluation.workers.workers import Workers
 
-FLEET_FILES = ("results.json", "results.md", "report.html")
+RESULT_FILES = ("results.json", "results.md", "report.html")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class EvaluationRequest:
         """What was typed, to be typed again."""
         return shlex.join(["meshwright", *sys.argv[1:]])
 
-    def check(self, of: str, written: tuple[str, ...]) -> None:
+    def check(self, of: str) -> None:
         """Refuse options that no benchmark ``of`` this kind takes, and places that may not be written to.
 
         Raises:
@@ -57,7 +58,16 @@ class EvaluationRequest:
                 raise MeshwrightError(f"does not go with a benchmark of {of}", field=option, value=str(value))
         output.check_file("--json", self.json_file)
         output.check_folder("--out", self.out, markers=("results.json", "config.yaml"))
-        output.check_files_in("--out", self.out, written)
+        output.check_files_in("--out", self.out, RESULT_FILES)
+
+    def write(self, found: dict[str, Any], markdown: Callable[[dict[str, Any]], str], page: Callable[[], str]) -> None:
+        """Write results, their tables and the page, which takes a while, into the folder, and the JSON; all where asked for."""
+        if self.out is not None:
+            results_file, markdown_file, page_file = (self.out / name for name in RESULT_FILES)
+            files.write_json(results_file, found)
+            files.write_text(markdown_file, markdown(found))
+            files.write_text(page_file, page())
+        output.write_json(self.json_file, found)
 
 
 def evaluate_fleet_policies(request: EvaluationRequest, workers: AbstractContextManager[Workers]) -> None:
@@ -66,7 +76,7 @@ def evaluate_fleet_policies(request: EvaluationRequest, workers: AbstractContext
     Raises:
         MeshwrightError: an option is given that does not go with a fleet.
     """
-    request.check("a fleet", FLEET_FILES)
+    request.check("a fleet")
     from ....envs.fleet.benchmark import load_fleet_benchmark
     from ....evaluation.fleet.evaluate import evaluate_fleet
     from ....evaluation.fleet.tables import fleet_markdown
@@ -80,16 +90,14 @@ def evaluate_fleet_policies(request: EvaluationRequest, workers: AbstractContext
             evaluation = evaluate_fleet(
                 chosen, request.policies, num_seeds=request.seeds, workers=players, fleet=fleet, progress=output.phases(bars)
             )
-    found = evaluation.results
-    if request.out is not None:
+
+    def page() -> str:
         from ....evaluation.report.fleet_report import fleet_report  # matplotlib takes a while
 
-        results_file, markdown_file, report_file = (request.out / name for name in FLEET_FILES)
-        files.write_json(results_file, found)
-        files.write_text(markdown_file, fleet_markdown(found))
-        files.write_text(report_file, fleet_report(evaluation, command=request.command))
-    output.write_json(request.json_file, found)
-    show_fleet(console, found)
+        return fleet_report(evaluation, command=request.command)
+
+    request.write(evaluation.results, fleet_markdown, page)
+    show_fleet(console, evaluation.results)
     output.print_written(console, request.json_file, request.out)
 
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from .... import files
 from ... import output
 from .evaluate_fleet import EvaluationRequest, show_rows
 
-OPERATOR_FILES = ("results.json", "results.md", "report.html")
 MOST_DECISIONS = 12
 """Of an instance that is shown, on the terminal."""
 
@@ -25,7 +23,7 @@ def evaluate_operator_policies(request: EvaluationRequest, shown: list[int], dum
     Raises:
         MeshwrightError: an option is given that does not go with operator placement.
     """
-    request.check("operator placement", OPERATOR_FILES)
+    request.check("operator placement")
     output.check_folder("--dump", dumped, markers=("instance-0/instance.json",))
     from ....envs.operators.benchmark import load_placement_benchmark
     from ....evaluation.operators.dumped import dump
@@ -51,13 +49,13 @@ def evaluate_operator_policies(request: EvaluationRequest, shown: list[int], dum
             keep=(lambda *placed: None) if dumped is None else partial(dump, dumped),
             progress=output.phases(bars),
         )
-    if request.out is not None:
+
+    def page() -> str:
         from ....evaluation.report.operator_report import operator_report  # matplotlib takes a while
 
-        files.write_json(request.out / OPERATOR_FILES[0], found)
-        files.write_text(request.out / OPERATOR_FILES[1], operator_markdown(found))
-        files.write_text(request.out / OPERATOR_FILES[2], operator_report(found, command=request.command))
-    output.write_json(request.json_file, found)
+        return operator_report(found, command=request.command)
+
+    request.write(found, operator_markdown, page)
     show_rows(console, operator_title(found), operator_cells(found), found)
     for one in found["shown"]:
         title, head, rows = difference_cells(one)

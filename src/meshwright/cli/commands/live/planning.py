@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ... import output
+from ...plans import show_ranks, show_summary, write_plan
 from .services import service_client
 from .submit import job_request
 
@@ -44,13 +45,8 @@ def plan_live(
     plan, why = service_client(url).try_plan(request)
     if plan is None:
         raise PlanError(f"the service gives it no devices now: {why}", field="--live", value=url)
-    if json_file == "-":
-        output.write_json(json_file, plan.model_dump(mode="json", exclude_none=True))
-    elif json_file is not None:
-        plan.save(json_file)
+    write_plan(json_file, plan)
     out = output.console(json_file)
-    summary = [[label, value, provenance] for label, value, provenance in plan.summary_rows()]
-    output.table(out, f"Plan by {url}; nothing is held", ["", "", "provenance"], summary, numbers_from=3)
-    ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in plan.rank_rows()]
-    output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
+    show_summary(out, plan, f"Plan by {url}; nothing is held")
+    show_ranks(out, plan)
     output.print_written(out, json_file)

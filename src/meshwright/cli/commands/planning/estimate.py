@@ -20,6 +20,7 @@ from ...options import (
     JsonFile,
     KeepInputOps,
     ProfileBatch,
+    SequenceLength,
     TrainingStrategies,
 )
 from ...strategies import show_strategies
@@ -60,9 +61,7 @@ def estimate_layout(
         PricedFramework | None,
         typer.Option(help="What runs it: keys that the layout leaves open are as it does them, and are printed."),
     ] = None,
-    sequence_length: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
-    ] = None,
+    sequence_length: SequenceLength = None,
     state: StateFile = None,
     graphs: GraphsDir = None,
     keep_input_ops: KeepInputOps = False,

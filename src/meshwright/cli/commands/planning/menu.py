@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ... import output
 from ...occupied import Occupied
+from ...plans import show_ranks, show_summary, write_plan
 
 
 def plan_by_menu(
@@ -48,10 +49,7 @@ def plan_by_menu(
             devices=number,
             progress=priced,
         )
-    if json_file == "-":
-        output.write_json(json_file, found.plan.model_dump(mode="json", exclude_none=True))
-    elif json_file is not None:
-        found.plan.save(json_file)
+    write_plan(json_file, found.plan)
     out, plan = output.console(json_file), found.plan
     assert plan.cluster is not None, "the plan was made for a cluster"
     rows = [
@@ -69,10 +67,8 @@ def plan_by_menu(
     ]
     columns = ["", "ranks", "device", "layout", "step ms", "completion s", "device-seconds", "memory GB"]
     output.table(out, f"Menu of {plan.job.name} on {plan.cluster.name}", columns, rows, numbers_from=4)
-    summary = [[label, value, provenance] for label, value, provenance in plan.summary_rows()]
-    output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
-    ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in plan.rank_rows()]
-    output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
+    show_summary(out, plan)
+    show_ranks(out, plan)
     output.print_remarks(out, list(found.remarks))
     if occupied is not None:
         occupied.show(out, json_file)

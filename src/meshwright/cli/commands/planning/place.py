@@ -12,12 +12,10 @@ from ....errors import ConfigError, InputFileError
 from ... import output
 from ...job_options import JobOptions
 from ...options import GraphsDir, JsonFile, KeepInputOps, ProfileBatch
+from ...plans import show_summary, write_plan
 
 if TYPE_CHECKING:
     from ....planning.place import PlacedOps
-
-MOST_LETTERS = 160
-"""Of the reason why a planner found nothing."""
 
 
 def place_job(
@@ -86,10 +84,7 @@ def place_job(
         seed=seed,
         **JobOptions(graphs, keep_input_ops, profile_batch).arguments(),
     )
-    if json_file == "-":
-        output.write_json(json_file, found.plan.model_dump(mode="json", exclude_none=True))
-    elif json_file is not None:
-        found.plan.save(json_file)
+    write_plan(json_file, found.plan)
     if trace is not None:
         files.write_json(trace, found.timeline().to_chrome_trace(found.graph))
     if plot is not None:
@@ -119,7 +114,7 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
     why_not: dict[str, list[str]] = {}
     for run in found.runs:
         if run.problem:
-            why_not.setdefault(_cut(run.problem), []).append(run.planner)
+            why_not.setdefault(output.shortened(run.problem), []).append(run.planner)
     output.print_remarks(out, [f"{', '.join(names)}: {problem}" for problem, names in why_not.items()])
     devices = [
         [
@@ -136,10 +131,5 @@ def _show(found: PlacedOps, json_file: str | None) -> None:
     ]
     columns = ["rank", "device", "type", "ops", "ops ms", "load ms", "GB", "sent MB"]
     output.table(out, "Devices that have ops", columns, devices, numbers_from=3, breaks_numbers=False)
-    summary = [[label, text, provenance] for label, text, provenance in found.plan.summary_rows() if label != "why"]
-    output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
+    show_summary(out, found.plan, but="why")
     output.print_remarks(out, [*([found.placement.note] if found.placement.note else []), *found.remarks])
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."

@@ -22,8 +22,10 @@ from ...options import (
     JsonFile,
     KeepInputOps,
     ProfileBatch,
+    SequenceLength,
     TrainingStrategies,
 )
+from ...plans import show_ranks, show_summary, write_plan
 from .search import FRONT_ROWS, search_plans
 
 if TYPE_CHECKING:
@@ -69,9 +71,7 @@ def plan_job(
         bool, typer.Option("--search", help="Search all parallel layouts; the options below are for this.")
     ] = False,
     batch: Annotated[int | None, typer.Option(metavar="N", help="Sequences, or samples, of a step over all ranks.")] = None,
-    sequence_length: Annotated[
-        int | None, typer.Option(metavar="N", help="Tokens of a sequence; by default the model's own, 2,048 at most.")
-    ] = None,
+    sequence_length: SequenceLength = None,
     devices: Annotated[
         str | None, typer.Option(metavar="N", help="Devices to use, as 64 or 64,128 or 64-512; all by default.")
     ] = None,
@@ -211,10 +211,7 @@ def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: 
     """Write what was asked for, and print the plan and the other candidates."""
     if trace is not None:
         _write_trace(trace, chosen)
-    if json_file == "-":
-        output.write_json(json_file, chosen.plan.model_dump(mode="json", exclude_none=True))
-    elif json_file is not None:
-        chosen.plan.save(json_file)
+    write_plan(json_file, chosen.plan)
     out = output.console(json_file)
     rows = [
         [
@@ -232,10 +229,8 @@ def _show(chosen: Planned, trace: Path | None, json_file: str | None, occupied: 
     ]
     columns = ["", "ranks", "block", "rule", "step ms", "completion s", "device-seconds", "not computing %"]
     output.table(out, f"Candidates for {chosen.plan.job.name} on {chosen.scenario.cluster.name}", columns, rows, numbers_from=4)
-    summary = [[label, value, provenance] for label, value, provenance in chosen.plan.summary_rows()]
-    output.table(out, "Plan", ["", "", "provenance"], summary, numbers_from=3)
-    ranks = [[str(row["rank"]), str(row["host"]), str(row["local_rank"])] for row in chosen.plan.rank_rows()]
-    output.table(out, "Ranks in order", ["rank", "host", "device of the host"], ranks, numbers_from=3)
+    show_summary(out, chosen.plan)
+    show_ranks(out, chosen.plan)
     if occupied is not None:
         occupied.show(out, json_file)
     output.print_written(out, json_file, trace)

@@ -16,6 +16,7 @@ from ... import output
 from ...cost_options import CostOptions
 from ...job_options import JobOptions
 from ...occupied import Occupied
+from ...plans import show_summary, write_plan
 from ...strategies import show_strategies
 
 if TYPE_CHECKING:
@@ -70,11 +71,7 @@ def search_plans(
     request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar())
     is_free = None if occupied is None else occupied.is_free
     found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **read.arguments())
-    plan = found.plan
-    if json_file == "-":
-        output.write_json(json_file, plan.model_dump(mode="json", exclude_none=True))
-    elif json_file is not None:
-        plan.save(json_file)
+    write_plan(json_file, found.plan)
     if whole_file is not None:
         is_csv = whole_file.suffix == ".csv"
         files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
@@ -122,8 +119,7 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
     out.print(usual_text(found), markup=False, soft_wrap=not out.is_terminal)
     winner = found.strategies.winner
     best = found.best if winner is None else winner.found
-    summary = [[label, value, provenance] for label, value, provenance in found.plan.summary_rows()]
-    output.table(out, f"Plan of the fastest, {best.text}", ["", "", "provenance"], summary, numbers_from=3)
+    show_summary(out, found.plan, f"Plan of the fastest, {best.text}")
     if found.request.framework is None:
         out.print(frameworks_text(found), markup=False, soft_wrap=not out.is_terminal)
     _show_ranking(out, found, top)

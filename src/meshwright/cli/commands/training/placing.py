@@ -44,16 +44,7 @@ def train_placing(
             note = f"{now.value:.3f} of {against} (best {now.best:.3f})"
             bars.update(learning, completed=now.update, note=note)
 
-        made = train(
-            chosen,
-            folder,
-            resume=asked.resume is not None,
-            overwrite=asked.overwrite,
-            command=asked.command,
-            progress=report,
-            prepared=prepared,
-            callbacks=asked.callbacks(),
-        )
+        made = train(chosen, folder, progress=report, prepared=prepared, **asked.arguments())
     curve = asked.curve(made)
     about = kept_rows(
         curve,

@@ -42,10 +42,10 @@ class TrainRequest:
     json_file: str | None
     log: str | None = None
 
-    @property
-    def command(self) -> list[str]:
-        """The command line, for the record."""
-        return ["meshwright", *sys.argv[1:]]
+    def arguments(self) -> dict[str, Any]:
+        """What every method is given besides its config and folder, the command line for the record among it."""
+        command, resume = ["meshwright", *sys.argv[1:]], self.resume is not None
+        return {"resume": resume, "overwrite": self.overwrite, "command": command, "callbacks": self.callbacks()}
 
     def folder(self, name: str) -> Path:
         """The run folder of a run of this name.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .... import inputs
+from .... import files, inputs
 from ....errors import CheckpointError, ConfigError
 from ... import interrupts, output
 from ...options import Changes, JsonFile
@@ -86,7 +86,8 @@ def _run(chosen: SweepSettings, folder: Path, is_resumed: bool, jobs: int, budge
 
         trials = sweep(chosen, folder, resume=is_resumed, jobs=jobs, budget_s=budget_s, told=told)
         shares = importances(chosen, folder)
-        written = sweep_page.write(chosen, trials, shares, folder, measure=measure, is_less_better=less)
+        written = folder / sweep_page.FILE
+        files.write_text(written, sweep_page.to_html(chosen, trials, shares, folder, measure=measure, is_less_better=less))
     winner = best_of(trials, is_less_better=less)
     data = {
         "name": chosen.name,

@@ -139,17 +139,7 @@ class _ScenarioRequest(TrainRequest):
                 check_interrupt()
                 bars.update(task, **update(now))
 
-            return train(
-                chosen,
-                folder,
-                resume=self.resume is not None,
-                overwrite=self.overwrite,
-                command=self.command,
-                graphs_dir=self.graphs,
-                scenario=scenario,
-                progress=report,
-                callbacks=self.callbacks(),
-            )
+            return train(chosen, folder, graphs_dir=self.graphs, scenario=scenario, progress=report, **self.arguments())
 
     def show_blocking(
         self,

@@ -33,15 +33,7 @@ def train_elastic_policy(asked: TrainRequest) -> None:
             latest, best = (row["validation_mean_completion_s"] for row in (now.curve[-1], now.best))
             bars.update(task, completed=now.generation, note=f"completion {latest:.0f} s (best {best:.0f} s)")
 
-        made = train_elastic(
-            chosen,
-            folder,
-            resume=asked.resume is not None,
-            overwrite=asked.overwrite,
-            command=asked.command,
-            progress=report,
-            callbacks=asked.callbacks(),
-        )
+        made = train_elastic(chosen, folder, progress=report, **asked.arguments())
     curve = asked.curve(made)
     rows = kept_rows(
         curve,

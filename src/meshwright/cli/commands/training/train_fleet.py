@@ -42,17 +42,7 @@ def train_fleet_policy(asked: TrainRequest) -> None:
             note = "" if now.value is None else f"{fleet.settings.objective} {now.value:.4g} (best {now.best:.4g})"
             bars.update(tasks[now.stage], completed=100 * now.done, note=note)
 
-        made = train_fleet(
-            chosen,
-            folder,
-            fleet,
-            mixed=mixed,
-            resume=asked.resume is not None,
-            overwrite=asked.overwrite,
-            command=asked.command,
-            progress=report,
-            callbacks=asked.callbacks(),
-        )
+        made = train_fleet(chosen, folder, fleet, mixed=mixed, progress=report, **asked.arguments())
     curve = asked.curve(made)
     about = kept_rows(
         curve,

@@ -59,10 +59,7 @@ def validate_collectives(
         for family, errors in families.items()
         if (limit := allowed[family]) is not None and errors.mean > limit
     ]
-    for line in exceeded:
-        out.print(line, markup=False)
-    if exceeded:
-        raise typer.Exit(1)
+    output.exit_where(out, exceeded)
 
 
 def _line(errors: Errors, num_baselines: int) -> list[str]:

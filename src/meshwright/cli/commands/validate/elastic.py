@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -23,14 +23,7 @@ def validate_elastic(
     from ....evaluation.validation.elastic import validate
 
     with output.progress() as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(name: str, done: int, of: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=of, note="")
-            bars.update(tasks[name], completed=done)
-
-        found = validate(folder, report)
+        found = validate(folder, output.phases(bars))
     out = output.console(json_file)
     lines = [
         [each.policy, each.load, each.workload, f"{each.published_mean_s:.1f}", f"{each.mean_s:.1f}"]

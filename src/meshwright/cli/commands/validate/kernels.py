@@ -95,7 +95,4 @@ def validate_kernels(
         for family, data in families.items()
         if max_mean_error is not None and family.startswith(LAYER) and data.get("mean_relative_error", 0.0) > max_mean_error
     ]
-    for line in exceeded:
-        out.print(line, markup=False)
-    if exceeded:
-        raise typer.Exit(1)
+    output.exit_where(out, exceeded)

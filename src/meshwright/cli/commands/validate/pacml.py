@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,14 +29,7 @@ def validate_pacml(
     from ....evaluation.validation.pacml.replay import validate
 
     with output.progress() as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(family: str, done: int, of: int) -> None:
-            if family not in tasks:
-                tasks[family] = bars.add_task(family, total=of, note="")
-            bars.update(tasks[family], completed=done)
-
-        found = validate(file, graphs, with_statistics=statistics, num_seeds=seeds, progress=report)
+        found = validate(file, graphs, with_statistics=statistics, num_seeds=seeds, progress=output.phases(bars))
     show(found, json_file)
 
 

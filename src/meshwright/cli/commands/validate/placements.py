@@ -13,9 +13,6 @@ from ... import output
 from ...options import JsonFile
 from .published import show_figures
 
-MOST_LETTERS = 160
-"""Of a note; ``--json`` has all of it."""
-
 
 def validate_placements(
     source: Annotated[
@@ -55,12 +52,13 @@ def _instance(source: Path, placement: Path | None, search_s: float, json_file: 
     found = values_of(source, placement, search_s)
     out = output.console(json_file)
     lines = [
-        [f"{each.objective}, {each.form}", each.planner, "" if each.value_s is None else f"{each.value_s:.10g}", _cut(each.note)]
+        [
+            f"{each.objective}, {each.form}",
+            each.planner,
+            "" if each.value_s is None else f"{each.value_s:.10g}",
+            output.shortened(each.note),
+        ]
         for each in found.values
     ]
     output.table(out, found.name, ["form of the value", "by", "s", "note"], lines, numbers_from=2, numbers_to=3)
     output.write_json(json_file, found.to_data())
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MOST_LETTERS else f"{text[: MOST_LETTERS - 4]} ..."

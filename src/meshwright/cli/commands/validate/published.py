@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -20,14 +20,7 @@ def show_figures(computed: Callable[[Progress], PublishedFigures], json_file: st
         Exit: with 1, where a figure disagrees.
     """
     with output.progress() as bars:
-        tasks: dict[str, Any] = {}
-
-        def report(name: str, done: int, of: int) -> None:
-            if name not in tasks:
-                tasks[name] = bars.add_task(name, total=of, note="")
-            bars.update(tasks[name], completed=done)
-
-        found = computed(report)
+        found = computed(output.phases(bars))
     out = output.console(json_file)
     for family in dict.fromkeys(each.family for each in found.figures):
         lines = [_line(each) for each in found.figures if each.family == family]

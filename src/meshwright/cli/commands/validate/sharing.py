@@ -56,10 +56,7 @@ def validate_sharing(
         for name, key, limit in (("mean", "mean_error", max_mean_error), ("95th percentile of the", "p95_error", max_p95_error))
         if limit is not None and every[key] > limit
     ]
-    for line in exceeded:
-        out.print(line, markup=False)
-    if exceeded:
-        raise typer.Exit(1)
+    output.exit_where(out, exceeded)
 
 
 def _show(out: Console, found: SharingValidation) -> None:

@@ -87,10 +87,7 @@ def validate_step_times(
         for family, data in summary.items()
         if max_mean_error is not None and not data["is_calibration"] and data.get("mean_relative_error", 0.0) > max_mean_error
     ]
-    for line in exceeded:
-        out.print(line, markup=False)
-    if exceeded:
-        raise typer.Exit(1)
+    output.exit_where(out, exceeded)
 
 
 def _memory(out: Console, rows: list[Any]) -> None:

@@ -14,7 +14,6 @@ from ...keeping import StateLedger, kept_state
 from ...ledger import Ledger
 from ...service import Service, SourceStatus
 from ...state import ClusterState, devices_by_state, occupancy
-from ...store import Store
 from ..views import DecisionRow, row_of
 from .hosts import MOST_OPEN_HOSTS, JobRow, host_groups, job_rows, marks
 from .rendering import duration, instant, page
@@ -59,7 +58,7 @@ class WaitingRow(NamedTuple):
     held: JobRow | None
 
 
-def cluster_page(service: Service, store: Store, *, has_session: bool = False, now: datetime | None = None) -> str:
+def cluster_page(service: Service, store: Ledger, *, has_session: bool = False, now: datetime | None = None) -> str:
     """The page of a service's cluster.
 
     Args:
@@ -114,7 +113,7 @@ def _page(
     cluster: Cluster,
     seq: int,
     state: ClusterState,
-    store: Store | None,
+    store: Ledger | None,
     now: datetime | None,
     *,
     sources: Sequence[SourceLine] = (),
@@ -162,7 +161,7 @@ def _preparing(decision: JobDecision) -> WaitingRow:
     return WaitingRow(decision.id, decision.job_name, decision.request.owner, "its job is read and priced first", None)
 
 
-def _waiting(row: JobRow, store: Store | None) -> WaitingRow:
+def _waiting(row: JobRow, store: Ledger | None) -> WaitingRow:
     kept = None if store is None else store.decision(row.job.id)
     told = "reserved; nobody has handed it to the scheduler yet"
     if row.job.confirmed_as is not None:

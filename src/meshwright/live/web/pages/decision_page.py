@@ -11,8 +11,8 @@ from ....clusters.cluster import Cluster
 from ....errors import StateError
 from ...changes import runs
 from ...decisions import JobDecision, KeptDecision, Status
+from ...ledger import Ledger
 from ...state import HeldJob
-from ...store import Store
 from ..views import DecisionAnswer, view_of
 from .candidates import candidate_rows
 from .hosts import MOST_OPEN_HOSTS, HostGroup, host_groups, marks
@@ -53,7 +53,7 @@ class ClusterAsItWas(NamedTuple):
 
 
 def decision_page(
-    store: Store,
+    store: Ledger,
     cluster: Cluster,
     kept: KeptDecision,
     *,
@@ -121,7 +121,7 @@ def _facts(kept: KeptDecision) -> list[tuple[str, str]]:
     return found
 
 
-def _as_it_was(store: Store, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> ClusterAsItWas | None:
+def _as_it_was(store: Ledger, cluster: Cluster, decision: JobDecision, answer: DecisionAnswer) -> ClusterAsItWas | None:
     """The cluster of the time, with the devices that the decision took."""
     if decision.inputs is None:
         return None

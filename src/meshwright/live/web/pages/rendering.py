@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from functools import cache
 from importlib.resources import files as resources
 from typing import Any
 
-from jinja2 import DictLoader, Environment, StrictUndefined
+from jinja2 import Environment
 from markupsafe import Markup
 
 from ....evaluation.plots.svg import printable
+from ....evaluation.report.pages import templates
 from ....quantities import things
 
 STYLE, SCRIPT = "page.css", "page.js"
@@ -100,17 +100,6 @@ def _shown(value: Any) -> Any:
 
 @cache
 def _environment() -> Environment:
-    folder = resources(f"{__package__}.templates")
-    texts: Mapping[str, str] = {
-        one.name: one.read_text(encoding="utf-8") for one in folder.iterdir() if one.name.endswith(".html")
-    }
-    made = Environment(
-        loader=DictLoader(texts),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
+    made = templates(__package__, _shown)
     made.filters |= {"duration": duration, "amount": amount, "instant": instant, "counted": counted}
     return made

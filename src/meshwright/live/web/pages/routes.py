@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from ...store import Store
+from ...ledger import Ledger
 from ..access import COOKIE
 from ..context import Context, IfNoneMatch, check_site, digest_of, needs, tagged
 from ..problems import not_found
@@ -35,7 +35,7 @@ def page_routes(context: Context) -> APIRouter:
 
     @routes.get("/decisions", dependencies=may_read)
     async def decisions(before: Annotated[int | None, Query(ge=1, le=2**53)] = None) -> Response:
-        def read(store: Store) -> str:
+        def read(store: Ledger) -> str:
             listed = decision_list(store, before, ON_A_PAGE)
             return page(
                 "decisions.html",
@@ -53,7 +53,7 @@ def page_routes(context: Context) -> APIRouter:
     async def decision(request: Request, name: Annotated[str, Path(max_length=100)]) -> Response:
         url = str(request.base_url).rstrip("/")
 
-        def read(store: Store) -> str:
+        def read(store: Ledger) -> str:
             kept = store.decision(name)
             if kept is None:
                 raise not_found("decision")

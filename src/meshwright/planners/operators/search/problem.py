@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....compiled import njit
-from ....simulation.operators.instance import OperatorInstance
+from ....simulation.operators.instance import OperatorInstance, bytes_by_part
 from ....simulation.operators.placement import port_s
 from ....simulation.operators.schedules import upward_order
+from ....simulation.ragged import rows_by_owner
 from ..rules.packing import GroupMemory, fits
 
 NEIGHBOUR_SHARE = 0.4
@@ -127,27 +128,27 @@ def problem_of(
     ports = np.where(instance.is_host, 0.0, port_s(instance, instance.tensor_bytes[used_tensors]))
     unit = unit_of[order]
     units = len(memory.resident)
-    first_op, members = _lists(unit, np.arange(n), units)
+    first_op, members = rows_by_owner(unit, np.arange(n), units)
     pairs = np.concatenate([np.stack([unit[source], unit[target]]), np.stack([unit[target], unit[source]])], axis=1)
     pairs = np.unique(pairs[0, pairs[0] != pairs[1]] * units + pairs[1, pairs[0] != pairs[1]])
-    first_tied, tied = _lists(pairs // units, pairs % units, units)
+    first_tied, tied = rows_by_owner(pairs // units, pairs % units, units)
     weight = np.zeros((0, m))
     if proposal is not None:
         summed = np.zeros((units, m))
         np.add.at(summed, unit_of, np.asarray(proposal, np.float64))
         weight = np.cumsum(np.where(memory.can_run, summed, 0.0), axis=1)
-    first, _ = _lists(target, target, n)
+    first, _ = rows_by_owner(target, target, n)
     problem = SearchProblem(
         np.ascontiguousarray(instance.times_s[order]),
         first,
         source,
         instance.tensor_bytes[tensor],
-        *_lists(source, target, n),
+        *rows_by_owner(source, target, n),
         np.array(instance.latency_s),
         1.0 / instance.bandwidth_bytes_per_s,
         _tails(instance.times_s[order].min(axis=1), first, source),
         number[tensor],
-        _lists(place[instance.tensor_source[used_tensors]], used_tensors, n)[0],
+        rows_by_owner(place[instance.tensor_source[used_tensors]], used_tensors, n)[0],
         np.ascontiguousarray(ports),
         first_op,
         members,
@@ -163,9 +164,7 @@ def problem_of(
 def merged_memory(memory: GroupMemory, unit_of_group: NDArray[np.int64]) -> GroupMemory:
     """Memory of units that are made of several groups; those that no device holds may run nowhere."""
     units = int(unit_of_group.max()) + 1
-    resident, workspace = np.zeros(units, np.int64), np.zeros(units, np.int64)
-    np.add.at(resident, unit_of_group, memory.resident)
-    np.maximum.at(workspace, unit_of_group, memory.workspace)
+    resident, workspace = bytes_by_part(unit_of_group, units, memory.resident, memory.workspace)
     can_run = np.ones((units, len(memory.room)), np.bool_)
     np.logical_and.at(can_run, unit_of_group, memory.can_run)
     can_run &= (resident + workspace)[:, None] <= memory.room
@@ -175,19 +174,10 @@ def merged_memory(memory: GroupMemory, unit_of_group: NDArray[np.int64]) -> Grou
 
 def devices_of_units(memory: GroupMemory, device_of: NDArray[np.int64], seed: int) -> UnitDevices:
     """Units on these devices, ``(u,)``, and a generator of random numbers for a seed."""
-    used, widest = np.zeros(len(memory.room), np.int64), np.zeros(len(memory.room), np.int64)
-    np.add.at(used, device_of, memory.resident)
-    np.maximum.at(widest, device_of, memory.workspace)
+    used, widest = bytes_by_part(device_of, len(memory.room), memory.resident, memory.workspace)
     random = np.random.SeedSequence(seed).generate_state(1, np.uint64).astype(np.uint64)
     moved = np.zeros((2, MOST_MOVED + 1), np.int64)
     return UnitDevices(device_of.astype(np.int64), used, widest, random, moved[0], moved[1])
-
-
-def _lists(owner: NDArray[np.int64], item: NDArray[np.int64], count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Items by owner: those of each are ``item[first[i]:first[i + 1]]``."""
-    first = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(owner, minlength=count), out=first[1:])
-    return first, np.ascontiguousarray(item[np.argsort(owner, kind="stable")], np.int64)
 
 
 @njit

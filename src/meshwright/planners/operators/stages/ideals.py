@@ -9,8 +9,6 @@ whose load is above what `linear` found are not looked at.
 from __future__ import annotations
 
 import heapq
-import itertools
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +16,7 @@ from numpy.typing import NDArray
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import OperatorPlacement, placed
+from ....simulation.ragged import joined_rows
 from ..request import PlacementRequest
 from .downset_kernel import best_chain, count_downsets, list_downsets
 from .units import Units
@@ -68,7 +67,7 @@ def linear(instance: OperatorInstance, request: PlacementRequest) -> OperatorPla
 
 def num_downsets(instance: OperatorInstance, most: int = MOST_COUNTED) -> int:
     """Downsets of an instance's units; ``most + 1`` if there are more."""
-    return int(count_downsets(*by_unit(Units.of(instance).before), most))
+    return int(count_downsets(*joined_rows(Units.of(instance).before), most))
 
 
 def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
@@ -77,7 +76,7 @@ def downsets_of(units: Units, max_ideals: int) -> NDArray[np.bool_]:
     Raises:
         PlanError: more than ``max_ideals``; their number is named.
     """
-    first, before = by_unit(units.before)
+    first, before = joined_rows(units.before)
     count = int(count_downsets(first, before, max(MOST_COUNTED, max_ideals)))
     if count > max_ideals:
         found = f"more than {count - 1:,}" if count > max(MOST_COUNTED, max_ideals) else f"{count:,}"
@@ -124,7 +123,7 @@ def _best(units: Units, downsets: NDArray[np.bool_], bound_s: float) -> tuple[fl
         units.workspace_bytes,
         units.memory_bytes,
         units.num_devices,
-        by_unit(units.members),
+        joined_rows(units.members),
         units.tensor_s,
         bound_s,
     )
@@ -150,13 +149,6 @@ def _check_states(units: Units) -> None:
     if states > MOST_STATES:
         problem = f"there are {states:,} ways to use devices that differ, and at most {MOST_STATES:,} are looked at"
         raise PlanError(problem, field="devices", value=len(units.num_devices))
-
-
-def by_unit(rows: Sequence[Sequence[int]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows one after another: where each begins, and what is in them."""
-    first = np.zeros(len(rows) + 1, np.int64)
-    np.cumsum([len(row) for row in rows], out=first[1:])
-    return first, np.fromiter(itertools.chain.from_iterable(rows), np.int64, int(first[-1]))
 
 
 def _kahn(units: Units, key: NDArray[np.generic]) -> NDArray[np.int64]:

@@ -21,7 +21,7 @@ from scipy.optimize import milp as solve
 from scipy.sparse import csr_array
 
 from ....errors import PlanError
-from ....simulation.operators.instance import OperatorInstance
+from ....simulation.operators.instance import OperatorInstance, bytes_by_part
 from ....simulation.operators.placement import OperatorPlacement, lower_bound, placed, port_s
 from ..request import PlacementRequest
 from .ideals import linear
@@ -92,9 +92,7 @@ class _Program:
         u, m = self.u, self.m
         self.times_s = np.zeros((u, m))
         np.add.at(self.times_s, unit, instance.times_s)
-        resident, workspace = np.zeros(u), np.zeros(u)
-        np.add.at(resident, unit, instance.resident_bytes)
-        np.maximum.at(workspace, unit, instance.workspace_bytes)
+        resident, workspace = bytes_by_part(unit, u, instance.resident_bytes, instance.workspace_bytes)
         self.can_run = np.isfinite(self.times_s) & ((resident + workspace)[:, None] <= instance.memory_bytes)
         self.times_s = np.where(np.isfinite(self.times_s), self.times_s, 0.0)
         self.seconds = np.where(instance.is_host, 0.0, port_s(instance, instance.tensor_bytes[tensors])).reshape(self.k, m)

@@ -17,9 +17,10 @@ from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import OperatorPlacement, placed
 from ....simulation.operators.stage_forms import forward_edges, shared_bandwidth
+from ....simulation.ragged import joined_rows
 from ..request import PlacementRequest
 from .downset_kernel import best_chain
-from .ideals import by_seconds, by_unit, downsets_of, orders, prefixes
+from .ideals import by_seconds, downsets_of, orders, prefixes
 from .pipedream_kernel import best_line
 from .units import Units
 
@@ -72,7 +73,7 @@ def piper_stages(instance: OperatorInstance, request: PlacementRequest) -> Opera
     ends = units.of_op[instance.edges[edges]]
     is_between = ends[:, 0] != ends[:, 1]
     seconds = 2.0 * instance.edge_bytes[edges][is_between] / bandwidth
-    joined = by_unit(np.sort(ends[is_between], axis=1).tolist())
+    joined = joined_rows(np.sort(ends[is_between], axis=1).tolist())
 
     def best(downsets: NDArray[np.bool_], bound_s: float) -> tuple[float, Chain]:
         found, chain = best_chain(

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from ....errors import PlanError, PolicyError
 from ....jobs.graph import JobGraph
+from ....simulation.ragged import rows_by_owner
 from .downset_kernel import count_downsets, list_downsets
 from .pipedream_kernel import best_from
 
@@ -70,12 +71,10 @@ class ReplicatedPipeline:
     Attributes:
         value_s: seconds between two minibatches.
         stages: in order.
-        num_states: antichains of the graph.
     """
 
     value_s: float
     stages: tuple[ReplicatedStage, ...]
-    num_states: int
 
     @property
     def replicas(self) -> tuple[int, ...]:
@@ -138,7 +137,7 @@ def pipedream(
     value_s, stages = _stages(states, 0, last, tables, given, memory_bytes, is_straight)
     if not np.isfinite(value_s):
         raise PlanError("no pipeline on all machines fits their memory", field="memory_bytes", value=memory_bytes)
-    return ReplicatedPipeline(value_s, tuple(stages), last)
+    return ReplicatedPipeline(value_s, tuple(stages))
 
 
 def _host_of_idle(graph: JobGraph, form: PipeDreamForm) -> NDArray[np.int64]:
@@ -225,9 +224,7 @@ def _states(graph: JobGraph, most: int, form: PipeDreamForm) -> _States:
     place[kept] = np.arange(len(kept))
     edges = place[graph.edges]
     edges = edges[(edges >= 0).all(axis=1)]
-    first = np.zeros(len(kept) + 1, np.int64)
-    np.cumsum(np.bincount(edges[:, 1], minlength=len(kept)), out=first[1:])
-    before = np.ascontiguousarray(edges[np.argsort(edges[:, 1], kind="stable"), 0])
+    first, before = rows_by_owner(edges[:, 1], edges[:, 0], len(kept))
     count = int(count_downsets(first, before, 20 * most + 1)) - 1
     if count > most:
         found = f"more than {20 * most:,}" if count > 20 * most else f"{count:,}"

@@ -14,7 +14,6 @@ Source:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import PlanError, PolicyError
+from ....jobs.graph import topological_order
 from ....simulation.operators.piper_files import RECOMPUTES, PiperInstance
 from ....simulation.operators.stage_forms import check_stages
+from ....simulation.ragged import joined_rows
 from .downset_kernel import count_downsets, list_downsets
 from .piper_kernel import best_stages, least_cost_s
 
@@ -55,12 +56,10 @@ class PiperPlan:
     Attributes:
         value_s: seconds for each micro-batch.
         stages: in order.
-        num_suffixes: sets of ops that feed none but each other, of which the table is made.
     """
 
     value_s: float
     stages: tuple[PiperStage, ...]
-    num_suffixes: int
 
 
 def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int = 50_000) -> PiperPlan:
@@ -77,15 +76,13 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
     """
     given = _figures(instance, recomputes)
     n = len(instance.op_names)
-    order = _reversed_order(n, instance.edges)
+    order = topological_order(n, instance.edges[:, ::-1])  # each op comes behind all that it feeds
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
     behind: list[list[int]] = [[] for _ in range(n)]
     for tail, head in place[instance.edges].tolist():
         behind[tail].append(head)  # an op is in a suffix only with those that it feeds
-    first = np.zeros(n + 1, np.int64)
-    np.cumsum([len(each) for each in behind], out=first[1:])
-    heads = np.fromiter(itertools.chain.from_iterable(behind), np.int64, int(first[-1]))
+    first, heads = joined_rows(behind)
     count = int(count_downsets(first, heads, 20 * max_ideals))
     if count > max_ideals:
         counted = f"more than {20 * max_ideals:,}" if count > 20 * max_ideals else f"{count:,}"
@@ -122,7 +119,7 @@ def piper(instance: PiperInstance, *, recomputes: bool = True, max_ideals: int =
         here, devices, total = rest, devices - copies * int(instance.degrees[degree]), total - copies
     seconds = stage_seconds(instance, found, recomputes=recomputes)
     stages = tuple(PiperStage(*each, s) for each, s in zip(found, seconds, strict=True))
-    return PiperPlan(max(seconds), stages, count)
+    return PiperPlan(max(seconds), stages)
 
 
 def stage_seconds(
@@ -171,18 +168,3 @@ def _figures(instance: PiperInstance, recomputes: bool) -> NDArray[np.float64]:
         if not np.isfinite(times_s).any(axis=(1, 2)).all():
             raise PolicyError("an op has no option without recomputation", field="recomputes", value=False)
     return np.stack([times_s, instance.parameter_bytes, instance.bytes_each, instance.bytes_once])
-
-
-def _reversed_order(n: int, edges: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Ops so that each comes behind all that it feeds, ``(n,)``."""
-    waits = np.bincount(edges[:, 0], minlength=n)
-    feeding: list[list[int]] = [[] for _ in range(n)]
-    for tail, head in edges.tolist():
-        feeding[head].append(tail)
-    order = [op for op in range(n) if waits[op] == 0]
-    for op in order:  # grows while it is read
-        for tail in feeding[op]:
-            waits[tail] -= 1
-            if waits[tail] == 0:
-                order.append(tail)
-    return np.array(order, np.int64)

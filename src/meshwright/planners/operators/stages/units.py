@@ -24,7 +24,7 @@ from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
 from ....errors import PlanError
-from ....simulation.operators.instance import OperatorInstance, numbered
+from ....simulation.operators.instance import OperatorInstance, bytes_by_part, numbered
 from ....simulation.operators.placement import port_s
 from ..device_classes import device_classes
 
@@ -77,9 +77,7 @@ class Units:
         u = len(before)
         times_s = np.zeros((u, len(first)))
         np.add.at(times_s, unit, instance.times_s[:, first])
-        resident, workspace = np.zeros(u), np.zeros(u)
-        np.add.at(resident, unit, instance.resident_bytes)
-        np.maximum.at(workspace, unit, instance.workspace_bytes)
+        resident, workspace = bytes_by_part(unit, u, instance.resident_bytes, instance.workspace_bytes)
         memory = instance.memory_bytes[first]
         nowhere = ~(np.isfinite(times_s) & ((resident + workspace)[:, None] <= memory)).any(axis=1)
         if nowhere.any():
@@ -138,9 +136,7 @@ def _folded(instance: OperatorInstance, unit: NDArray[np.int64]) -> NDArray[np.i
             touching[one].append(tensor)
     times_s = np.zeros((u, instance.num_devices))
     np.add.at(times_s, unit, instance.times_s)
-    resident, workspace = np.zeros(u), np.zeros(u)
-    np.add.at(resident, unit, instance.resident_bytes)
-    np.maximum.at(workspace, unit, instance.workspace_bytes)
+    resident, workspace = bytes_by_part(unit, u, instance.resident_bytes, instance.workspace_bytes)
     is_ample = resident.sum() + workspace.max() <= instance.memory_bytes.min()
     is_free = (times_s == 0).all(axis=1) & (is_ample | (resident + workspace == 0))
     joined = np.arange(u)

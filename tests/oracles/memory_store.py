@@ -1,4 +1,4 @@
-"""`MemoryStore`: what a store has to do, in a few lines; it ends with its process."""
+"""The plain reference of the ledger: what a `meshwright.live.ledger.Ledger` has to do, in a few lines and in memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ...errors import StateError
-from ..changes import Change, changed
-from ..decisions import JobDecision, KeptDecision, Mention, Observation, mentioned, status_after
-from ..state import ClusterState
-from ..store import Floor, KeptChange, OldKey, check_undecided, key_taken, utc_now
+from meshwright.errors import StateError
+from meshwright.live.changes import Change, changed
+from meshwright.live.decisions import JobDecision, KeptDecision, Mention, Observation, mentioned, status_after
+from meshwright.live.state import ClusterState
+from meshwright.live.store import Floor, KeptChange, OldKey, check_undecided, key_taken, utc_now
 
 
 class MemoryStore:
-    """A store that ends with its process.
+    """In place of a ledger; it ends with its process.
 
     Args:
         now: the time, for people and for replays; by default the clock's.
@@ -36,13 +36,13 @@ class MemoryStore:
 
     @contextmanager
     def group(self) -> Iterator[None]:
-        """See `Store.group`."""
+        """See `Ledger.group`."""
         with self._undoing():
             yield
 
     @contextmanager
     def turn(self) -> Iterator[_MemoryTurn]:
-        """See `Store.turn`."""
+        """See `Ledger.turn`."""
         with self._undoing():
             yield _MemoryTurn(self)
 
@@ -59,67 +59,67 @@ class MemoryStore:
                 raise
 
     def last(self) -> tuple[int, ClusterState]:
-        """See `Store.last`."""
+        """See `Ledger.last`."""
         return self._floor.seq + len(self._changes), self._states[-1]
 
     def state_at(self, seq: int) -> ClusterState:
-        """See `Store.state_at`."""
+        """See `Ledger.state_at`."""
         if seq < self._floor.seq:
             raise StateError("the state after this change is kept no more", field="change", value=seq)
         return self._states[seq - self._floor.seq]
 
     def floor(self) -> Floor:
-        """See `Store.floor`."""
+        """See `Ledger.floor`."""
         return self._floor
 
     def old_key(self, key: str) -> OldKey | None:
-        """See `Store.old_key`."""
+        """See `Ledger.old_key`."""
         return self._old_keys.get(key)
 
     def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
-        """See `Store.changes_after`."""
+        """See `Ledger.changes_after`."""
         begin = max(0, seq - self._floor.seq)
         return self._changes[begin : begin + limit]
 
     def decision(self, name: str) -> KeptDecision | None:
-        """See `Store.decision`."""
+        """See `Ledger.decision`."""
         return self._decisions.get(name)
 
     def decision_of_key(self, key: str) -> KeptDecision | None:
-        """See `Store.decision_of_key`."""
+        """See `Ledger.decision_of_key`."""
         return next((kept for kept in self._decisions.values() if kept.key == key), None)
 
     def decisions(self, before: int | None, limit: int) -> list[KeptDecision]:
-        """See `Store.decisions`."""
+        """See `Ledger.decisions`."""
         found = [kept for kept in self._decisions.values() if before is None or kept.number < before]
         return found[::-1][:limit]
 
     def preparing(self) -> list[str]:
-        """See `Store.preparing`."""
+        """See `Ledger.preparing`."""
         return [name for name, kept in self._decisions.items() if kept.decision.outcome == "preparing"]
 
     def mentions(self, decision: str) -> list[Mention]:
-        """See `Store.mentions`."""
+        """See `Ledger.mentions`."""
         return list(self._mentions.get(decision, ()))
 
     def document(self, digest: str) -> str | None:
-        """See `Store.document`."""
+        """See `Ledger.document`."""
         return self._documents.get(digest)
 
     def observations(self, decision: str) -> list[Observation]:
-        """See `Store.observations`."""
+        """See `Ledger.observations`."""
         return [one for _, one in sorted(self._observations.get(decision, {}).items())]
 
     def observed(self) -> list[str]:
-        """See `Store.observed`."""
+        """See `Ledger.observed`."""
         return sorted(self._observations)
 
     def close(self) -> None:
-        """See `Store.close`."""
+        """See `Ledger.close`."""
 
 
 class _MemoryTurn:
-    """See `Turn`."""
+    """See `LedgerTurn`."""
 
     def __init__(self, store: MemoryStore) -> None:
         self._store = store

@@ -1,0 +1,183 @@
+"""Who is ready, what a job's planner hangs on, and what a decision says: by hand, on three hosts of four devices."""
+
+from datetime import UTC, datetime
+
+import numpy as np
+import pytest
+
+from meshwright.clusters.cluster import load_cluster
+from meshwright.errors import InputFileError, MeshwrightError, PlanError
+from meshwright.jobs.load import load_graph
+from meshwright.live import deciding
+from meshwright.live.deciding import Planners
+from meshwright.live.decisions import DecisionInputs, JobRequest, ObservedFactor, free_runs
+
+ALEXNET, BERT = JobRequest(job="zoo:alexnet", max_devices=2), JobRequest(job="zoo:bert-base", max_devices=2)
+
+
+def inputs(planners, request, busy=(), **more):
+    free_s = np.zeros(12)
+    free_s[list(busy)] = np.inf
+    given = {"policy": planners.policy, "digest": planners.digest(request), "seq": 0, "now": datetime(2026, 3, 1, tzinfo=UTC)}
+    return DecisionInputs(request=request, **(given | {"free": free_runs(free_s)} | more))
+
+
+@pytest.fixture(scope="module")
+def by_menu(cluster, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("menu")
+    return Planners(cluster, "menu:fastest-feasible", scratch=folder, cache=folder)
+
+
+def test_a_planner_hangs_on_these_keys_of_a_request_alone(planners, by_menu):
+    brought = {"model_type": "gpt2", "n_layer": 2}
+    base = JobRequest(job=brought, name="a", steps=5)
+    #                   by ops, from a menu: whether the planner is another one
+    for changed, apart in (
+        ({"steps": 6}, (False, False)),
+        ({"owner": "me"}, (False, False)),
+        ({"deadline_s": 9.0}, (False, False)),
+        ({"name": "b"}, (True, True)),
+        ({"job": brought | {"n_layer": 3}}, (True, True)),
+        ({"max_devices": 3}, (True, True)),
+        ({"max_devices": 16}, (False, True)),  # as many as a job by ops has unless it says, here all of the cluster
+        ({"devices": 4}, (False, True)),
+        # refused by those who have no menu, whatever is ready
+        ({"batch": 8}, (True, True)),
+        ({"sequence_length": 64}, (True, True)),
+    ):
+        other = base.model_copy(update=changed)
+        assert tuple(one.key(other) != one.key(base) for one in (planners, by_menu)) == apart, changed
+    turned = base.model_copy(update={"job": dict(reversed(brought.items()))})
+    assert planners.key(turned) == planners.key(base)
+    # whoever calls a job of the zoo by another name gets the same planner
+    assert planners.key(ALEXNET.model_copy(update={"name": "b"})) == planners.key(ALEXNET) != planners.key(BERT)
+
+
+def test_a_request_is_answered_alike_whatever_was_ready_before(tmp_path):
+    """More devices than a job has by itself are not fewer because somebody asked for the same job before."""
+    wide = load_cluster("preset:dgx-a100-8x8")
+    plain, many = JobRequest(job="zoo:alexnet"), JobRequest(job="zoo:alexnet", devices=32)
+    warm, cold = (Planners(wide, "max@best-fit", scratch=tmp_path) for _ in range(2))
+    warm.make_ready(plain)
+    found = []
+    for one in (warm, cold):
+        given = {"policy": one.policy, "digest": one.digest(many), "seq": 0, "now": datetime(2026, 3, 1, tzinfo=UTC)}
+        found.append(one.decide(DecisionInputs(request=many, free=free_runs(np.zeros(64)), **given)))
+    assert found[0] == found[1]
+    assert max(row["degree"] for row in found[0].candidates) == 32
+    assert warm.digest(many) == cold.digest(many) != warm.digest(plain)
+    for one in (warm, cold):
+        with pytest.raises(PlanError, match="goes with policies that pick from a menu"):
+            one.make_ready(plain.model_copy(update={"batch": 8}))
+
+
+def test_jobs_that_were_asked_for_last_stay_ready(cluster, tmp_path, monkeypatch):
+    monkeypatch.setattr(deciding, "KEPT_PLANNERS", 2)
+    made = Planners(cluster, "fastest-feasible", scratch=tmp_path)
+    third = ALEXNET.model_copy(update={"max_devices": 1})
+    made.make_ready(ALEXNET)
+    made.make_ready(BERT)
+    assert (made.is_ready(ALEXNET), made.is_ready(BERT), made.is_ready(third)) == (True, True, False)
+    made.digest(ALEXNET)  # asked for again, so that the other one is the oldest
+    made.make_ready(third)
+    assert (made.is_ready(ALEXNET), made.is_ready(BERT), made.is_ready(third)) == (True, False, True)
+
+
+@pytest.mark.parametrize("policy", ["fastest-feasible", "menu:fastest-feasible"])
+def test_the_same_planners_are_made_elsewhere_of_their_recipe(cluster, tmp_path, policy):
+    made = Planners(cluster, policy, scratch=tmp_path / "s", graphs_dir=tmp_path / "g", cache=tmp_path / "c")
+    folders = {"scratch": tmp_path / "s", "graphs_dir": tmp_path / "g", "cache": tmp_path / "c"}
+    assert made.recipe == {"cluster": cluster, "policy": policy, **folders}
+    assert Planners(**made.recipe).is_by_menu == made.is_by_menu == policy.startswith("menu:")
+    made.check_policy()
+    for wrong in ("no-such-policy", "menu:no-such-rule", "rollout:no-such-policy"):
+        with pytest.raises(MeshwrightError):
+            Planners(cluster, wrong, scratch=tmp_path).check_policy()
+
+
+def test_a_job_is_called_by_its_name_in_the_zoo_or_in_the_folder_or_by_the_file_that_is_made_of_it(cluster, tmp_path):
+    graphs, scratch = tmp_path / "graphs", tmp_path / "scratch"
+    (graphs / "mine").mkdir(parents=True)
+    (graphs / "mine" / "graph.txt").write_text("")
+    bare, named = Planners(cluster, "x", scratch=scratch), Planners(cluster, "x", scratch=scratch, graphs_dir=graphs)
+    assert bare.spec_of(ALEXNET) == named.spec_of(ALEXNET) == "zoo:alexnet"
+    assert named.spec_of(JobRequest(job="mine")) == str(graphs / "mine" / "graph.txt")
+    (tmp_path / "graph.txt").write_text("")
+    for wrong in ("other", "../graphs/mine", ".", "..", str(graphs / "mine")):
+        with pytest.raises(InputFileError, match="and no name in the folder of graphs") as error:
+            named.spec_of(JobRequest(job=wrong))
+        assert (error.value.field, error.value.value) == ("job", wrong)
+    with pytest.raises(InputFileError, match="is no zoo:NAME; a file's content goes in its place"):
+        bare.spec_of(JobRequest(job="mine"))
+    for data, kind in (({"model_type": "gpt2"}, "config.json"), ({"op_names": []}, "graph.json")):
+        path = bare.spec_of(JobRequest(job=data, name="a b"))
+        assert path.startswith(str(scratch))
+        assert path.endswith(f"/{kind}")
+        assert path == bare.spec_of(JobRequest(job=data, name="a b", steps=3)) != bare.spec_of(JobRequest(job=data, name="c"))
+
+
+def test_a_number_of_devices_is_given_or_refused_with_how_many_are_free(planners):
+    four = JobRequest(job="zoo:alexnet", devices=4)
+    found = planners.decide(inputs(planners, four, busy=range(9)))
+    assert (found.plan, found.why, found.candidates) == (None, "3 of 12 devices are free", ())
+    decision = found.as_decision("d-1", inputs(planners, four, busy=range(9)))
+    assert (decision.id, decision.outcome, decision.why, decision.request) == ("d-1", "refused", found.why, four)
+    placed = planners.decide(inputs(planners, four, busy=range(8)))
+    assert placed.plan.num_ranks == 4
+    assert {rank.host for rank in placed.plan.ranks} == {"c"}
+    assert placed.as_decision("d-2", inputs(planners, four)).outcome == "placed"
+    assert placed.why == placed.plan.why
+    three = JobRequest(job="zoo:alexnet", devices=3)
+    told = planners.decide(inputs(planners, three))
+    assert told.plan is None
+    assert told.why.startswith("fastest-feasible gives it ")
+    assert told.why.endswith(" devices, not 3")
+    assert told.candidates
+
+
+def test_most_devices_are_those_of_the_request_or_sixteen(planners):
+    one = planners.decide(inputs(planners, JobRequest(job="zoo:alexnet", max_devices=1)))
+    assert one.plan.num_ranks == 1
+    wide = planners.decide(inputs(planners, JobRequest(job="zoo:alexnet")))
+    assert max(row["degree"] for row in wide.candidates) == 12  # all that the cluster has
+    assert max(row["degree"] for row in one.candidates) == 1
+
+
+def test_a_plan_has_the_name_of_the_request_and_keys_of_a_menu_are_refused_by_those_who_have_none(planners):
+    named = planners.decide(inputs(planners, ALEXNET.model_copy(update={"name": "mine"})))
+    plain = planners.decide(inputs(planners, ALEXNET))
+    assert (named.plan.job.name, plain.plan.job.name) == ("mine", "alexnet")
+    for key in ("batch", "sequence_length"):
+        with pytest.raises(PlanError, match="goes with policies that pick from a menu; this one is fastest-feasible") as error:
+            planners.make_ready(JobRequest(job="zoo:alexnet", **{key: 8}))
+        assert error.value.field == key
+
+
+def test_rows_of_a_menu_say_what_each_layout_takes(by_menu):
+    request = JobRequest(job="zoo:alexnet", batch=64, steps=7, max_devices=4)
+    found = by_menu.decide(inputs(by_menu, request, busy=range(4)))
+    assert [row["is_chosen"] for row in found.candidates].count(True) == 1
+    for row in found.candidates:
+        assert row["completion_s"] == pytest.approx(7 * row["step_s"])
+        assert row["device_seconds"] == pytest.approx(7 * row["step_s"] * row["degree"])
+        assert set(row["hosts"]) <= {"b", "c"}
+        assert row["device"] == "a100"
+        assert row["memory_bytes"] > 0
+    (chosen,) = (row for row in found.candidates if row["is_chosen"])
+    assert found.plan.num_ranks == chosen["degree"]
+    assert sorted({rank.host for rank in found.plan.ranks}) == sorted(chosen["hosts"])
+    assert found.plan.figure("step_s").value == pytest.approx(chosen["step_s"])
+
+
+def test_what_runs_showed_lengthens_what_is_told_of_the_next(planners):
+    plain = planners.decide(inputs(planners, ALEXNET))
+    factors = tuple(ObservedFactor(number, True, 2.0) for number in (1, 2))
+    slow = planners.decide(inputs(planners, ALEXNET, factors=factors))
+    assert slow.plan.figure("observed_step_s").value == pytest.approx(2 * plain.plan.figure("step_s").value)
+    assert slow.plan.figure("observed_step_s").provenance == "observed"
+
+
+def test_graphs_that_compute_the_same_are_known_again_and_others_are_not(planners):
+    again = JobRequest(job=load_graph("zoo:alexnet").to_data(), max_devices=2)
+    assert planners.graph(again) == planners.graph(ALEXNET) != planners.graph(BERT)
+    assert planners.digest(ALEXNET) != planners.digest(BERT)

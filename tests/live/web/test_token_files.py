@@ -1,0 +1,36 @@
+"""A file of tokens, line by line, and who is told what is wrong with it."""
+
+import hashlib
+
+import pytest
+
+from meshwright.errors import ConfigError, InputFileError
+from meshwright.live.web.access import SCOPES, Token, new_token, read_tokens
+
+
+def test_each_line_is_a_token_of_its_scope_hash_and_owner(tmp_path):
+    path, owners = tmp_path / "tokens", ("ann", "", "ben of b")
+    made = [new_token(scope, owner) for scope, owner in zip(SCOPES, owners, strict=True)]
+    path.write_text("# tokens\n\n" + "".join(f"{line}\n" for _, line in made))
+    path.chmod(0o600)
+    hashes = [hashlib.sha256(token.encode()).hexdigest() for token, _ in made]
+    assert read_tokens(path) == tuple(Token(*one) for one in zip(SCOPES, hashes, owners, strict=True))
+
+
+@pytest.mark.parametrize(("text", "line"), [("", None), ("# none\n", None), ("#\nread\n", 2), ("read " + "0" * 63, 1)])
+def test_what_is_no_token_is_told_by_its_line(tmp_path, text, line):
+    path = tmp_path / "tokens"
+    path.write_text(text)
+    path.chmod(0o600)
+    with pytest.raises(ConfigError) as error:
+        read_tokens(path)
+    assert (error.value.file, error.value.line) == (str(path), line)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602])
+def test_a_file_that_others_may_write_is_refused(tmp_path, mode):
+    path = tmp_path / "tokens"
+    path.write_text(new_token(SCOPES[0])[1] + "\n")
+    path.chmod(mode)
+    with pytest.raises(InputFileError, match="others may write this file of tokens"):
+        read_tokens(path)
