@@ -33,12 +33,20 @@ from .benchmark_files import (
 from .reward import RewardSettings
 
 _TAKERS = {
-    FLEET: "a fleet, which `meshwright evaluate` and the environment meshwright/JobPartitioning-v1 take",
-    ELASTIC: "elastic jobs, which `meshwright evaluate` takes",
-    PLACEMENT: "operator placement, which `meshwright evaluate` and the environment meshwright/OperatorPlacement-v0 take",
-    TASKLETS: "tasklets, which `meshwright evaluate` and the environment meshwright/OperatorPlacement-v0 take",
+    FLEET: ("a fleet, which `meshwright evaluate` and the environment meshwright/JobPartitioning-v1 take", "fleet", "llm-256"),
+    ELASTIC: ("elastic jobs, which `meshwright evaluate` takes", "elastic", "learned-shares"),
+    PLACEMENT: (
+        "operator placement, which `meshwright evaluate` and the environment meshwright/OperatorPlacement-v0 take",
+        "operators",
+        "operators-latency",
+    ),
+    TASKLETS: (
+        "tasklets, which `meshwright evaluate` and the environment meshwright/OperatorPlacement-v0 take",
+        "tasklets",
+        "tasklets",
+    ),
 }
-"""What a benchmark of another kind is, and who takes it."""
+"""What a benchmark of another kind is and who takes it, the method of the training configs that do, and one of these."""
 
 
 class BenchmarkSettings(settings.Settings):
@@ -168,9 +176,13 @@ def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
 
 def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
     path, is_built_in = find_benchmark(spec)
-    takers = _TAKERS.get(kind_of(spec) or SCENARIO)
-    if takers is not None:
-        raise ConfigError(f"is a benchmark of {takers}", field="benchmark", value=spec)
+    other = _TAKERS.get(kind_of(spec) or SCENARIO)
+    if other is not None:
+        takers, method, config = other
+        problem = (
+            f"is a benchmark of {takers}; a training config with `method: {method}`, as preset:{config} has it, trains on it"
+        )
+        raise ConfigError(problem, field="benchmark", value=spec)
     loaded = settings.load(BenchmarkSettings, path, changes=changes)
     return loaded if is_built_in else _with_paths(loaded, spec)
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import files
+from ..quantities import counted
 from .alike import alike, joined
 from .metrics import METRICS
 from .statistics import excludes_zero
@@ -42,7 +43,8 @@ def to_markdown(results: Data) -> str:
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
         "",
-        f"Cluster {escaped(scenario['cluster'])}, {scenario['num_devices']} devices; {len(seeds)} episodes of "
+        f"Cluster {escaped(scenario['cluster'])}, {counted(scenario['num_devices'], 'device')}; "
+        f"{counted(len(seeds), 'episode')} of "
         f"{scenario['num_jobs']} arrivals (seeds {min(seeds)} to {max(seeds)}); 95 % bootstrap intervals over the episodes, "
         "differences paired.",
         "",

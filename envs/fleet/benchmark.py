@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from ... import settings
+from ...errors import MeshwrightError
 from ..benchmark_files import FLEET, NAME, each_once, find_benchmark_of
 from .fleet import Fleet, build_fleet
 from .settings import FleetSettings
@@ -30,10 +31,22 @@ class FleetBenchmark(settings.Settings):
     policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
     num_seeds: int = Field(default=20, ge=2, le=100)
     num_validation_seeds: int = Field(default=5, ge=1, le=100)
+    _read_from: tuple[Path, tuple[str, ...]] | None = None
+    """The file of it and what was changed, for errors that come up when it is built; None for those of the package."""
 
     def build(self, *, cache: Path | None = None, progress: Callable[[str, int, int], None] | None = None) -> Fleet:
-        """Build the fleet (see `envs.fleet.fleet.build_fleet`)."""
-        return build_fleet(self.fleet, cache=cache, progress=progress)
+        """Build the fleet (see `envs.fleet.fleet.build_fleet`).
+
+        Raises:
+            MeshwrightError: as `build_fleet` says; with file and line where these are known.
+        """
+        try:
+            return build_fleet(self.fleet, cache=cache, progress=progress)
+        except MeshwrightError as error:
+            if self._read_from is None:
+                raise
+            path, changes = self._read_from
+            raise settings.located(error, path, changes, below="fleet") from None
 
 
 def load_fleet_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> FleetBenchmark:
@@ -51,4 +64,8 @@ def load_fleet_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> 
     """
     path, is_built_in = find_benchmark_of(spec, FLEET, "a fleet")
     loaded = settings.load(FleetBenchmark, path, changes=changes)
-    return loaded if is_built_in else loaded.model_copy(update={"fleet": loaded.fleet.relative_to(path.parent)})
+    if is_built_in:
+        return loaded
+    found = loaded.model_copy(update={"fleet": loaded.fleet.relative_to(path.parent)})
+    found._read_from = (path, tuple(changes or ()))
+    return found

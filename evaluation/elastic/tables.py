@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...quantities import counted, things
 from ..alike import alike
 from ..fleet.tables import Cells, Data, difference_cell, fleet_cells
 from ..tables import escaped, table
@@ -19,7 +20,8 @@ COLUMNS = (
 def elastic_title(results: Data) -> str:
     """What was played, in a line."""
     elastic = results["elastic"]
-    return f"{results['benchmark']}: {elastic['num_devices']} devices, {len(results['workloads'])} workloads of {elastic['load']}"
+    devices, workloads = counted(elastic["num_devices"], "device"), counted(len(results["workloads"]), "workload")
+    return f"{results['benchmark']}: {devices}, {workloads} of {elastic['load']}"
 
 
 def elastic_cells(results: Data, *, has_words: bool = False) -> Cells:
@@ -47,7 +49,8 @@ def elastic_markdown(results: Data) -> str:
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
         "",
-        f"{elastic['num_devices']} devices; {len(counts)} published workloads of {sum(counts)} jobs in all "
+        f"{counted(elastic['num_devices'], 'device')}; "
+        f"{len(counts)} published {things(len(counts), 'workload')} of {sum(counts)} jobs in all "
         f"({', '.join(map(escaped, results['workloads']))}); 95 % bootstrap intervals over the workloads, differences paired. "
         "The worst workload is told beside the same published times.",
         "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...quantities import counted
 from ..alike import alike, joined
 from ..tables import escaped, table, with_ends, with_verdict
 from .menu_choices import choice_rows
@@ -45,7 +46,8 @@ FAILURE_COLUMNS = (
 def fleet_title(results: Data) -> str:
     """What was played, in a line."""
     fleet = results["fleet"]
-    return f"{results['benchmark']}: {fleet['cluster']}, {fleet['num_devices']} devices, {len(results['seeds'])} episodes"
+    devices, episodes = counted(fleet["num_devices"], "device"), counted(len(results["seeds"]), "episode")
+    return f"{results['benchmark']}: {fleet['cluster']}, {devices}, {episodes}"
 
 
 def fleet_cells(
@@ -101,7 +103,8 @@ def fleet_markdown(results: Data) -> str:
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
         "",
-        f"Cluster {escaped(fleet['cluster'])}, {fleet['num_devices']} devices; {len(seeds)} episodes of {fleet['num_jobs']} jobs "
+        f"Cluster {escaped(fleet['cluster'])}, {counted(fleet['num_devices'], 'device')}; "
+        f"{counted(len(seeds), 'episode')} of {fleet['num_jobs']} jobs "
         f"(seeds {min(seeds)} to {max(seeds)}); 95 % bootstrap intervals over the episodes, differences paired.",
         "",
         *table(head, [[escaped(cell) for cell in row] for row in rows]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...quantities import counted
 from ...simulation.operators.forms import FORMS
 from ..alike import alike, joined
 from ..tables import escaped, table, with_ends, with_verdict
@@ -15,7 +16,7 @@ Cells = tuple[list[str], list[list[str]]]
 
 def operator_title(results: Data) -> str:
     """What was placed, in a line."""
-    return f"{results['benchmark']}: {objective_words(results)}, {results['num_instances']} instances"
+    return f"{results['benchmark']}: {objective_words(results)}, {counted(results['num_instances'], 'instance')}"
 
 
 def objective_words(results: Mapping[str, Any]) -> str:
@@ -180,7 +181,8 @@ def operator_markdown(results: Data) -> str:
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
         "",
-        f"{results['num_instances']} instances, objective {objective_words(results)}; values are means of ratios with 95 % "
+        f"{counted(results['num_instances'], 'instance')}, objective {objective_words(results)}; "
+        f"values are means of ratios with 95 % "
         "bootstrap intervals over the instances. The best known of an instance is the best of all policies here and of annealing "
         f"for {results['best_known_s']:g} s; the best rule is the best of all that neither learn, search nor prove, instance by "
         "instance.",

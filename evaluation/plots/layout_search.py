@@ -36,7 +36,7 @@ def layouts_svg(found: RankedLayouts) -> str:
         axes.plot(*_points(searched.examined), "o", color=PALE, markersize=3.5, markeredgewidth=0)
         for key, number in zip(keys, numbers, strict=False):
             front = sorted((one for one in searched.front if one.devices == number), key=lambda one: one.memory_bytes)
-            axes.plot(*_points(front), color=key.colour, drawstyle="steps-post", linewidth=1.0)
+            axes.plot(*_points(front), color=key.colour, linewidth=1.0)
             axes.plot(*_points(front), key.marker, color=key.colour, markersize=6, markeredgewidth=0)
         axes.set_yscale("log")
         axes.set_ylim(bottom=best.step_s * 0.75)  # room for its name

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from ...quantities import counted, things
 from ..alike import alike, joined
 from ..elastic.tables import elastic_cells, elastic_title
 from ..fleet.objectives import OBJECTIVES
@@ -12,7 +13,7 @@ from ..fleet.tables import fleet_cells, fleet_title
 from ..operators.tables import figure_rows, operator_cells, operator_title, ranked
 from ..plots.charts import BarRow, bars_svg
 from ..plots.interactive.gantt_charts import Chart
-from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
+from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..statistics import interval
 from ..tasklets.tables import tasklet_cells, tasklet_title
@@ -45,7 +46,8 @@ def elastic_report(results: Data, *, command: str = "") -> str:
         "compared.html",
         title=results["benchmark"],
         heading=f"Benchmark {results['benchmark']}: which scheduler completes elastic jobs first?",
-        facts=f"{elastic['num_devices']} devices; {len(counts)} published workload{'s' * (len(counts) != 1)} of {sum(counts)} "
+        facts=f"{counted(elastic['num_devices'], 'device')}; "
+        f"{len(counts)} published {things(len(counts), 'workload')} of {sum(counts)} "
         f"jobs in all: {', '.join(results['workloads'])}.",
         verdict=results["verdict"],
         remarks=results["remarks"],
@@ -189,8 +191,7 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[
 def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]:
     if chart is None:
         return []
-    told = f"{caption} Down and to the left is better; the line is the Pareto front: no other policy is better in both."
-    return [Drawn([scatter_svg(chart, f"trade-off{mark}")], told, chart)]
+    return [Drawn([scatter_svg(chart, f"trade-off{mark}")], f"{caption} {FRONT}", chart)]
 
 
 def policy_row(texts: Sequence[str], kind: str) -> Row:

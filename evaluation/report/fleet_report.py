@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
+from ...quantities import counted
 from ..alike import alike, joined
 from ..fleet.episodes import WatchedEpisode, watch_episode
 from ..fleet.evaluate import FleetEvaluation
@@ -24,7 +25,7 @@ from ..plots.curves import looks_of
 from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
 from ..plots.gantt import Window
 from ..plots.interactive.gantt_charts import Chart, fleet_chart
-from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
+from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..plots.style import MUTED
 from .interference import losses
@@ -93,7 +94,7 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
     results, fleet = found.results, found.fleet
     about, seeds = results["fleet"], results["seeds"]
     facts = (
-        f"Cluster {about['cluster']}, {about['num_devices']} devices; {_episodes(found)} of "
+        f"Cluster {about['cluster']}, {counted(about['num_devices'], 'device')}; {_episodes(found)} of "
         f"{about['num_jobs']} jobs: {', '.join(about['job_types'])}."
     )
     failures = FAILURE_COLUMNS if fleet.settings.has_failures else ()
@@ -123,8 +124,7 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
 
 def _episodes(found: FleetEvaluation) -> str:
     """How many test episodes were played, in words."""
-    count = len(found.results["seeds"])
-    return f"{count} episode{'s' * (count > 1)}"
+    return counted(len(found.results["seeds"]), "episode")
 
 
 def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:
@@ -176,10 +176,7 @@ def _trade_off(found: FleetEvaluation) -> tuple[Chart | None, str]:
     y, told = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0), "Jobs blocked"
     if len({row["blocking_rate"]["mean"] for row in rows}) < 2:
         y, told = PolicyFigure("mean_devices", "devices of a job, mean", 1.0), "Devices that a job holds in the mean"
-    caption = (
-        f"{told} against the mean completion time of {_episodes(found)}, with 95 % intervals. Down and to the left is better; "
-        "the line is the Pareto front: no other policy is better in both."
-    )
+    caption = f"{told} against the mean completion time of {_episodes(found)}, with 95 % intervals. {FRONT}"
     return policies_chart("Policies by two of their figures", rows, x, y), caption
 
 

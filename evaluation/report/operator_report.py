@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...quantities import counted
 from ..operators.tables import (
     ablation_cells,
     budget_cells,
@@ -28,7 +29,7 @@ def operator_report(results: dict[str, Any], *, command: str = "") -> str:
         "operators.html",
         title=results["benchmark"],
         heading=f"Benchmark {results['benchmark']}: who places ops best?",
-        facts=f"{results['num_instances']} instances; objective: {objective_words(results)}.",
+        facts=f"{counted(results['num_instances'], 'instance')}; objective: {objective_words(results)}.",
         verdict=results["verdict"],
         remarks=results["remarks"],
         policies=shown.table,

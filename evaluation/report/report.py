@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from ...quantities import counted
 from ..alike import alike, joined
 from ..plots import charts, curves
 from ..plots.interactive.gantt_charts import Chart
@@ -82,8 +83,9 @@ def report_html(
         "report.html",
         title=results["benchmark"],
         heading=f"Benchmark {results['benchmark']}: which policy blocks fewest jobs?",
-        facts=f"Cluster {scenario['cluster']}, {scenario['num_devices']} devices; job graphs {', '.join(scenario['graphs'])}; "
-        f"{len(results['seeds'])} episodes of {scenario['num_jobs']} arrivals each.",
+        facts=f"Cluster {scenario['cluster']}, {counted(scenario['num_devices'], 'device')}; "
+        f"job graphs {', '.join(scenario['graphs'])}; "
+        f"{counted(len(results['seeds']), 'episode')} of {scenario['num_jobs']} arrivals each.",
         verdict=results["verdict"],
         remarks=[f"{sentence}." for sentence in remarks(results)],
         policies=PageTable(

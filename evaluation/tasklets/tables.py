@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...quantities import counted
 from ..alike import joined
 from ..operators.tables import ranked
 from ..tables import escaped, table, with_ends
@@ -10,7 +11,7 @@ from .evaluate import Data, best_search
 
 def tasklet_title(results: Data) -> str:
     """What was grouped, in a line."""
-    return f"{results['benchmark']}: {results['num_instances']} networks"
+    return f"{results['benchmark']}: {counted(results['num_instances'], 'network')}"
 
 
 def tasklet_cells(results: Data) -> tuple[list[str], list[list[str]]]:
@@ -37,7 +38,8 @@ def tasklet_markdown(results: Data) -> str:
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
         "",
-        f"{results['num_instances']} networks; means with 95 % bootstrap intervals over them. The best known of a network "
+        f"{counted(results['num_instances'], 'network')}; "
+        f"means with 95 % bootstrap intervals over them. The best known of a network "
         f"is the best of all policies here and of chain for {results['best_known_s']:g} s with a seed of its own.",
         "",
         *table(head, [[escaped(cell) for cell in row] for row in rows]),

@@ -190,3 +190,13 @@ def not_plain(text: str, name: str, *, is_whole: bool) -> tuple[str, bool]:
         return wrong, False
     told = f"{meant:.0f}" if meant.is_integer() else f"{meant:g}"
     return f"{wrong} (got {text!r}); did you mean {told}?", True
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things in words: ``1 host``, ``2 hosts``; thousands have no commas, as in names of benchmarks."""
+    return f"{number} {things(number, thing)}"
+
+
+def things(number: int, thing: str) -> str:
+    """The word for so many of a thing, whose plural ends in s: ``host``, ``hosts``."""
+    return f"{thing}{'s' * (number != 1)}"

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from . import files, quantities, yaml12
-from .errors import ConfigError, in_our_words, nearest
+from .errors import ConfigError, MeshwrightError, in_our_words, nearest
 from .yaml12 import Lines, Location, dotted
 
 Count = Annotated[int, Field(strict=True, ge=1)]
@@ -65,6 +65,7 @@ class Settings(BaseModel):
 
 
 AnySettings = TypeVar("AnySettings", bound=BaseModel)
+AnyError = TypeVar("AnyError", bound=MeshwrightError)
 
 KINDS: dict[frozenset[str], str] = {
     frozenset({"scenario"}): "a benchmark, which `meshwright evaluate --benchmark` takes",
@@ -108,6 +109,27 @@ def load(model: type[AnySettings], path: str | Path, *, changes: Sequence[str] |
         if any(_is_under(error.field, _key(change)) for change in changes) or (changes and _is_valid(model, found)):
             raise ConfigError(error.problem, file="--set", field=error.field, value=error.value, choices=error.choices) from None
         raise
+
+
+def located(error: AnyError, path: str | Path, changes: Sequence[str] = (), *, below: str = "") -> AnyError:
+    """An error that came up when what a file says was used, with the file and line that its key has there, or ``--set``.
+
+    Args:
+        error: it is left as it is where it names a file already, or a key that the file does not have.
+        path: the YAML file.
+        changes: ``key=value`` texts that changed what it says.
+        below: the key below which the error's may lie, where it does not begin with it itself.
+    """
+    if error.file is not None or error.field is None:
+        return error
+    field = error.field if error.field.startswith(f"{below}.") or not below else f"{below}.{error.field}"
+    if any(_is_under(field, _key(change)) for change in changes):
+        file, line = "--set", None
+    else:
+        file, line = str(path), read_yaml(path)[1].get(tuple(field.split(".")))
+        if line is None:
+            return error
+    return type(error)(error.problem, file=file, line=line, field=field, value=error.value, choices=error.choices)
 
 
 def _other_kind(model: type[BaseModel], data: Any) -> str | None:

@@ -37,6 +37,17 @@ def test_every_word_stands_whole_and_no_line_is_longer_than_the_terminal(width, 
             assert word in words
 
 
+def test_a_table_without_a_head_begins_with_one_blank_line_over_its_rule():
+    assert shown(40, ["", ""], [["run folder", "runs/a"], ["time", "2 s"]], numbers_from=2).splitlines() == [
+        "a title",
+        "",
+        " ─────────────────────",
+        "  run folder   runs/a",
+        "  time         2 s",
+        "",
+    ]
+
+
 def test_a_table_that_fits_is_as_wide_as_its_cells_and_a_narrow_one_becomes_lines():
     # cells of 1 + 11 + 5 letters, three columns of the terminal around each and one more: 27
     rows = [["1", "tp=2 zero=1", "12.25"]]

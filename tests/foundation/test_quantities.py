@@ -101,3 +101,7 @@ def test_settings_hold_each_number_to_its_range(model, data, told):
     with pytest.raises(ConfigError) as caught:
         settings.build_settings(model, whole | data)
     assert str(caught.value).startswith(told)
+
+
+def test_one_thing_is_written_as_one():
+    assert [quantities.counted(number, "layout") for number in (0, 1, 2)] == ["0 layouts", "1 layout", "2 layouts"]

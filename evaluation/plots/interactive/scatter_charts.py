@@ -24,6 +24,9 @@ KINDS = {
     "reference": ("knows all arrivals beforehand: no policy", GREEN),
 }
 
+FRONT = "Down and to the left is better; the line joins the Pareto front: no other policy is as good in both and better in one."
+"""What a caption says of the line of `policies_chart`."""
+
 
 @dataclass(frozen=True)
 class PolicyFigure:
@@ -78,7 +81,9 @@ def layouts_chart(found: RankedLayouts) -> Chart:
 def policies_chart(
     label: str, rows: Sequence[Row], x: PolicyFigure, y: PolicyFigure, *, is_log: tuple[bool, bool] = (False, False)
 ) -> Chart | None:
-    """Policies by two figures, a series for each kind, and a line through those that no other policy beats in both.
+    """Policies by two figures, a series for each kind, and a line through those of the Pareto front alone.
+
+    Series are drawn in their order, the learned policies last: where points coincide, theirs is the one that is seen.
 
     Args:
         label: what the chart shows.
@@ -94,7 +99,8 @@ def policies_chart(
         return None
     front = undominated([(x.of(row), y.of(row)) for row in known], (x.is_more_better, y.is_more_better))  # type: ignore[misc]
     series = []
-    for name, colour in dict.fromkeys(KINDS.get(row["kind"], ("policy", BASELINE)) for row in known):
+    kinds = dict.fromkeys(KINDS.get(row["kind"], ("policy", BASELINE)) for row in known)
+    for name, colour in sorted(kinds, key=lambda kind: kind == KINDS["learned"]):
         numbers = [number for number, row in enumerate(known) if KINDS.get(row["kind"], ("policy", BASELINE)) == (name, colour)]
         of = [known[number] for number in numbers]
         made = _series(name, colour, [(x.of(row), y.of(row)) for row in of], numbers)

@@ -76,16 +76,7 @@ class Scatter {
     pen.strokeStyle = one.colour;
     pen.lineWidth = 1.4;
     pen.beginPath();
-    let before = null;
-    for (const k of order) {
-      const [x, y] = this.place(one.x[k], one.y[k]);
-      if (before === null) pen.moveTo(x, y);
-      else {
-        pen.lineTo(x, before);
-        pen.lineTo(x, y);
-      }
-      before = y;
-    }
+    for (const k of order) pen.lineTo(...this.place(one.x[k], one.y[k])); // no steps: they run through beaten points
     pen.stroke();
   }
 
@@ -108,10 +99,22 @@ class Scatter {
     }
   }
 
-  /* Names beside their points, where none covers another or a point. */
+  /* Points along the lines of fronts, close to each other. */
+  alongFronts() {
+    return this.data.series.filter(({isOn, is_front: isFront}) => isOn && isFront).flatMap((one) => {
+      const line = one.x.map((x, k) => this.place(x, one.y[k])).sort((a, b) => a[0] - b[0]);
+      return line.slice(1).flatMap(([x, y], k) => Array.from({length: 200}, (_, i) =>
+        [line[k][0] + (i / 199) * (x - line[k][0]), line[k][1] + (i / 199) * (y - line[k][1])]));
+    });
+  }
+
+  /* Names beside their points, where none covers another or a point, and off the line of the front where that can be. */
   names(pen) {
+    const front = this.alongFronts();
+    const isCrossed = ([from, middle], wide) =>
+      front.some(([x, y]) => x > from && x < from + wide && y > middle - 7 && y < middle + 7);
     const {left, top, width, height} = this.frame, taken = [], wanted = [];
-    for (const one of this.data.series.filter(({isOn, is_small: isSmall}) => isOn && !isSmall)) {
+    for (const one of this.data.series.filter(({isOn, is_small: isSmall}) => isOn && !isSmall).reverse()) {
       one.x.forEach((value, k) => {
         const [x, y] = this.place(value, one.y[k]);
         if (x < left || x > left + width || y < top || y > top + height) return;
@@ -122,7 +125,8 @@ class Scatter {
     pen.fillStyle = INK;
     for (const [x, y, name] of wanted) {
       const text = fitted(pen, name, Math.min(200, 0.45 * width)), wide = pen.measureText(text).width;
-      for (const [from, middle] of [[x + 9, y], [x - 9 - wide, y], [x - wide / 2, y - 14], [x - wide / 2, y + 14]]) {
+      const places = [[x + 9, y], [x - 9 - wide, y], [x - wide / 2, y - 14], [x - wide / 2, y + 14], [x + 5, y - 14]];
+      for (const [from, middle] of places.sort((a, b) => isCrossed(a, wide) - isCrossed(b, wide))) {
         const box = [from, middle - 7, from + wide, middle + 7];
         const isFree = from >= left && box[2] <= left + width && middle > top && middle < top + height
           && taken.every((one) => one[2] < box[0] || one[0] > box[2] || one[3] < box[1] || one[1] > box[3]);
@@ -142,7 +146,7 @@ class Scatter {
     for (const one of this.data.series.filter(({isOn}) => isOn)) {
       one.x.forEach((value, k) => {
         const [x, y] = this.place(value, one.y[k]), away = Math.hypot(x - px, y - py) + (one.is_small ? 0.01 : 0);
-        if (away < least) [least, best] = [away, {one, k}];
+        if (away <= least) [least, best] = [away, {one, k}];
       });
     }
     if (!best) return null;

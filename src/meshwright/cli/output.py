@@ -200,7 +200,10 @@ def table(
     if widths is None:
         _print_stacked(out, title, columns, rows)
         return
-    made = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left")
+    if any(columns):
+        made = Table(title=Text(title), box=box.SIMPLE_HEAD, title_justify="left")
+    else:  # no line for a head that says nothing
+        made = Table(title=Text(f"{title}\n"), box=box.Box(_RULE_ALONE), title_justify="left", show_header=False)
     for column, number, width in zip(columns, is_number, widths, strict=True):
         side: Literal["left", "right"] = "right" if number else "left"
         made.add_column(column, justify=side, overflow="fold", width=width)
@@ -214,6 +217,9 @@ def table(
     for line in captured.get().removesuffix("\n").split("\n"):  # rich fills each line up to the width of the table
         out.out(line.rstrip(), highlight=False)
 
+
+_RULE_ALONE = " ── \n" + 7 * "    \n"
+"""A table without a head: a rule over its rows."""
 
 _AROUND = 3
 """Columns of a terminal around each column of a table, a space on both sides and one between; the table has one more."""

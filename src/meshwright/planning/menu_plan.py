@@ -34,6 +34,7 @@ from ..planners.menu.job_types import job_type
 from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
+from ..quantities import counted
 from ..simulation.fleet.offers import offer
 from ..simulation.fleet.placing import find_hosts, step_on
 from ..simulation.fleet.state import JobState, PlacementRule
@@ -241,7 +242,7 @@ class MenuPlanner:
         beaten = f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices, so that one was taken"
         replaced = "" if taken is chosen else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
-        why = f"{name} chose from a menu of {len(_entries(fleet, kind))} layouts on {_where(free)}{replaced}"
+        why = f"{name} chose from a menu of {counted(len(_entries(fleet, kind)), 'layout')} on {_where(free)}{replaced}"
         plan = self._plan(taken, num_steps, why + "".join(f"; {remark}" for remark in self.remarks), free)
         front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
         shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}

@@ -33,6 +33,7 @@ from ..jobs.load import JobSource
 from ..jobs.workload import Workload, WorkloadSettings
 from ..planners.policy import Policy, checked
 from ..plans import PlacementPlan
+from ..quantities import counted
 from ..simulation.cluster.decision import Decision, can_decide_on_empty, decision, decision_on_empty
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
 from ..simulation.step.timeline import Timeline, simulate
@@ -233,7 +234,7 @@ class OpSplitPlanner:
         rows = _rows(scenario, waiting, taken)
         why = (
             f"{spec} chose {_named(rows[choice - 1])} "
-            f"out of {_counted(int(waiting.can_place[1:].sum()), 'candidate')} on {_where(held)}"
+            f"out of {counted(int(waiting.can_place[1:].sum()), 'candidate')} on {_where(held)}"
             + ("" if deadline_s is None else f", counting those that finish within {deadline_s:g} s")
             + ("" if taken == choice else _replaced(rows[choice - 1], rows[taken - 1]))
             + _whose_times(scenario)
@@ -328,17 +329,13 @@ def _choices(costs: CostSettings) -> tuple[str, ...]:
 
 
 def _named(row: dict[str, Any]) -> str:
-    return f"{_counted(row['degree'], 'rank')} on block {row['shape']} ({row['rule']})"
+    return f"{counted(row['degree'], 'rank')} on block {row['shape']} ({row['rule']})"
 
 
 def _replaced(chosen: dict[str, Any], planned: dict[str, Any]) -> str:
     """A remark where the plan is another candidate than the policy's, which it beats in time and in devices."""
-    figures = (f"{row['completion_s']:.6g} s on {_counted(row['degree'], 'device')}" for row in (planned, chosen))
+    figures = (f"{row['completion_s']:.6g} s on {counted(row['degree'], 'device')}" for row in (planned, chosen))
     return f"; replaced by {_named(planned)}, which beats it: {' against '.join(figures)}"
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def _whose_times(scenario: Scenario) -> str:
@@ -354,7 +351,7 @@ def _where(held: NDArray[np.float64] | None) -> str:
     """Which devices the policy chose from."""
     if held is None:
         return "the empty cluster"
-    return f"the {_counted(int((held <= 0).sum()), 'free device')} of {len(held)}"
+    return f"the {counted(int((held <= 0).sum()), 'free device')} of {len(held)}"
 
 
 def _refusal(

@@ -141,6 +141,16 @@ def test_a_job_larger_than_every_device_is_told_with_both_sizes(planned, work):
     assert "a rank needs 640000.000 GB and its device has 80.000 GB" in message
 
 
+def test_a_job_of_a_workload_that_is_larger_than_every_device_is_told_with_file_and_key_and_what_takes_it(refused, work):
+    text = (work / "graph.txt").read_text().replace("parameter_size=400.0", "parameter_size=4e13")
+    (work / "graph.txt").write_text(text)
+    workload = (work / "workload.yaml").read_text()
+    (work / "workload.yaml").write_text(workload.replace("graphs: [zoo:squeezenet, zoo:resnet18]", "graphs: [graph.txt]"))
+    message = refused("evaluate", "--benchmark", "benchmark.yaml")
+    assert message.startswith("workload.yaml:1: graphs: fits no block of pair")
+    assert "write `fleet:` in place of `scenario:`" in message
+
+
 def test_a_deadline_that_nothing_meets_is_told_with_the_fastest(planned):
     # Two ops of 30 ms, each cut in two: a step of at least 30 ms, so 10,000 steps take at least 300 s.
     fastest_s = min(row["completion_s"] for row in plan("graph.txt", "cluster.yaml").candidates)

@@ -1,11 +1,16 @@
 """Benchmarks of fleets by name and by path, beside those of scenarios."""
 
+import re
+
 import pytest
 
+from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.benchmark import benchmark_names, load_benchmark
-from meshwright.envs.benchmark_files import FLEET, kind_of, preset_names
+from meshwright.envs.benchmark_files import ELASTIC as ELASTIC_JOBS
+from meshwright.envs.benchmark_files import FLEET, PLACEMENT, TASKLETS, kind_of, preset_names
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
+from meshwright.training.methods import load_config
 
 from ...fleet_samples import BENCHMARK, ELASTIC
 
@@ -17,6 +22,14 @@ def test_every_shipped_benchmark_bears_the_name_of_its_file_and_is_of_one_kind(n
     assert name not in benchmark_names()
     with pytest.raises(ConfigError, match="benchmark of a fleet, which `meshwright evaluate`"):
         load_benchmark(f"preset:{name}")
+
+
+@pytest.mark.parametrize("kind", [FLEET, ELASTIC_JOBS, PLACEMENT, TASKLETS])
+def test_whoever_takes_another_kind_for_a_scenario_is_told_what_trains_on_it(kind):
+    with pytest.raises(ConfigError) as error:
+        load_benchmark(f"preset:{preset_names(kind)[0]}")
+    method, config = re.search("`method: (.*)`, as (preset:.*) has it, trains on it", error.value.problem).groups()
+    assert load_config(config_path(config)).method == method
 
 
 def test_a_benchmark_of_a_scenario_is_none_of_a_fleet():
@@ -52,6 +65,28 @@ def test_what_cannot_be_is_told_by_its_key(small_file, change, told):
     with pytest.raises(MeshwrightError) as error:
         load_fleet_benchmark(str(small_file), changes=[change]).build()
     assert told in str(error.value)
+
+
+@pytest.fixture
+def without_menu(small_file):
+    """The small benchmark, whose cluster has eight devices, without a word about its menu."""
+    path = small_file.parent / "without-menu.yaml"
+    path.write_text("".join(line for line in BENCHMARK.splitlines(keepends=True) if "menu:" not in line))
+    return path
+
+
+def test_numbers_of_devices_that_nobody_wrote_stop_at_the_cluster(without_menu):
+    assert load_fleet_benchmark(str(without_menu)).build().problem.degrees.tolist() == [1, 2, 4, 8]
+
+
+def test_numbers_of_devices_that_somebody_wrote_are_refused_at_their_line_or_option(small_file, without_menu):
+    written = small_file.parent / "written.yaml"
+    written.write_text(BENCHMARK.replace("degrees: [1, 2, 4]", "degrees: [1, 16]"))
+    line = next(number for number, text in enumerate(BENCHMARK.splitlines(), 1) if "menu:" in text)
+    for path, changes, place in ((written, [], f"{written}:{line}"), (without_menu, ["fleet.menu.degrees=[16]"], "--set")):
+        with pytest.raises(ConfigError) as error:
+            load_fleet_benchmark(str(path), changes=changes).build()
+        assert str(error.value) == f"{place}: fleet.menu.degrees: small has 8 devices (got 16)"
 
 
 def test_a_restart_has_one_price(small_file):

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...errors import StateError
+from ...quantities import counted
 from ...simulation.ragged import row_starts
 from ..changes import Listed, changed
 from ..decisions import JobRequest, KeptDecision
@@ -163,7 +164,7 @@ def _arrivals(within: list[KeptDecision], store: Ledger) -> tuple[list[tuple[Kep
             else:
                 found.append((kept, asked_at, run))
     found += [(kept, asked_at, None) for kept, asked_at in refused.values()]
-    return found, [f"left out: {_counted(number, 'job')} {told}" for told, number in left_out.items()]
+    return found, [f"left out: {counted(number, 'job')} {told}" for told, number in left_out.items()]
 
 
 class _Fold:
@@ -220,7 +221,7 @@ class _Fold:
         ending = [(job.ends_at, job) for job in others if job.ends_at is not None and job.ends_at > self.last]
         if endless := len(others) - len(ending):
             told = "runs on, and nobody says" if endless == 1 else "run on, and nobody says"
-            self.remarks.append(f"{_counted(endless, 'other job')} {told} until when: held to the end")
+            self.remarks.append(f"{counted(endless, 'other job')} {told} until when: held to the end")
         for ends_at, job in sorted(ending, key=lambda row: row[0]):
             others.remove(job)
             yield known._replace(at_s=(ends_at - self._begin).total_seconds(), is_held=self._union(others))
@@ -274,7 +275,3 @@ def _at(kept: KeptDecision) -> datetime:
 
 def _run(kept: KeptDecision, store: Ledger) -> JobRun:
     return run_of(kept, store.mentions(kept.decision.id), store.observations(kept.decision.id))
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' * (number != 1)}"

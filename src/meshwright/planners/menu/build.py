@@ -85,7 +85,8 @@ def build_menu(
         PlanError: no layout of a type fits the cluster on any of the numbers of devices.
         MeshwrightError: a job, or a file that the costs name, is missing or wrong.
     """
-    chosen, priced_by = menu or MenuSettings(), (costs or CostSettings()).of_layouts
+    written = menu or MenuSettings()
+    chosen, priced_by = written.on(cluster.num_devices), (costs or CostSettings()).of_layouts
     _check(chosen, cluster)
     types = tuple(job_type(one) for one in job_types)
     path = (kept_files.cache_folder() if cache is None else cache) / f"{_key(types, cluster, chosen, priced_by)}.menu"
@@ -94,7 +95,7 @@ def build_menu(
         found = _built(types, cluster, chosen, priced_by, progress)
         kept_files.write(path, _content(found))
     if is_strict:
-        _check_all_used(chosen, types, found)
+        _check_all_used(chosen, types, found, is_written="degrees" in written.model_fields_set)
     return Menu(found.table, types, found.entries, found.exposed, found.told)
 
 
@@ -159,15 +160,15 @@ def _built(
     return _Found(_table(types, found), entries, exposed, tuple(told), refused)
 
 
-def _check_all_used(menu: MenuSettings, types: Sequence[JobType], found: _Found) -> None:
-    """Refuse a number of devices, or a named entry, that no type can use."""
+def _check_all_used(menu: MenuSettings, types: Sequence[JobType], found: _Found, *, is_written: bool) -> None:
+    """Refuse a number of devices that somebody has written, or a named entry, that no type can use."""
     legal = {one.name for one in found.told if math.isfinite(one.step_s)}
     for named in (*menu.entries, *menu.unranked):
         if named.name not in legal:
             why = found.refused.get(named.name, "it fits no device")
             raise ConfigError(f"no job type can use it: {why}", field=f"menu.entries.{named.name}")
     used = {entry.layout.world for entry in found.entries}
-    for degree in menu.degrees:
+    for degree in menu.degrees if is_written else ():
         if degree not in used:
             names = ", ".join(job.name for job in types)
             raise ConfigError(f"no layout of {names} fits so many devices", field="menu.degrees", value=degree)

@@ -88,7 +88,8 @@ class MenuSettings(settings.Settings):
 
     Attributes:
         layouts: most entries of a type on one number of devices.
-        degrees: numbers of devices, powers of two.
+        degrees: numbers of devices, powers of two. Where they are left out, those of the default that the cluster has devices for
+            and some job can use.
         keep: values of the layout's keys that are tried in place of those of `SPACE`, as ``plan --search --keep`` takes them.
         orders: rank orders that are tried.
         least_gain: a further entry is taken where it is faster than all others by such a share on some class of placements.
@@ -122,6 +123,12 @@ class MenuSettings(settings.Settings):
         if list(degrees) != sorted(set(degrees)):
             raise ValueError("must rise, none twice")
         return degrees
+
+    def on(self, num_devices: int) -> MenuSettings:
+        """The same for a cluster: degrees that nobody has written stop at its size."""
+        if "degrees" in self.model_fields_set or self.degrees[-1] <= num_devices:
+            return self
+        return self.model_copy(update={"degrees": tuple(degree for degree in self.degrees if degree <= num_devices)})
 
     def check(self) -> None:
         """Refuse keys, values and rank orders that no layout has.

@@ -18,7 +18,7 @@ from ... import files, settings
 from ...clusters import load_cluster
 from ...clusters.cluster import Cluster
 from ...costs.routing import Routing
-from ...errors import ConfigError, GraphError
+from ...errors import ConfigError, GraphError, PlanError
 from ...jobs.arrivals import Arrivals
 from ...jobs.deadlines import SkewNormalDeadline
 from ...jobs.graph import JobGraph
@@ -27,7 +27,7 @@ from ...jobs.workload import FixedSteps, Workload, load_workload
 from ...plans.splitting.op_splits import OpSplits
 from ..decision_space.space import DecisionSpace, decision_space
 from ..decision_space.splitting import SplitSettings
-from ..decision_space.step_times import StepTimes, step_times
+from ..decision_space.step_times import FITS_NO_BLOCK, StepTimes, step_times
 from ..pacml.block_times import block_step_times
 from ..pacml.demands import draw_without_clipping
 from ..pacml.placement_cache import PlacementCache
@@ -214,7 +214,20 @@ def build_scenario(
             "one DIR/NAME/graph.txt each, as the repository msr-fiddle/pipedream has them under profiler/*/profiles"
         )
         raise GraphError(problem, file=error.file, field=error.field, value=error.value) from None
-    return assemble(chosen, cluster, workload, cache=cache, progress=progress)
+    try:
+        return assemble(chosen, cluster, workload, cache=cache, progress=progress)
+    except PlanError as error:
+        raise (_of_workload(error, chosen) if error.field == "job" else error) from None
+
+
+def _of_workload(error: PlanError, chosen: ScenarioSettings) -> PlanError:
+    """What is wrong with one of a workload's jobs, with the key and the file that name it, and what else would take it."""
+    problem = error.problem
+    if problem.startswith(FITS_NO_BLOCK):
+        problem += "; for a benchmark of such jobs, write `fleet:` in place of `scenario:`, whose jobs are cut in all these ways"
+    field = "scenario.workload_changes.graphs" if "graphs" in chosen.workload_changes else "graphs"
+    found = PlanError(problem, field=field, value=error.value)
+    return found if chosen.workload.startswith("preset:") else settings.located(found, chosen.workload)
 
 
 def assemble(

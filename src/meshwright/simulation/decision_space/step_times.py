@@ -145,6 +145,10 @@ def _simulate(
     return step_s, share, float(can_run), float(needed[tightest]), float(capacity[tightest])
 
 
+FITS_NO_BLOCK = "fits no block of"
+"""How the problem of a graph begins that no block has room for."""
+
+
 def _check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) -> None:
     """Refuse a graph that fits no block, or takes longer than anything does.
 
@@ -161,7 +165,7 @@ def _check_table(name: str, space: DecisionSpace, table: NDArray[np.float64]) ->
     lacking = table[3] - table[4]  # a block on which it fits, but that it would not fill, does not count
     needed_gbytes, capacity_gbytes = table[3:, np.argmin(np.where(lacking > 0, lacking, np.inf))] / 1e9
     raise PlanError(
-        f"fits no block of {space.cluster.name}: `meshwright plan --search` also tries tensor parallelism, pipelines and "
+        f"{FITS_NO_BLOCK} {space.cluster.name}: `meshwright plan --search` also tries tensor parallelism, pipelines and "
         f"sharding; cut op by op, even where it lacks the least, "
         f"a rank needs {needed_gbytes:.3f} GB and its device has {capacity_gbytes:.3f} GB",
         field="job",

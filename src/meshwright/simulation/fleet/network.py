@@ -147,7 +147,7 @@ def _clos_trunks(clos: ClosTopology, num_groups: int) -> _Trunks:
     """Names of the trunks, names and capacity of their links, and the capacity of the hosts' links."""
     leaves = clos.num_leaves // num_groups
     trunk = leaves * clos.num_spines * clos.uplink_bandwidth_bytes_per_s
-    trunks = [f"group{number}" for number in range(num_groups)]
+    trunks = [f"leaf {n}" if leaves == 1 else f"leaves {n * leaves}-{(n + 1) * leaves - 1}" for n in range(num_groups)]
     names = [f"{name}>{way}" for name in trunks for way in ("spines", "from-spines")]
     return trunks, names, np.full(2 * num_groups, trunk), _cards(clos.hosts)
 

@@ -1,15 +1,18 @@
 """Charts hold what the records and timelines hold, and a front is a front."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.evaluation.plots.interactive import scatter_plot
 from meshwright.evaluation.plots.interactive.gantt_charts import MOST_BARS, episode_chart, step_chart
 from meshwright.evaluation.plots.interactive.scatter_charts import PolicyFigure, policies_chart, undominated
 from meshwright.evaluation.plots.interactive.scatter_plot import scatter_svg
+from meshwright.evaluation.plots.svg import canvas
 
 from ..test_gantt import episode, scenario  # noqa: F401 - a fixture
 from ..test_step_chart import job, step_of  # noqa: F401 - a fixture
@@ -77,6 +80,38 @@ def test_policies_stand_where_their_figures_say_and_the_front_joins_the_best():
     }
     assert {"a", "b", "c", "time, h", "blocked, %"} <= set(texts(scatter_svg(chart, "trade")))
     assert scatter_svg(chart, "trade") == scatter_svg(chart, "trade")
+
+
+def test_a_learned_policy_is_drawn_over_a_baseline_that_plays_alike():
+    found = rows(("a", "learned", 0.1, 7200.0), ("b", "baseline", 0.1, 7200.0), ("c", "baseline", 0.2, 3600.0))
+    chart = policies_chart("trade", found, TIME, BLOCKED)
+    assert [one["name"] for one in chart["series"]] == ["Pareto front", "baseline", "learned policy"]
+    drawing = scatter_svg(chart, "trade")
+    (_, of_baselines), (_, of_learned) = [(one, drawing.rindex(one["colour"])) for one in chart["series"][1:]]
+    assert of_learned > of_baselines
+
+
+def test_a_name_stands_off_the_line_of_the_front_where_it_can():
+    # From b on the line is nearly level, so that it lies over a name to the right of b; to the left it is steep.
+    found = rows(("a", "baseline", 0.9, 3600.0), ("b" * 12, "baseline", 0.11, 7200.0), ("c", "baseline", 0.1, 10800.0))
+    chart = policies_chart("trade", found, TIME, BLOCKED)
+    with canvas(400, 300) as sheet:
+        axes = sheet.axes(0, 0, 400, 300)
+        axes.plot([1.0, 2.0, 3.0], [90.0, 11.0, 10.0])
+        scatter_plot._names(axes, chart)
+        front = scatter_plot._along_front(axes, chart)
+        (name,) = [text for text in axes.texts if text.get_text() == "b" * 12]
+        box = name.get_window_extent().extents
+    assert not scatter_plot._holds_any((box[0], box[1] + 2, box[2], box[3]), front)
+
+
+def test_the_front_runs_through_no_policy_that_is_beaten():
+    # d is as good as a in jobs blocked and slower: on the way of a staircase from a to c, and above the line that joins them.
+    found = rows(("c", "baseline", 0.1, 7200.0), ("a", "learned", 0.2, 3600.0), ("d", "baseline", 0.2, 5400.0))
+    chart = policies_chart("trade", found, TIME, BLOCKED)
+    assert [found[i]["policy"] for i in chart["series"][0]["item"]] == ["c", "a"]
+    (front,) = re.findall(r'<path d="([^"]*)"[^>]*stroke-width: 1.2', scatter_svg(chart, "trade"))
+    assert len(re.findall("[ML] ", front)) == 2, "a staircase has three"
 
 
 def test_a_single_policy_trades_nothing():

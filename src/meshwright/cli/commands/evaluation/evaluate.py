@@ -10,6 +10,7 @@ import typer
 
 from .... import inputs
 from ....errors import ConfigError
+from ....quantities import counted
 from ... import output
 from ...options import Changes, GraphsDir, JsonFile
 
@@ -231,7 +232,8 @@ def show(out: Any, results: dict[str, Any]) -> None:
             ]
         )
     scenario = results["scenario"]
-    title = f"{results['benchmark']}: {scenario['cluster']}, {scenario['num_devices']} devices, {len(results['seeds'])} episodes"
+    devices, episodes = counted(scenario["num_devices"], "device"), counted(len(results["seeds"]), "episode")
+    title = f"{results['benchmark']}: {scenario['cluster']}, {devices}, {episodes}"
     columns = ["policy", "blocked %", "against best baseline, points", "completion h", "held %", "ranks"]
     output.table(out, title, columns, rows)
     for sentence in (results["verdict"], *(f"{told}." for told in remarks(results))):

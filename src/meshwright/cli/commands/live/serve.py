@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ....quantities import counted
 from ... import output
 from ...options import SlurmTokenFile
 
@@ -249,7 +250,7 @@ def _announce(where: str, service: Service, state: Path) -> None:
     """Say where it listens, for which cluster, and what its source said."""
     gc.freeze()  # what is loaded stays: no collection goes through it while answers wait
     cluster = service.cluster
-    told = f"{cluster.name}, {cluster.num_devices} devices; {service.controller.planners.policy}; {state}"
+    told = f"{cluster.name}, {counted(cluster.num_devices, 'device')}; {service.controller.planners.policy}; {state}"
     typer.echo(f"listening on {where}  ({told})")
     for status in service.statuses:
         typer.echo(f"{status.name}: listed" if status.num_listings else f"{status.name}: {status.problem}")

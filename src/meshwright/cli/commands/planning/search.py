@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .... import files
 from ....errors import InputFileError
+from ....quantities import counted
 from ... import output
 from ...cost_options import CostOptions
 from ...job_options import JobOptions
@@ -223,7 +224,7 @@ def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tup
         ("exposed\n%", [f"{100 * row.exposed_share:.1f}" for _, row in rows]),
     ]
     shown = [column for column in columns if column[1]]
-    title += f", {one.found.devices} devices" if len(devices) == 1 else ""
+    title += f", {counted(one.found.devices, 'device')}" if len(devices) == 1 else ""
     title += f", ranks in the order {one.found.order}" if len(orders) == 1 else ""
     title += f", {' '.join(shared)}" if shared else ""
     lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]

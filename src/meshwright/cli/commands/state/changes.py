@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ....quantities import things
 from ... import output
 from ...options import JsonFile
 from ...output import plain
@@ -194,4 +195,4 @@ def _what(change: dict[str, Any]) -> str:
 
 
 def _counted(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'s' * (number != 1)}"
+    return f"{number:,} {things(number, thing)}"

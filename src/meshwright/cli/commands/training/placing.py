@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ... import interrupts, output
+from .kept import kept_rows
 from .request import TrainRequest
 
 if TYPE_CHECKING:
@@ -45,10 +46,14 @@ def train_placing(
 
         made = train(chosen, folder, progress=report, prepared=prepared, **asked.arguments())
     curve = asked.curve(made)
-    best = min(curve, key=lambda row: row["validation"])
-    rows = [
-        ["updates, steps of the imitation among them", f"{curve[-1]['update']:,}"],
-        [f"validation over {against}, untrained", f"{curve[0]['validation']:.3f}"],
-        [f"validation over {against}, best", f"{best['validation']:.3f} after {best['update']:,} updates (kept as policy.pt)"],
-    ]
+    about = kept_rows(
+        curve,
+        "validation",
+        f"validation over {against}",
+        lambda value: f"{value:.3f}",
+        lambda row: f"after {row['update']:,} updates",
+        made.policy.name,
+        "of the untrained network",
+    )
+    rows = [["updates, steps of the imitation among them", f"{curve[-1]['update']:,}"], *about]
     asked.show(made, f"Trained {chosen.name}", curve, rows)

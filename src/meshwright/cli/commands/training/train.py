@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as resources
 from pathlib import Path
@@ -14,6 +14,7 @@ from .... import inputs
 from ....errors import CheckpointError, ConfigError, MeshwrightError
 from ... import interrupts, output
 from ...options import Changes, GraphsDir, JsonFile
+from .kept import kept_rows
 from .request import TrainRequest
 
 if TYPE_CHECKING:
@@ -144,10 +145,28 @@ class _ScenarioRequest(TrainRequest):
 
             return train(chosen, folder, graphs_dir=self.graphs, scenario=scenario, progress=report, **self.arguments())
 
-    def show_blocking(self, made: AnyRunFolder[Any], title: str, rows_of: Callable[[list[Any], Any], list[list[str]]]) -> None:
-        """Print what the run reached, with some rows about its learning curve and its best row."""
+    def show_blocking(
+        self,
+        made: AnyRunFolder[Any],
+        title: str,
+        steps: str,
+        where: Callable[[Mapping[str, Any]], str],
+        first: Callable[[Mapping[str, Any]], str],
+        last: str,
+    ) -> None:
+        """Print what the run reached: after the steps, by what they are called, the rows of `kept.kept_rows`."""
         curve = self.curve(made)
-        self.show(made, title, curve, rows_of(curve, min(curve, key=lambda row: row["validation_blocking_rate"])))
+        about = kept_rows(
+            curve,
+            "validation_blocking_rate",
+            "validation blocking rate",
+            lambda rate: f"{100 * rate:.2f} %",
+            where,
+            made.policy.name,
+            first(curve[0]),
+            last=last,
+        )
+        self.show(made, title, curve, [[steps, f"{curve[-1]['steps']:,}"], *about])
 
 
 def _train_network(asked: _ScenarioRequest) -> None:
@@ -168,11 +187,11 @@ def _train_network(asked: _ScenarioRequest) -> None:
             note = f"linear scorer, {100 * now.tuned:.0f} %: {note}"
         return {"total": now.total_steps, "completed": min(now.steps, now.total_steps), "note": note}
 
-    def rows_of(curve: list[Any], best: Any) -> list[list[str]]:
-        first = "of the untrained network" if curve[0]["steps"] == 0 else "at the first look"
-        reached = f"{_percent(best)} at {best['steps']:,} decisions (kept as policy.pt)"
-        steps = f"{curve[-1]['steps']:,}"
-        return [["decisions learned from", steps], ["validation blocking rate", reached], [first, _percent(curve[0])]]
+    def where(row: Mapping[str, Any]) -> str:
+        return f"at {row['steps']:,} decisions"
+
+    def first(row: Mapping[str, Any]) -> str:
+        return "of the untrained network" if row["steps"] == 0 else "at the first look"
 
     chosen = asked.settings(load_train_settings, RunFolder)
     if chosen.group_envs is None and (asked.jobs != 1 or asked.ray is not None):
@@ -181,7 +200,7 @@ def _train_network(asked: _ScenarioRequest) -> None:
         )
         raise ConfigError(problem, **_shared_by(asked.jobs, asked.ray))
     made = asked.run(chosen, train, "training", chosen.total_steps, shown)
-    asked.show_blocking(made, f"Trained {chosen.name}", rows_of)
+    asked.show_blocking(made, f"Trained {chosen.name}", "decisions learned from", where, first, "of the last network")
 
 
 def _tune_scorer(asked: _ScenarioRequest) -> None:
@@ -191,14 +210,13 @@ def _tune_scorer(asked: _ScenarioRequest) -> None:
     def shown(now: TuneProgress) -> dict[str, Any]:
         return {"completed": now.generation, "note": f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"}
 
-    def rows_of(curve: list[Any], best: Any) -> list[list[str]]:
-        reached = f"{_percent(best)} after {best['generation']} generations (kept as policy.json)"
-        steps = f"{curve[-1]['steps']:,}"
-        return [["decisions played", steps], ["validation blocking rate", reached], ["of the first mean", _percent(curve[0])]]
+    def where(row: Mapping[str, Any]) -> str:
+        return f"after {row['generation']} generations"
 
     chosen = asked.settings(load_linear_settings, LinearRun)
     made = asked.run(chosen, tune, "generations", chosen.generations, shown)
-    asked.show_blocking(made, f"Tuned {chosen.name}", rows_of)
+    first = "of the first mean"
+    asked.show_blocking(made, f"Tuned {chosen.name}", "decisions played", where, lambda row: first, "of the last mean")
 
 
 def _train_fleet(asked: TrainRequest) -> None:
@@ -238,10 +256,6 @@ _METHODS: dict[str | None, Callable[[_ScenarioRequest], None]] = {
 def _shared_by(jobs: int, ray: str | None) -> dict[str, Any]:
     option, value = ("--jobs", str(jobs)) if ray is None else ("--ray", ray)
     return {"field": option, "value": value}
-
-
-def _percent(row: Any) -> str:
-    return f"{100 * row['validation_blocking_rate']:.2f} %"
 
 
 def method(config: str | None, changes: Sequence[str], resume: Path | None) -> str | None:

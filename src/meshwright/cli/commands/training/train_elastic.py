@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ... import interrupts, output
+from .kept import kept_rows
 from .request import TrainRequest
 
 if TYPE_CHECKING:
@@ -34,10 +35,14 @@ def train_elastic_policy(asked: TrainRequest) -> None:
 
         made = train_elastic(chosen, folder, progress=report, **asked.arguments())
     curve = asked.curve(made)
-    best = min(curve, key=lambda row: row["validation_mean_completion_s"])
-    reached = f"{best['validation_mean_completion_s']:.1f} s after {best['generation']} generations (kept as policy.json)"
-    rows = [
-        ["validation completion time", reached],
-        ["with weights by hand", f"{curve[0]['validation_mean_completion_s']:.1f} s"],
-    ]
+    rows = kept_rows(
+        curve,
+        "validation_mean_completion_s",
+        "validation completion time",
+        lambda value: f"{value:.1f} s",
+        lambda row: f"after {row['generation']} generations",
+        made.policy.name,
+        "with weights by hand",
+        last="of the last mean",
+    )
     asked.show(made, f"Searched {chosen.name}", curve, rows)

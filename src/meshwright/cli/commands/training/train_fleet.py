@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from ... import interrupts, output
+from .kept import kept_rows, written
 from .request import TrainRequest
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ def train_fleet_policy(asked: TrainRequest) -> None:
     folder = asked.folder(chosen.name)
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         from ....envs.fleet.benchmark import load_fleet_benchmark
+        from ....envs.fleet.objective import is_better
 
         with output.set_up(bars) as priced:
             fleet, *mixed = (
@@ -41,9 +44,21 @@ def train_fleet_policy(asked: TrainRequest) -> None:
 
         made = train_fleet(chosen, folder, fleet, mixed=mixed, progress=report, **asked.arguments())
     curve = asked.curve(made)
-    rows = [
-        ["decisions learned from", f"{curve[-1]['steps']:,}"],
-        [f"validation {fleet.settings.objective}, first", f"{curve[0]['validation']:.4g}"],
-        [f"validation {fleet.settings.objective}, last", f"{curve[-1]['validation']:.4g}"],
-    ]
-    asked.show(made, f"Trained {chosen.name}", curve, rows)
+    about = kept_rows(
+        curve,
+        "validation",
+        f"validation {fleet.settings.objective}",
+        written,
+        _where,
+        made.policy.name,
+        f"of the network {_where(curve[0])}" if {"searched", "cross_entropy"} & set(curve[0]) else "of the untrained network",
+        is_less_better=is_better(fleet.settings, 0.0, 1.0),
+    )
+    asked.show(made, f"Trained {chosen.name}", curve, [["decisions learned from", f"{curve[-1]['steps']:,}"], *about])
+
+
+def _where(row: Mapping[str, Any]) -> str:
+    """At which point of a training a row of its learning curve was written: after a stage, or at a number of decisions of PPO."""
+    if "searched" in row:
+        return "after the search"
+    return "after the imitation" if "cross_entropy" in row else f"at {row['steps']:,} decisions"

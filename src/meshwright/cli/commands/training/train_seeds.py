@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .... import inputs
 from ....errors import CheckpointError, ConfigError
+from ....quantities import counted
 from ... import interrupts, output
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def train_seeds(
         for run, folder, curve in shown
     ]
     columns = ["seed", "run folder", f"best {VALIDATED[measure]}", "time"]
-    output.table(output.console(json_file), f"Trained {runs[0].chosen.name}, {len(runs)} seeds", columns, rows, numbers_from=2)
+    title = f"Trained {runs[0].chosen.name}, {counted(len(runs), 'seed')}"
+    output.table(output.console(json_file), title, columns, rows, numbers_from=2)
 
 
 def _chosen(

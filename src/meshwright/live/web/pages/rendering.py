@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from ....evaluation.plots.svg import printable
 from ....evaluation.report.pages import templates
+from ....quantities import things
 
 STYLE, SCRIPT = "page.css", "page.js"
 MEDIA_TYPES = {STYLE: "text/css", SCRIPT: "text/javascript"}
@@ -72,7 +73,7 @@ def instant(at: datetime | str) -> str:
 
 def counted(number: int, thing: str) -> str:
     """``1 host``, ``2,048 hosts``."""
-    return f"{number:,} {thing}{'s' * (number != 1)}"
+    return f"{number:,} {things(number, thing)}"
 
 
 def figure(name: str, value: float) -> tuple[str, str]:
