@@ -133,7 +133,7 @@ def test_arrays_cannot_be_written():
         (lambda d: d["topology"].update(num_hosts=0), r"cluster.yaml:\d+: topology.num_hosts: must be at least 1.*got 0"),
         (
             lambda d: d["topology"].update(nic_bandwidth_gbytes_per_s=0),
-            r"topology.nic_bandwidth_gbytes_per_s: .*greater than 0.*got 0",
+            r"topology.nic_bandwidth_gbytes_per_s: .*more than 0.*got 0",
         ),
         (lambda d: d["topology"].update(nic_bandwidth_gbytes_per_s=-3), r"got -3"),
         (lambda d: d["topology"].update(nic_bandwidth_gbytes_per_s=float("nan")), r"finite"),
@@ -225,7 +225,7 @@ def test_unknown_clusters_name_the_nearest(spec, error, message):
     ("bandwidth", "message"),
     [
         ("0,1\n1\n", r"bandwidth.csv: bandwidth_gbytes_per_s has 2 rows, but row 1 has 1 numbers"),
-        ("0,1\n0,0\n", r"bandwidth.csv: bandwidth_gbytes_per_s, row 1, column 0: must be greater than 0, is 0"),
+        ("0,1\n0,0\n", r"bandwidth.csv: bandwidth_gbytes_per_s, row 1, column 0: must be more than 0, is 0"),
         ("0,1,1\n1,0,1\n1,1,0\n", r"bandwidth_gbytes_per_s has 3 rows, latency_us 2"),
     ],
 )

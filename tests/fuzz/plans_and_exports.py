@@ -115,7 +115,7 @@ TARGETS = (
         "words",
         lambda: (
             "--format slurm --set name=mine --set script=train.py --set topology_conf=true --set master_port=29500",
-            "--format kubernetes --set image=me/it:1 --set kubernetes=jobset --set queue=q --set command='python -m x'",
+            "--format kubernetes --set image=me/it:1 --set kubernetes=kueue --set queue=q --set command='python -m x'",
             "--format ray --set host_label=host --set wait_s=30 --set probe=true",
         ),
         _options,

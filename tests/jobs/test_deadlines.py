@@ -70,7 +70,7 @@ def test_a_skewed_mirror_image_has_mirrored_tails():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"low": 0.0}, "low: .*greater than 0"),
+        ({"low": 0.0}, "low: .*more than 0"),
         ({"low": 0.9, "high": 0.5}, "low 0.9 is above high 0.5"),
         ({"low": 0.125}, "low 0.125 has more than 2 decimals"),
         ({"high": float("nan")}, "high: .*finite"),

@@ -283,7 +283,7 @@ def test_a_graph_that_takes_no_time_is_refused(tmp_path):
         ({"graphs": []}, "graphs: "),
         ({"graphs": ["zoo:gnmt", "zoo:gnmt"]}, "zoo:gnmt stands twice"),
         ({"weights": [1.0]}, "1 for 2 graphs"),
-        ({"weights": [1.0, 0.0]}, "greater than 0"),
+        ({"weights": [1.0, 0.0]}, "more than 0"),
         ({"weights": [1.0, 2.0], "draw": "pool"}, "takes neither weights nor a trace"),
         ({"draw": "pol"}, "draw: not a valid choice .* did you mean 'pool'"),
         ({"device": "a10"}, "device: unknown device type .* valid: a100, "),

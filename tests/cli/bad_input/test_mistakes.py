@@ -17,7 +17,10 @@ MISTAKES = [
     (("plan", "--job", "resnet50", *ON), "(got 'resnet50'); did you mean 'zoo:resnet50'?"),
     (("plan", "--job", "zoo/resnet50", *ON), "zoo/resnet50: no such file (got 'resnet50'); did you mean 'zoo:resnet50'?"),
     (("plan", "--job", "zoo:ResNet-50", *ON), "(got 'ResNet-50'); did you mean 'resnet50'?"),
-    (("plan", "--job", "zoo:llama-13b", *ON), "(got 'llama-13b'); valid: alexnet, bert-base"),
+    (
+        ("plan", "--job", "zoo:llama-13b", *ON),
+        "(got 'llama-13b'); any other model is named by its Hugging Face config.json; valid: alexnet",
+    ),
     (("plan", "--job", "llava-7b", *ON), "(got 'llava-7b'); valid: zoo:alexnet, zoo:bert-base"),
     (("plan", "--job", "llava.json", *ON), "llava.json: model_type: a decoder of text with other parts around it"),
     (("plan", "--job", "empty", *ON), "empty: the folder holds no graph.txt and no config.json"),

@@ -128,7 +128,7 @@ def test_constants_of_a_variant_do_not_fit_the_type(mine):
     [
         ("uncertainty: 0.1\n", "", r"mine\.yaml:\d+: uncertainty: the key is missing"),
         ("memory_efficiency: 0.8576", "memory_eficiency: 0.8576", r":\d+: memory_eficiency: unknown key .*'memory_efficiency'\?"),
-        ("product_efficiency: 0.8162", "product_efficiency: 1.2", r":\d+: product_efficiency: .*less than or equal to 1 .*1\.2"),
+        ("product_efficiency: 0.8162", "product_efficiency: 1.2", r":\d+: product_efficiency: .*at most 1 .*1\.2"),
         ("kernel_gap_us: 2.0", "kernel_gap_us: -2.0", r":\d+: kernel_gap_us: .*-2"),
         ("step_overhead_ms: 0.4263", "step_overhead_ms: .nan", r":\d+: step_overhead_ms: .*nan"),
         ("uncertainty: 0.1", "uncertainty: yes", r":\d+: uncertainty: .*'yes'"),

@@ -195,7 +195,7 @@ def test_a_gpu_of_no_known_type_is_told_the_types():
     [
         ("family: stream", "family: steam", r"items\.\d+\.family: not a valid kind \(got 'steam'\); did you mean 'stream'"),
         ("m: 32,", "rows: 32,", r"items\.0\.rows: unknown key"),
-        ("us: ", "us: -", r"items\.0\.us: .*greater than 0"),
+        ("us: ", "us: -", r"items\.0\.us: .*more than 0"),
         (", us: ", ", k: 64, us: ", "the key stands twice"),
         ("device: h100", "gadget: h100", "unknown key"),
         ("date: '", "date: 'on ", "date: "),

@@ -110,7 +110,7 @@ def test_each_has_a_table_a_figure_and_its_verdict(folder):
     fleet = tables["small: four hosts, 8 devices, 2 episodes"]
     # 60 s are a minute, and 60 s less than fifo's another one
     assert fleet["rows"][0][:3] == ["mine", "1.0 [1.7, 2.3]", "-1.0 [-1.5, -0.5] better"]
-    elastic = tables["elastic-mine: 64 devices, 1 workloads of load-1.0"]
+    elastic = tables["elastic-mine: 64 devices, 1 workload of load-1.0"]
     assert [row[0] for row in elastic["rows"]] == ["shares", "published:tiresias"]
     assert tables["placed: latency, 20 instances"]["rows"][0][:2] == ["heft", "1.020 [1.010, 1.030]"]
     page = summary.to_html(found)

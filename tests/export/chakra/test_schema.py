@@ -6,12 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.export.chakra.schema import KINDS, Collective, NodeType, RankTrace, TraceNode, decode, encode, varint
+from meshwright.export.chakra.schema import KINDS, Collective, NodeType, RankTrace, TraceNode, decode, encode
 
 from ...draws import draws
 
 HEAD = b"\x07\x0a\x050.0.4"
 """The message before the nodes, without metadata, behind its length."""
+
+
+def varint(number):
+    """A whole number as protobuf writes it: seven bits a byte, the lowest first, the top bit set where another follows."""
+    low, rest = number & 0x7F, number >> 7
+    return bytes([low | 0x80]) + varint(rest) if rest else bytes([low])
 
 
 def with_node(content):
@@ -42,9 +48,6 @@ def test_numbers_of_the_format():
     assert {kind.name: kind.value for kind in Collective} == {
         **{"ALL_REDUCE": 0, "ALL_GATHER": 2, "BROADCAST": 5, "ALL_TO_ALL": 6, "REDUCE_SCATTER": 7}
     }
-    assert [varint(number) for number in (0, 127, 128, 16383, 16384, 2**64 - 1)] == [
-        *(b"\x00", b"\x7f", b"\x80\x01", b"\xff\x7f", b"\x80\x80\x01", b"\xff" * 9 + b"\x01")
-    ]
 
 
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
@@ -86,26 +89,25 @@ def test_a_file_that_ends_early_is_refused_unless_it_ends_behind_a_node(trace, d
     if at in ends:
         assert decode(content[:at]).nodes == trace.nodes[: ends.index(at)]
     else:
-        with pytest.raises(ValueError, match="is empty" if at == 0 else "ends within a n"):
+        with pytest.raises(ValueError, match="is empty" if at == 0 else "is damaged or cut short"):
             decode(content[:at])
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"),
+    "content",
     [
-        (b"", "is empty"),
-        (b"\x80", "ends within a number"),
-        (b"\x80" * 10 + b"\x01", "holds a number of more than ten bytes"),
-        (HEAD + b"\x02\x08", "ends within a node"),
-        (with_node(b"\x08"), "ends within a number"),
-        (with_node(b"\x12\x03ab"), "ends within a field"),
-        (with_node(b"\x19" + bytes(7)), "ends within a field"),
-        (with_node(b"\x1b\x00"), "holds a field of the unknown kind 3"),
-        (with_node(b"\x22\x01\x80"), "ends within a number"),
+        b"\x80",  # ends within a number
+        b"\x80" * 10 + b"\x01",  # a number of more than ten bytes
+        HEAD + b"\x02\x08",  # ends within a node
+        with_node(b"\x08"),
+        with_node(b"\x12\x03ab"),  # ends within a field
+        with_node(b"\x19" + bytes(7)),
+        with_node(b"\x1b\x00"),  # a group that does not end
+        with_node(b"\x22\x01\x80"),
     ],
 )
-def test_what_is_no_trace_is_refused(content, problem):
-    with pytest.raises(ValueError, match=problem):
+def test_what_is_no_trace_is_refused(content):
+    with pytest.raises(ValueError, match="a message in it is damaged or cut short"):
         decode(content)
 
 
@@ -114,7 +116,7 @@ def test_what_is_no_trace_is_refused(content, problem):
     [
         (b"", {}),
         (b"\x08" + b"\xff" * 9 + b"\x01", {"id": 2**64 - 1}),
-        (b"\x08\x01\x08\x02", {"id": 1}),  # the first of two
+        (b"\x08\x01\x08\x02", {"id": 2}),  # the last of two, as protobuf has it
         (b"\x18\x02", {}),  # a type that is not known here
         (b"\x18\x07", {"type": NodeType.COMM_COLL}),
         (b"\x20\x05\x22\x02\x06\x07\x28\x08", {"ctrl_deps": (5, 6, 7), "data_deps": (8,)}),  # together, and each by itself
@@ -133,9 +135,9 @@ def test_what_others_write_is_read_as_far_as_it_is_known(content, changed):
     assert node == TraceNode(**wanted)
 
 
-def test_the_version_may_be_missing_or_in_pieces():
+def test_the_version_may_be_missing_or_stand_twice():
     assert decode(b"\x00") == RankTrace({}, (), "")
-    assert decode(b"\x06\x0a\x010\x0a\x011") == RankTrace({}, (), "01")
+    assert decode(b"\x06\x0a\x010\x0a\x011") == RankTrace({}, (), "1")
     assert decode(b"\x02\x08\x01").version == ""  # a number where there should be text
 
 
@@ -143,6 +145,5 @@ def test_numbers_that_a_field_cannot_hold_are_never_written():
     for name, most in (("comm_tag", 2**31 - 1), ("comm_size", 2**63 - 1), ("else", 2**63 - 1)):
         trace = RankTrace({name: most}, ())
         assert decode(encode(trace)) == trace
-        for value in (most + 1, -1):
-            with pytest.raises(AssertionError):
-                encode(RankTrace({name: value}, ()))
+        with pytest.raises(ValueError, match="out of range"):
+            encode(RankTrace({name: most + 1}, ()))

@@ -357,7 +357,7 @@ def test_a_layout_is_spelled_in_short():
         ("tp=2,tp=4", "the key stands twice"),
         ("micro_bach=2", "unknown key.*did you mean 'micro_batch'"),
         ("global_batch=4", "is given by --batch"),
-        ("tp=0", "keep.tp.*greater than or equal to 1"),
+        ("tp=0", "keep.tp.*at least 1"),
         ("schedule=1f1b|zb-h2", "keep.schedule: not a valid choice.*zb-h2.*valid: 1f1b"),
         ("sequence_parallel=yes", "keep.sequence_parallel"),
         ("zero=4", "keep.zero"),

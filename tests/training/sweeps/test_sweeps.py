@@ -54,14 +54,14 @@ def path(config, tmp_path):
     ("change", "told"),
     [
         ("parameters.spreed={low: 1, high: 2}", "parameters: the training config has no such key .* did you mean 'spread'"),
-        ("parameters.population={low: 0, high: 3, whole: true}", "parameters.population: .*greater than or equal"),
+        ("parameters.population={low: 0, high: 3, whole: true}", "parameters.population: .*at least"),
         ("parameters.spread={low: 2, high: 1}", "low must be less than high"),
         ("parameters.spread={low: 0, high: 1, log: true}", "low must be above 0"),
         ("parameters.spread={choices: [1, 1]}", "holds a choice twice"),
         ("parameters.spread={}", "needs low and high, or choices"),
         ("parameters.name={choices: [a, b]}", "no key that a sweep may change"),
         ("config=preset:quickstrat", "no such training config .* did you mean 'preset:quickstart'"),
-        ("trials=0", "trials: .*greater than or equal to 1"),
+        ("trials=0", "trials: .*at least 1"),
     ],
 )
 def test_what_is_wrong_is_told_in_one_line(path, change, told):
