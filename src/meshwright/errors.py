@@ -212,7 +212,7 @@ def in_our_words(message: str) -> str:
         told = told.replace(theirs, ours)
     pattern = re.fullmatch(r"must match pattern '(.*)'", told, re.DOTALL)
     told = told if pattern is None else _spelled(pattern[1])
-    return told[:1].lower() + told[1:]
+    return told if told[1:2].isupper() else told[:1].lower() + told[1:]  # a word of capitals is a name
 
 
 def _spelled(pattern: str) -> str:

@@ -31,7 +31,7 @@ _NETWORK = f"({_DNS}/)?{_DNS}"
 _TAINT = f"({_DNS}/)?{_LABEL}(=({_LABEL})?)?(:(NoSchedule|PreferNoSchedule|NoExecute))?"
 """Names as Kubernetes spells them: nothing that YAML or a shell reads otherwise."""
 
-_SLURM_WORDS = {
+_WORDS = {
     "partition": (f"{_NAME}(,{_NAME}){{0,15}}", "names of letters, digits and . _ - are wanted, with commas between several"),
     "account": (_NAME, "a name of letters, digits and . _ - is wanted"),
     "time": (
@@ -42,8 +42,17 @@ _SLURM_WORDS = {
         "[A-Za-z0-9./_][A-Za-z0-9./_:@#+=-]{0,254}",
         "an image or path of letters, digits and . / _ : @ # + = - is wanted",
     ),
+    "rdma_resource": (
+        f"(?!nvidia[.]com/gpu(=|$)){_QUALIFIED}(=[1-9][0-9]{{0,2}})?",
+        "a resource other than GPUs is wanted, as rdma/hca_shared_devices_a, or NAME=COUNT",
+    ),
+    "networks": (f"{_NETWORK}(,{_NETWORK}){{0,15}}", "[NAMESPACE/]NAME of networks is wanted, with commas between several"),
+    "tolerations": (
+        f"{_TAINT}(,{_TAINT}){{0,15}}",
+        "KEY[=VALUE][:EFFECT] is wanted, with commas between several; effects are NoSchedule, PreferNoSchedule and NoExecute",
+    ),
 }
-"""By option what Slurm's own words may be, and how that is told."""
+"""By option what words of Slurm and Kubernetes may be, and how that is told."""
 
 
 class ExportOptions(settings.Settings):
@@ -104,20 +113,17 @@ class ExportOptions(settings.Settings):
     rdma_resource: str | None = Field(
         default=None,
         max_length=320,
-        pattern=f"^{_QUALIFIED}(=[1-9][0-9]{{0,2}})?$",
         description="resource of RDMA cards that each pod asks for, as rdma/hca_shared_devices_a, or NAME=COUNT (kubernetes)",
     )
     host_network: bool = Field(default=False, strict=True, description="pods take their host's own network (kubernetes)")
     networks: str | None = Field(
         default=None,
         max_length=2000,
-        pattern=f"^{_NETWORK}(,{_NETWORK}){{0,15}}$",
         description="further networks of each pod by Multus, [NAMESPACE/]NAME with commas between (kubernetes)",
     )
     tolerations: str | None = Field(
         default=None,
         max_length=2000,
-        pattern=f"^{_TAINT}(,{_TAINT}){{0,15}}$",
         description="taints that pods tolerate, KEY[=VALUE][:EFFECT] with commas between (kubernetes)",
     )
     decision: str | None = Field(
@@ -158,11 +164,11 @@ class ExportOptions(settings.Settings):
             raise ValueError("begins with an option; name a program (a module runs as the command 'python -m NAME')")
         return text
 
-    @field_validator("partition", "account", "time", "container", mode="before")
+    @field_validator(*_WORDS, mode="before")
     @classmethod
-    def _check_words_of_slurm(cls, value: object, info: ValidationInfo) -> object:
+    def _check_words_of_schedulers(cls, value: object, info: ValidationInfo) -> object:
         """Texts stand in the script's directives as they are, so that only what cannot mean anything else is taken."""
-        pattern, wanted = _SLURM_WORDS[info.field_name or ""]
+        pattern, wanted = _WORDS[info.field_name or ""]
         text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
         if isinstance(text, str) and not re.fullmatch(pattern, text):
             raise ValueError(wanted)

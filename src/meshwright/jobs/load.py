@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -256,12 +257,13 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
 
 def _jobs_here() -> list[str]:
     """What of the working folder may be a job, by name."""
-    try:
-        found = sorted(Path().iterdir())
-    except OSError:
-        return []
-    is_job = [(path / CONFIG).is_file() or (path / PROFILE).is_file() or path.suffix in (".txt", ".json") for path in found]
-    return [path.name for path, may_be in zip(found, is_job, strict=True) if may_be]
+    found = []
+    with suppress(OSError):
+        for path in sorted(Path().iterdir()):
+            with suppress(OSError):  # a folder that may not be looked into
+                if path.suffix in (".txt", ".json") or (path / CONFIG).is_file() or (path / PROFILE).is_file():
+                    found.append(path.name)
+    return found
 
 
 def _check_local(spec: str, path: Path) -> None:

@@ -1,6 +1,6 @@
 """What a ledger keeps and says of it, and what is found by walks over all of it.
 
-What it has to do, `MemoryStore` of the tests says in a few lines.
+What it has to do, `tests/oracles/memory_store.py` says in a few lines.
 """
 
 from __future__ import annotations

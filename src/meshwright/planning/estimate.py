@@ -108,7 +108,7 @@ class Estimate:
     @property
     def what(self) -> str:
         """What was priced, for people: the batch, the layout and the size of the model."""
-        return f"{self.layout.global_batch} {self.maker.counted}, {layout_text(self.layout)}, {self.maker.weights}"
+        return f"{self.maker.batch_text(self.layout.global_batch)}, {layout_text(self.layout)}, {self.maker.weights}"
 
     @cached_property
     def memory(self) -> tuple[StageMemory, ...]:

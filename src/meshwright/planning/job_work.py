@@ -45,6 +45,7 @@ from ..plans.document import Figure
 from ..plans.frameworks.limits import LayoutOfModel
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
+from ..quantities import counted
 from ..simulation.layouts.running import layout_step
 from ..simulation.layouts.step_model import StepModel
 
@@ -82,10 +83,9 @@ class JobWork(ABC):
     def name(self) -> str:
         """The job's name."""
 
-    @property
-    def counted(self) -> str:
-        """What a batch is made of, in words."""
-        return "samples"
+    def batch_text(self, number: int) -> str:
+        """A batch of a number of samples, in words."""
+        return counted(number, "sample")
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -246,10 +246,9 @@ class TransformerWork(JobWork):
         """See `JobWork.name`."""
         return self.shape.name
 
-    @property
-    def counted(self) -> str:
-        """Sequences and their length."""
-        return f"sequences of {self.sequence_length}"
+    def batch_text(self, number: int) -> str:
+        """A number of sequences and their length."""
+        return f"{counted(number, 'sequence')} of {self.sequence_length}"
 
     @property
     def sizes(self) -> dict[str, int]:

@@ -136,7 +136,7 @@ class RankedLayouts:
     @property
     def batch_text(self) -> str:
         """The batch of a step, in words."""
-        return f"{self.search.global_batch} {self.maker.counted}"
+        return self.maker.batch_text(self.search.global_batch)
 
     @property
     def batch(self) -> dict[str, int]:

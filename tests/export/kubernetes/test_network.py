@@ -11,11 +11,12 @@ from .custom_resources import check_pod, documents, form
 ASKED = {
     "rdma_resource": "rdma/hca_shared_devices_a=4",
     "networks": "nets/roce-a,roce-b",
-    "tolerations": "nvidia.com/gpu:NoSchedule,team=1e3,spare",
+    "tolerations": "nvidia.com/gpu:NoSchedule,team=1e3,pool=y,spare",
 }
 WANTED = [
     {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
     {"key": "team", "operator": "Equal", "value": "1e3"},
+    {"key": "pool", "operator": "Equal", "value": "y"},
     {"key": "spare", "operator": "Exists"},
 ]
 FILES = {"jobset": "jobset.yaml", "volcano": "volcano-job.yaml", "kueue": "kueue-jobset.yaml", "trainjob": "trainjob.yaml"}
@@ -47,6 +48,12 @@ def test_every_pod_of_every_form_asks_for_the_cards_networks_and_taints(kind):
         assert container["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
         assert template["spec"]["tolerations"] == WANTED
         assert template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "nets/roce-a,roce-b"
+
+
+def test_what_the_yaml_of_kubectl_takes_for_a_truth_or_a_number_is_quoted():
+    text = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": "jobset", **ASKED})["jobset.yaml"]
+    assert "value: 'y'" in text
+    assert "value: '1e3'" in text
 
 
 @pytest.mark.parametrize(
@@ -83,6 +90,8 @@ def test_a_trainjob_has_no_field_for_the_hosts_network():
         ("rdma_resource", "rdma/hca=0"),
         ("rdma_resource", "rdma/hca\n- x"),
         ("rdma_resource", "rdma/hca: 1"),
+        ("rdma_resource", "nvidia.com/gpu"),
+        ("rdma_resource", "nvidia.com/gpu=2"),
         ("networks", "a b"),
         ("networks", '[{"name": "a"}]'),
         ("networks", "a\n"),

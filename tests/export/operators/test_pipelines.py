@@ -55,7 +55,15 @@ def test_a_model_that_is_not_the_plans_is_refused_by_name(tmp_path):
         def forward(self, x):
             return self.a(self.b(x)) + self.c(self.d(x))
 
+    class InPlace(Branches):
+        def forward(self, x):
+            shared = self.a(x)
+            before = self.b(shared)
+            shared += 1
+            return self.d(before + self.c(shared) + shared)
+
     mesh = back_and_forth(tmp_path)
+    assert "aten.add_.Tensor changes a tensor in its place" in refused(InPlace())
     assert "the model calls no module e: name it in modules" in refused(Branches(), {"d": "e"})
     assert "module a of stage 0 reads from stage 1" in refused(Backwards())
     assert "torch gives a model's inputs to its first stage, and b of stage 1 reads x" in refused(

@@ -23,7 +23,7 @@ from ..routes import Carried
 from .hosts import Hosts, HostSettings
 from .topology import Count, Latency, Links, Topology, frozen, relabelled
 
-_LEFT_OUT = "left out"
+_LEFT_OUT: Any = object()
 """In place of a key that is not there, which may be fine."""
 
 _ACROSS = 3
@@ -50,7 +50,7 @@ class ClosSettings(HostSettings):
     @classmethod
     def _one_unless_said(cls, value: Any, info: ValidationInfo) -> Any:
         """One spine, which nothing reaches, where the key is left out and one leaf serves all hosts."""
-        if value != _LEFT_OUT:
+        if value is not _LEFT_OUT:
             return value
         read = info.data
         if read.get("wiring") == "host" and read.get("num_hosts", 1) <= read.get("hosts_per_leaf", 0):

@@ -149,7 +149,7 @@ def document(plan: PlacementPlan, options: ExportOptions, not_guaranteed: Sequen
 
 
 class _Dumper(yaml.SafeDumper):
-    """SafeDumper that also quotes what only newer YAML reads as a number, such as ``1e3`` for a host."""
+    """SafeDumper that also quotes what other readers take for a number, as ``1e3`` for a host, or for a truth, as ``y``."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """No anchors: Kubernetes reads them, people do not."""
@@ -157,7 +157,7 @@ class _Dumper(yaml.SafeDumper):
 
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if re.match(r"[-+.]?[0-9]", text) else None)
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="'" if re.match(r"[-+.]?[0-9]|[yYnN]$", text) else None)
 
 
 _Dumper.add_representer(str, _represent_text)

@@ -89,6 +89,14 @@ def _in_order(traced, stage_of):
     nodes = [node for node in traced.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     module_of, place = {}, {}
     for node in nodes:
+        schema = getattr(node.target, "_schema", None)
+        for argument, value in zip(schema.arguments, node.args) if schema else ():
+            if not (argument.alias_info and argument.alias_info.is_write and isinstance(value, torch.fx.Node) and value in place):
+                continue
+            raise RuntimeError(
+                f"{node.target} changes a tensor in its place, and operations that read it would be moved past it: write "
+                "the model without it, as x = x + 1, or ReLU without inplace"
+            )
         called = [path for path, _ in (node.meta.get("nn_module_stack") or {}).values()]
         module_of[node] = next((path for path in reversed(called) if path in stage_of), None)
         read = max((place[one] for one in node.all_input_nodes if place.get(one) is not None), default=None)
