@@ -118,6 +118,11 @@ def verdict_word(difference: Data, sign: int = 1) -> str:
     return ("unclear", "worse", "better")[sign * excludes_zero(difference)]
 
 
+def against_words(difference: Data) -> str:
+    """``better than``, ``worse than`` or ``not clearly different from``, where less is better."""
+    return ("not clearly different from", "worse than", "better than")[excludes_zero(difference)]
+
+
 def _markdown_cells(results: Data, group: Sequence[Data]) -> list[str]:
     row = group[0]
     told = beside(results, row)

@@ -19,7 +19,8 @@ from ...simulation.operators.forms import FORMS, WORDS, ValueForm, form_value_s
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
 from ...simulation.operators.schedules import upward_order
-from ..statistics import excludes_zero, interval, paired
+from ..statistics import interval, paired
+from ..tables import against_words, with_ends
 from .budgets import BudgetCurves
 from .classes import by_class, classes, facts
 from .differences import shown_instance
@@ -270,9 +271,9 @@ def _verdict(rows: Sequence[Data]) -> str:
             continue
         if told is None:
             return " ".join([*sentences, "No rule was compared that has a value on every instance."])
-        ends = "" if told["low"] is None else f" [{100 * told['low']:+.1f}, {100 * told['high']:+.1f}]"
-        word = {-1: "better than", 0: "not clearly different from", 1: "worse than"}[excludes_zero(told)]
-        sentences.append(f"{row['policy']} is {word} the best rule of each instance: {100 * told['mean']:+.1f} %{ends}.")
+        mean, _, ends = with_ends(told, 100.0, 1, sign="+").partition(" ")
+        difference = f"{mean} % {ends}".rstrip()
+        sentences.append(f"{row['policy']} is {against_words(told)} the best rule of each instance: {difference}.")
     return " ".join(sentences)
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...jobs.graph import JobGraph
+from ...quantities import counted
 from ...simulation.step.execution import ExecutionGraph, TaskKind
 from ...simulation.step.timeline import Timeline
 from .style import ALL_REDUCE, COMPUTE_BACKWARD, COMPUTE_FORWARD, RULE, TRANSFER, ink_on
@@ -57,7 +58,7 @@ def step_svg(timeline: Timeline, graph: JobGraph, *, device_names: Sequence[str]
     top = _TITLE + legend_height(KEYS, WIDTH - 2 * _EDGE) + 10
     unit_s, unit = next((seconds, name) for most, seconds, name in _UNITS if timeline.step_s <= most)
     with canvas(WIDTH, top + height + _AXIS) as sheet:
-        title = f"{shortened(graph.name, 48)} on {n} rank{'s' * (n > 1)}: "
+        title = f"{shortened(graph.name, 48)} on {counted(n, 'rank')}: "
         title += f"{timeline.step_s * 1e3:.4g} ms a step, {100 * timeline.communication_share:.0f} % of it communication"
         sheet.write(_EDGE, _TITLE / 2, title, bold=True)
         sheet.legend(KEYS, _EDGE, _TITLE, WIDTH - 2 * _EDGE)

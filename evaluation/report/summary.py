@@ -14,6 +14,7 @@ from typing import Any
 from ... import files, yaml12
 from ...envs.fleet.benchmark import load_fleet_benchmark
 from ...errors import InputFileError, MeshwrightError
+from ...quantities import counted
 from ..alike import alike
 from ..fleet.objectives import OBJECTIVES
 from ..plots import charts, curves
@@ -282,8 +283,8 @@ def to_html(summary: Summary, against: str | None = None) -> str:
         head = [Cell("run"), Cell("best on validation", unit)]
         tables.append((f"Training seeds of {name}", "", _table(head, _best_of(runs, measure))))
     num_runs = sum(map(len, summary.learning.values()))
-    counts = _counted(len(summary.results) + len(others), "evaluation")
-    counts += f" and {_counted(num_runs, 'training run')} that differ in their seed alone" * bool(num_runs)
+    counts = counted(len(summary.results) + len(others), "evaluation")
+    counts += f" and {counted(num_runs, 'training run')} that differ in their seed alone" * bool(num_runs)
     return page(
         "summary.html",
         title="Summary",
@@ -330,10 +331,6 @@ def _drawings(summary: Summary, others: Sequence[Compared]) -> list[Drawn]:
         told = f"Training runs that differ in their seed alone, on {name}: {what} on validation episodes."
         drawn.append(Drawn([svg], told))
     return drawn
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}{'s' * (number != 1)}"
 
 
 def _learned(summary: Summary) -> dict[str, dict[str, tuple[Data, Sequence[int]]]]:

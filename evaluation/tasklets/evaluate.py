@@ -12,7 +12,8 @@ from ...budget_clock import budgets_by, clock_s, clock_words
 from ...envs.tasklets.benchmark import MOST_TESTED, TaskletBenchmark
 from ...errors import ConfigError
 from ...planners.arrangement.arrange import ArrangementRequest, arrange
-from ..statistics import excludes_zero, interval, paired
+from ..statistics import interval, paired
+from ..tables import against_words, with_ends
 from .policies import TaskletPolicySpec, tasklet_policy
 
 TASKLETS_FORMAT_VERSION = 1
@@ -139,8 +140,7 @@ def _verdict(rows: Sequence[Data]) -> str:
     sentences = []
     for row in learned:
         told = row["against"][best["policy"]]["all"]
-        ends = "" if told["low"] is None else f" [{100 * told['low']:+.1f}, {100 * told['high']:+.1f}]"
-        word = {-1: "better than", 0: "not clearly different from", 1: "worse than"}[excludes_zero(told)]
-        name = f"{best['policy']}, the best search"
-        sentences.append(f"{row['policy']} is {word} {name}: {100 * told['mean']:+.1f} points of the best known{ends}.")
+        mean, _, ends = with_ends(told, 100.0, 1, sign="+").partition(" ")
+        difference = f"{mean} points of the best known {ends}".rstrip()
+        sentences.append(f"{row['policy']} is {against_words(told)} {best['policy']}, the best search: {difference}.")
     return " ".join(sentences)

@@ -15,6 +15,7 @@ import numpy as np
 from ....clusters.cluster import Cluster
 from ....envs.fleet.fleet import Fleet
 from ....jobs.graph import JobGraph
+from ....quantities import counted
 from ....simulation.cluster.records import EpisodeRecord
 from ....simulation.cluster.scenario import Scenario
 from ....simulation.step.timeline import Timeline
@@ -162,7 +163,7 @@ def step_chart(timeline: Timeline, graph: JobGraph, device_names: Sequence[str] 
         for rank in range(ranks)
     ]
     panel = {
-        "name": f"{graph.name} on {ranks} rank{'s' * (ranks > 1)}",
+        "name": f"{graph.name} on {counted(ranks, 'rank')}",
         "note": f"{timeline.step_s * 1e3:.4g} ms a step, {100 * timeline.communication_share:.0f} % of it communication",
         "num_lanes": 2 * ranks,
         "groups": groups,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....planning.search_table import RankedLayouts
+from ....quantities import counted
 from ..layout_search import COLOURS
 from ..style import BASELINE, BLUE, GREEN, INK, PALE
 from .gantt_charts import Chart, rounded
@@ -57,7 +58,7 @@ def layouts_chart(found: RankedLayouts) -> Chart:
     known = {(one.text, one.order) for one in searched.front}
     groups = [("priced", PALE, False, [one for one in searched.examined if (one.text, one.order) not in known])]
     groups += [
-        (f"on the front, {number} device{'s' * (number > 1)}", COLOURS[i % len(COLOURS)], True, front)
+        (f"on the front, {counted(number, 'device')}", COLOURS[i % len(COLOURS)], True, front)
         for i, (number, front) in enumerate(fronts.items())
     ]
     items: list[list[Any]] = []

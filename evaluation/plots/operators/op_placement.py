@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....planning.place import PlacedOps
+from ....quantities import counted
 from ..style import BLUE, GREEN, GREY, INK, MUTED, ORANGE, PINK, RULE, SKY, VERMILION, YELLOW
 from ..svg import SMALL, TEXT, WIDTH, canvas, shortened, text_width
 
@@ -91,7 +92,7 @@ def ops_svg(drawn: DrawnOps, name: str = "placement") -> str:
             middle = tops[number] + heights[number] / 2
             sheet.paper.axhspan(tops[number] - 3, tops[number] + heights[number] + 3, _LEFT / WIDTH, color=RULE, alpha=0.35, lw=0)
             sheet.write(18.0, middle - 7, shortened(lane_name, 20), size=SMALL)
-            sheet.write(18.0, middle + 7, _counted(int((lane == number).sum())), size=SMALL, colour=MUTED)
+            sheet.write(18.0, middle + 7, counted(int((lane == number).sum()), "op"), size=SMALL, colour=MUTED)
         stays = drawn.edges[lane[drawn.edges[:, 0]] == lane[drawn.edges[:, 1]]]
         for source, target in stays.tolist():
             sheet.paper.plot([x[source], x[target]], [y[source], y[target]], color=MUTED, linewidth=0.5, alpha=0.5, zorder=1)
@@ -177,10 +178,6 @@ def _labels(paper: Axes, crossings: list[_Crossing], x: NDArray[np.float64], y: 
         if len(taken) == MOST_LABELS:
             break
     return len(taken)
-
-
-def _counted(count: int) -> str:
-    return f"{count} op{'s' * (count != 1)}"
 
 
 def _bytes(count: float) -> str:

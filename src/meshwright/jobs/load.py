@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from .. import files
 from ..devices import DeviceType, device_type
 from ..errors import GraphError
+from ..quantities import counted
 from .graph import JobGraph
 from .readers import huggingface, pipedream, version_2
 from .transformer import TransformerShape
@@ -79,7 +80,7 @@ class JobSource:
         left_out_s = float(graph.forward_s[inputs].sum() + graph.backward_s[inputs].sum())
         number = int(inputs.sum())
         remark = (
-            f"left out: {number} Input op{'s' * (number > 1)} of the profile, {1e3 * left_out_s:.4g} of "
+            f"left out: {counted(number, 'Input op')} of the profile, {1e3 * left_out_s:.4g} of "
             f"{1e3 * graph.step_s:.4g} ms, which time the data loader and not the model (--keep-input-ops counts them)"
         )
         return LoadedJob(pipedream.without_inputs(graph), (remark, *beyond))

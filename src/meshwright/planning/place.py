@@ -27,6 +27,7 @@ from ..planners.operators.request import PlacementRequest
 from ..plans import PlacementPlan, op_placement_plan
 from ..plans.document import Figure
 from ..plans.op_placement import OPTIMIZERS, STATE_COPIES, Optimizer
+from ..quantities import counted
 from ..simulation.operators.from_job import instance_of_job, whose_times
 from ..simulation.operators.instance import OperatorInstance
 from ..simulation.operators.lowering import OpTimeline, run_plan
@@ -328,7 +329,7 @@ def _why(placement: OperatorPlacement, runs: Sequence[PlannerRun], by: str) -> s
     if by != BEST:
         return f"{placement.planner} placed the ops"
     ended = sum(run.value_s is not None for run in runs)
-    return f"{placement.planner} was the best of {ended} planner{'s' * (ended != 1)} that ended within the budget"
+    return f"{placement.planner} was the best of {counted(ended, 'planner')} that ended within the budget"
 
 
 def _among(cluster: Cluster, num_devices: int | None) -> NDArray[np.int64]:

@@ -17,6 +17,7 @@ from .. import files, quantities, settings
 from ..clusters.cluster import Cluster
 from ..errors import ConfigError, PlanError
 from ..jobs.graph import JobGraph
+from ..quantities import counted
 from ..settings import Count, Index
 from .compression import Compression
 from .op_placement import OpPlacementPartition
@@ -283,13 +284,13 @@ class PlacementPlan(settings.Settings):
         rows += [("compression", self.compression.text, "")] if self.compression else []
         for phase in self.phases or ():
             text = _layout_text(phase.partition.layout)
-            rows.append((f"{phase.name} phase", f"{phase.steps} step{'s' * (phase.steps > 1)}: {text}", ""))
+            rows.append((f"{phase.name} phase", f"{counted(phase.steps, 'step')}: {text}", ""))
         for declared in (self.training, self.compression):
             if declared is not None and declared.multiplier is not None:
                 rows.append(
                     ("steps", f"{declared.multiplier:g} times those of synchronous training", declared.multiplier_source or "")
                 )
-        rows.append(("ranks", f"{self.num_ranks} on {len(self.host_order)} host{'s' * (len(self.host_order) > 1)}", ""))
+        rows.append(("ranks", f"{self.num_ranks} on {counted(len(self.host_order), 'host')}", ""))
         rows += [(_label(f), _text(f), f.provenance) for f in self.predicted]
         if self.why is not None:
             rows.append(("why", self.why, ""))
@@ -303,7 +304,7 @@ class PlacementPlan(settings.Settings):
         if isinstance(self.partition, OpPlacementPartition):
             kind = "a pipeline of " if self.partition.pipeline and len(self.partition.groups) > 1 else ""
             count = len(self.partition.groups)
-            return f"{len(self.partition.device_of)} ops in {kind}{count} group{'s' * (count > 1)}"
+            return f"{len(self.partition.device_of)} ops in {kind}{counted(count, 'group')}"
         return "by hand"
 
 

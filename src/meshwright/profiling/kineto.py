@@ -24,6 +24,7 @@ import numpy as np
 
 from .. import files, quantities
 from ..errors import InputFileError
+from ..quantities import counted
 from .measure import CallTimes, known_device
 from .recorder import RecordedOp
 
@@ -83,7 +84,7 @@ def read_times(path: str | Path, ops: Sequence[RecordedOp]) -> CallTimes:
     total_s = float(np.median(times.sum(axis=(1, 2))))
     where = "kernels on the GPU" if launched_us else "operators on the processor"
     told = (
-        f"times from {Path(path).name}: {len(steps)} step{'s' * (len(steps) > 1)}, {1e3 * total_s:,.3f} ms of {where} in each, "
+        f"times from {Path(path).name}: {counted(len(steps), 'step')}, {1e3 * total_s:,.3f} ms of {where} in each, "
         f"{1e3 * float(np.median(times[:, :, 1].sum(axis=1))):,.3f} ms of them backward"
     )
     return CallTimes(middle[:, 0], middle[:, 1], device, (told,))

@@ -22,6 +22,7 @@ from ...plans.training import (
     Synchronous,
     check_training,
 )
+from ...quantities import counted
 from .compressed import coded_messages, compressed_s, compression_bytes
 from .core_work import parameter_share
 from .gossip import gossip_s
@@ -83,9 +84,7 @@ def strategy_step(replicas: Replicas, training: AnyTraining, compression: AnyCom
             sent = bytes_of_period(training, sent)
         case StaleSynchronous() | Asynchronous():
             step_s = server_s(replicas, training)
-            remarks.append(
-                f"the parameter server is {training.servers} more host{'s' * (training.servers > 1)}, not in the layout"
-            )
+            remarks.append(f"the parameter server is {counted(training.servers, 'more host')}, not in the layout")
         case Gossip():
             step_s = gossip_s(replicas, training)
         case IndependentSubnets():

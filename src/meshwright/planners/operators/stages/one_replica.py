@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ....errors import PlanError
+from ....quantities import counted
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import OperatorPlacement, placed
 from ....simulation.operators.stage_forms import forward_edges, shared_bandwidth
@@ -124,7 +125,7 @@ def _planned(
     value_s, chain = best(downsets, bound_s)
     if not np.isfinite(value_s):
         raise PlanError("no stages of one device each fit the devices", value=instance.name)
-    count = f"{len(chain)} stage{'s' * (len(chain) != 1)}"
+    count = f"{counted(len(chain), 'stage')}"
     note = f"best {count} of one device by {planner}'s form: {1e3 * value_s:.6g} ms; {len(downsets):,} downsets; {REPLICAS}"
     device_of = units.devices([(kind, here & ~before) for here, before in chain])
     return placed(instance, device_of, "throughput", planner, note=note)
