@@ -55,6 +55,16 @@ def reference() -> Path:
 
 
 @pytest.fixture(scope="session")
+def cases() -> Path:
+    """The folder of small inputs from practice, next to the reference data, or a skip that says where it was looked for."""
+    named = os.environ.get(VARIABLE)
+    folder = (Path(named).parent if named else Path(__file__).resolve().parents[2] / "shared") / "cases"
+    if not (folder / "README.md").is_file():
+        pytest.skip(f"no cases at {folder}")
+    return folder
+
+
+@pytest.fixture(scope="session")
 def published_steps(reference: Path) -> Any:
     """Every published step time as predicted, once for all tests that hold them against something."""
     from meshwright.evaluation.validation.step_times.validate import validate
