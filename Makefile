@@ -1,7 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
 #   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-libraries, test-schedulers,
-#                               test-kubernetes, validate-network, validate-sharing, stress, mutants, fuzz, monotone, bench, demo, results, results-quick)
+#                               test-kubernetes, validate-network, validate-sharing, stress, mutants, fuzz, frozen, monotone, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -23,7 +23,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test laws test-libraries test-schedulers test-kubernetes validate-network validate-sharing stress mutants fuzz monotone docs bench demo results results-quick clean
+.PHONY: help format lint type test laws test-libraries test-schedulers test-kubernetes validate-network validate-sharing stress mutants fuzz frozen monotone docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -74,6 +74,9 @@ mutants: $(STAMP) ## Change one thing at a time in what must be right and count 
 
 fuzz: $(STAMP) ## Spoil inputs of every reader for minutes; ARGS="plans --minutes 10 --seed 3"
 	@$(BIN)/python -m tests.fuzz $(ARGS)
+
+frozen: $(STAMP) ## Hold the commands' outputs against those recorded in tests/frozen; ARGS="plan export" or "--record plan"; minutes
+	@$(BIN)/python -m tests.frozen $(ARGS)
 
 monotone: $(STAMP) ## Price 1,000 random jobs and layouts on a machine and on a better one; none may be worse; minutes
 	@MESHWRIGHT_CASES=1000 $(BIN)/python -m pytest -o timeout=3000 tests/planning/test_better_machines.py $(ARGS)

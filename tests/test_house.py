@@ -8,6 +8,7 @@ import importlib.metadata
 import json
 import re
 import sys
+import tomllib
 import zipfile
 from collections import Counter, defaultdict
 from functools import cache
@@ -270,6 +271,38 @@ def test_no_folder_holds_more_than_fifteen_python_files():
 def test_no_file_is_longer_than_four_hundred_lines():
     lengths = {path.relative_to(ROOT).as_posix(): len(path.read_text().splitlines()) for path in python_files()}
     assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
+def tracked(*patterns):
+    """Text files below the root that git tracks, or that it would, in order."""
+    listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *patterns, cwd=ROOT)
+    assert listed.returncode == 0, listed.stderr
+    return [path for name in sorted(set(listed.stdout.splitlines())) if (path := ROOT / name).is_file() and not path.is_symlink()]
+
+
+def sizes():
+    """Return lines of Python by folder, in total and of the tests, and words of documentation, as ``budget.toml`` names them."""
+    budget = tomllib.loads((ROOT / "tests" / "budget.toml").read_text())
+    lines = {path.relative_to(ROOT).as_posix(): len(path.read_bytes().splitlines()) for path in tracked("*.py")}
+    source = {name: count for name, count in lines.items() if not name.startswith("tests/")}
+    rooms = Counter()
+    for name, count in source.items():
+        rooms[max((room for room in budget["source"] if name.startswith(f"{room}/")), key=len, default="elsewhere")] += count
+    words = sum(len(path.read_text().split()) for path in tracked("docs/*.md", "README.md"))
+    now = {"docs_words": words, "tests": sum(lines.values()) - sum(source.values())}
+    return budget, now | {
+        "source": {"total": sum(source.values()), **{room: rooms[room] for room in budget["source"] if room != "total"}}
+    }
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a checkout of git")
+def test_the_house_is_within_its_budget_which_falls_with_it():
+    """No count above its budget, and no budget left more than a fiftieth above its count."""
+    budget, now = sizes()
+    pairs = {name: (now[name], budget[name]) for name in ("docs_words", "tests")}
+    pairs |= {f"source {room}": (now["source"][room], limit) for room, limit in budget["source"].items()}
+    assert {name: pair for name, pair in pairs.items() if pair[0] > pair[1]} == {}
+    assert {name: pair for name, pair in pairs.items() if pair[1] > pair[0] + 60 + pair[0] // 50} == {}
 
 
 def statements(nodes):

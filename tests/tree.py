@@ -25,6 +25,7 @@ WORDS = [
     "stress",
     "mutants",
     "fuzz",
+    "frozen",
     "monotone",
     "docs",
     "bench",
