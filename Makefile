@@ -1,7 +1,7 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
 #   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-libraries, test-schedulers,
-#                               test-kubernetes, validate-network, validate-sharing, stress, mutants, fuzz, frozen, monotone, bench, demo, results, results-quick)
+#                               test-kubernetes, validate-sharing, stress, mutants, fuzz, frozen, monotone, bench, demo, results, results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -23,7 +23,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 
-.PHONY: help format lint type test laws test-libraries test-schedulers test-kubernetes validate-network validate-sharing stress mutants fuzz frozen monotone docs bench demo results results-quick clean
+.PHONY: help format lint type test laws test-libraries test-schedulers test-kubernetes validate-sharing stress mutants fuzz frozen monotone docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -58,9 +58,6 @@ test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was 
 test-kubernetes: $(STAMP) ## Build a real Kubernetes once, hold exports and the state that is read from it against it; the first time ten minutes
 	@bash .ci/kubernetes
 	@PATH="$$(bash .ci/kubernetes folder):$$PATH" $(BIN)/python -m pytest -m scheduler tests/schedulers/test_kubernetes_*.py tests/schedulers/service/test_kubernetes_*.py $(ARGS)
-
-validate-network: $(STAMP) ## As root: hold the network model against gloo over shaped wires between namespaces
-	@$(BIN)/meshwright validate network $(ARGS)
 
 validate-sharing: $(STAMP) ## Hold the fast model of shared links against 500 simulated sets of jobs; goes on where it stopped; a quarter of an hour
 	@$(BIN)/meshwright validate sharing --sets 500 --keep .cache/sharing $(ARGS)

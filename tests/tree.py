@@ -20,7 +20,6 @@ WORDS = [
     "test-libraries",
     "test-schedulers",
     "test-kubernetes",
-    "validate-network",
     "validate-sharing",
     "stress",
     "mutants",

@@ -10,7 +10,7 @@ from meshwright.cli.app import app
 from meshwright.costs.training_step.kernels import kernel_settings
 from meshwright.evaluation.calibration import fit_measured, measure
 from meshwright.evaluation.calibration.kernel_table import read
-from meshwright.evaluation.validation import elastic, network
+from meshwright.evaluation.validation import elastic
 from meshwright.evaluation.validation.comparison import Comparison
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.load import load_graph
@@ -61,7 +61,6 @@ MEASURED = [
     "validate elastic elastic --json out/elastic.json",
     "validate strategies --only 'uneven networks' --json out/strategies.json",
     "validate placements {placed} --search-s 0.1 --json out/placed.json",
-    "validate network --json out/network.json",
     "validate sharing --sets 1 --keep out/sets --json out/sharing.json",
     "calibrate sharing --sets 2 --keep out/fitted --json out/constants-of-sharing.json",
     "validate collectives {collectives} --json out/held.json",
@@ -156,7 +155,6 @@ def test_validations_and_calibrations_stay_in_their_files_whatever_their_inputs_
         (sandbox / (FOLDER + name)).write_text(text)
     measured = read(sandbox / paths["kernels"])
     monkeypatch.setattr(measure, "measure", lambda *_, **__: measured)
-    monkeypatch.setattr(network, "validate", lambda **_: HOSTILE[0])
     monkeypatch.setattr(elastic, "validate", lambda *_: elastic.ElasticReplay((), Comparison(())))
     fitted = fit_measured.MeasuredCalibration(kernel_settings("h100"), kernel_settings("h100"), {}, {})
     monkeypatch.setattr(fit_measured, "calibrate", lambda *_, **__: fitted)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from . import collectives, elastic, flows, kernels, network, pacml, placements, sharing, step_times, strategies
+from . import collectives, elastic, flows, kernels, pacml, placements, sharing, step_times, strategies
 
 validate = typer.Typer(
     name="validate",
@@ -16,9 +16,6 @@ validate = typer.Typer(
 validate.command("flows", short_help="Finish times of flows by max-min fair sharing.")(flows.validate_flows)
 validate.command("pacml", short_help="Figures and decision logs of the published PAC-ML simulator.")(pacml.validate_pacml)
 validate.command("elastic", short_help="Completion times of the published elastic workloads.")(elastic.validate_elastic)
-validate.command("network", short_help="Messages of gloo over shaped wires between network namespaces (as root).")(
-    network.validate_network
-)
 validate.command("collectives", short_help="Measured collectives, of sizes and groups that were left out.")(
     collectives.validate_collectives
 )
