@@ -88,11 +88,11 @@ bench: $(STAMP) ## Time the parts that have to be fast
 demo: $(STAMP) ## Train a small policy, evaluate it, export its decisions, write a report
 	@$(BIN)/python -m meshwright.cli.demo $(ARGS)
 
-results: $(STAMP) ## Train and evaluate everything anew and write the tables of docs/results.md; hours; ARGS="--graphs DIR --trace FILE"
-	@$(BIN)/python -m benchmarks.study $(ARGS)
+results: $(STAMP) ## Train and evaluate everything anew and write the tables of docs/results.md; hours; ARGS="list --all" or "run table:NAME"
+	@$(BIN)/python -m benchmarks.results $(ARGS)
 
 results-quick: $(STAMP) ## The same in minutes, to see that everything runs, into runs/results-quick
-	@$(BIN)/python -m benchmarks.study --quick $(ARGS)
+	@$(BIN)/python -m benchmarks.results --quick $(ARGS)
 
 clean: ## Remove caches and build outputs; .venv and runs/ stay
 	@rm -rf build dist *.egg-info docs/_build docs/api benchmarks/out .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -1,5 +1,5 @@
 """Readers of what runs leave behind that take the packages of training, which are imported when they are wanted: networks,
-checkpoints that a run goes on from, archives and pages of studies.
+checkpoints that a run resumes from.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from .commands import answered
 from .running import Target
 
 if TYPE_CHECKING:
-    from benchmarks.study.tasks import EvaluationTask
     from meshwright.training.linear.tune import TuneProgress
     from meshwright.training.train import TrainProgress
 
@@ -108,38 +107,6 @@ def _versions(text: str, folder: Path) -> None:
     answered("evaluate", "run", "--benchmark", "toy", "--seeds", "1", "--set", "scenario.num_jobs=20", "--out", "run")
 
 
-def _archive(text: str, folder: Path) -> None:
-    """What is put back of a study, of an archive of one done task; nothing is written elsewhere."""
-
-    from benchmarks.study.archive import unpack
-    from benchmarks.study.places import Places
-    from benchmarks.study.runner import record
-
-    places, task = Places(folder / "out"), _task()
-    (folder / "a.tar.xz").write_bytes(_with_bytes(text, _archived()))
-    unpack(folder / "a.tar.xz", [task], places)
-    assert {path.name for path in folder.iterdir()} <= {"a.tar.xz", "out"}
-    record(task, places)
-
-
-def _page(text: str, folder: Path) -> None:
-    from benchmarks.study.findings import read
-    from benchmarks.study.page import write_page
-    from benchmarks.study.places import Places
-    from benchmarks.study.study import load_study
-
-    (folder / "page.md").write_text(text, errors="surrogatepass")
-    chosen = load_study(inputs.CONFIGS / "results.yaml")
-    write_page(read(chosen, [], Places(folder / "out")), folder / "page.md", folder / "new.md")
-
-
-def _whole_page() -> str:
-    from benchmarks.study.study import load_study
-
-    names = load_study(inputs.CONFIGS / "results.yaml").tables
-    return "# Results\n\n" + "".join(f"<!-- results: {name} -->\n<!-- end of results: {name} -->\n\n" for name in names)
-
-
 @cache
 def _begun() -> dict[str, bytes]:
     """The files of a training run that was interrupted, by their names."""
@@ -189,32 +156,6 @@ def _tensors_of(content: bytes) -> Any:
     import torch
 
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-
-
-@cache
-def _task() -> EvaluationTask:
-    from benchmarks.study.__main__ import resolved
-    from benchmarks.study.places import Places
-    from benchmarks.study.plan import tasks
-    from benchmarks.study.study import load_study
-    from benchmarks.study.tasks import EvaluationTask
-
-    chosen = load_study(inputs.CONFIGS / "results.yaml")
-    return next(task for task in tasks(chosen, Places(Path("out")), resolved) if isinstance(task, EvaluationTask))
-
-
-@cache
-def _archived() -> bytes:
-    from benchmarks.study.archive import pack
-    from benchmarks.study.places import Places
-    from benchmarks.study.runner import record_file
-
-    with tempfile.TemporaryDirectory() as place:
-        places, task = Places(Path(place) / "out"), _task()
-        files.write_text(task.folder(places) / "results.json", inputs.valid("results.json"))
-        files.write_json(record_file(task, places), {"state": "done", "digest": "0"})
-        pack([task], places, Path(place) / "a.tar.xz")
-        return (Path(place) / "a.tar.xz").read_bytes()
 
 
 @cache
@@ -283,6 +224,4 @@ TARGETS = (
         "tuning-checkpoints", "json", lambda: [_begun_tuning()["checkpoint.json"].decode()], _tuning_checkpoint, is_quick=False
     ),
     Target("versions", "json", lambda: [_begun()["versions.json"].decode()], _versions, is_quick=False),
-    Target("archives", "text", lambda: ["add 100 0\nadd 500 0\nadd 1000 0\ncut 0\n"], _archive, is_quick=False),
-    Target("study-pages", "text", lambda: [_whole_page()], _page, is_quick=False),
 )

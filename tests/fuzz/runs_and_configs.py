@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-from benchmarks.study.study import load_study
 from meshwright.cli.cost_options import CostOptions
 from meshwright.envs.benchmark import load_benchmark, load_variants
 from meshwright.planners.linear import DIGEST, FEATURES, FORMAT_VERSION, KIND, LinearWeights
@@ -49,11 +48,6 @@ def _training(text: str, folder: Path) -> None:
 def _tuning(text: str, folder: Path) -> None:
     (folder / "train.yaml").write_text(text)
     load_linear_settings(folder / "train.yaml")
-
-
-def _study(text: str, folder: Path) -> None:
-    (folder / "study.yaml").write_text(text)
-    load_study(folder / "study.yaml")
 
 
 def _changes(text: str, folder: Path) -> None:
@@ -154,7 +148,6 @@ TARGETS = (
         _training,
     ),
     Target("tuning", "yaml", lambda: [(inputs.CONFIGS / "train" / "linear.yaml").read_text()], _tuning),
-    Target("studies", "yaml", lambda: [(inputs.CONFIGS / "results.yaml").read_text()], _study),
     Target(
         "changes",
         "words",

@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.study.runner import AGAIN
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
 from meshwright.evaluation.episodes import Player
@@ -30,7 +29,6 @@ from meshwright.evaluation.workers.ray import MOST_CRASHES
 from meshwright.evaluation.workers.ray_cluster import BELOW, ray_workers
 
 from . import processes
-from .ray_cluster import ancestors
 
 pytestmark = pytest.mark.scheduler("ray")
 
@@ -179,33 +177,6 @@ def test_the_command_joins_a_running_cluster_and_prints_what_it_prints_without(o
     benchmark = load_benchmark("quickstart", changes=[*SMALL, "policies=[random]"])
     here = evaluate(benchmark, ["min"], num_seeds=2).results
     assert json.loads(ran.stdout) | {"timing": None} == json.loads(json.dumps(here)) | {"timing": None}
-
-
-@at_length
-def test_a_task_of_a_study_ends_as_its_command_does_or_says_that_its_node_was_lost(on_ray):
-    import ray
-
-    address = ray.get_runtime_context().gcs_address
-    program = [sys.executable, "-m", "benchmarks.study.on_ray", address]
-    ran = subprocess.run([*program, "sh", "-c", "echo said; exit 3"], cwd=ROOT, capture_output=True, text=True, timeout=120)
-    assert (ran.returncode, ran.stdout) == (3, "said\n"), ran.stderr
-    alive, sleep = raylets(), f"86{os.getpid()}"
-    lost = subprocess.Popen([*program, "sleep", sleep], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-
-    def asleep() -> list[int]:
-        pids = [int(path.name) for path in Path("/proc").glob("[0-9]*")]
-        return [pid for pid in pids if command(pid) == f"sleep\0{sleep}\0".encode()]
-
-    try:
-        processes.wait_for(lambda: bool(asleep()), "the command on its node")
-        (pid,) = asleep()
-        (node,) = set(ancestors(pid)) & set(alive)
-        lose(node)
-        assert lost.wait(60) == AGAIN
-        processes.wait_for(lambda: not asleep(), "the end of the command")
-    finally:
-        lost.kill()
-        lost.communicate()
 
 
 def test_who_is_no_cluster_is_told_in_time(on_ray, monkeypatch):

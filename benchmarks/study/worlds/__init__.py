@@ -1,1 +1,0 @@
-"""The kinds of benchmarks that a study holds."""
