@@ -9,6 +9,7 @@ say it, and what a row says that is not read, stands in its notes.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,8 +79,8 @@ CARDS = {"v100": (0.5, 100.0), "a100": (1.0, 200.0), "a800": (1.0, 200.0), "l40s
 """Network cards for each device and their Gbit/s where a source prints none: one of 400 for each as in a DGX H100, H200 or
 B200, of 200 as in a DGX A100, and four of 100 for eight as in a DGX-1 (NVIDIA's user guides); for an L40S an assumption."""
 
-OTHER_BANDWIDTH_BYTES_PER_S = {("a100", 40): 1555e9, ("a800", 40): 1555e9}
-"""Memory bandwidth of a device with another size of memory than the built-in one (NVIDIA, "A100 40GB" data sheet, 2020)."""
+SOLD_AS = 0.1
+"""By how much at most the memory that a device is sold with differs from what its driver reports."""
 
 FUSED_ATTENTION_SINCE = 2023
 ASYNC_GRADIENTS_SINCE = 2022
@@ -242,7 +243,7 @@ def _more(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def _device(cluster: dict[str, Any]) -> DeviceType:
-    """The device type that a name such as ``a100-80gb`` means, with its memory in GiB."""
+    """The device type that a name such as ``a100-80gb`` means; its memory as the driver reports it, where that is known."""
     spelled = str(cluster.get("device") or "").lower()
     base = _base(spelled)
     if base not in device_names():
@@ -250,11 +251,14 @@ def _device(cluster: dict[str, Any]) -> DeviceType:
     found = device_type(base)
     size = re.search("([0-9]+)\\s*gi?b", spelled)
     try:
-        memory = quantities.whole(size.group(1), "memory_gbytes") if size else found.memory_bytes / 1e9
+        gib = quantities.whole(size.group(1), "memory_gib") if size else found.memory_bytes / GIB
     except ValueError as error:
         raise _UnsupportedError(f"the memory of {spelled} {error}") from None
-    bandwidth = OTHER_BANDWIDTH_BYTES_PER_S.get((base, round(memory)), found.memory_bandwidth_bytes_per_s)
-    data = found.__dict__ | {"memory_bytes": memory * GIB, "memory_bandwidth_bytes_per_s": bandwidth}
+    variant = f"{'a100' if base == 'a800' else base}-{gib:.0f}gb"
+    if variant in device_names():
+        other = device_type(variant)
+        found = replace(found, memory_bytes=other.memory_bytes, memory_bandwidth_bytes_per_s=other.memory_bandwidth_bytes_per_s)
+    data = found.__dict__ | ({} if abs(gib * GIB / found.memory_bytes - 1) < SOLD_AS else {"memory_bytes": gib * GIB})
     given = {name: _number(cluster, key, "cluster") * unit for key, (name, unit) in PEAKS.items() if cluster.get(key) is not None}
     return DeviceType(**(data | given))
 
