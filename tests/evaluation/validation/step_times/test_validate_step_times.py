@@ -249,6 +249,20 @@ def test_a_row_may_give_peaks_of_its_own(of_rows):
     assert held[0].predicted.step_s == held[2].predicted.step_s > held[1].predicted.step_s
 
 
+def test_a_rack_of_gb200_is_one_domain_where_no_hosts_are_printed(of_rows):
+    def read_wires(num_devices, **more):
+        row = changed(cluster={"device": "gb200", "num_devices": num_devices} | more, layout={"dp": num_devices // 8})
+        for key in ("devices_per_host", "nics_per_host", "nic_gbit_per_s"):
+            row["cluster"].pop(key) if key not in more else None
+        return read(row)
+
+    # 72 devices of 18 hosts of four; 128 are 64 of each of two racks, with a card of 400 Gb/s for each device
+    assert read_wires(72).wires == HostNetwork(72, 900e9, 72 * 50e9)
+    assert read_wires(128).wires == HostNetwork(64, 900e9, 64 * 50e9)
+    assert read_wires(128, devices_per_host=4).wires == HostNetwork(64, 900e9, 64 * 50e9)
+    assert "cluster.devices_per_host is not printed: 4, NVLink joins 72" in read_wires(128).notes
+
+
 def test_two_l40s_sum_what_was_measured_over_pcie():
     # ai-dynamo/aiconfigurator, NCCL 2.27.3: 512 MiB in 26.7 ms, 20 GB/s
     row = changed(cluster={"device": "l40s"})
