@@ -140,7 +140,7 @@ class HostLine(NamedTuple):
     def provenance(self, operation: Operation, payload_bytes: float, size: int, per_host: int) -> Provenance:
         """``interpolated`` on the measured lines: inside a host with the links and over the sizes that they were fitted to."""
         is_measured = (
-            size <= per_host
+            size <= (min(2, per_host) if self.links == "pcie" else per_host)
             and operation != "send_recv"
             and self.link_bytes_per_s == MEASURED_LINK_BYTES_PER_S[self.links]
             and MEASURED_FROM_BYTES <= payload_bytes <= MEASURED_TO_BYTES
