@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +24,34 @@ _LONG_NAMES = ("rtx-pro-6000",)
 """Device types whose names hold a hyphen that does not begin a variant."""
 
 _MEMORY = re.compile(r"-[0-9]+gi?b(-|$)")
-"""In the name of a variant, as ``a100-40gb``."""
+"""In the name of a variant, as ``a100-48gb``."""
+
+GIB = 2.0**30
+
+Links = Literal["nvswitch", "cube mesh", "pcie"]
+"""How the devices of a host reach each other: through switches, over NVLink to some of the others, or over PCIe alone."""
 
 
 class DeviceSettings(settings.Settings):
     """One device type as YAML spells it.
 
     The efficiencies are the shares of the two peaks that well-shaped kernels reach in practice. A mapping whose name begins with
-    that of a built-in type, as ``h100-500w``, takes from there what it leaves out.
+    that of a built-in type, as ``h100-500w``, takes from there what it leaves out. ``memory_gib`` is what the driver reports;
+    ``memory_gbytes``, of 1e9 bytes, is the older key for it.
     """
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{0,62}$")
     peak_tflops_per_s: float = Field(gt=0)
-    memory_gbytes: float = Field(gt=0)
+    peak_tf32_tflops_per_s: float | None = Field(default=None, gt=0)
+    peak_fp32_tflops_per_s: float | None = Field(default=None, gt=0)
+    memory_gbytes: float | None = Field(default=None, gt=0, exclude=True)
+    memory_gib: float = Field(gt=0)
     memory_bandwidth_gbytes_per_s: float = Field(gt=0)
     compute_efficiency: float = Field(gt=0, le=1)
     memory_efficiency: float = Field(gt=0, le=1)
     kernel_launch_us: float = Field(ge=0)
+    links: Links | None = None
+    link_gbytes_per_s: float | None = Field(default=None, gt=0)
     power_watts: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="before")
@@ -48,13 +59,17 @@ class DeviceSettings(settings.Settings):
     def _rest_of_the_base_type(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
+        if isinstance(gbytes := data.get("memory_gbytes"), int | float):
+            if "memory_gib" in data:
+                raise ValueError("memory_gib and memory_gbytes say the same; leave memory_gbytes out")
+            data = data | {"memory_gib": gbytes * 1e9 / GIB}
         missing = [key for key, field in cls.model_fields.items() if field.is_required() and key not in data]
         if not missing or not isinstance(name := data.get("name"), str) or not data.keys() <= cls.model_fields.keys():
             return data
-        if (base := base_name(name)) in _names():
+        if (base := name if name in _names() else base_name(name)) in _names():
             rest = _built_in(base).to_data()
-            if _MEMORY.search(name):  # another memory than that type's, so it has to be given
-                rest.pop("memory_gbytes")
+            if base != name and _MEMORY.search(name):  # another memory than that type's, so it has to be given
+                rest.pop("memory_gib")
             return rest | data
         problem = f"{missing[0]} is missing; a name that begins with a device type, as {_names()[0]}-mine, takes from it"
         raise ValueError(f"{problem} what is left out")
@@ -66,13 +81,16 @@ class DeviceType:
 
     Attributes:
         name: lower-case name, for example ``a100``.
-        peak_flops_per_s: dense peak of the matrix units in the training precision.
-        memory_bytes: capacity.
+        peak_flops_per_s: dense peak of the matrix units in 16 bits.
+        memory_bytes: capacity as the driver reports it.
         memory_bandwidth_bytes_per_s: peak of the device's own memory.
         compute_efficiency: reachable share of ``peak_flops_per_s``.
         memory_efficiency: reachable share of ``memory_bandwidth_bytes_per_s``.
         kernel_launch_s: time below which no op goes.
         power_watts: limit of its power; None where none is known.
+        peak_tf32_flops_per_s, peak_fp32_flops_per_s: the same of TF32 on the matrix units, and of float32 without them; None:
+            that of the built-in type that its name begins with, see `peak_of`.
+        links, link_bytes_per_s: how it reaches others of its host, and how fast, one direction; None as of peaks.
     """
 
     name: str
@@ -83,6 +101,10 @@ class DeviceType:
     memory_efficiency: float
     kernel_launch_s: float
     power_watts: float | None = None
+    peak_tf32_flops_per_s: float | None = None
+    peak_fp32_flops_per_s: float | None = None
+    links: Links | None = None
+    link_bytes_per_s: float | None = None
 
     @property
     def clock_share(self) -> float:
@@ -103,12 +125,45 @@ class DeviceType:
         """Peak of the matrix units at the clock that the limit of power leaves."""
         return self.peak_flops_per_s * self.clock_share
 
-    def op_s(self, flops: NDArray[np.float64], moved_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+    def peak_of(self, element_bytes: int, *, is_convolution: bool = False) -> float:
+        """Dense peak in numbers of a size, at the data sheet's clock.
+
+        PyTorch lets cuDNN's convolutions of float32 take TF32 by default, where a device has it, but no product of matrices.
+        A type of which neither figure is known takes an A100's shares of its peak.
+
+        Args:
+            element_bytes: of a number; only four bytes differ here.
+            is_convolution: whether a convolution computes with them.
+
+        Source:
+            PyTorch, notes on CUDA semantics, "TensorFloat-32 (TF32) on Ampere (and later) devices".
+        """
+        if element_bytes != 4:
+            return self.peak_flops_per_s
+        of = self if self.peak_fp32_flops_per_s is not None else built_in_of(self.name) or _built_in("a100")
+        plain = of.peak_fp32_flops_per_s or of.peak_flops_per_s
+        found = (of.peak_tf32_flops_per_s or plain) if is_convolution else plain
+        return found * self.peak_flops_per_s / of.peak_flops_per_s
+
+    @property
+    def host_links(self) -> tuple[Links, float]:
+        """How it reaches the others of its host and the bytes per second of one direction; without bound where none is known."""
+        of = built_in_of(self.name) or self
+        links, rate = self.links or of.links, self.link_bytes_per_s or of.link_bytes_per_s
+        return links or "nvswitch", rate or np.inf
+
+    def op_s(
+        self,
+        flops: NDArray[np.float64],
+        moved_bytes: NDArray[np.float64],
+        peak_flops_per_s: NDArray[np.float64] | float | None = None,
+    ) -> NDArray[np.float64]:
         """Seconds of each op by the roofline: launch time plus the slower of arithmetic and memory traffic.
 
         Args:
             flops: floating-point operations of each op, shape ``(num_ops,)``.
             moved_bytes: bytes that each op reads and writes, shape ``(num_ops,)``.
+            peak_flops_per_s: of the numbers of each op, see `peak_of`; by default that in 16 bits.
 
         Returns:
             Seconds, shape ``(num_ops,)``; zero where an op neither computes nor moves anything.
@@ -116,7 +171,8 @@ class DeviceType:
         Source:
             Williams, Waterman and Patterson, "Roofline: an insightful visual performance model", 2009.
         """
-        arithmetic_s = flops / (self.reached_flops_per_s * self.compute_efficiency)
+        peak = self.peak_flops_per_s if peak_flops_per_s is None else peak_flops_per_s
+        arithmetic_s = flops / (peak * self.clock_share * self.compute_efficiency)
         memory_s = moved_bytes / (self.memory_bandwidth_bytes_per_s * self.memory_efficiency)
         busy_s = np.maximum(arithmetic_s, memory_s)
         return np.where(busy_s > 0, busy_s + self.kernel_launch_s, 0.0)
@@ -126,13 +182,22 @@ class DeviceType:
         return {
             "name": self.name,
             "peak_tflops_per_s": self.peak_flops_per_s / 1e12,
-            "memory_gbytes": self.memory_bytes / 1e9,
+            "memory_gib": self.memory_bytes / GIB,
             "memory_bandwidth_gbytes_per_s": self.memory_bandwidth_bytes_per_s / 1e9,
             "compute_efficiency": self.compute_efficiency,
             "memory_efficiency": self.memory_efficiency,
             "kernel_launch_us": self.kernel_launch_s * 1e6,
             **({} if self.power_watts in (None, rated_watts(self.name)) else {"power_watts": self.power_watts}),
+            **{key: value / unit for key, value, unit in self._optional() if value is not None},
+            **({} if self.links is None else {"links": self.links}),
         }
+
+    def _optional(self) -> tuple[tuple[str, float | None, float], ...]:
+        return (
+            ("peak_tf32_tflops_per_s", self.peak_tf32_flops_per_s, 1e12),
+            ("peak_fp32_tflops_per_s", self.peak_fp32_flops_per_s, 1e12),
+            ("link_gbytes_per_s", self.link_bytes_per_s, 1e9),
+        )
 
 
 def device_type(spec: str | DeviceSettings) -> DeviceType:
@@ -146,12 +211,16 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
     return DeviceType(
         name=spec.name,
         peak_flops_per_s=spec.peak_tflops_per_s * 1e12,
-        memory_bytes=spec.memory_gbytes * 1e9,
+        memory_bytes=spec.memory_gib * GIB,
         memory_bandwidth_bytes_per_s=spec.memory_bandwidth_gbytes_per_s * 1e9,
         compute_efficiency=spec.compute_efficiency,
         memory_efficiency=spec.memory_efficiency,
         kernel_launch_s=spec.kernel_launch_us / 1e6,
         power_watts=spec.power_watts,
+        peak_tf32_flops_per_s=None if spec.peak_tf32_tflops_per_s is None else spec.peak_tf32_tflops_per_s * 1e12,
+        peak_fp32_flops_per_s=None if spec.peak_fp32_tflops_per_s is None else spec.peak_fp32_tflops_per_s * 1e12,
+        links=spec.links,
+        link_bytes_per_s=None if spec.link_gbytes_per_s is None else spec.link_gbytes_per_s * 1e9,
     )
 
 
@@ -163,8 +232,14 @@ def base_name(name: str) -> str:
 
 def rated_watts(name: str) -> float | None:
     """Power of a device type, or of the one that it is a variant of, by its data sheet; None where that is not known."""
-    base = base_name(name)
-    return _built_in(base).power_watts if base in _names() else None
+    found = built_in_of(name)
+    return None if found is None else found.power_watts
+
+
+def built_in_of(name: str) -> DeviceType | None:
+    """The built-in device type that a name, as ``a100-80gb``, is or begins with; None where there is none."""
+    base = name if name in _names() else base_name(name)
+    return _built_in(base) if base in _names() else None
 
 
 def is_variant(name: str, product: str) -> bool:

@@ -68,6 +68,7 @@ RANGES: dict[str, Range] = {
     "payload_bytes": Range(1.0, 1e19),
     "_flops": Range(0.0, 1e30),
     "_gbytes": Range(1e-6, 1e9),
+    "_gib": Range(1e-6, 1e9),
     # Speeds: a wafer-scale engine computes 1.3e5 TFLOP/s and reads 2e7 GB/s, a modem sends 1e-5 GB/s.
     "_gbytes_per_s": Range(1e-6, 1e9),
     "_bytes_per_s": Range(1e3, 1e18),

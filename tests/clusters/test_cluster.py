@@ -15,11 +15,11 @@ from meshwright.errors import ClusterError, ConfigError, InputFileError
 ALIKE = ["clos-1024-4to1", "clos-256-4to1", "clos-64-4to1", "dgx-a100-8x8", "host-8", "rail-512", "torus-256", "uneven-64"]
 ALIKE += ["clos-512-4to1", "torus-128", "ramp-4x4x2", "ramp-4x4x4", "ramp-8x8x4", "toy"]
 NEWER = {
-    "dgx-b200-8x8": (64, 8, "b200", 180e9, [900e9, 50e9]),
-    "dgx-h100-32x8": (256, 32, "h100", 80e9, [450e9, 50e9]),
-    "dgx-h100-8x8": (64, 8, "h100", 80e9, [450e9, 50e9]),
-    "dgx-h200-8x8": (64, 8, "h200", 141e9, [450e9, 50e9]),
-    "nvl72": (72, 18, "gb200", 186e9, [900e9, 900e9]),
+    "dgx-b200-8x8": (64, 8, "b200", 179.06, [900e9, 50e9]),
+    "dgx-h100-32x8": (256, 32, "h100", 79.1, [450e9, 50e9]),
+    "dgx-h100-8x8": (64, 8, "h100", 79.1, [450e9, 50e9]),
+    "dgx-h200-8x8": (64, 8, "h200", 140.4, [450e9, 50e9]),
+    "nvl72": (72, 18, "gb200", 185.03, [900e9, 900e9]),
 }
 PRESETS = sorted([*ALIKE, "clos-64-25g", "lingjun-64", "mixed-256", "two-sites-64", *NEWER])
 
@@ -47,7 +47,7 @@ SIZES |= {"toy": (4, 1), "ramp-4x4x2": (32, 32), "ramp-4x4x4": (64, 64), "ramp-8
 def test_each_preset_loads_under_its_own_name(name):
     cluster = load_cluster(f"preset:{name}")
     assert (cluster.name, cluster.num_devices, cluster.num_hosts) == (name, *SIZES[name])
-    device, memory_bytes = ("toy", 5e9) if name == "toy" else ("a100", 80e9)
+    device, memory_bytes = ("toy", 4.65 * 2**30) if name == "toy" else ("a100", 79.35 * 2**30)
     assert [kind.name for kind in cluster.device_types] == [device]
     assert (cluster.memory_bytes == memory_bytes).all()
 
@@ -58,7 +58,7 @@ def test_newer_machines_follow_their_data_sheets(name):
     (device,) = cluster.device_types
     # Inside a host, and from the first device to the last of the cluster.
     reached = cluster.bandwidth_bytes_per_s([0, 0], [1, cluster.num_devices - 1]).tolist()
-    assert (cluster.num_devices, cluster.num_hosts, device.name, device.memory_bytes, reached) == NEWER[name]
+    assert (cluster.num_devices, cluster.num_hosts, device.name, device.memory_bytes / 2**30, reached) == NEWER[name]
 
 
 def test_half_of_the_mixed_cluster_is_of_each_type():
@@ -99,7 +99,7 @@ def test_hosts_may_differ(tmp_path):
     tiny = {
         "name": "tiny",
         "peak_tflops_per_s": 1.0,
-        "memory_gbytes": 2.0,
+        "memory_gib": 2.0,
         "memory_bandwidth_gbytes_per_s": 10.0,
         "compute_efficiency": 0.5,
         "memory_efficiency": 0.5,
@@ -108,7 +108,7 @@ def test_hosts_may_differ(tmp_path):
     cluster = load_cluster(written(tmp_path, lambda data: data.update(device_overrides={"l0-h1": "v100", "l3-h0": tiny})))
     assert [kind.name for kind in cluster.device_types] == ["a100", "v100", "tiny"]
     assert np.repeat([0, 1, 0, 0, 0, 0, 2, 0], 8).tolist() == cluster.device_type.tolist()
-    assert cluster.memory_bytes[48] == 2e9
+    assert cluster.memory_bytes[48] == 2 * 2**30
     assert Cluster.from_data(cluster.to_data()).digest == cluster.digest
 
 

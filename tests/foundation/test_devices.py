@@ -19,7 +19,7 @@ device_settings = st.builds(
     DeviceSettings,
     name=st.just("toy"),
     peak_tflops_per_s=positive,
-    memory_gbytes=positive,
+    memory_gib=positive,
     memory_bandwidth_gbytes_per_s=positive,
     compute_efficiency=shares,
     memory_efficiency=shares,
@@ -87,14 +87,14 @@ def test_a_newer_device_is_faster():
 def test_an_unknown_device_is_told_with_the_nearest_one():
     with pytest.raises(ConfigError) as caught:
         device_type("a10")
-    valid = "a100, a800, b200, b300, gb200, gb300, h100, h200, h800, l40s, mi300x, rtx-pro-6000, v100"
+    valid = "a100, a100-40gb, a800, b200, b300, gb200, gb300, h100, h200, h800, l40s, mi300x, rtx-pro-6000, v100"
     assert str(caught.value) == f"unknown device type (got 'a10'); valid: {valid}"
 
 
 GOOD = {
     "name": "toy",
     "peak_tflops_per_s": 1.0,
-    "memory_gbytes": 1.0,
+    "memory_gib": 1.0,
     "memory_bandwidth_gbytes_per_s": 1.0,
     "compute_efficiency": 0.5,
     "memory_efficiency": 0.5,
@@ -109,7 +109,7 @@ GOOD = {
         ("name", ""),
         ("name", "../a100"),
         ("peak_tflops_per_s", 0),
-        ("memory_gbytes", -1),
+        ("memory_gib", -1),
         ("memory_bandwidth_gbytes_per_s", float("nan")),
         ("compute_efficiency", 1.5),
         ("memory_efficiency", 0),
@@ -131,6 +131,28 @@ def test_a_variant_of_a_device_takes_from_it_what_its_mapping_leaves_out():
             DeviceSettings(name=name, power_watts=500)
     with pytest.raises(ValidationError, match="power_wats"):
         DeviceSettings(name="h100-500w", power_wats=500)
-    with pytest.raises(ValidationError, match="memory_gbytes"):  # whose name says another memory than an A100's
-        DeviceSettings(name="a100-40gb", power_watts=300)
-    assert device_type(DeviceSettings(name="a100-40gb", memory_gbytes=40)).memory_bytes == 40e9
+    with pytest.raises(ValidationError, match="memory_gib"):  # whose name says another memory than an A100's
+        DeviceSettings(name="a100-48gb", power_watts=300)
+    assert device_type(DeviceSettings(name="a100-48gb", memory_gib=47)).memory_bytes == 47 * 2**30
+    held = device_type(DeviceSettings(name="a100-40gb", power_watts=300))
+    assert held == replace(device_type("a100-40gb"), power_watts=300.0)
+
+
+# What drivers report, in GiB; see the source in each file of configs/devices.
+REPORTED = {"v100": 31.75, "a100-40gb": 39.4, "a100": 79.35, "h100": 79.1, "h200": 143_771 / 1024, "b200": 183_359 / 1024}
+
+
+@pytest.mark.parametrize("name", REPORTED)
+def test_memory_is_what_the_driver_reports(name):
+    assert device_type(name).memory_bytes == pytest.approx(REPORTED[name] * 2**30, rel=5e-4)
+
+
+def test_float32_has_a_peak_of_its_own_worked_by_hand():
+    # An A100: 156 TFLOP/s in TF32, which cuDNN's convolutions take, and 19.5 without. A V100 has no TF32.
+    for name, peaks in (("a100", [156e12, 19.5e12]), ("v100", [15.7e12, 15.7e12])):
+        assert [device_type(name).peak_of(4, is_convolution=one) for one in (True, False)] == peaks
+    # Of a type that is not known an A100's shares: 1/2 and 1/16 of 100 TFLOP/s.
+    assert [TOY.peak_of(4, is_convolution=one) for one in (True, False)] == pytest.approx([50e12, 6.25e12])
+    assert TOY.peak_of(2) == 100e12
+    # 1 TFLOP in float32 at half of 6.25 TFLOP/s.
+    assert float(TOY.op_s(np.array([1e12]), np.array([0.0]), TOY.peak_of(4))[0]) == pytest.approx(0.320005)

@@ -18,7 +18,7 @@ from meshwright.errors import ConfigError
         ("peak_tflops_per_s", 125_000.0),  # Cerebras WSE-3
         ("memory_bandwidth_gbytes_per_s", 21e6),  # the same
         ("peak_tflops_per_s", 1e-3),  # a core of a processor
-        ("memory_gbytes", 0.016),  # a TPU v1 core's buffer
+        ("memory_gib", 0.016),  # a TPU v1 core's buffer
         ("nic_bandwidth_gbytes_per_s", 1.2e-4),  # 1 Mbit/s
         ("nic_latency_us", 600_000.0),  # by satellite
         ("step_s", 90 * 86_400.0),
@@ -84,7 +84,7 @@ def test_settings_hold_each_number_to_its_range(model, data, told):
         DeviceSettings: {
             "name": "a",
             "peak_tflops_per_s": 312.0,
-            "memory_gbytes": 80.0,
+            "memory_gib": 80.0,
             "memory_bandwidth_gbytes_per_s": 2039.0,
             "compute_efficiency": 0.6,
             "memory_efficiency": 0.8,

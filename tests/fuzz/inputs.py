@@ -94,7 +94,7 @@ TRANSFORMERS = (
     },
 )
 
-DEVICE = """{name: small, peak_tflops_per_s: 312.0, memory_gbytes: 80.0, memory_bandwidth_gbytes_per_s: 2039.0,
+DEVICE = """{name: small, peak_tflops_per_s: 312.0, memory_gib: 79.35, memory_bandwidth_gbytes_per_s: 2039.0,
   compute_efficiency: 0.6, memory_efficiency: 0.8, kernel_launch_us: 5.0}"""
 
 HOSTS = """devices_per_host: 2, intra_host_bandwidth_gbytes_per_s: 300.0, intra_host_latency_us: 0.6, nics_per_host: 2,

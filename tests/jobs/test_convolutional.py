@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 
+from meshwright.devices import device_type
 from meshwright.errors import GraphError
 from meshwright.jobs.convolutional import ConvNetShape, cosmoflow, unet3d
 from meshwright.jobs.graph import JobGraph
@@ -24,6 +25,21 @@ def test_unet_has_the_published_parameters():
     uncounted = sum(layer.parameters for layer in shape.layers if layer.kind == "batch_norm")
     uncounted += sum(layer.out_channels for layer in shape.layers if layer.kind == "up_conv")
     assert shape.num_parameters - uncounted == 19_069_955
+
+
+def test_convolutions_in_float32_are_timed_by_their_own_peak_worked_by_hand():
+    # conv_1: 27 x 4 x 16 multiply-adds at each of 128^3 places, 14.50 GFLOP of two samples. Sixteen channels fill a quarter of a
+    # tile of 64. A V100: 15.7 TFLOP/s without TF32, half of them reached; an A100 156 in TF32.
+    graph = cosmoflow(128).graph(2)
+    for device, peak in (("v100", 15.7e12), ("a100", 156e12)):
+        timed, kind = graph.timed_on(device_type(device)), device_type(device)
+        assert timed.forward_s[0] == pytest.approx(14.4955e9 / (peak / 4 * 0.5) + kind.kernel_launch_s, rel=1e-4)
+    # conv_2 goes back to sixteen channels and sums the gradients of 32: a product at a quarter and one at half
+    layer = next(one for one in cosmoflow(128).layers if one.name == "conv_2")
+    assert layer.filled == (0.5, pytest.approx(2 / (4 + 2)))
+    dense = graph.op_kinds.index("linear")
+    assert graph.peaks_flops_per_s(device_type("a100"))[0][dense] == 19.5e12
+    assert JobGraph.from_data(graph.to_data()).element_bytes == 4
 
 
 @pytest.mark.parametrize("shape", [cosmoflow(64), unet3d(16)], ids=lambda shape: shape.name)

@@ -163,6 +163,7 @@ def test_rows_of_a_menu_say_what_each_layout_takes(by_menu):
         assert set(row["hosts"]) <= {"b", "c"}
         assert row["device"] == "a100"
         assert row["memory_bytes"] > 0
+        assert not row["is_tight"]
     (chosen,) = (row for row in found.candidates if row["is_chosen"])
     assert found.plan.num_ranks == chosen["degree"]
     assert sorted({rank.host for rank in found.plan.ranks}) == sorted(chosen["hosts"])

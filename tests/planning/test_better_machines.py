@@ -84,7 +84,7 @@ def changed(figure, factor, rng):
 
 def drawn_machines(rng):
     """A machine and a better one."""
-    device = device_type(rng.choice(["v100", "a100", "h100"])).to_data() | {"memory_gbytes": rng.choice([4.0, 16.0, 80.0])}
+    device = device_type(rng.choice(["v100", "a100", "h100"])).to_data() | {"memory_gib": rng.choice([4.0, 16.0, 80.0])}
     data = {"name": "drawn", "device": device, "topology": dict(rng.choice(NETWORKS))}
     if data["topology"]["kind"] == "matrix":
         pairs = {"bandwidth_gbytes_per_s": (-1, 2), "latency_us": (0, 3)}

@@ -10,6 +10,7 @@ from meshwright.clusters import load_cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import PlanError
 from meshwright.jobs import load_graph
+from meshwright.planning.menu_plan import plan_from_menu
 from meshwright.planning.plan import plan
 from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.step.timeline import simulate
@@ -40,6 +41,21 @@ def test_fastest_is_chosen_without_a_deadline_and_cheapest_with_one():
 def test_the_reason_counts_one_rank_as_one():
     why = plan("zoo:alexnet", "preset:host-8", max_degree=1).plan.why
     assert why == "fastest-feasible chose 1 rank on block contiguous (first-fit) out of 1 candidate on the empty cluster"
+
+
+@pytest.mark.parametrize(("share", "is_tight"), [(0.03, True), (0.07, False)])
+def test_a_plan_whose_memory_is_a_tight_fit_says_so(tmp_path, share, is_tight):
+    def on_memory_of(held_bytes):
+        device = {"name": "a100-mine", "memory_gib": held_bytes * (1 + share) / 2**30}
+        (tmp_path / "c.yaml").write_text(json.dumps(load_cluster("preset:host-8").to_data() | {"device": device}))
+        return str(tmp_path / "c.yaml")
+
+    held_bytes = plan("zoo:alexnet", "preset:host-8", max_degree=1).plan.figure("memory_bytes").value
+    assert ("memory is tight: " in plan("zoo:alexnet", on_memory_of(held_bytes), max_degree=1).plan.why) is is_tight
+    wanted = {"policy": "menu:fastest-feasible", "num_steps": 9, "batch": 64, "devices": 1}
+    (row,) = plan_from_menu("zoo:alexnet", "preset:host-8", **wanted).rows
+    found = plan_from_menu("zoo:alexnet", on_memory_of(row.memory_bytes), **wanted)
+    assert [("memory is tight: " in found.plan.why), bool(found.rows[0].tight)] == [is_tight, is_tight]
 
 
 @pytest.mark.parametrize("policy", [None, "fixed-8"])
@@ -198,7 +214,7 @@ def test_no_plan_is_beaten_in_time_and_devices_whoever_chose_it(
 @pytest.mark.parametrize(
     ("job", "arguments", "words"),
     [
-        ("zoo:llama-7b", {}, r"110\.897 GB.*80\.000 GB"),
+        ("zoo:llama-7b", {}, r"110\.897 GB.*85\.201 GB"),
         ("zoo:vgg16", {"deadline_s": 1.0}, "no candidate finishes in time; the fastest takes"),
         ("zoo:vgg16", {"deadline_s": float("nan")}, "finite and positive"),
         ("zoo:vgg16", {"num_steps": 0}, "must be 1 to"),

@@ -8,7 +8,6 @@ import pytest
 from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.work.memory import MEMORY_UNCERTAINTY
 from meshwright.costs.work.work import describe
 from meshwright.devices import DeviceSettings, device_type
 from meshwright.errors import PlanError
@@ -18,6 +17,7 @@ from meshwright.planning.search import device_counts, search_layouts
 from meshwright.planning.usual import frameworks_text
 from meshwright.plans import check
 from meshwright.plans.frameworks.table import FRAMEWORKS
+from meshwright.plans.memory import MEMORY_UNCERTAINTY
 
 MIXTURE = {
     "model_type": "mixtral",
@@ -166,7 +166,7 @@ TIGHT = "tp=1,pp=1,cp=1|2|4,zero=1|2|3,recompute=none"
 
 def on_devices_of(memory_gbytes):
     described = load_cluster("preset:dgx-a100-8x8").settings
-    device = DeviceSettings(**device_type("a100").to_data() | {"memory_gbytes": memory_gbytes})
+    device = DeviceSettings(**device_type("a100").to_data() | {"memory_gib": memory_gbytes * 1e9 / 2**30})
     return Cluster.from_settings(described.model_copy(update={"device": device}))
 
 
@@ -183,7 +183,10 @@ def test_a_first_choice_that_may_not_fit_is_told_with_the_next_row_that_does(nee
     room = needed_gbytes * (1 + MEMORY_UNCERTAINTY / 2)
     found = searched(room)
     told = found.tight_text(10)
-    assert told.startswith(f"memory: {needed_gbytes:.1f} of {room:.1f} GB of a device, less is left than the 6%")
+    assert told.startswith(f"memory is tight: {needed_gbytes:.1f} of {room:.1f} GB of a device, less is left than")
+    assert found.plan.why is not None
+    assert f"; memory is tight: {needed_gbytes:.1f} of" in found.plan.why
+    assert found.table()[0]["is_tight"]
     roomy = [p for p in sorted(found.ties) if found.searched.ranking[p].memory_bytes * (1 + MEMORY_UNCERTAINTY) <= room * 1e9]
     named = re.search(r"=(\d+) is as fast and needs", told)
     assert (None if named is None else int(named[1]) - 1) == (roomy[0] if roomy else None)
@@ -193,6 +196,8 @@ def test_a_first_choice_that_may_not_fit_is_told_with_the_next_row_that_does(nee
 def test_a_layout_with_room_for_its_uncertainty_has_no_remark(needed_gbytes):
     found = searched(needed_gbytes * (1 + MEMORY_UNCERTAINTY) + 0.01)
     assert found.tight_text(10) == ""
+    assert "tight" not in (found.plan.why or "")
+    assert not found.table()[0]["is_tight"]
 
 
 def test_an_estimate_tells_the_same_of_its_layout():

@@ -64,7 +64,7 @@ def test_parts_of_a_volume_stand_where_the_order_puts_them():
 
 @pytest.fixture(scope="module")
 def found():
-    device = device_type("v100").to_data() | {"memory_gbytes": 16.0}
+    device = device_type("v100").to_data() | {"memory_gib": 16.0}
     topology = {"kind": "single-host", "num_devices": 4, "fabric": "switch", "bandwidth_gbytes_per_s": 150.0, "latency_us": 0.6}
     small = Cluster.from_data({"name": "v100-16gb", "device": device, "topology": topology})
     return search_layouts("zoo:cosmoflow-512", small, SearchRequest(batch=2, top=3, keep="schedule=1f1b"))

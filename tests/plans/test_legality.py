@@ -187,8 +187,8 @@ DAMAGED = [
     (
         (("cluster", "data", "device"), "a101"),
         ConfigError,
-        "cluster.data.device: unknown device type (got 'a101'); valid: a100, a800, b200, b300, gb200, gb300, h100, h200, h800, "
-        "l40s, mi300x, rtx-pro-6000, v100",
+        "cluster.data.device: unknown device type (got 'a101'); valid: a100, a100-40gb, a800, b200, b300, gb200, gb300, h100, "
+        "h200, h800, l40s, mi300x, rtx-pro-6000, v100",
     ),
     (
         (("cluster", "data", "topology", "num_spines"), 0),

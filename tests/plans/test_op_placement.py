@@ -17,7 +17,7 @@ TOY = {
     "device": {
         "name": "toy",
         "peak_tflops_per_s": 1.0,
-        "memory_gbytes": 10.0,
+        "memory_gib": 10e9 / 2**30,
         "memory_bandwidth_gbytes_per_s": 1.0,
         "compute_efficiency": 1.0,
         "memory_efficiency": 1.0,

@@ -9,6 +9,7 @@ say it, and what a row says that is not read, stands in its notes.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from ....devices import DeviceType, device_names, device_type, is_variant
 from ....errors import InputFileError, MeshwrightError
 from ....jobs.model_constants import ModelConstants
 from ....packaged import Shipped
+from ....planners.layouts.space import divisors
 from .published_runs import LLAMA, as_published, year_of
 from .published_step import PublishedStep, gpt
 
@@ -59,27 +61,18 @@ CALIBRATION_FAMILY = " (calibration)"
 
 COUNTS = ("tp", "pp", "dp", "cp", "ep", "virtual_stages", "micro_batch", "global_batch")
 
-LINK_BYTES_PER_S = {
-    "v100": 150e9,
-    "a100": 300e9,
-    "a800": 200e9,
-    "h100": 450e9,
-    "h800": 200e9,
-    "h200": 450e9,
-    **dict.fromkeys(("b200", "b300", "gb200", "gb300"), 900e9),
-}
-"""NVLink of a device, one direction (NVIDIA's data sheets)."""
+PCIE_BYTES_PER_S = {"v100": 15.75e9, "a100": 31.5e9, "a800": 31.5e9}
+"""PCIe 3.0 and 4.0 x16, one direction (PCI-SIG), of cards for PCIe of devices that otherwise have NVLink; 5.0 of others."""
 
-PCIE_BYTES_PER_S = {"v100": 15.75e9, "a100": 31.5e9, "a800": 31.5e9, "l40s": 31.5e9}
-"""PCIe 3.0 and 4.0 x16, one direction (PCI-SIG); where nothing stands 5.0, twice as much again. A device that has no NVLink
-takes these. Two L40S sum 20 GB/s over it (ai-dynamo/aiconfigurator, NCCL 2.27.3), and 20.3 GB/s here."""
+NVLINK_DOMAINS = {"gb200": (4, 72), "gb300": (4, 72)}
+"""Devices of a host, and of all hosts that one NVLink fabric joins (NVIDIA, "GB200 NVL72" and "GB300 NVL72" data sheets)."""
 
 CARDS = {"v100": (0.5, 100.0), "a100": (1.0, 200.0), "a800": (1.0, 200.0), "l40s": (1.0, 200.0)}
 """Network cards for each device and their Gbit/s where a source prints none: one of 400 for each as in a DGX H100, H200 or
 B200, of 200 as in a DGX A100, and four of 100 for eight as in a DGX-1 (NVIDIA's user guides); for an L40S an assumption."""
 
-OTHER_BANDWIDTH_BYTES_PER_S = {("a100", 40): 1555e9, ("a800", 40): 1555e9}
-"""Memory bandwidth of a device with another size of memory than the built-in one (NVIDIA, "A100 40GB" data sheet, 2020)."""
+SOLD_AS = 0.1
+"""By how much at most the memory that a device is sold with differs from what its driver reports."""
 
 FUSED_ATTENTION_SINCE = 2023
 ASYNC_GRADIENTS_SINCE = 2022
@@ -242,7 +235,7 @@ def _more(model: dict[str, Any]) -> dict[str, Any]:
 
 
 def _device(cluster: dict[str, Any]) -> DeviceType:
-    """The device type that a name such as ``a100-80gb`` means, with its memory in GiB."""
+    """The device type that a name such as ``a100-80gb`` means; its memory as the driver reports it, where that is known."""
     spelled = str(cluster.get("device") or "").lower()
     base = _base(spelled)
     if base not in device_names():
@@ -250,11 +243,14 @@ def _device(cluster: dict[str, Any]) -> DeviceType:
     found = device_type(base)
     size = re.search("([0-9]+)\\s*gi?b", spelled)
     try:
-        memory = quantities.whole(size.group(1), "memory_gbytes") if size else found.memory_bytes / 1e9
+        gib = quantities.whole(size.group(1), "memory_gib") if size else found.memory_bytes / GIB
     except ValueError as error:
         raise _UnsupportedError(f"the memory of {spelled} {error}") from None
-    bandwidth = OTHER_BANDWIDTH_BYTES_PER_S.get((base, round(memory)), found.memory_bandwidth_bytes_per_s)
-    data = found.__dict__ | {"memory_bytes": memory * GIB, "memory_bandwidth_bytes_per_s": bandwidth}
+    variant = f"{'a100' if base == 'a800' else base}-{gib:.0f}gb"
+    if variant in device_names():
+        other = device_type(variant)
+        found = replace(found, memory_bytes=other.memory_bytes, memory_bandwidth_bytes_per_s=other.memory_bandwidth_bytes_per_s)
+    data = found.__dict__ | ({} if abs(gib * GIB / found.memory_bytes - 1) < SOLD_AS else {"memory_bytes": gib * GIB})
     given = {name: _number(cluster, key, "cluster") * unit for key, (name, unit) in PEAKS.items() if cluster.get(key) is not None}
     return DeviceType(**(data | given))
 
@@ -270,13 +266,16 @@ def _wires(cluster: dict[str, Any]) -> tuple[HostNetwork, list[str]]:
     """Hosts and cards, with a note on each thing that the source does not print and a price depends on."""
     notes: list[str] = []
     device = _base(str(cluster.get("device") or "").lower())
-    is_pcie = device not in LINK_BYTES_PER_S or "pci" in str(cluster.get("host_link") or "").lower()
-    link = PCIE_BYTES_PER_S.get(device, 63e9) if is_pcie else LINK_BYTES_PER_S[device]
-    per_host, (share, rate) = 8, CARDS.get(device, (1.0, 400.0))
+    said = str(cluster.get("host_link") or "").lower()
+    links, link = device_type(device).host_links
+    if "pci" in said and links != "pcie":
+        links, link = "pcie", PCIE_BYTES_PER_S.get(device, 63e9)
+    per_host, domain = NVLINK_DOMAINS.get(device, (8, 1))
+    share, rate = CARDS.get(device, (1.0, 400.0))
     if cluster.get("devices_per_host") is not None:
         per_host = _whole(cluster, "devices_per_host", "cluster")
     elif _whole(cluster, "num_devices", "cluster") > per_host:
-        notes.append(f"cluster.devices_per_host is not printed: {per_host}")
+        notes.append(f"cluster.devices_per_host is not printed: {per_host}" + f", NVLink joins {domain}" * (domain > 1))
     is_spread = _whole(cluster, "num_devices", "cluster") > per_host
     cards = max(1, round(share * per_host))
     if cluster.get("nics_per_host") is not None:
@@ -288,8 +287,12 @@ def _wires(cluster: dict[str, Any]) -> tuple[HostNetwork, list[str]]:
         rate = _number(cluster, "nic_gbit_per_s", "cluster")
     elif is_spread:
         notes.append(f"cluster.nic_gbit_per_s is not printed: {rate:g}, as in a DGX with {device} devices")
-    switched = "switch" in str(cluster.get("host_link") or "").lower() or link != LINK_BYTES_PER_S["v100"]
-    return HostNetwork(per_host, link, cards * rate * 1e9 / 8, "nvswitch" if switched else "cube mesh"), notes
+    if "switch" in said and links == "cube mesh":
+        links = "nvswitch"
+    # Racks are taken evenly: 128 devices are 64 of each of two.
+    even = (one for one in divisors(_whole(cluster, "num_devices", "cluster")) if one <= domain and one % per_host == 0)
+    joined = max(even, default=per_host)
+    return HostNetwork(joined, link, joined // per_host * cards * rate * 1e9 / 8, links), notes
 
 
 def _number(data: dict[str, Any], key: str, where: str) -> float:

@@ -5,6 +5,7 @@ What machines are like stands in ``configs/plausible.yaml``, by key. What no mac
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 from pydantic import Field
 
 from .. import settings
-from ..devices import device_type
+from ..devices import GIB, DeviceType, device_type
 from ..errors import PlausibilityWarning
 from ..yaml12 import Location, dotted
 from .settings import ClusterSettings
@@ -47,36 +48,12 @@ class LineRate(settings.Settings):
     since_tflops_per_s: float = Field(gt=0)
 
 
-class LinksOfDevice(settings.Settings):
-    """What the links of one device of a type carry inside its host, one direction.
-
-    Attributes:
-        high: GB/s.
-        source: where that is said.
-    """
-
-    high: float = Field(gt=0)
-    source: str
-
-
-class LinksInsideHosts(settings.Settings):
-    """The most that figures of links inside hosts are, by device type.
-
-    Attributes:
-        keys: those figures, as under `PlausibleFigures.keys`.
-        devices: the most by built-in device type.
-    """
-
-    keys: tuple[str, ...]
-    devices: dict[str, LinksOfDevice]
-
-
 class PlausibleFigures(settings.Settings):
     """The content of ``configs/plausible.yaml``."""
 
     line_rates: dict[str, tuple[LineRate, ...]]
     units: dict[str, dict[str, float]]
-    links_inside_hosts: LinksInsideHosts
+    links_inside_hosts: tuple[str, ...]
     keys: dict[str, PlausibleRange]
 
 
@@ -103,12 +80,15 @@ def doubtful(described: ClusterSettings) -> list[Doubt]:
         name = f"{kind}.{key}" if f"{kind}.{key}" in known else key
         plausible, of_device = known.get(name), _links_of_device(name, described)
         values = _numbers(value)
+        if key == "memory_gbytes":
+            read = value * 1e9 / GIB
+            found.append(Doubt(location, value, f"is read as {read:.4g} GiB; memory_gib takes what the driver reports"))
         if plausible is None or not values or (key, value) == _links_of_one_domain(described):
             continue
         problems = {number: problem for number in values if (problem := _problem(key, number, plausible))}
         problems |= {number: problem for number in values if (problem := _line_rate(key, number, described))}
         if of_device and not problems:
-            problems = {number: problem for number in values if (problem := _both_ways(number, *of_device))}
+            problems = {number: problem for number in values if (problem := _both_ways(number, of_device))}
         if problems:
             worst = max(problems, key=lambda number: max(number / plausible.high, plausible.low / number))
             found.append(Doubt(location, worst, problems[worst]))
@@ -138,7 +118,7 @@ def _figures(described: ClusterSettings) -> Iterator[tuple[Location, str, Any]]:
     devices: dict[Location, Any] = {("device",): described.device}
     devices |= {("device_overrides", host): device for host, device in described.device_overrides.items()}
     for location, device in devices.items():
-        for key in () if isinstance(device, str) else type(device).model_fields:
+        for key in () if isinstance(device, str) else device.model_fields_set:
             yield (*location, key), "device", getattr(device, key)
 
 
@@ -168,30 +148,27 @@ def _line_rate(key: str, value: float, described: ClusterSettings) -> str | None
     return None
 
 
-def _links_of_device(name: str, described: ClusterSettings) -> tuple[str, LinksOfDevice] | None:
-    """The device type of the widest links inside hosts and what they carry; None of other figures, or where a type is unknown."""
-    known = figures().links_inside_hosts
-    devices = {device if isinstance(device, str) else "" for device in (described.device, *described.device_overrides.values())}
-    if name not in known.keys or not devices <= set(known.devices):
-        return None
-    return max(((device, known.devices[device]) for device in sorted(devices)), key=lambda both: both[1].high)
+def _links_of_device(name: str, described: ClusterSettings) -> DeviceType | None:
+    """The device type of the widest links inside hosts; None of other figures, or where a type's links are not known."""
+    found = [device_type(device) for device in (described.device, *described.device_overrides.values())]
+    widest = max(found, key=lambda one: one.host_links[1])
+    return widest if name in figures().links_inside_hosts and math.isfinite(widest.host_links[1]) else None
 
 
-def _both_ways(value: float, device: str, links: LinksOfDevice) -> str | None:
+def _both_ways(value: float, device: DeviceType) -> str | None:
     """What a figure of links inside hosts is that is more than a device has, and most likely that of both directions."""
-    if value <= links.high:
+    links, high = device.host_links[0], device.host_links[1] / 1e9
+    if value <= high:
         return None
-    told = (
-        f"{value:g} GB/s is {value / links.high:.3g} times what a device of type {device} sends ({links.high:g}: {links.source})"
-    )
-    return told + (f"; did you mean {value / 2:g} (data sheets count both directions)?" if value <= 2 * links.high else "")
+    told = f"{value:g} GB/s is {value / high:.3g} times what a device of type {device.name} sends ({high:g} over {links})"
+    if links == "pcie":
+        return f"{told}; it has no NVLink, so that {high:g} is taken"
+    return told + (f"; did you mean {value / 2:g} (data sheets count both directions)?" if value <= 2 * high else "")
 
 
 def _peak_tflops_per_s(described: ClusterSettings) -> float:
     """Of the fastest device of a cluster, dense, in 16 bits."""
-    devices = (described.device, *described.device_overrides.values())
-    peaks = [device_type(one).peak_flops_per_s / 1e12 if isinstance(one, str) else one.peak_tflops_per_s for one in devices]
-    return max(peaks)
+    return max(device_type(one).peak_flops_per_s for one in (described.device, *described.device_overrides.values())) / 1e12
 
 
 def _problem(key: str, value: float, plausible: PlausibleRange) -> str | None:
@@ -199,7 +176,7 @@ def _problem(key: str, value: float, plausible: PlausibleRange) -> str | None:
     if value == 0 or low <= value <= high:
         return None
     unit = max((name for name in figures().units if key.endswith(f"_{name}")), key=len, default="")
-    words = {"gbytes_per_s": " GB/s", "tflops_per_s": " TFLOP/s", "gbytes": " GB"}.get(unit, f" {unit}" if unit else "")
+    words = {"gbytes_per_s": " GB/s", "tflops_per_s": " TFLOP/s", "gib": " GiB"}.get(unit, f" {unit}" if unit else "")
     if value > high:
         beyond = f"{value / high:.3g} times the most there is ({high:g}: {plausible.source})"
     else:

@@ -69,7 +69,9 @@ class Roofline:
         if not graph.has_flops:
             raise GraphError("carries no FLOPs, so the roofline cannot time it", value=graph.name)
         moved = graph.moved_bytes / splits + graph.parameter_bytes * (1 - 1 / splits)
-        return device.op_s(graph.forward_flops / splits, moved), device.op_s(graph.backward_flops / splits, 2 * moved)
+        forward, backward = graph.peaks_flops_per_s(device)
+        forward_s = device.op_s(graph.forward_flops / splits, moved, forward)
+        return forward_s, device.op_s(graph.backward_flops / splits, 2 * moved, backward)
 
 
 MODELS: dict[str, ComputeModel] = {model.name: model for model in (Profiled(), Roofline())}

@@ -83,4 +83,5 @@ class GraphBuilder:
             workspace_bytes=costs[:, 4],
             edges=np.array(self._edges, np.int64),
             samples_per_step=self.samples_per_step,
+            element_bytes=self._element_bytes,
         )

@@ -17,6 +17,9 @@ ELEMENT_BYTES = 4
 """Volumes are trained in single precision, as in Oyama et al., "The case for strong scaling in deep learning: training large
 3D CNNs with hybrid parallelism", 2020."""
 
+TILE_COLUMNS = 64
+"""Columns of the smallest tile of a product."""
+
 Extent = tuple[int, int, int]
 
 
@@ -50,6 +53,24 @@ class ConvLayer:
     def is_volume(self) -> bool:
         """Whether it works position by position, so that its volume can be cut."""
         return self.kind not in ("linear", "loss")
+
+    @property
+    def filled(self) -> tuple[float, float]:
+        """Shares of the tiles of a product that a convolution fills with channels, forward and backward; 1 of other ops.
+
+        Its columns are output channels, or input channels where errors go back, in tiles of 64. The backward pass takes one
+        product for the weights and, behind the first layer, one for the errors.
+
+        Source:
+            NVIDIA, "Convolutional layers user's guide", 2023, section 2 (implicit products), and "Matrix multiplication
+            background user's guide", 2023, section 4.2 (tiles).
+        """
+        if "conv" not in self.kind:
+            return 1.0, 1.0
+        out, into = (
+            channels / (TILE_COLUMNS * -(-channels // TILE_COLUMNS)) for channels in (self.out_channels, self.in_channels)
+        )
+        return out, 2 / (1 / out + 1 / into) if self.inputs else out
 
     @property
     def output(self) -> int:

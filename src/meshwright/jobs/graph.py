@@ -64,6 +64,7 @@ class JobGraph:
             elsewhere.
         times_s: seconds on device types of which they are known, forward and backward, infinite where the type cannot run the
             op, ``(2, n)`` by the type's name; on others ops are timed from the reference device. `place` alone reads it.
+        element_bytes: of a number that ops compute with, by which devices differ in their peaks.
         colocate: labels of each op, length ``n``, or empty; ops that share one go on one device. `place` alone reads it.
 
     Raises:
@@ -88,6 +89,7 @@ class JobGraph:
     volumes: ConvNetShape | None = None
     times_s: Mapping[str, NDArray[np.float64]] = field_of(default_factory=dict)
     colocate: tuple[frozenset[str], ...] = ()
+    element_bytes: int = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "op_names", tuple(self.op_names))
@@ -145,12 +147,26 @@ class JobGraph:
     def digest(self) -> str:
         """A hash of everything that a simulation of this graph depends on; names do not count."""
         more = [dict(self.times_s), self.group] if self.has_version_2 else []
+        more += [] if self.element_bytes == 2 else [self.element_bytes]
         return files.digest(*(getattr(self, field) for field in _COSTS), self.edges, self.reference_device, *more)
 
     @property
     def has_version_2(self) -> bool:
         """Whether it says what only version 2 of the saved form holds."""
         return bool(self.times_s or self.colocate)
+
+    def peaks_flops_per_s(self, device: DeviceType) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Peaks of a device for each op, forward and backward, ``(n,)`` each.
+
+        They are those in the ops' numbers, see `DeviceType.peak_of`; of convolutions of volumes the part that their channels
+        fill, see `ConvLayer.filled`.
+        """
+        by_kind = {True: device.peak_of(self.element_bytes, is_convolution=True), False: device.peak_of(self.element_bytes)}
+        peaks = np.array([by_kind["conv" in kind.lower()] for kind in self.op_kinds])
+        if self.volumes is None:
+            return peaks, peaks
+        filled = np.array([layer.filled for layer in self.volumes.layers])
+        return peaks * filled[:, 0], peaks * filled[:, 1]
 
     def timed_on(self, device: DeviceType) -> JobGraph:
         """The graph with the roofline's times on a device.
@@ -163,10 +179,11 @@ class JobGraph:
         """
         if not self.has_flops:
             raise GraphError("carries no FLOPs, so its times cannot be estimated on another device", value=self.name)
+        forward, backward = self.peaks_flops_per_s(device)
         return replace(
             self,
-            forward_s=device.op_s(self.forward_flops, self.moved_bytes),
-            backward_s=device.op_s(self.backward_flops, 2 * self.moved_bytes),
+            forward_s=device.op_s(self.forward_flops, self.moved_bytes, forward),
+            backward_s=device.op_s(self.backward_flops, 2 * self.moved_bytes, backward),
             reference_device=device.name,
             source="estimated",
         )
@@ -201,6 +218,7 @@ class JobGraph:
             "reference_device": self.reference_device,
             "samples_per_step": self.samples_per_step,
             "source": self.source,
+            **({} if self.element_bytes == 2 else {"element_bytes": self.element_bytes}),
             **({} if self.volumes is None else {"volumes": self.volumes.to_data()}),
             **version_2.to_data(self.times_s, self.colocate),
         }
@@ -212,7 +230,7 @@ class JobGraph:
         Raises:
             GraphError: a field is missing or unknown, or the graph is impossible.
         """
-        optional = ("volumes", *version_2.KEYS)
+        optional = ("volumes", "element_bytes", *version_2.KEYS)
         fields = [*cls.__dataclass_fields__, "format_version", "memory"]
         if not isinstance(data, dict):
             raise GraphError("a job graph is a JSON object", file=file, value=type(data).__name__)
@@ -267,6 +285,8 @@ class JobGraph:
             raise GraphError("must be a name, or absent", field="reference_device", value=self.reference_device)
         if self.source not in PROVENANCES:
             raise GraphError("not a valid source", field="source", value=self.source, choices=PROVENANCES)
+        if isinstance(self.element_bytes, bool) or self.element_bytes not in (1, 2, 4, 8):
+            raise GraphError("not a valid size of a number", field="element_bytes", value=self.element_bytes, choices="1248")
         samples = self.samples_per_step
         if samples is not None and (isinstance(samples, bool) or not isinstance(samples, int) or samples < 1):
             raise GraphError("must be a positive whole number, or absent", field="samples_per_step", value=samples)

@@ -288,6 +288,7 @@ def _menu_rows(planner: MenuPlanner, rows: tuple[MenuRow, ...], steps: int) -> t
             "completion_s": steps * row.step_s,
             "device_seconds": steps * row.step_s * row.degree,
             "memory_bytes": row.memory_bytes,
+            "is_tight": bool(row.tight),
             "hosts": [names[host] for host in row.hosts],
             "is_chosen": row.is_chosen,
         }

@@ -27,7 +27,7 @@ from ..costs.training_step.kernels import KernelModel, kernel_model, kernel_sett
 from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.uncertainty import interval
 from ..costs.work.layer import head
-from ..costs.work.memory import MEMORY_UNCERTAINTY, StageMemory, check_fits
+from ..costs.work.memory import StageMemory, check_fits
 from ..costs.work.operations import ALIGNED_BYTES, Product
 from ..errors import PlanError
 from ..jobs.load import JobSource
@@ -37,6 +37,7 @@ from ..plans.compression import AnyCompression
 from ..plans.document import Figure
 from ..plans.frameworks.defaults import framework_defaults
 from ..plans.frameworks.layout_words import strategies_beside
+from ..plans.memory import MEMORY_UNCERTAINTY
 from ..plans.partition import Layout
 from ..plans.training import AnyTraining
 from ..simulation.layouts.running import STEPS, num_tasks, run_layout
@@ -208,6 +209,7 @@ class Estimate:
                 | {"provenance": "estimated", "uncertainty": MEMORY_UNCERTAINTY}
                 for stage, one in enumerate(self.memory)
             ],
+            "is_tight": bool(self.maker.tight_text(self.work)),
         }
 
     def _own(self, name: str) -> Provenance:

@@ -26,7 +26,7 @@ from ..costs.training_step.kernels import device_kinds, kernel_model
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
-from ..costs.work.memory import MEMORY_UNCERTAINTY, StageMemory, peak_memory, stage_memory
+from ..costs.work.memory import StageMemory, peak_memory, stage_memory
 from ..costs.work.work import LayoutWork, describe
 from ..errors import PlanError
 from ..jobs.builder import ELEMENT_BYTES
@@ -43,6 +43,7 @@ from ..planners.layouts.stage_devices import StageDevices
 from ..plans import PlacementPlan, layout_plan, place
 from ..plans.document import Figure
 from ..plans.frameworks.limits import LayoutOfModel
+from ..plans.memory import tight_text
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
 from ..quantities import counted
@@ -130,13 +131,16 @@ class JobWork(ABC):
             room = held.total - missing
         return stage, held, room
 
-    def tight_text(self, work: Any, order: str = DEFAULT_ORDER) -> str:
-        """That what a rank holds may not fit, its uncertainty counted, in words; else empty."""
+    def tight_text(self, work: Any, order: str = DEFAULT_ORDER, extra_bytes: float = 0.0) -> str:
+        """That what a rank holds is a tight fit, in words; else empty, see `plans.memory.is_tight`.
+
+        Args:
+            work: of a layout.
+            order: of its ranks.
+            extra_bytes: what a strategy holds in addition.
+        """
         _, held, room = self.tightest(work, order)
-        if held.total * (1 + MEMORY_UNCERTAINTY) <= room:
-            return ""
-        of_device = f"{held.total / 1e9:.1f} of {room / 1e9:.1f} GB of a device"
-        return f"memory: {of_device}, less is left than the {MEMORY_UNCERTAINTY:.0%} by which that is uncertain: it may not fit"
+        return tight_text(held.total + extra_bytes, room)
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from ..planners.menu.job_types import job_type
 from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
+from ..plans.memory import tight_text
 from ..quantities import counted
 from ..simulation.fleet.offers import offer
 from ..simulation.fleet.placing import find_hosts, step_on
@@ -57,6 +58,7 @@ class MenuRow:
         memory_bytes: of the fullest rank.
         hosts: in rank order.
         is_chosen: whether it is the plan.
+        tight: that its memory is a tight fit, in words; else empty.
     """
 
     entry: int
@@ -67,6 +69,7 @@ class MenuRow:
     memory_bytes: float
     hosts: tuple[int, ...]
     is_chosen: bool = False
+    tight: str = ""
 
 
 @dataclass(frozen=True)
@@ -243,7 +246,7 @@ class MenuPlanner:
         replaced = "" if taken is chosen else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
         why = f"{name} chose from a menu of {counted(len(_entries(fleet, kind)), 'layout')} on {_where(free)}{replaced}"
-        plan = self._plan(taken, num_steps, why + "".join(f"; {remark}" for remark in self.remarks), free)
+        plan = self._plan(taken, num_steps, "; ".join(filter(None, (why, taken.tight, *self.remarks))), free)
         front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
         shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
         shown.pop((taken.degree, taken.device), None)
@@ -354,7 +357,9 @@ def _row(fleet: Fleet, entry: int, hosts: NDArray[np.int64], step_s: float) -> M
     kinds = sorted({fleet.cluster.device_types[fleet.problem.network.host_type[host]].name for host in hosts})
     menu = fleet.problem.menu
     name, memory = layout_name(fleet.menu.entries[entry].layout), float(menu.memory_bytes[entry])
-    return MenuRow(entry, int(menu.degree[entry]), name, "+".join(kinds), step_s, memory, tuple(hosts.tolist()))
+    room = min(device_type.memory_bytes for device_type in fleet.cluster.device_types if device_type.name in kinds)
+    tight = tight_text(memory, room)
+    return MenuRow(entry, int(menu.degree[entry]), name, "+".join(kinds), step_s, memory, tuple(hosts.tolist()), tight=tight)
 
 
 def _beats(one: MenuRow, other: MenuRow) -> bool:

@@ -33,6 +33,7 @@ from ..jobs.load import JobSource
 from ..jobs.workload import Workload, WorkloadSettings
 from ..planners.policy import Policy, checked
 from ..plans import PlacementPlan
+from ..plans.memory import tight_text
 from ..quantities import counted
 from ..simulation.cluster.decision import Decision, can_decide_on_empty, decision, decision_on_empty
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
@@ -246,6 +247,9 @@ class OpSplitPlanner:
         alike = int(waiting.degree[taken]), int(scenario.cluster.device_type[first])
         template = self._templates.get(alike)
         made = plan_on(scenario, planned, 0, block, float(waiting.completion_s[taken]), why=why, template=template)
+        held_bytes = next(float(figure.value) for figure in made.predicted if figure.name == "memory_bytes")
+        if tight := tight_text(held_bytes, scenario.cluster.device_types[alike[1]].memory_bytes):
+            made = made.model_copy(update={"why": f"{why}; {tight}"})
         self._templates.setdefault(alike, made)
         return Planned(made, rows, scenario, remarks)
 

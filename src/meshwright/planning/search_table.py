@@ -23,6 +23,7 @@ from ..planners.layouts.search import LayoutSearch
 from ..planners.layouts.ties import FARTHEST, are_tied, simplicity, tie_width
 from ..plans import PlacementPlan
 from ..plans.document import Figure
+from ..plans.memory import tight_text
 from ..plans.strategies.masked import Masked
 from .job_work import JobWork
 from .search_strategies import Strategies, price_strategies, with_phases, with_strategy
@@ -37,12 +38,14 @@ class LayoutRow:
         step: what its step consists of.
         rate: name and value of what a second brings.
         on_front: whether no other layout beats it in time, memory and devices at once.
+        is_tight: whether it may not fit, see `plans.memory.is_tight`.
     """
 
     found: RankedLayout
     step: StepTime
     rate: tuple[str, float]
     on_front: bool
+    is_tight: bool
 
     @property
     def bubble_share(self) -> float:
@@ -157,7 +160,7 @@ class RankedLayouts:
         """A layout with its figures."""
         pricer: StepPricer = self.search.pricer(found.order)
         step = pricer.price_work(self.search.work(found.layout, found.order))
-        return LayoutRow(found, step, step.rate, found[:3] in self.front)
+        return LayoutRow(found, step, step.rate, found[:3] in self.front, bool(self._tight(found)))
 
     @cached_property
     def plan(self) -> PlacementPlan:
@@ -166,7 +169,10 @@ class RankedLayouts:
         found = self.best if winner is None else winner.found
         joint = None if winner is None else winner.joint
         work = self.search.work(found.layout, found.order) if joint is None else joint.full.work
-        why = self.why if winner is None else f"{winner.price.text}: {winner.price.told(self.strategies.exact_s)}"
+        why = self.why
+        if winner is not None:
+            told = (winner.price.told(self.strategies.exact_s), self._tight(found, winner.price.extra_bytes))
+            why = f"{winner.price.text}: {'; '.join(filter(None, told))}"
         plan = self.maker.plan(work, found.order, self.request.num_steps, self.row(found).figures(), why)
         if joint is not None and isinstance(joint.price.training, Masked):
             first = self.maker.plan(joint.core.work, joint.core.found.order, self.request.num_steps, (), why)
@@ -221,7 +227,7 @@ class RankedLayouts:
         return (
             f"fastest of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
             f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {self.best.order}"
-            + "".join(f"; {remark}" for remark in (*self._tied_text(), *self.remarks))
+            + "".join(f"; {remark}" for remark in (self._tight(self.best), *self._tied_text(), *self.remarks) if remark)
         )
 
     def rows(self, num_rows: int) -> list[LayoutRow]:
@@ -252,7 +258,7 @@ class RankedLayouts:
         return tied + [p for p in places if p not in self.ties]
 
     def tight_text(self, num_rows: int) -> str:
-        """That the best layout may not fit, and the next of the first rows that is as fast and does, for people; else empty."""
+        """That the best layout is a tight fit, and the next of the first rows that is as fast and is none; else empty."""
         told = self._tight(self.best)
         if not told:
             return ""
@@ -262,8 +268,10 @@ class RankedLayouts:
             return told
         return f"{told}; ={roomy + 1} is as fast and needs {ranking[roomy].memory_bytes / 1e9:.1f} GB"
 
-    def _tight(self, found: RankedLayout) -> str:
-        return self.maker.tight_text(self.search.work(found.layout, found.order), found.order)
+    def _tight(self, found: RankedLayout, extra_bytes: float = 0.0) -> str:
+        if self.maker.stage_devices is None:
+            return tight_text(found.memory_bytes + extra_bytes, self.capacity_bytes)
+        return self.maker.tight_text(self.search.work(found.layout, found.order), found.order, extra_bytes)
 
     def _tied_text(self) -> tuple[str, ...]:
         """A remark where others tie with the fastest."""
@@ -293,6 +301,7 @@ class RankedLayouts:
             figures |= {
                 "ties_with_fastest": place - 1 in self.ties,
                 "memory_bytes": found.memory_bytes,
+                "is_tight": bool(self._tight(found)),
                 "devices": found.devices,
                 "on_front": found[:4] in front,
                 "order": found.order,

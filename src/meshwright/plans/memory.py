@@ -23,6 +23,22 @@ STATE_BYTES_PER_WEIGHT_BYTE = 8.0
 2 weight, 2 gradient, 4 master weight, 4 momentum, 4 variance (Rajbhandari et al., "ZeRO: memory optimizations toward
 training trillion parameter models", 2020, section 3.1)."""
 
+MEMORY_UNCERTAINTY = 0.06
+"""Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
+
+
+def is_tight(held_bytes: float, room_bytes: float) -> bool:
+    """Whether what fits may not fit after all: less is left than its uncertainty."""
+    return held_bytes <= room_bytes < held_bytes * (1 + MEMORY_UNCERTAINTY)
+
+
+def tight_text(held_bytes: float, room_bytes: float) -> str:
+    """That a fit is tight, in words; else empty."""
+    if not is_tight(held_bytes, room_bytes):
+        return ""
+    of_device = f"{held_bytes / 1e9:.1f} of {room_bytes / 1e9:.1f} GB of a device"
+    return f"memory is tight: {of_device}, less is left than the uncertainty of {MEMORY_UNCERTAINTY:.0%}"
+
 
 def op_split_memory_bytes(graph: JobGraph, splits: OpSplits) -> NDArray[np.float64]:
     """Peak memory of each rank of an op-split plan in bytes, ``(degree,)``.

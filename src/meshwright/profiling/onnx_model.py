@@ -170,7 +170,7 @@ def read_onnx(path: Path, *, inputs: Sequence[str] = (), batch_size: int | None 
     first = next((tensors[one.name].shape for one in graph.input if one.name not in parameters and one.name in tensors), ())
     widths = {name: tensors[name].width for name in parameters}
     return TracedModel(
-        graph_of(reader.ops, path.stem, first[0] if first else None),
+        graph_of(reader.ops, path.stem, first[0] if first else None, max(widths.values(), default=4)),
         tuple(reader.ops),
         int(sum(size / widths[name] for name, size in parameters.items())),
         sum(parameters.values()),

@@ -135,11 +135,12 @@ class Recorder:
 
     def graph(self, name: str, samples: int | None) -> JobGraph:
         """The untimed job graph of what was recorded, see `graph_of`."""
-        return graph_of(self.ops, name, samples)
+        widths = {one.element_size() for one in self.module.parameters() if one.is_floating_point()}
+        return graph_of(self.ops, name, samples, max(widths, default=2))
 
 
-def graph_of(ops: Sequence[RecordedOp], name: str, samples: int | None) -> JobGraph:
-    """The untimed job graph of ops.
+def graph_of(ops: Sequence[RecordedOp], name: str, samples: int | None, element_bytes: int) -> JobGraph:
+    """The untimed job graph of ops that compute in numbers of a size.
 
     Raises:
         TraceError: there is none.
@@ -160,6 +161,7 @@ def graph_of(ops: Sequence[RecordedOp], name: str, samples: int | None) -> JobGr
         workspace_bytes=np.array([op.cost.workspace_bytes for op in ops]),
         edges=np.array([(source, number) for number, op in enumerate(ops) for source in op.inputs], np.int64),
         samples_per_step=samples,
+        element_bytes=element_bytes,
     )
 
 

@@ -138,7 +138,7 @@ def test_a_job_larger_than_every_device_is_told_with_both_sizes(planned, work):
     (work / "graph.txt").write_text(text)
     message = planned()
     assert message.startswith("job: fits no block of pair")
-    assert "a rank needs 640000.000 GB and its device has 80.000 GB" in message
+    assert "a rank needs 640000.000 GB and its device has 85.201 GB" in message
 
 
 def test_a_job_of_a_workload_that_is_larger_than_every_device_is_told_with_file_and_key_and_what_takes_it(refused, work):

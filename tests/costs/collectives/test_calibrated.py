@@ -10,7 +10,7 @@ from meshwright.costs import collectives, nccl
 from meshwright.costs.collectives.libraries.calibrated import HOST_ALL_REDUCE, HostLine, host_line
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import fullest_s
-from meshwright.costs.process_groups.group_network import Group, HostNetwork, payloads_s
+from meshwright.costs.process_groups.group_network import Group, HostNetwork, group_network, payloads_s
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.foreign_figures import foreign_figures
 
@@ -77,6 +77,18 @@ def test_lines_are_known_of_hosts_with_switched_links_and_of_v100_as_a_cube_mesh
     assert host_line(with_topology("a100", **CARDS)) == host_line(with_topology("h100", **CARDS)) == (90e9, "nvswitch")
     assert host_line(load_cluster("preset:host-8")) == (300e9, "nvswitch")
     assert host_line(ramp) is None
+    # whatever the cluster says, PCIe 4.0 and 5.0 carry no more than theirs
+    assert host_line(with_topology("l40s", **CARDS)) == (31.5e9, "pcie")
+    assert host_line(with_topology("rtx-pro-6000", **CARDS)) == (63e9, "pcie")
+    assert host_line(of_devices("l40s-mine")) == (31.5e9, "pcie")
+    assert host_line(of_devices("v100")) == (300e9, "cube mesh")
+
+
+def test_eight_devices_on_pcie_sum_a_gigabyte_worked_by_hand():
+    # 78.6 us and 2 (7 / 8) of 1e9 bytes at 14 GB/s: 125 ms, where an A100's switch takes 7.8 ms
+    wires, switched = (group_network(of_devices(name)) for name in ("l40s", "a100"))
+    assert wires.group_s("all_reduce", 1e9, Group(8, 8, 1, 1)) == pytest.approx(78.6e-6 + 1.75 / 14)
+    assert switched.group_s("all_reduce", 1e9, Group(8, 8, 1, 1)) == pytest.approx(78.6e-6 + 1.75 / 227.3)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +159,10 @@ TAKEN = {
     ],
     ("h100", "measured", None): [],
     ("h100", "measured", "a100"): ["collectives: tables measured on a100 are taken for h100 as they are"],
+    ("l40s", "calibrated", None): [
+        "collectives inside hosts: l40s reach each other over PCIe, 31.5 GB/s one way in place of 300; "
+        "measured on two l40s, and on four and eight RTX 5090"
+    ],
     ("l40s", "nccl", None): [],  # compute capability 8.9, which NCCL itself tunes as Ampere
     ("l40s", "measured", None): ["collectives: there are no tables of l40s; what NCCL's tuner expects is taken"],
     ("tpu", "nccl", None): ["collectives: NCCL's tuner has no constants of tpu; those of Ampere are taken"],

@@ -38,6 +38,8 @@ def test_a_product_of_full_waves_runs_at_the_peak():
     # 10 x 10 tiles of 256 x 128 on 100 multiprocessors: one wave, 2 m n k / 100 TFLOP/s
     product = Product("p", 2560, 1280, 8192)
     assert MODEL.product_s(product) == pytest.approx(product.flops / 100e12)
+    # in float32 without TF32, as PyTorch multiplies matrices: an A100's sixteenth of that
+    assert MODEL.product_s(product, 4) == pytest.approx(product.flops / 6.25e12)
 
 
 def test_one_row_of_tiles_more_costs_part_of_a_wave_and_adding_parts_of_sums_worked_by_hand():

@@ -14,6 +14,7 @@ from meshwright.costs.training_step.uncertainty import (
     RUN_UNCERTAINTY,
     SEEN_UTILISATION,
     SOFTWARE,
+    UNKNOWN_LINKS_UNCERTAINTY,
     UTILISATION,
     interval,
     operations,
@@ -54,6 +55,17 @@ def test_a_layout_like_the_measured_runs_has_the_doubts_of_kernels_and_of_runs_a
     step = priced(tp=8, dp=1, attention="unfused", recompute="full")
     assert step.uncertainty_terms == {"kernels": 0.1, SOFTWARE: RUN_UNCERTAINTY}
     assert step.uncertainty == math.hypot(0.1, RUN_UNCERTAINTY)
+
+
+@pytest.mark.parametrize(("device", "links"), [("l40s", "pcie"), ("gb200", "nvswitch"), ("h100", "nvswitch")])
+def test_links_on_which_nothing_was_measured_widen_the_interval(device, links):
+    wires = HostNetwork(8, 31.5e9, 200e9, links)
+    layout = Layout(tp=8, micro_batch=1, global_batch=8, attention="unfused", overlap_tp=False)
+    step = Pricer(device_type(device), wires).price(load_shape("zoo:llama-7b")[0], layout)
+    unknown = UNKNOWN_LINKS_UNCERTAINTY * step.breakdown_s["exposed tp"] / step.step_s
+    assert unknown > 0.1
+    expected = None if device == "h100" else pytest.approx(unknown)
+    assert step.uncertainty_terms.get("links inside hosts") == expected
 
 
 @pytest.mark.parametrize(

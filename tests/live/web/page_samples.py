@@ -67,7 +67,12 @@ class FirstFree:
             hosts = list(dict.fromkeys(names[cluster.device_host[device]] for device in free[:degree]))
             step_s = STEP_S * (wanted / degree) ** 0.9
             row = {"degree": degree, "layout": f"tp{degree}", "device": "a100", "step_s": step_s, "hosts": hosts}
-            row |= {"completion_s": step_s * request.steps, "device_seconds": step_s * degree, "memory_bytes": 3.6e9}
+            row |= {
+                "completion_s": step_s * request.steps,
+                "device_seconds": step_s * degree,
+                "memory_bytes": 3.6e9,
+                "is_tight": degree == 1,
+            }
             rows.append({**row, "is_chosen": degree == wanted})
         figures = [{"name": "step_s", "value": STEP_S, "unit": "s", "provenance": "estimated"}]
         plan = {"job": {"name": request.name or "a job"}, "cluster": {"name": cluster.name, "data": cluster.to_data()}}

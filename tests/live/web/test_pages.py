@@ -142,6 +142,7 @@ def test_a_decision_tells_why_what_else_there_was_and_how_it_ran(tmp_path):
     name = kept[0].decision.id
     assert f"curl -f -o {name}.json http://testserver/v1/decisions/{name}/plan meshwright export {name}.json" in shown
     assert "reserved" in shown.partition("What became of it")[2].partition("running")[0]
+    assert shown.count("3.6 GB tight") == 1
 
 
 def test_pages_of_every_outcome_can_be_read(tmp_path):

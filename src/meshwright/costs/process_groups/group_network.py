@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...clusters.topologies.clos import ClosTopology
+from ...devices import Links
 from ...errors import PlanError
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER, ORDERS, distinct_orders, numbers
@@ -26,7 +27,6 @@ from ..collectives.libraries.calibrated import (
     NETWORK_LATENCY_S,
     HostLine,
     LineTerms,
-    Links,
     host_line,
     is_one_domain,
 )

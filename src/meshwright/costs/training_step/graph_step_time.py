@@ -76,7 +76,6 @@ class GraphPricer(StepPricer):
         times = layout.dp * m * work.share
         forward_flops = times * float(graph.forward_flops.sum())
         model_flops = forward_flops + times * float(graph.backward_flops.sum())
-        crossing_s = breakdown["pipeline transfers"] + (sync_s + gather_s)
         return StepTime(
             step_s=seconds,
             breakdown_s=breakdown,
@@ -87,7 +86,7 @@ class GraphPricer(StepPricer):
             uncertainty_terms=uncertainty_terms(
                 kernels=op_uncertainty(work),
                 step_s=seconds,
-                crossing_s=crossing_s,
+                **self.link_waits_s(layout, breakdown),
                 fused_attention_s=0.0,
                 hidden_s=self._hidden_s(work, last, lane, sync_s + gather_s),
                 utilisation=operations / (seconds * self.device.peak_flops_per_s) if seconds > 0 else 0.0,

@@ -197,9 +197,7 @@ class KernelModel:
         if element_bytes == 1 or item.fp8_casts:
             return self._fp8_product_s(item)
         share = constants.attention_product_efficiency if item.is_attention else constants.product_efficiency
-        per_core = device.reached_flops_per_s * share / cores
-        if element_bytes == 4:
-            per_core /= 2.0  # TF32 runs at half the rate of 16 bits on matrix units
+        per_core = device.peak_of(element_bytes) * device.clock_share * share / cores
         result_bytes = 2 * item.sum_bytes or element_bytes
         overhead_k = constants.product_overhead_k * result_bytes / element_bytes
         seconds = self._tiled_s(item, element_bytes, result_bytes, per_core, overhead_k)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self, get_args
 
@@ -14,8 +14,9 @@ from ...clusters.cluster import Cluster
 from ...devices import DeviceType
 from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
+from ..collectives.libraries.calibrated import is_line_known
 from ..collectives.prices import Provenance
-from ..process_groups.group_network import GroupNetwork, PlacedNetwork, group_network, whole_lane
+from ..process_groups.group_network import GroupNetwork, HostNetwork, PlacedNetwork, group_network, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..work.operations import Message
@@ -24,6 +25,10 @@ from .step_figures import StepTime
 
 MINOR = 0.05
 """Share of a communication's seconds below which a message does not decide where it is said to come from."""
+
+
+CROSSING = ("pipeline transfers", "gradient sync", "parameter gather", "exposed shard")
+"""Parts of a breakdown whose messages cross hosts, unless one holds all ranks."""
 
 
 class PlacedMessage(NamedTuple):
@@ -78,6 +83,16 @@ class StepPricer(ABC):
             InputFileError, ConfigError: the tables or constants that the costs name are missing, wrong, or of another device.
         """
         return cls(cluster.device_types[0], wires or group_network(cluster, costs, devices), costs.overlap_slowdown)
+
+    def link_waits_s(self, layout: Layout, breakdown_s: Mapping[str, float]) -> dict[str, float]:
+        """Seconds of a step's waits for messages that its uncertainty names, see `uncertainty.uncertainty_terms`."""
+        crossing_s = sum(breakdown_s.get(name, 0.0) for name in CROSSING)
+        unknown_s = 0.0
+        if isinstance(self.wires, HostNetwork) and not is_line_known(self.device.name):
+            inside = (name for name in breakdown_s if name.startswith(("exposed ", "halo ")) and name not in CROSSING)
+            unknown_s = sum(breakdown_s[name] for name in inside)
+            unknown_s += crossing_s if layout.world <= self.wires.devices_per_host else 0.0
+        return {"crossing_s": crossing_s, "unknown_links_s": unknown_s}
 
     @abstractmethod
     def step_s(self, work: Any) -> float:

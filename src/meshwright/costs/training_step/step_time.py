@@ -143,7 +143,7 @@ class Pricer(StepPricer):
             uncertainty_terms=uncertainty_terms(
                 kernels=uncertain.constants.uncertainty,
                 step_s=step_s,
-                crossing_s=total["pipeline transfers"] + sync_s + gather_s + total.get("exposed shard", 0.0),
+                **self.link_waits_s(layout, total),
                 fused_attention_s=per_step(work.at(last), last, lambda items: fused_attention_s(items, uncertain)),
                 hidden_s=self._hidden_s(work, last, lane, passes, sync_s + gather_s),
                 utilisation=per_step(work.at(last), last, operations) / (step_s * uncertain.device.peak_flops_per_s),

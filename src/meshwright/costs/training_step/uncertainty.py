@@ -30,6 +30,10 @@ KNOWN_SOFTWARE = "whole steps of this software"
 NETWORK_UNCERTAINTY = 0.25
 """Relative standard deviation of what crosses hosts, whose figures are nominal."""
 
+UNKNOWN_LINKS_UNCERTAINTY = 0.5
+"""The same of messages inside hosts of device types on which no collective was measured: a line that was scaled to their links
+is 42 to 57 % off on GB200 and B300 above 1 MiB."""
+
 FUSED_ATTENTION_UNCERTAINTY = 0.25
 """The same of fused attention's kernels: their published speeds are 50 to 73 % of an A100's peak by length and width of the
 heads, less where sequences are short (Dao, "FlashAttention-2", 2023, abstract and figures 4 to 6)."""
@@ -54,6 +58,7 @@ def uncertainty_terms(
     fused_attention_s: float,
     hidden_s: float,
     utilisation: float,
+    unknown_links_s: float = 0.0,
     runs: float = 0.0,
     steps: float | None = None,
 ) -> dict[str, float]:
@@ -67,6 +72,8 @@ def uncertainty_terms(
         hidden_s: communication beside it that is taken to hide behind computation.
         utilisation: share of the peak that the busiest devices reach. Where it is beyond `SEEN_UTILISATION`, the time that
             the step would take at that share is one standard deviation away.
+        unknown_links_s: of the step, waiting for messages inside hosts whose links are not known, see
+            `StepPricer.link_waits_s`.
         runs: what runs of the same layout differ by, see `RUN_UNCERTAINTY`.
         steps: what whole steps of the framework that runs the job are off by, in place of kernels and runs; None where it
             may be any framework.
@@ -77,6 +84,7 @@ def uncertainty_terms(
     found = of_any | {
         SOFTWARE: runs if steps is None else 0.0,
         "links between hosts": NETWORK_UNCERTAINTY * crossing_s / step_s,
+        "links inside hosts": UNKNOWN_LINKS_UNCERTAINTY * unknown_links_s / step_s,
         "fused attention": FUSED_ATTENTION_UNCERTAINTY * fused_attention_s / step_s,
         "hidden communication": HIDDEN_UNCERTAINTY * hidden_s / step_s,
         UTILISATION: max(0.0, utilisation / SEEN_UTILISATION - 1.0),

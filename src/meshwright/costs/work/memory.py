@@ -18,9 +18,6 @@ from .work import LayoutWork
 FRAGMENTATION = 0.04
 """Share of what changes size during a step that a caching allocator cannot reuse. An assumption."""
 
-MEMORY_UNCERTAINTY = 0.06
-"""Relative: the larger of the two errors that the memory of published runs leaves (parameters and optimizer)."""
-
 RUNTIME_BYTES = 1.5e9
 """Context of the driver and its libraries on a device, and NCCL's own buffers. An assumption."""
 
@@ -42,7 +39,7 @@ class StageMemory:
         optimizer: master weights and both moments, in float32.
         activations: of all micro-batches that the schedule keeps, with the block that is being recomputed.
         buffers: of communication, and the logits.
-        runtime: driver, libraries and fragmentation.
+        runtime: the reserve: context of the driver and libraries, NCCL's buffers, and fragmentation.
     """
 
     parameters: float
@@ -186,8 +183,8 @@ def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
     if memory.total > capacity_bytes:
         raise PlanError(
             f"a rank of stage {stage} needs {memory.total / 1e9:.1f} GB ({memory.model_state / 1e9:.1f} model state, "
-            f"{memory.activations / 1e9:.1f} activations, {(memory.buffers + memory.runtime) / 1e9:.1f} buffers and runtime), "
-            f"a device has {capacity_bytes / 1e9:.1f} GB",
+            f"{memory.activations / 1e9:.1f} activations, {memory.buffers / 1e9:.1f} buffers, a reserve of "
+            f"{memory.runtime / 1e9:.1f} for context, NCCL and fragmentation), a device has {capacity_bytes / 1e9:.1f} GB",
             field="layout",
         )
 

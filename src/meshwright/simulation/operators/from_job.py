@@ -126,12 +126,13 @@ def scaled_s(graph: JobGraph, reference: DeviceType, kind: DeviceType) -> tuple[
         return graph.forward_s, graph.backward_s
     found = []
     sizes = ((graph.forward_s, graph.forward_flops, 1.0), (graph.backward_s, graph.backward_flops, 2.0))
-    for measured_s, flops, passes in sizes:
+    both_peaks = zip(graph.peaks_flops_per_s(reference), graph.peaks_flops_per_s(kind), strict=True)
+    for (measured_s, flops, passes), (peaks, there) in zip(sizes, both_peaks, strict=True):
         moved = passes * graph.moved_bytes
         if not graph.has_flops:
             busy_s = np.maximum(0.0, measured_s - reference.kernel_launch_s)
-            flops = busy_s * reference.peak_flops_per_s * reference.compute_efficiency
-        there_s, here_s = kind.op_s(flops, moved), reference.op_s(flops, moved)
+            flops = busy_s * peaks * reference.compute_efficiency
+        there_s, here_s = kind.op_s(flops, moved, there), reference.op_s(flops, moved, peaks)
         ratio = np.divide(there_s, here_s, out=np.ones_like(there_s), where=here_s > 0)
         found.append(measured_s * ratio)
     return found[0], found[1]

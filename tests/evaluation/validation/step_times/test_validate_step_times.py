@@ -82,9 +82,9 @@ def test_an_open_field_takes_no_value_that_does_not_fit(of_rows):
     row = changed(model=wide, layout={"tp": 8, "pp": 2, "dp": 1, "micro_batch": None, "global_batch": 64})
     found = of_rows(row).found[0]
     assert found.remark is None
-    assert found.memory_bytes <= 80 * 2**30
+    assert found.memory_bytes <= 79.35 * 2**30
     too_many = of_rows(changed(model=wide, layout={"tp": 8, "pp": 2, "dp": 1, "micro_batch": 64})).found[0]
-    assert "the device has 85.9 GB" in too_many.remark
+    assert "the device has 85.2 GB" in too_many.remark
 
 
 @pytest.mark.parametrize(
@@ -247,6 +247,20 @@ def test_a_row_may_give_peaks_of_its_own(of_rows):
     held = of_rows(*(changed(cluster=one, family="torchtitan-2024") for one in rows)).found
     assert [one.row.device.power_watts for one in held] == [500, 700, 500]
     assert held[0].predicted.step_s == held[2].predicted.step_s > held[1].predicted.step_s
+
+
+def test_a_rack_of_gb200_is_one_domain_where_no_hosts_are_printed(of_rows):
+    def read_wires(num_devices, **more):
+        row = changed(cluster={"device": "gb200", "num_devices": num_devices} | more, layout={"dp": num_devices // 8})
+        for key in ("devices_per_host", "nics_per_host", "nic_gbit_per_s"):
+            row["cluster"].pop(key) if key not in more else None
+        return read(row)
+
+    # 72 devices of 18 hosts of four; 128 are 64 of each of two racks, with a card of 400 Gb/s for each device
+    assert read_wires(72).wires == HostNetwork(72, 900e9, 72 * 50e9)
+    assert read_wires(128).wires == HostNetwork(64, 900e9, 64 * 50e9)
+    assert read_wires(128, devices_per_host=4).wires == HostNetwork(64, 900e9, 64 * 50e9)
+    assert "cluster.devices_per_host is not printed: 4, NVLink joins 72" in read_wires(128).notes
 
 
 def test_two_l40s_sum_what_was_measured_over_pcie():

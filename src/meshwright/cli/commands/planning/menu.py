@@ -62,7 +62,7 @@ def plan_by_menu(
             f"{1000 * row.step_s:,.1f}",
             f"{steps * row.step_s:,.0f}",
             f"{steps * row.step_s * row.degree:,.0f}",
-            f"{row.memory_bytes / 1e9:.1f}",
+            f"{row.memory_bytes / 1e9:.1f}" + " tight" * bool(row.tight),
         ]
         for row in found.rows
     ]

@@ -219,7 +219,7 @@ def _table(out: Console, title: str, found: RankedLayouts, layouts: Sequence[tup
         ("step s", [f"{row.step.step_s:.4g} ± {100 * row.step.uncertainty:.0f} %" for _, row in rows]),
         (f"{one.rate[0].removesuffix('_per_s')}/s", [] if is_narrow else [f"{row.rate[1]:,.0f}" for _, row in rows]),
         ("MFU\n%", [] if one.step.mfu is None else [f"{100 * (row.step.mfu or 0):.1f}" for _, row in rows]),
-        ("GB", [f"{row.found.memory_bytes / 1e9:.1f}" for _, row in rows]),
+        ("GB", [f"{row.found.memory_bytes / 1e9:.1f}" + " tight" * row.is_tight for _, row in rows]),
         ("bubble\n%", [f"{100 * row.bubble_share:.1f}" for _, row in rows]),
         ("exposed\n%", [f"{100 * row.exposed_share:.1f}" for _, row in rows]),
     ]

@@ -8,7 +8,7 @@ which hosts have unequal parts, take the fastest formula (`fastest.Fastest`).
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,25 +16,29 @@ from numpy.typing import NDArray
 from ....clusters.cluster import Cluster
 from ....clusters.topologies.clos import ClosTopology
 from ....clusters.topologies.single_host import SingleHostTopology
-from ....devices import base_name
+from ....devices import Links, base_name
 from ...network import RankNetwork
 from ...phases import Phase, Phases, fullest_s
 from ..algorithm import Algorithm, Pricer, Ranks
 from ..fastest import Fastest
 from ..prices import Operation, Provenance
+from . import tables
 from .library import Measured, wires
 
 HOST_ALL_REDUCE = {
     "nvswitch": {2: (46.0e-6, 192.9e9), 4: (54.0e-6, 218.4e9), 8: (78.6e-6, 227.3e9)},
     "cube mesh": {2: (23.8e-6, 22.6e9), 4: (45.0e-6, 85.8e9), 8: (75.9e-6, 136.1e9)},
+    "pcie": {2: (46.0e-6, 20.0e9), 4: (54.0e-6, 17.5e9), 8: (78.6e-6, 14.0e9)},
 }
 """Latency and bus bandwidth of NCCL's all-reduce inside a host by ranks, on a DGX A100 and on V100s in a hybrid cube mesh:
-least squares over 1-1024 MiB of the tables in VIA-Research/vTrain (trace/a100 and trace/v100, AR_GPU*_LUT)."""
+least squares over 1-1024 MiB of the tables in VIA-Research/vTrain (trace/a100 and trace/v100, AR_GPU*_LUT). Over PCIe 4.0 two
+L40S sum 20 GB/s (ai-dynamo/aiconfigurator, NCCL 2.27.3); four and eight devices reach 35 and 28 of the 63 GB/s of PCIe 5.0
+(RTX 5090, NVIDIA/nccl, issue 1639), taken as shares of any PCIe. Its latencies are those of the A100, an assumption."""
 
-MEASURED_DEVICE = {"nvswitch": "a100", "cube mesh": "v100"}
+MEASURED_DEVICE = {"nvswitch": "a100", "cube mesh": "v100", "pcie": "l40s"}
 """On whose hosts `HOST_ALL_REDUCE` was measured."""
 
-MEASURED_LINK_BYTES_PER_S = {"nvswitch": 300e9, "cube mesh": 150e9}
+MEASURED_LINK_BYTES_PER_S = {"nvswitch": 300e9, "cube mesh": 150e9, "pcie": 31.5e9}
 """One direction of one device of the hosts on which `HOST_ALL_REDUCE` was measured; other links scale with theirs."""
 
 GATHER_LATENCY_SHARE, GATHER_BANDWIDTH_SHARE = 0.6, 0.9
@@ -51,7 +55,6 @@ NETWORK_EFFICIENCY = 0.9
 """Share of a card's nominal rate that reaches the payload. Published: 84.8-96 of 100 GB/s with four HDR cards
 (NVIDIA/nccl-tests, issues 100 and 119), 46-48 of 50 GB/s with NDR (issue 290)."""
 
-Links = Literal["nvswitch", "cube mesh"]
 Payload = TypeVar("Payload", float, NDArray[np.float64])
 
 
@@ -137,7 +140,7 @@ class HostLine(NamedTuple):
     def provenance(self, operation: Operation, payload_bytes: float, size: int, per_host: int) -> Provenance:
         """``interpolated`` on the measured lines: inside a host with the links and over the sizes that they were fitted to."""
         is_measured = (
-            size <= per_host
+            size <= (min(2, per_host) if self.links == "pcie" else per_host)
             and operation != "send_recv"
             and self.link_bytes_per_s == MEASURED_LINK_BYTES_PER_S[self.links]
             and MEASURED_FROM_BYTES <= payload_bytes <= MEASURED_TO_BYTES
@@ -151,15 +154,31 @@ def is_one_domain(cluster: Cluster) -> bool:
 
 
 def host_line(cluster: Cluster) -> HostLine | None:
-    """What the links of a cluster's hosts reach; None where hosts have no switched links, or no cards of their own."""
+    """What the links of a cluster's hosts reach; None where hosts have no switched links, or no cards of their own.
+
+    The links are those of the device type, of several the slowest kind. Over PCIe no more goes than the device type's own link
+    carries, whatever the cluster says.
+    """
+    nominal = _nominal_bytes_per_s(cluster)
+    if nominal is None:
+        return None
+    found = [kind.host_links for kind in cluster.device_types]
+    slowest = max((links for links, _ in found), key=get_args(Links).index)
+    most = min(rate for links, rate in found if links == slowest) if slowest == "pcie" else nominal
+    return HostLine(min(nominal, most), slowest)
+
+
+def _nominal_bytes_per_s(cluster: Cluster) -> float | None:
+    """What a cluster says of the links inside its hosts; None as of `host_line`."""
     topology = cluster.topology
     if isinstance(topology, ClosTopology):
-        return HostLine(
-            topology.hosts.bandwidth_bytes_per_s, "cube mesh" if cluster.device_types[0].name == "v100" else "nvswitch"
-        )
-    if isinstance(topology, SingleHostTopology) and not topology.is_bus:
-        return HostLine(topology.link_bandwidth_bytes_per_s)
-    return None
+        return topology.hosts.bandwidth_bytes_per_s
+    return topology.link_bandwidth_bytes_per_s if isinstance(topology, SingleHostTopology) and not topology.is_bus else None
+
+
+def is_line_known(device_name: str) -> bool:
+    """Whether collectives were measured inside hosts of a device type, against which its line was held."""
+    return base_name(device_name) in tables.SYSTEMS.names()
 
 
 class Calibrated(Algorithm):
@@ -172,6 +191,12 @@ class Calibrated(Algorithm):
         line = host_line(cluster)
         if line is None or cluster.num_devices == cluster.num_hosts:  # nothing is sent inside a host of one device
             return ()
+        if line.links == "pcie":
+            names = ", ".join(kind.name for kind in cluster.device_types)
+            nominal = _nominal_bytes_per_s(cluster) or 0.0
+            instead = f" in place of {nominal / 1e9:g}" if nominal > line.link_bytes_per_s else ""
+            told = f"{names} reach each other over PCIe, {line.link_bytes_per_s / 1e9:g} GB/s one way{instead}"
+            return (f"collectives inside hosts: {told}; measured on two l40s, and on four and eight RTX 5090",)
         measured = MEASURED_DEVICE[line.links]
         others = ", ".join(kind.name for kind in cluster.device_types if base_name(kind.name) != measured)
         if not others:

@@ -25,6 +25,7 @@ class CandidateRow(NamedTuple):
         step_s, completion_s: predicted; None where it has no place.
         num_held: devices that it would hold.
         memory_bytes: of the fullest rank, where that is known.
+        is_tight: whether that may not fit.
         leaves: what it would leave free, in words; empty where that cannot be told.
         is_chosen: whether it was taken.
         why_not: a sentence; empty where it was taken.
@@ -37,6 +38,7 @@ class CandidateRow(NamedTuple):
     completion_s: float | None
     num_held: int
     memory_bytes: float | None
+    is_tight: bool
     leaves: str
     is_chosen: bool
     why_not: str
@@ -76,6 +78,7 @@ def candidate_rows(
                 row.get("completion_s"),
                 held,
                 row.get("memory_bytes"),
+                bool(row.get("is_tight")),
                 leaves,
                 bool(row["is_chosen"]),
                 "" if row["is_chosen"] else _why_not(row, chosen, inputs),
