@@ -1,6 +1,6 @@
 """Reads a Hugging Face ``config.json`` into the shape of a transformer; the transformers package is not needed.
 
-`model_families` has the meaning of its keys, family by family. Of a model with other parts around a decoder of text, as for images,
+`model_families` has the meaning of its keys, family by family. Where a decoder of text has other parts around it, as for images,
 the decoder is read and a remark names the rest. A model of another kind is refused by its family, with a remedy.
 """
 
