@@ -250,3 +250,18 @@ def test_a_job_log_may_tell_times_in_seconds(tmp_path):
     one = attempt("00:00:00", "00:00:09", 2) | {"start_time": 1507532540, "end_time": 1507532550.5}
     trace = load_trace(job_log(tmp_path, [{"submitted_time": 1507532500, "attempts": [one]}]))
     assert (trace.start_s, trace.duration_s.tolist()) == (1507532500.0, [10.5])
+
+
+def test_a_duration_may_be_said_by_a_beginning_and_an_end(cases, tmp_path):
+    columns = {"timestamp": "creation_time", "start": "scheduled_time", "end": "deletion_time", "num_gpus": "num_gpu"}
+    trace = load_trace(cases / "traces" / "openb.csv", columns=TraceColumns(**columns))
+    assert trace.time_s.tolist() == [0.0, 3.0]
+    assert trace.duration_s.tolist() == [10_769_854 - 9_437_497, 9_769_854 - 9_437_600]
+    whole = load_trace(cases / "traces" / "openb.csv", min_gpus=1, columns=TraceColumns(**columns))
+    assert whole.duration_s.tolist()[:2] == [12_537_496, 12_902_960 - 427_061]
+    path = trace_file(tmp_path, "timestamp,num_gpus,end\n5,2,4\n")
+    with pytest.raises(InputFileError, match=r"trace.csv:2: end: a job ends before it begins \(got '4'\)"):
+        load_trace(path, columns=TraceColumns(end="end"))
+    assert load_trace(
+        trace_file(tmp_path, "timestamp,num_gpus,end\n5,2,9\n6,2,\n"), columns=TraceColumns(end="end")
+    ).duration_s == [4]

@@ -30,6 +30,7 @@ from .readers.trace_rows import (
     FIRST_SINCE_1970_S,
     NAMES,
     OPTIONAL,
+    SPAN,
     TraceColumns,
     TraceRow,
     csv_rows,
@@ -49,7 +50,7 @@ MAX_GPUS = 100_000
 
 
 FORMATS: dict[str, tuple[Callable[[str | Path, TraceColumns], Iterator[TraceRow]], tuple[str, ...]]] = {
-    "csv": (csv_rows, (*NAMES, *OPTIONAL)),
+    "csv": (csv_rows, (*NAMES, *OPTIONAL, *SPAN)),
     "philly": (lambda path, _: philly_rows(path), ()),
     "pai": (pai_rows, ("model",)),
 }
