@@ -7,15 +7,15 @@ on, its variants are what it is tested on.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationInfo, field_validator
 
 from .. import settings
 from ..errors import ConfigError
+from ..packaged import beside
 from ..simulation.cluster import scenario
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings
 from .benchmark_files import (
@@ -155,12 +155,6 @@ def load_variants(
     return tuple(load_benchmark(f"{spec}/{name}", changes=changes, trace=trace) for name in found.variants)
 
 
-def relative_to_file(spec: str, folder: Path) -> str:
-    """A path from the folder of the file that names it, where a file is there; any other text as it is."""
-    inside = folder / spec
-    return str(inside) if not spec.startswith("preset:") and os.path.isfile(inside) else spec
-
-
 def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
     """A benchmark that a config of training names, by an absolute path where it is a file, to be found from anywhere.
 
@@ -169,7 +163,7 @@ def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
         config: the file, whose folder paths refer to.
         is_changed: whether a change on the command line says so; paths refer to the current folder then.
     """
-    named = spec if is_changed else relative_to_file(spec, Path(config).parent)
+    named = spec if is_changed else beside(spec, Path(config).parent)
     is_path = not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file()
     return str(Path(named).resolve()) if is_path else named
 
@@ -190,8 +184,13 @@ def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:
 def _with_paths(loaded: BenchmarkSettings, spec: str) -> BenchmarkSettings:
     """The same with paths that refer to the current folder, for a benchmark that a file holds."""
     chosen, folder = loaded.scenario, Path(spec).parent
-    paths = {"cluster": relative_to_file(chosen.cluster, folder), "workload": relative_to_file(chosen.workload, folder)}
-    return loaded.model_copy(update={"scenario": chosen.model_copy(update=paths)})
+    found: dict[str, Any] = {key: beside(getattr(chosen, key), folder) for key in ("cluster", "workload")}
+    found["costs"] = chosen.costs.relative_to(folder)
+    arrivals: Any = chosen.workload_changes.get("arrivals")
+    file = arrivals.get("file") if isinstance(arrivals, dict) else None
+    if isinstance(file, str) and (trace := folder / file).is_file():  # otherwise it is looked for beside the workload
+        found["workload_changes"] = chosen.workload_changes | {"arrivals": {**arrivals, "file": str(trace.absolute())}}
+    return loaded.model_copy(update={"scenario": chosen.model_copy(update=found)})
 
 
 def _parted(spec: str) -> tuple[str, str | None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from ..envs.benchmark import BenchmarkSettings
 from ..envs.ground import Ground
 from ..errors import ConfigError, PolicyError
 from ..jobs.seeds import FIRST_VALIDATION_SEED, validation_seeds
-from ..planning.policies import check_best_fixed, display_name, each_fixed, is_best_fixed, kind, off_ground, policy
+from ..planning.policies import check_best_fixed, display_name, each_fixed, is_best_fixed, is_untrained, kind, off_ground, policy
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 from .bounds import check as check_references
@@ -91,7 +91,7 @@ def evaluate(
     names = [display_name(spec) for spec in wanted]
     check_names(names)
     scenario = scenario or benchmark.build(graphs_dir=graphs_dir)
-    check_fit(benchmark, specs, scenario, references)
+    scenario = check_fit(benchmark, specs, scenario, references)
     here = Ground.of(benchmark.name, scenario)
     told = {name: off_ground(spec, here) for name, spec in zip(names, wanted, strict=True)}
     foreign = foreign_figures(scenario.cluster, scenario.settings.costs, has_layers=False)
@@ -132,8 +132,10 @@ def evaluate(
     return Evaluation(results, records, scenario)
 
 
-def check_fit(benchmark: BenchmarkSettings, specs: Sequence[str], scenario: Scenario, references: Sequence[str] = ()) -> None:
-    """Refuse, before anything is played, what does not fit a benchmark's scenario.
+def check_fit(benchmark: BenchmarkSettings, specs: Sequence[str], scenario: Scenario, references: Sequence[str] = ()) -> Scenario:
+    """Refuse, before anything is played, what does not fit a benchmark's scenario; returns what is played.
+
+    Where nothing was trained or tuned, that is the scenario with its trace as `Workload.for_rules` has it.
 
     Args:
         benchmark: its policies are looked at too.
@@ -145,7 +147,10 @@ def check_fit(benchmark: BenchmarkSettings, specs: Sequence[str], scenario: Scen
         MeshwrightError: a policy or reference is unknown or does not fit.
     """
     check_references(references, scenario)
-    for spec in dict.fromkeys([*specs, *benchmark.policies]):
+    wanted = dict.fromkeys([*specs, *benchmark.policies])
+    if all(is_untrained(spec) for spec in wanted):
+        scenario = replace(scenario, workload=scenario.workload.for_rules())
+    for spec in wanted:
         try:
             if is_best_fixed(spec):
                 check_best_fixed(spec, scenario)
@@ -153,6 +158,7 @@ def check_fit(benchmark: BenchmarkSettings, specs: Sequence[str], scenario: Scen
                 policy(spec, scenario)
         except PolicyError as error:
             raise error if spec in specs else error.at(field=f"policies of benchmark {benchmark.name}") from None
+    return scenario
 
 
 def check_names(names: Sequence[str]) -> None:

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from ... import settings
 from ...costs.settings import CostSettings
+from ...packaged import beside
 from ...planners.menu.settings import JobTypeSettings, MenuSettings
 from ...simulation.cluster.interruptions import DeviceFailureSettings
 from ...simulation.decision_space.splitting import SplitSettings
@@ -243,13 +244,12 @@ class FleetSettings(settings.Settings):
 
     def relative_to(self, folder: Path) -> FleetSettings:
         """The settings with relative paths resolved against a folder."""
-
-        def relative(value: str) -> str:
-            return str(folder / value) if not value.startswith("preset:") and (folder / value).is_file() else value
-
+        types = self.job_types
         found: dict[str, Any] = {
-            key: relative(value) for key in ("cluster", "job_types") if isinstance(value := getattr(self, key), str)
+            "cluster": beside(self.cluster, folder),
+            "job_types": beside(types, folder) if isinstance(types, str) else tuple(one.relative_to(folder) for one in types),
+            "costs": self.costs.relative_to(folder),
         }
         if self.splits is not None:
-            found["splits"] = self.splits.model_copy(update={"workload": relative(self.splits.workload)})
-        return self.model_copy(update=found)
+            found["splits"] = self.splits.model_copy(update={"workload": beside(self.splits.workload, folder)})
+        return self.model_copy(update={key: value for key, value in found.items() if value != getattr(self, key)})

@@ -13,6 +13,7 @@ from ... import settings
 from ...budget_clock import BudgetClock
 from ...errors import ConfigError, GraphError
 from ...jobs.load import load_graph
+from ...packaged import beside
 from ...plans.op_placement import STATE_COPIES
 from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
 from ...simulation.operators.forms import FORMS, ValueForm
@@ -258,6 +259,6 @@ def load_placement_benchmark(spec: str, *, changes: Sequence[str] | None = None)
     drawn = loaded.placement.instances
     if is_built_in or not isinstance(drawn, FileDraw):
         return loaded
-    files = tuple(str(path.parent / each) if (path.parent / each).is_file() else each for each in drawn.files)
+    files = tuple(beside(each, path.parent) for each in drawn.files)
     placement = loaded.placement.model_copy(update={"instances": drawn.model_copy(update={"files": files})})
     return loaded.model_copy(update={"placement": placement})

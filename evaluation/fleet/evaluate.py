@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ from .episodes import FleetEpisodes
 from .menu_choices import add_ablations, break_evens, lone_entries, named_shares
 from .metrics import entry_shares, fleet_metrics, metrics_of
 from .objectives import OBJECTIVES, Objective
-from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, off_ground, policy_kind, policy_name
+from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, is_rule, off_ground, policy_kind, policy_name
 from .verdict import remarks, standings
 
 FLEET_FORMAT_VERSION = 1
@@ -87,6 +87,8 @@ def evaluate_fleet(
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     check_names([policy_name(spec) for spec in wanted])
     fleet = fleet or benchmark.build()
+    if fleet.workload is not None and all(is_rule(spec) and not is_best_fixed_entry(spec) for spec in wanted):
+        fleet = replace(fleet, workload=fleet.workload.for_rules())
     for spec in wanted:
         try:
             check_policy(spec, fleet)

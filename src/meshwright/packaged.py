@@ -55,6 +55,18 @@ class Shipped:
         return files.read_text(self.path(spec))
 
 
+def beside(spec: str, folder: Path, *, is_folder_too: bool = False) -> str:
+    """A path that a file of a folder names: from that folder where a file is there, any other text as it is.
+
+    Args:
+        spec: a path, or a name.
+        folder: of the file that names it.
+        is_folder_too: whether a folder will do, as for a job.
+    """
+    inside = folder / spec
+    return str(inside) if os.path.isfile(inside) or (is_folder_too and os.path.isdir(inside)) else spec
+
+
 def _folder(name: str) -> Path:
     return Path(str(resources("meshwright.configs"))) / name
 

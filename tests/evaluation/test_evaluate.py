@@ -10,7 +10,7 @@ from meshwright import files
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play_episode
-from meshwright.errors import CheckpointError, ConfigError, PolicyError
+from meshwright.errors import CheckpointError, ConfigError, InputFileError, PolicyError
 from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate, verdict
 from meshwright.evaluation.metrics import PERCENTILES, metrics, utilisation
@@ -51,6 +51,22 @@ def test_references_stand_beside_the_policies_and_enter_no_verdict(small, scenar
     assert with_them.results["best_baseline"] == found.results["best_baseline"]
     assert [row for row in with_them.results["rows"] if row["kind"] != "reference"] == found.results["rows"]
     assert best_policy(with_them.results) == best_policy(found.results)
+
+
+def test_a_trace_is_split_unless_rules_alone_are_evaluated(tmp_path):
+    rows = "".join(f"{60 * number},600,{1 + number % 4}\n" for number in range(100))
+    (tmp_path / "trace.csv").write_text("timestamp,duration,num_gpus\n" + rows)
+    workload = "graphs: [zoo:alexnet]\narrivals: {kind: trace, file: trace.csv, min_gpus: 2}\ndeadline: {kind: none}\n"
+    (tmp_path / "workload.yaml").write_text(workload)
+    scenario = "{cluster: preset:host-8, workload: workload.yaml, num_jobs: 60, max_degree: 8}"
+    (tmp_path / "b.yaml").write_text(f"name: b\nscenario: {scenario}\n")
+    benchmark = load_benchmark(str(tmp_path / "b.yaml"))
+    found = evaluate(benchmark, ["max", "rollout(fixed-2)"], num_seeds=1)
+    assert found.results["scenario"]["digest"] != benchmark.build().digest
+    always = load_benchmark(str(tmp_path / "b.yaml"), changes=["scenario.workload_changes.arrivals.split=true"])
+    for changed, policies in ((benchmark, ["max", "best-fixed"]), (always, ["max"])):
+        with pytest.raises(InputFileError, match=r"has \d+ jobs; the benchmark needs 61\. Lower num_jobs or min_gpus\."):
+            evaluate(changed, policies, num_seeds=1)
 
 
 @pytest.mark.parametrize(

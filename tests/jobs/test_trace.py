@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -91,6 +92,23 @@ def test_test_validation_and_training_share_no_row(rows, share):
     assert max(rows_of["validation"]) < min(rows_of["test"])
 
 
+def test_a_trace_that_is_not_split_gives_all_its_rows_and_one_that_is_too_short_says_by_which_rule():
+    trace = replace(of_rows(200), min_gpus=2)
+    for seed, told in (
+        (0, "the test split (last 35 % of rows, jobs of 2 GPUs and more) has 70 jobs"),
+        (100, "the validation split (middle 25 % of rows, jobs of 2 GPUs and more) has 50 jobs"),
+        (1000, "the training split (first 40 % of rows, jobs of 2 GPUs and more) has 80 jobs"),
+    ):
+        with pytest.raises(InputFileError) as error:
+            trace.window(np.random.default_rng(seed), 101)
+        needed = "the benchmark needs 101. Lower num_jobs or min_gpus."
+        assert str(error.value) == f"trace.csv: {told}; {needed} Where nothing is trained, arrivals.split: false takes all rows."
+    whole = replace(trace, is_split=False)
+    assert whole.window(np.random.default_rng(0), 200) == slice(0, 200)
+    with pytest.raises(InputFileError, match=r"the trace \(jobs of 2 GPUs and more\) has 200 jobs; the benchmark needs 201\. "):
+        whole.window(np.random.default_rng(0), 201)
+
+
 @given(num_seeds=st.integers(2, 100), num_starts=st.integers(1, 2000))
 def test_windows_of_different_seeds_differ_where_there_is_room(num_seeds, num_starts):
     rows = -(-(num_starts + 9) * 100 // 35) + 2  # the test part is 35 % of them
@@ -128,7 +146,7 @@ def test_training_windows_go_on_changing():
         (HEADER + "2017-10-09 07:01:55,-1,2,a\n", r"duration: must be finite and not negative \(got '-1'\)"),
         (HEADER + "2017-10-09 07:01:55,nan,2,a\n", "duration: must be finite"),
         (HEADER + "2017-10-09 07:01:55,1,nan,a\n", "num_gpus: must be finite"),
-        (HEADER + ROWS.splitlines()[0], "holds no job with at least 2 GPUs"),
+        (HEADER + ROWS.splitlines()[0], "holds no job of 2 GPUs and more"),
     ],
 )
 def test_a_malformed_trace_is_refused(tmp_path, text, message):
@@ -232,3 +250,18 @@ def test_a_job_log_may_tell_times_in_seconds(tmp_path):
     one = attempt("00:00:00", "00:00:09", 2) | {"start_time": 1507532540, "end_time": 1507532550.5}
     trace = load_trace(job_log(tmp_path, [{"submitted_time": 1507532500, "attempts": [one]}]))
     assert (trace.start_s, trace.duration_s.tolist()) == (1507532500.0, [10.5])
+
+
+def test_a_duration_may_be_said_by_a_beginning_and_an_end(cases, tmp_path):
+    columns = {"timestamp": "creation_time", "start": "scheduled_time", "end": "deletion_time", "num_gpus": "num_gpu"}
+    trace = load_trace(cases / "traces" / "openb.csv", columns=TraceColumns(**columns))
+    assert trace.time_s.tolist() == [0.0, 3.0]
+    assert trace.duration_s.tolist() == [10_769_854 - 9_437_497, 9_769_854 - 9_437_600]
+    whole = load_trace(cases / "traces" / "openb.csv", min_gpus=1, columns=TraceColumns(**columns))
+    assert whole.duration_s.tolist()[:2] == [12_537_496, 12_902_960 - 427_061]
+    path = trace_file(tmp_path, "timestamp,num_gpus,end\n5,2,4\n")
+    with pytest.raises(InputFileError, match=r"trace.csv:2: end: a job ends before it begins \(got '4'\)"):
+        load_trace(path, columns=TraceColumns(end="end"))
+    assert load_trace(
+        trace_file(tmp_path, "timestamp,num_gpus,end\n5,2,9\n6,2,\n"), columns=TraceColumns(end="end")
+    ).duration_s == [4]

@@ -236,7 +236,7 @@ def test_a_row_keeps_its_graph_in_every_episode(traced):
 def test_a_trace_that_is_too_short_is_refused(traced):
     load = workload(traced, arrivals=TRACE, steps=None)
     for seed, part in ((0, "test"), (100, "validation"), (1000, "training")):
-        told = rf"trace.csv: num_jobs: holds only \d+ jobs of the wanted size in its {part} part \(got 999\)"
+        told = rf"trace.csv: the {part} split \(.* % of rows, jobs of 2 GPUs and more\) has \d+ jobs; the benchmark needs 999\. "
         with pytest.raises(InputFileError, match=told):
             sample(load, 999, seed)
 

@@ -81,6 +81,14 @@ def test_what_nobody_listed_is_up_and_hosts_of_others_are_left_out():
     assert taken.remarks == ("z is not in three: left out, with what runs there",)
 
 
+def test_a_host_with_another_number_of_devices_is_closed_and_ends_no_plan():
+    jobs = {"id": "x", "devices": {"a": (0,), "b": (7,)}}
+    found = state(jobs, source="slurm", hosts={"a": HostState(num_devices=4), "b": HostState(num_devices=8), "c": HostState()})
+    taken = occupancy(found, THREE)
+    assert taken.is_free.tolist() == [False] + [True] * 3 + [False] * 4 + [True] * 4
+    assert taken.remarks == ("b has another number of devices than in three: taken as down",)
+
+
 @pytest.mark.parametrize(
     ("found", "told"),
     [

@@ -82,6 +82,9 @@ LLAVA = {
 """One layer of the tower is run by nobody: the features are those of the last but one. 16 pieces of an image, of 64 numbers."""
 
 
+QWEN2_VL = "Qwen2VLForConditionalGeneration"
+
+
 def library(test):
     """A test that runs where the transformers package is installed."""
     is_absent = importlib.util.find_spec("transformers") is None
@@ -151,6 +154,19 @@ def test_a_decoder_with_images_is_traced_with_both_and_the_checks_of_the_package
     more = found.graph.forward_flops.sum() - alone.graph.forward_flops.sum()
     assert more == pytest.approx(tower + seen, rel=0.02)
     assert os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] == "0"
+
+
+@library
+def test_images_of_no_known_size_are_left_out_beside_text_and_are_224_pixels_wide_alone(config):
+    text = {key: value for key, value in LLAMA.items() if key != "architectures"} | {"model_type": "qwen2_vl_text"}
+    text["rope_parameters"] = {"rope_type": "default", "rope_theta": 1e4, "mrope_section": [2, 3, 3]}
+    tower = {"depth": 2, "embed_dim": 32, "hidden_size": 64, "num_heads": 2, "patch_size": 14}
+    path = config({"model_type": "qwen2_vl", "text_config": text, "vision_config": tower, "architectures": [QWEN2_VL]})
+    found, read = profile(str(path), A100, batch_size=2), load_config(path, batch_size=2)
+    assert any(remark.startswith("left out: images, as vision_config gives no image_size") for remark in found.remarks)
+    assert found.graph.forward_flops.sum() == pytest.approx(read.forward_flops.sum(), rel=0.02)
+    resnet = {"model_type": "resnet", "embedding_size": 8, "hidden_sizes": [8], "depths": [1], "layer_type": "basic"}
+    assert any("pixel_values=2x3x224x224" in remark for remark in profile(str(config(resnet)), A100, batch_size=2).remarks)
 
 
 @library

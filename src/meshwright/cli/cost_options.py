@@ -35,7 +35,7 @@ class CostOptions:
         from .. import settings
         from ..costs.settings import CostSettings
 
-        read = CostSettings() if self.file is None else settings.load(CostSettings, self.file)
+        read = CostSettings() if self.file is None else settings.load(CostSettings, self.file).relative_to(self.file.parent)
         data = read.model_dump(exclude_unset=True)
         for change in self.changes:
             data = settings.override(data, change)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
 from .. import files, settings
+from ..packaged import beside
 
 LAYOUT_DEFAULTS: dict[str, Any] = {"collectives": "calibrated", "overlap_slowdown": 1.126}
 """Keys of `CostSettings` whose default is another one where layouts are priced (`estimate`, `search_layouts`). What NCCL was
@@ -150,6 +152,11 @@ class CostSettings(settings.Settings):
         if self.collectives_table is not None and self.collectives != "measured":
             raise ValueError("a collectives_table wants collectives: measured")
         return self
+
+    def relative_to(self, folder: Path) -> CostSettings:
+        """The same with paths of tables and constants found from the folder of the file that names them."""
+        named = {key: value for key in ("collectives_table", "kernels") if (value := getattr(self, key)) is not None}
+        return self.model_copy(update={key: beside(value, folder) for key, value in named.items()}) if named else self
 
     @property
     def of_layouts(self) -> CostSettings:

@@ -73,7 +73,7 @@ class JobSource:
         graph = _read(self.spec, device, self.graphs_dir, batch_size, sequence_length)
         if self.profile_batch is not None:
             graph = _with_samples(graph, self.profile_batch)
-        beyond = () if is_placed else version_2.left_out(graph.times_s, graph.colocate)
+        beyond = self.left_out if is_placed else (*self.left_out, *version_2.left_out(graph.times_s, graph.colocate))
         inputs = pipedream.is_input(graph)
         if self.keep_input_ops or graph.source != "measured" or not inputs.any():
             return LoadedJob(graph, beyond)
@@ -84,6 +84,14 @@ class JobSource:
             f"{1e3 * graph.step_s:.4g} ms, which time the data loader and not the model (--keep-input-ops counts them)"
         )
         return LoadedJob(pipedream.without_inputs(graph), (remark, *beyond))
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """The parts of a model that are not read, for people."""
+        if self.spec.startswith("zoo:"):
+            return ()
+        path = _find(self.spec, self.graphs_dir)
+        return huggingface.left_out(files.read_json(path)) if path.suffix == ".json" else ()
 
     def shape(self) -> tuple[TransformerShape, int] | None:
         """The transformer that the job is, and the batch of its graph; None where it is another job graph.

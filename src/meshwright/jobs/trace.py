@@ -3,8 +3,8 @@
 Read are a CSV with columns of any names, Philly's job log, and the tables of Alibaba's PAI (`FORMATS`). The rows need not be
 sorted.
 
-Test, validation and training episodes take their jobs from three parts of the trace that share no row, in order of time
-the training part first (`PARTS`). Which part a generator draws from is told by its seed, as everywhere in this project:
+Where a trace is split, test, validation and training episodes take their jobs from three parts that share no row, in order of
+time the training part first (`PARTS`). The seed of a generator says which part it draws from, as everywhere in this project:
 below 100 test, below 1,000 validation, all others training.
 """
 
@@ -30,6 +30,7 @@ from .readers.trace_rows import (
     FIRST_SINCE_1970_S,
     NAMES,
     OPTIONAL,
+    SPAN,
     TraceColumns,
     TraceRow,
     csv_rows,
@@ -49,7 +50,7 @@ MAX_GPUS = 100_000
 
 
 FORMATS: dict[str, tuple[Callable[[str | Path, TraceColumns], Iterator[TraceRow]], tuple[str, ...]]] = {
-    "csv": (csv_rows, (*NAMES, *OPTIONAL)),
+    "csv": (csv_rows, (*NAMES, *OPTIONAL, *SPAN)),
     "philly": (lambda path, _: philly_rows(path), ()),
     "pai": (pai_rows, ("model",)),
 }
@@ -64,6 +65,8 @@ class TraceArrivals(Settings):
     user has to name one; ``source`` tells where it is found.
 
     Attributes:
+        split: whether test, validation and training episodes take their jobs from parts of the trace that share no row; None:
+            yes, unless rules alone are evaluated, as then nothing was trained.
         format: of the file; told by its name unless given.
         columns: how the file calls its columns.
         models: which graph of the workload each model of the trace is, where that is not called as the graph is.
@@ -75,6 +78,8 @@ class TraceArrivals(Settings):
     offered_load: float | None = Field(default=None, gt=0)
     num_devices: int | None = Field(default=None, gt=0)
     min_gpus: int = Field(default=2, gt=0)
+    # Left out of dumps where episodes are those of a trace that is split, so that no digest of such workloads changes.
+    split: bool | None = Field(default=None, exclude_if=lambda split: split is not False)
     format: Literal["csv", "philly", "pai"] | None = Field(default=None, exclude_if=lambda form: form is None)
     columns: TraceColumns | None = Field(default=None, exclude_if=lambda columns: columns is None)
     models: dict[str, str] | None = Field(default=None, exclude_if=lambda models: models is None)
@@ -107,6 +112,8 @@ class Trace:
         model: what each job trained, empty where the trace does not say, ``(rows,)``; None without such a column.
         num_steps: that it made, 0 where the trace does not say, ``(rows,)``; None without such a column.
         deadline_s: from its submission, infinite where the trace does not say, ``(rows,)``; None without such a column.
+        min_gpus: GPUs of each job, at least.
+        is_split: whether episodes take their jobs from parts.
     """
 
     start_s: float
@@ -119,9 +126,11 @@ class Trace:
     model: tuple[str, ...] | None = None
     num_steps: NDArray[np.int64] | None = None
     deadline_s: NDArray[np.float64] | None = None
+    min_gpus: int = 1
+    is_split: bool = True
 
     def window(self, rng: np.random.Generator, num_jobs: int) -> slice:
-        """Consecutive rows within the part of the trace that the generator's seed selects.
+        """Consecutive rows within the part of the trace that the generator's seed selects, or of all where it is not split.
 
         Where test and validation windows begin follows from the seed alone, so that those of different seeds lie as far
         apart as the part allows; they still share rows where it is shorter than all of them together. Training windows
@@ -131,13 +140,24 @@ class Trace:
             InputFileError: that part has fewer rows.
         """
         part, number = part_of(rng)
-        first, end = (round(share * len(self.time_s)) for share in PARTS[part])
+        shares = PARTS[part] if self.is_split else (0.0, 1.0)
+        first, end = (round(share * len(self.time_s)) for share in shares)
         num_starts = end - first - num_jobs + 1
         if num_starts < 1:
-            problem = f"holds only {end - first} jobs of the wanted size in its {part} part"
-            raise InputFileError(problem, file=self.file, field="num_jobs", value=num_jobs)
+            raise InputFileError(self._too_short(part, end - first, num_jobs), file=self.file)
         start = int(rng.integers(num_starts)) if number is None else int(num_starts * (number * _GOLDEN % 1.0))
         return slice(first + start, first + start + num_jobs)
+
+    def _too_short(self, part: str, count: int, num_jobs: int) -> str:
+        """That a part has too few rows for an episode, by which rule, and the remedy."""
+        where = {"training": "first", "validation": "middle", "test": "last"}[part]
+        rows = f"jobs of {self.min_gpus} GPUs and more"
+        said = f"the trace ({rows})"
+        if self.is_split:
+            low, high = PARTS[part]
+            said = f"the {part} split ({where} {100 * (high - low):.0f} % of rows, {rows})"
+        problem = f"{said} has {count} jobs; the benchmark needs {num_jobs}. Lower num_jobs or min_gpus."
+        return problem + (" Where nothing is trained, arrivals.split: false takes all rows." if self.is_split else "")
 
     def times_s(self, window: slice) -> NDArray[np.float64]:
         """The window's arrival times as recorded, from zero on."""
@@ -207,7 +227,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
             kept.append((at_s, duration_s, duration_s * num_gpus, _hash_fraction(row.text)))
             more.append(_optional(row, num_gpus, at_s, path))
     if not kept:
-        raise InputFileError(f"holds no job with at least {min_gpus} GPUs", file=path)
+        raise InputFileError(f"holds no job of {min_gpus} GPUs and more. Lower min_gpus.", file=path)
     order = np.argsort(np.array(kept)[:, 0], kind="stable")
     found = np.array(kept)[order]
     requested, model, num_steps, deadline_s = zip(*(more[row] for row in order), strict=True)
@@ -222,6 +242,7 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
         model=None if called.model is None else model,
         num_steps=None if called.steps is None else np.array(num_steps, np.int64),
         deadline_s=None if called.deadline is None else np.array(deadline_s, np.float64),
+        min_gpus=min_gpus,
     )
 
 

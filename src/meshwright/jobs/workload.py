@@ -172,9 +172,18 @@ class Workload:
             trace = load_trace(
                 base / settings.arrivals.file, min_gpus=arrivals.min_gpus, form=arrivals.format, columns=arrivals.columns
             )
+            trace = replace(trace, is_split=arrivals.split is not False)
         found = cls(settings, tuple(graphs), trace)
         _ = found._graph_of_model  # a model without a graph is told now
         return found
+
+    def for_rules(self) -> Workload:
+        """The same where nothing was trained: a trace is not split unless the settings say so."""
+        arrivals = self.settings.arrivals
+        if self.trace is None or not isinstance(arrivals, TraceArrivals) or arrivals.split is not None:
+            return self
+        settings = self.settings.model_copy(update={"arrivals": arrivals.model_copy(update={"split": False})})
+        return replace(self, settings=settings, trace=replace(self.trace, is_split=False))
 
     def sample(self, rng: np.random.Generator, num_jobs: int) -> Arrivals:
         """Draw the jobs of one episode.

@@ -148,8 +148,8 @@ class HeldDevices:
 def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None = None) -> HeldDevices:
     """The job that holds each device of a cluster, and until when.
 
-    A host of the cluster that a scheduler does not list takes no jobs, and a remark says so. Hosts of the listing that the
-    cluster lacks are other people's: they and their jobs are left out, with a remark.
+    A host of the cluster that a scheduler does not list, or whose devices it counts otherwise, takes no jobs; a remark says so.
+    Hosts of the listing that the cluster lacks are other people's: they and their jobs are left out, with a remark.
 
     Args:
         state: of it.
@@ -158,7 +158,7 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
 
     Raises:
         StateError: no host of the state is one of the cluster's, a device that a host does not have, two jobs on one device,
-            two jobs of one id, or a host with another number of devices.
+            two jobs of one id, or no host with as many devices as in the cluster.
     """
     index, sizes, first = _hosts_of(cluster)
     named = set(state.hosts) | {host for job in state.jobs for host in job.devices}
@@ -172,21 +172,23 @@ def occupancy(state: ClusterState, cluster: Cluster, *, file: str | Path | None 
     unlisted = [] if state.source is None else [name for name in cluster.host_names if name not in state.hosts]
     for name in unlisted:
         is_up[_all_of(first, sizes, index[name])] = False
-    for name, host in state.hosts.items():
-        if name not in index:
-            continue
-        if host.num_devices is not None and host.num_devices != sizes[index[name]]:
-            problem = f"the host has {host.num_devices} devices, in {cluster.name} it has {sizes[index[name]]}"
-            raise StateError(problem, file=file, field=f"hosts.{name}.num_devices")
-        is_up[_all_of(first, sizes, index[name])] = host.condition == "up"
+    listed = {name: host for name, host in state.hosts.items() if name in index}
+    counts = {name: host.num_devices for name, host in listed.items() if host.num_devices is not None}
+    uneven = [name for name, count in counts.items() if count != sizes[index[name]]]
+    if uneven and len(uneven) == len(counts):
+        name = uneven[0]
+        problem = f"the host has {counts[name]} devices, in {cluster.name} it has {sizes[index[name]]}"
+        raise StateError(problem, file=file, field=f"hosts.{name}.num_devices")
+    for name, host in listed.items():
+        is_up[_all_of(first, sizes, index[name])] = host.condition == "up" and name not in uneven
     holder = np.full(cluster.num_devices, -1)
     ids: set[str] = set()
     for number, job in enumerate(state.jobs):
         if job.id in ids:
             raise StateError("the id stands twice", file=file, field=f"jobs.{number}.id", value=job.id)
         ids.add(job.id)
-        _take(holder, number, state.jobs, cluster, file)
-    return HeldDevices(holder, is_up, _remarks(unlisted, absent, cluster.name, state.source))
+        _take(holder, number, state.jobs, cluster, file, uneven)
+    return HeldDevices(holder, is_up, _remarks(unlisted, absent, uneven, cluster.name, state.source))
 
 
 def occupancy_after(earlier: ClusterState, held: HeldDevices, state: ClusterState, cluster: Cluster) -> HeldDevices:
@@ -227,12 +229,19 @@ def _hosts_of(cluster: Cluster) -> tuple[dict[str, int], NDArray[np.int64], NDAr
     return {name: number for number, name in enumerate(cluster.host_names)}, sizes, first
 
 
-def _take(holder: NDArray[np.int64], number: int, jobs: Sequence[HeldJob], cluster: Cluster, file: str | Path | None) -> None:
-    """Write who holds the devices of a job, those of hosts that the cluster has."""
+def _take(
+    holder: NDArray[np.int64],
+    number: int,
+    jobs: Sequence[HeldJob],
+    cluster: Cluster,
+    file: str | Path | None,
+    left_out: Sequence[str] = (),
+) -> None:
+    """Write who holds the devices of a job, those of hosts that the cluster has and that are not left out."""
     index, sizes, first = _hosts_of(cluster)
     job = jobs[number]
     for host_name, local in job.devices.items():
-        if host_name not in index:
+        if host_name not in index or host_name in left_out:
             continue
         size = int(sizes[index[host_name]])
         wrong = next((one for one in local if one >= size), None)
@@ -339,12 +348,17 @@ def _all_of(first: NDArray[np.int64], sizes: NDArray[np.int64], host: int) -> sl
     return slice(int(first[host]), int(first[host] + sizes[host]))
 
 
-def _remarks(unlisted: Sequence[str], absent: Sequence[str], cluster: str, source: str | None) -> tuple[str, ...]:
+def _remarks(
+    unlisted: Sequence[str], absent: Sequence[str], uneven: Sequence[str], cluster: str, source: str | None
+) -> tuple[str, ...]:
     told = []
     if unlisted:
         told.append(f"{_some(unlisted)} of {cluster} {_is(unlisted)} not listed by {source or 'the state'}: taken as down")
     if absent:
         told.append(f"{_some(absent)} {_is(absent)} not in {cluster}: left out, with what runs there")
+    if uneven:
+        has = "has" if len(uneven) == 1 else "have"
+        told.append(f"{_some(uneven)} {has} another number of devices than in {cluster}: taken as down")
     return tuple(told)
 
 

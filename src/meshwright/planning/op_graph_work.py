@@ -178,7 +178,7 @@ def work_of(
     if found is not None:
         shape, batch = found
         length = shape.default_sequence_length if sequence_length is None else sequence_length
-        return TransformerWork(source.spec, cluster, costs, batch, shape, length)
+        return TransformerWork(source.spec, cluster, costs, batch, shape, length, left_out=source.left_out)
     if sequence_length is not None:
         raise PlanError("the job has no sequences", field="--sequence-length", value=sequence_length)
     for key in ("kernels", "software"):

@@ -52,6 +52,11 @@ def is_baseline(spec: str) -> bool:
     return bare in (*NAMES, BEST_FIXED) or re.fullmatch(DEGREES, bare) is not None
 
 
+def is_untrained(spec: str) -> bool:
+    """Whether a spelling is a rule's, or a rollout planner's over one, without anything that was trained or tuned."""
+    return is_baseline(base_of(spec) if is_rollout(spec) else spec) and not is_best_fixed(spec)
+
+
 def is_rollout(spec: str) -> bool:
     """Whether a spelling is a rollout planner's."""
     return spec == ROLLOUT or re.fullmatch(rf"{ROLLOUT}\(.+\)", spec) is not None

@@ -19,6 +19,9 @@ MAX_DEFAULT_LENGTH = 2_048
 
 _LENGTHS = ("max_position_embeddings", "n_positions", "max_target_positions")
 _FALLBACK_LENGTH = 512
+_IMAGE_SIZE = 224
+"""Pixels of a side where a model of images does not say, as of ImageNet."""
+
 _AUDIO_SAMPLES = 160_000
 """Ten seconds at 16 kHz, of models that read sound as it is."""
 
@@ -57,7 +60,10 @@ def load_model(path: Path, *, batch_size: int | None = None, sequence_length: in
         except Exception as error:  # of a configuration that the package cannot use
             raise TraceError(f"transformers cannot make the model: {first_line(error)}", file=path) from None
     shapes = " ".join(f"{name}={'x'.join(map(str, value.shape))}" for name, value in kwargs.items())
-    return Model(model_name(path), module.train(), (), kwargs, batch, (f"{made} of transformers, inputs {shapes}",))
+    remarks: tuple[str, ...] = (f"{made} of transformers, inputs {shapes}",)
+    if "pixel_values" in inspect.signature(module.forward).parameters and "pixel_values" not in kwargs:
+        remarks += ("left out: images, as vision_config gives no image_size; the ops are those of a step on text",)
+    return Model(model_name(path), module.train(), (), kwargs, batch, remarks)
 
 
 def _made(transformers: Any, data: dict[str, Any], dtype: torch.dtype) -> tuple[torch.nn.Module, str]:
@@ -87,9 +93,9 @@ def _inputs(module: Any, batch: int, length: int | None, dtype: torch.dtype) -> 
     found: dict[str, torch.Tensor] = {}
     if "input_ids" in taken:
         found["input_ids"] = _ids(batch, length)
-    if "pixel_values" in taken:
-        vision = getattr(config, "vision_config", None) or config
-        size = vision.image_size
+    vision = getattr(config, "vision_config", None) or config
+    size = getattr(vision, "image_size", None if "input_ids" in found else _IMAGE_SIZE)
+    if "pixel_values" in taken and size is not None:
         height, width = size if isinstance(size, list | tuple) else (size, size)
         channels = getattr(vision, "num_channels", 3)
         found["pixel_values"] = torch.empty(batch, channels, height, width, dtype=dtype, device="meta")

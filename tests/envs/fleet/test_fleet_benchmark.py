@@ -1,6 +1,8 @@
 """Benchmarks of fleets by name and by path, beside those of scenarios."""
 
 import re
+from importlib.resources import files as resources
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +12,7 @@ from meshwright.envs.benchmark_files import ELASTIC as ELASTIC_JOBS
 from meshwright.envs.benchmark_files import FLEET, PLACEMENT, TASKLETS, kind_of, preset_names
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
+from meshwright.jobs.load import load_graph
 from meshwright.training.methods import load_config
 
 from ...fleet_samples import BENCHMARK, ELASTIC
@@ -65,6 +68,19 @@ def test_what_cannot_be_is_told_by_its_key(small_file, change, told):
     with pytest.raises(MeshwrightError) as error:
         load_fleet_benchmark(str(small_file), changes=[change]).build()
     assert told in str(error.value)
+
+
+def test_paths_in_a_benchmark_start_at_its_own_folder_wherever_it_is_read(small_file, tmp_path, monkeypatch):
+    load_graph("zoo:alexnet", batch_size=64).save(small_file.parent / "own.json")
+    kernels = (Path(str(resources("meshwright.configs"))) / "kernels" / "a100.yaml").read_text()
+    (small_file.parent / "own-kernels.yaml").write_text(kernels)
+    text = BENCHMARK.replace("zoo:alexnet", "own.json").replace("  menu:", "  costs: {kernels: own-kernels.yaml}\n  menu:")
+    (small_file.parent / "own.yaml").write_text(text)
+    monkeypatch.chdir("/")
+    found = load_fleet_benchmark(str(small_file.parent / "own.yaml"))
+    assert [one.job for one in found.fleet.job_types] == [str(small_file.parent / "own.json"), "zoo:resnet18"]
+    assert found.fleet.costs.kernels == str(small_file.parent / "own-kernels.yaml")
+    assert found.build().problem.degrees.tolist() == [1, 2, 4]
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_a_log_of_philly_has_no_columns_to_name(tmp_path):
             r":4: timestamp: dates and seconds from the trace's beginning are mixed",
         ),
         (["1577836800,60,2", "5,60,2"], r":3: timestamp: dates and seconds .* mixed \(got '5'\)"),
-        (["12345678,60,2"], r":2: timestamp: .*; eight digits are a date \(got '12345678'\)"),
+        (["20171345,60,2"], r":2: timestamp: .*; eight digits are a date \(got '20171345'\)"),
         (["1577836800000,60,2"], r":2: timestamp: .*; 13 digits are milliseconds"),
     ],
 )

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.errors import MeshwrightError, StateError
+from meshwright.errors import ConfigError, MeshwrightError, StateError
 from meshwright.export.kubernetes.pods import DECISION_LABEL
 from meshwright.live.sources import kubernetes
 
@@ -21,13 +21,20 @@ MADE = json.loads((Path(__file__).parent / "data" / "kubernetes.json").read_text
 
 
 def read(items, **others):
-    return kubernetes.read(json.dumps({"kind": "List", "items": items}), **others)
+    """What is read of items and of a pod without devices, as every cluster has some."""
+    return kubernetes.read(listed(*items, pod("proxy", [])), **others)
 
 
-def node(name, count=8):
+def listed(*items):
+    return json.dumps({"kind": "List", "items": items})
+
+
+def node(name, count=8, labels=None, **slices):
+    """A node; ``slices`` are counts of MIG resources, as ``g1=4``."""
     resources = {"nvidia.com/gpu": str(count), "amd.com/gpu": "2"}
+    resources |= {f"nvidia.com/mig-{kind}.10gb": str(number) for kind, number in slices.items()}
     status = {"capacity": resources, "allocatable": resources, "conditions": [{"type": "Ready", "status": "True"}]}
-    return {"kind": "Node", "metadata": {"name": name}, "status": status}
+    return {"kind": "Node", "metadata": {"name": name, "labels": labels}, "status": status}
 
 
 def pod(name, counts, on="a", init=(), labels=None, phase="Running", **spec):
@@ -128,6 +135,42 @@ def test_more_devices_than_a_node_has_are_refused_with_its_name():
         held(node("a"), pod("p", [6]), pod("q", [3]))
 
 
+@pytest.mark.parametrize(
+    ("found", "condition", "num_devices"),
+    [
+        (node("a", 4, g1=4), "up", 4),
+        (node("a", 8, g1=0), "up", 8),
+        (node("a", 0, g1=7), "drained", None),
+        (node("a", 7, labels={"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB-MIG-1g.10gb"}), "drained", None),
+        (node("a", 32, labels={"nvidia.com/gpu.replicas": "4"}), "drained", None),
+        (node("a", 8, labels={"nvidia.com/gpu.replicas": "1"}), "up", 8),
+    ],
+)
+def test_slices_and_shared_gpus_are_no_devices(found, condition, num_devices):
+    listing = read([found, node("b"), pod("p", [1])])
+    host = listing.state.hosts["a"]
+    assert (host.condition, host.num_devices) == (condition, num_devices)
+    assert len(listing.state.jobs) == (num_devices is not None)
+    remark = "MIG slices and shared GPUs are no devices and are left out: a"
+    assert (remark in listing.remarks) == (num_devices != 8)
+    with pytest.raises(ConfigError, match=r"--resource: is a part of a GPU"):
+        read([found], resource="nvidia.com/mig-1g.10gb")
+
+
+def test_lists_that_follow_each_other_are_one():
+    items = node("a"), pod("p", ["2000m"]), pod('q } {"kind', [1])
+    whole = read(items)
+    assert {job.id: dict(job.devices) for job in whole.state.jobs}["ns/p"] == {"a": (0, 1)}
+    for between in ("", "\n", " \n\n"):
+        assert kubernetes.read(between.join(map(listed, items))) == whole
+
+
+def test_a_list_of_nodes_alone_is_no_empty_cluster(cases):
+    for text in (listed(node("a")), (cases / "kubernetes" / "k8s_nodes_only.json").read_text()):
+        with pytest.raises(StateError, match="items: lists no pod, so pods are missing"):
+            kubernetes.read(text)
+
+
 def test_what_cannot_be_seen_is_said():
     (remark,) = read([node("a"), pod("p", [], resourceClaims=[{"name": "gpu"}])]).remarks
     assert remark == "devices that pods hold by resource claims are not seen: ns/p"
@@ -142,10 +185,10 @@ def test_what_cannot_be_seen_is_said():
         ('{"kind": "List", "items": []}', "lists no node"),
         ('{"kind": "List", "items": [{"kind": "Service"}]}', "kind"),
         ('{"kind": "List", "metadata": {"continue": "abc"}, "items": []}', "is a part of a list"),
-        (json.dumps({"kind": "List", "items": [node("a"), node("a")]}), "the node stands twice"),
-        (json.dumps({"kind": "List", "items": [node("a", "8k")]}), "must be a whole number"),
-        (json.dumps({"kind": "List", "items": [node("a", -1)]}), "must be a whole number"),
-        (json.dumps({"kind": "List", "items": [node("a", 5000)]}), "at most 4,096 devices"),
+        (listed(node("a"), node("a"), pod("p", [])), "the node stands twice"),
+        (listed(node("a", "8k"), pod("p", [])), "must be a whole number"),
+        (listed(node("a", -1), pod("p", [])), "must be a whole number"),
+        (listed(node("a", 5000), pod("p", [])), "at most 4,096 devices"),
     ],
 )
 def test_what_is_no_list_of_nodes_and_pods_is_refused(text, told):

@@ -159,6 +159,47 @@ def test_devices_in_use_by_no_job_of_the_listing_are_held():
     assert held(job(1), node("n1", used="gpu:(null):0(IDX:N/A)")) == {"1": {"n1": (0,)}}
 
 
+def test_slices_are_no_devices_and_a_host_without_whole_ones_is_closed(cases):
+    listing = slurm.read((cases / "slurm" / "slurm_mig_mixed_with_full.txt").read_text())
+    hosts = {name: (host.condition, host.num_devices) for name, host in listing.state.hosts.items()}
+    assert hosts.pop("l0-h0") == ("up", 4)
+    assert set(hosts.values()) == {("down", 8)}
+    assert listing.remarks == ("MIG slices are no devices and are left out: l0-h0",)
+    (host,) = slurm.read(NO_JOBS + node("n1", gres="gpu:nvidia_a100_1g.5gb:7(S:0)")).state.hosts.values()
+    assert (host.condition, host.num_devices, host.reason) == ("drained", None, "its GPUs are cut into MIG slices")
+
+
+def test_jobs_on_a_host_with_slices_hold_its_whole_devices_in_use_and_no_others():
+    cut = node("n1", gres="gpu:1g.10gb:7,gpu:a100:4", used="gpu:1g.10gb:2(IDX:0-1),gpu:a100:3(IDX:7-9)")
+    lines = "     Nodes=n1 CPU_IDs=0 Mem=0 GRES="
+    jobs = job(1, f"{lines}gpu:1g.10gb:1(IDX:0)"), job(2, f"{lines}gpu:a100:2(IDX:7-8)"), job(3, f"{lines}gpu:2(IDX:1,9)")
+    assert held(*jobs, cut) == {"2": {"n1": (0, 1)}, "3": {"n1": (2,)}}
+
+
+@pytest.mark.parametrize(
+    ("gres", "devices"),
+    [
+        ("shard:1(1/4,0/4)", (0,)),
+        ("shard:h100:6(0/4,4/4,2/4)", (1, 2)),
+        ("gpu:1(IDX:3),shard:2(0/4,2/4,0/4,0/4)", (1, 3)),
+        ("mps:0(0/100,0/100)", ()),
+        ("shard:3", (0,)),  # of which GPU is not told
+        ("gpu(CNT:2)", (0, 1)),
+    ],
+)
+def test_a_gpu_that_a_job_has_a_part_of_is_held(gres, devices):
+    for listing in (
+        slurm.read(job(1, f"     Nodes=n1 CPU_IDs=0 Mem=0 GRES={gres}") + node("n1", gres="gpu:4,shard:16", used=gres)),
+        slurm.read(NO_JOBS + node("n1", gres="gpu:4,shard:16", used=gres)),
+    ):
+        assert [dict(one.devices) for one in listing.state.jobs] == ([{"n1": devices}] if devices else [])
+
+
+def test_a_shared_gpu_of_a_listing_is_held_by_its_one_job(cases):
+    listing = slurm.read((cases / "slurm" / "slurm_shard_counts.txt").read_text())
+    assert {one.id: dict(one.devices) for one in listing.state.jobs} == {"1": {"g01": (0,)}}
+
+
 FORGED = "x\n   JobState=PENDING Reason=None\n   OverSubscribe=NO \n"
 
 

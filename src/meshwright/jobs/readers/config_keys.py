@@ -16,11 +16,13 @@ class ConfigKeys:
     Args:
         config: its data.
         file: that holds it, for errors.
+        inside: the key of the file under which it stands; empty where it is the file's own.
     """
 
-    def __init__(self, config: dict[str, Any], file: str | Path | None) -> None:
+    def __init__(self, config: dict[str, Any], file: str | Path | None, inside: str = "") -> None:
         self.config = config
         self.file = file
+        self.inside = inside
 
     def count(self, key: str, default: int | None = None, most: int = MAX_SIZE) -> int:
         """A positive whole number; an absent one is an error where there is no default."""
@@ -34,6 +36,10 @@ class ConfigKeys:
         if value > most:
             raise self.error(f"must be {most} at most", key, value)
         return value
+
+    def first_key(self, *names: str) -> str:
+        """The first of some keys of one meaning that is there, else the first."""
+        return next((key for key in names if self.config.get(key) is not None), names[0])
 
     def count_or_none(self, key: str) -> int:
         """A whole number whose key must be there; 0 where it is 0 or ``null``."""
@@ -53,7 +59,7 @@ class ConfigKeys:
 
     def first_number(self, names: Sequence[str], most: float = MAX_SIZE) -> float | None:
         """The number of the first of some keys that is there."""
-        return next((one for key in names if (one := self.number(key, most=most)) is not None), None)
+        return self.number(self.first_key(*names), most=most)
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
@@ -109,4 +115,4 @@ class ConfigKeys:
 
     def error(self, problem: str, key: str, value: object = None) -> GraphError:
         """The error of a key."""
-        return GraphError(problem, file=self.file, field=key, value=value)
+        return GraphError(problem, file=self.file, field=f"{self.inside}.{key}" if self.inside else key, value=value)

@@ -1,7 +1,7 @@
 """Reads a Hugging Face ``config.json`` into the shape of a transformer; the transformers package is not needed.
 
-What its keys mean is told family by family in `model_families`. A model of another kind is refused by its family, with what can
-be done about it.
+`model_families` has the meaning of its keys, family by family. Where a decoder of text has other parts around it, as for images,
+the decoder is read and a remark names the rest. A model of another kind is refused by its family, with a remedy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _IMAGES = ("beit", "convnext", "deit", "dinov2", "resnet", "swin", "vit", "vit_m
 _SPEECH = ("hubert", "seamless_m4t", "speech_to_text", "wav2vec2", "whisper")
 
 _WITH_TEXT = ("idefics2", "idefics3", "llava", "llava_next", "llava_onevision", "mllama", "paligemma", "qwen2_vl", "qwen2_5_vl")
-_AROUND_TEXT = "a decoder of text with other parts around it (images, sound), which is not read as a whole"
+_AROUND_TEXT = "a decoder of text with other parts around it (images, sound), without a text_config of a type that is read"
 
 _OTHER_FAMILIES = {
     **dict.fromkeys(_WITH_TEXT, _AROUND_TEXT),
@@ -78,10 +78,11 @@ def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> Trans
     model_type = config.get("model_type")
     if model_type is None:
         raise GraphError("the key is missing", file=file, field="model_type")
-    reader = READERS.get(model_type) if isinstance(model_type, str) else None
+    text = _text_part(config)
+    reader = READERS.get(str(model_type if text is None else text["model_type"]))
     if reader is None:
         raise GraphError(_why_not(config, model_type), file=file, field="model_type", value=model_type)
-    keys = ConfigKeys(config, file)
+    keys = ConfigKeys(config, file) if text is None else ConfigKeys(text, file, "text_config")
     shape, constants = reader(keys, name), model_constants(keys)
     shape = shape if constants is None else shape.model_copy(update={"constants": constants})
     if "long_skips" not in config:  # a key of our own: no such model is written by the library
@@ -92,19 +93,36 @@ def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> Trans
         raise error.at(file=file) from None
 
 
+def left_out(config: Any) -> tuple[str, ...]:
+    """What of the model of a configuration is not read, for people."""
+    text = _text_part(config) if isinstance(config, dict) else None
+    if text is None:
+        return ()
+    others = [
+        key for key, value in config.items() if key.endswith("_config") and key != "text_config" and isinstance(value, dict)
+    ]
+    rest = f"{', '.join(others)} and what joins them to it" if others else "the parts around it"
+    return (f"of this {config['model_type']} the decoder of text ({text['model_type']}) is read; left out: {rest}",)
+
+
+def _text_part(config: dict[str, Any]) -> dict[str, Any] | None:
+    """The decoder of text that a configuration holds beside other parts; None where it holds none that is read.
+
+    Whether its head is tied may be said beside it.
+    """
+    text = config.get("text_config")
+    if not isinstance(text, dict) or str(config.get("model_type")) in READERS or str(text.get("model_type")) not in READERS:
+        return None
+    return {key: config[key] for key in ("tie_word_embeddings",) if key in config} | text
+
+
 def _why_not(config: dict[str, Any], model_type: object) -> str:
     """Why a model type is not read, and what can be done.
 
     A program wrote it, so another spelling is another architecture and no slip: none is ever suggested.
     """
-    text = config.get("text_config")
-    if isinstance(text, dict):
-        held = text.get("model_type")
-        if isinstance(held, str) and held in READERS:
-            done = f"its decoder alone is read where text_config, of model_type {held}, is a config.json of its own"
-        else:
-            done = _AS_OPS
-        return f"{_AROUND_TEXT}; {done}"
+    if isinstance(config.get("text_config"), dict):
+        return f"{_AROUND_TEXT}; {_AS_OPS}"
     if isinstance(model_type, str) and model_type in _OTHER_FAMILIES:
         return f"{_OTHER_FAMILIES[model_type]}; {_AS_OPS}"
     return f"unsupported model type; supported are {', '.join(sorted(READERS))}; `meshwright profile` traces others"

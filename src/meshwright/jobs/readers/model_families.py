@@ -101,7 +101,7 @@ def _qwen3(keys: ConfigKeys, name: str, **more: Any) -> TransformerShape:
 
 def _qwen3_moe(keys: ConfigKeys, name: str) -> TransformerShape:
     layers = _qwen_layers(keys)
-    experts = keys.count("num_experts", most=MAX_LAYERS)
+    experts = keys.count(keys.first_key("num_experts", "num_local_experts"), most=MAX_LAYERS)
     dense, period = keys.places("mlp_only_layers", len(layers)), keys.count("decoder_sparse_step", 1)
     mixture = {
         "feed_forward": keys.count("moe_intermediate_size"),
@@ -133,7 +133,9 @@ def _gemma2(keys: ConfigKeys, name: str) -> TransformerShape:
 def _gemma3(keys: ConfigKeys, name: str) -> TransformerShape:
     window, period = keys.window(default=4096), keys.count("sliding_window_pattern", keys.count("_sliding_window_pattern", 6))
     norms = {"has_output_norms": True, "has_head_norms": True}
-    return _of_gemma(keys, name, default_vocabulary=262_208, **norms, **_gemma_layers(keys, window, period))
+    return _of_gemma(
+        keys, name, default_vocabulary=262_208, default_positions=131_072, **norms, **_gemma_layers(keys, window, period)
+    )
 
 
 def _gemma_layers(keys: ConfigKeys, window: int | None, period: int) -> dict[str, Any]:
@@ -150,7 +152,7 @@ def _of_gemma(keys: ConfigKeys, name: str, default_heads: int = 8, default_group
 
 
 def _deepseek(keys: ConfigKeys, name: str) -> TransformerShape:
-    """DeepSeek-V2 and V3, without the layers that predict further tokens (``num_nextn_predict_layers``)."""
+    """DeepSeek-V2, V3 and Kimi K2, without the layers that predict further tokens (``num_nextn_predict_layers``)."""
     num_layers, width = keys.count("num_hidden_layers", most=MAX_LAYERS), keys.count("intermediate_size")
     heads, rope = keys.count("num_attention_heads"), keys.count("qk_rope_head_dim")
     bias = keys.flag("attention_bias", False)
@@ -220,6 +222,7 @@ def _by_usual_keys(
     default_heads: int | None = None,
     default_groups: int | None = None,
     default_vocabulary: int | None = None,
+    default_positions: int | None = None,
     is_tied: bool = False,
     **more: Any,
 ) -> TransformerShape:
@@ -231,7 +234,7 @@ def _by_usual_keys(
         "hidden": keys.count("hidden_size"),
         "num_heads": heads,
         "vocabulary": keys.count("vocab_size", default_vocabulary),
-        "max_positions": keys.count("max_position_embeddings"),
+        "max_positions": keys.count("max_position_embeddings", default_positions),
     }
     if "is_head_tied" not in more:
         given["is_head_tied"] = keys.flag("tie_word_embeddings", is_tied)
@@ -253,13 +256,18 @@ READERS: dict[str, Callable[[ConfigKeys, str], TransformerShape]] = {
     "gemma3_text": _gemma3,
     "gpt2": _gpt2,
     "gpt_neox": _gpt_neox,
+    "kimi_k2": _deepseek,
     "llama": _llama,
     "llama4_text": _llama4_text,
     "mistral": _mistral,
     "mixtral": _mixtral,
     "phi3": _phi3,
     "qwen2": _qwen2,
+    "qwen2_5_vl_text": _qwen2,
+    "qwen2_vl_text": _qwen2,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_vl_moe_text": _qwen3_moe,
+    "qwen3_vl_text": _qwen3,
 }
 """By ``model_type``."""

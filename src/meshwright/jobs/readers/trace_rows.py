@@ -9,9 +9,9 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ... import files, quantities
 from ...errors import InputFileError
@@ -20,10 +20,13 @@ from ...settings import Settings
 NAMES = {"timestamp": ("timestamp", "submit_time"), "duration": ("duration",), "num_gpus": ("num_gpus", "gpu_num")}
 """Of the columns that every trace has, unless something else is said; the second names are those of Helios and Acme."""
 
+SPAN = ("start", "end")
+"""Columns that say a duration by two times."""
+
 OPTIONAL = ("model", "steps", "deadline", "requested_gpus")
 
-_SECONDS = re.compile(r"[0-9]{1,7}|[0-9]{9,12}|[0-9]{1,12}\.[0-9]{1,9}")
-"""Seconds by number, from the trace's beginning or since 1970. Eight digits without a point are a date of ISO 8601."""
+_SECONDS = re.compile(r"[0-9]{1,7}|1[0-8][0-9]{6}|[0-9]{9,12}|[0-9]{1,12}\.[0-9]{1,9}")
+"""Seconds by number, from the trace's beginning or since 1970. Eight digits, from 19000000 on, are a date of ISO 8601."""
 
 FIRST_SINCE_1970_S = 1e8
 """What is less counts from the trace's beginning: three years of it, or since 1970 a day of 1973."""
@@ -40,6 +43,7 @@ class TraceColumns(Settings):
     Attributes:
         timestamp: when the job was submitted, a date or seconds.
         duration: seconds for which it ran.
+        start, end: in place of a duration, when it began and ended, dates or seconds; it begins by default when submitted.
         num_gpus: on how many GPUs it ran.
         model: what it trained; see `jobs.trace.TraceArrivals.models`.
         steps: how many steps it made.
@@ -54,6 +58,16 @@ class TraceColumns(Settings):
     steps: str | None = _Name
     deadline: str | None = _Name
     requested_gpus: str | None = _Name
+    start: str | None = _Name
+    end: str | None = _Name
+
+    @model_validator(mode="after")
+    def _has_one_duration(self) -> Self:
+        if self.end is not None and self.duration is not None:
+            raise ValueError("end: the trace has a duration; name one of the two")
+        if self.end is None and self.start is not None:
+            raise ValueError("start: goes with end, when each job ended; name both")
+        return self
 
 
 class TraceRow(NamedTuple):
@@ -76,18 +90,22 @@ class TraceRow(NamedTuple):
 
 
 def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
-    """Rows of a CSV with a header; rows without a duration are of jobs that never ran and are left out.
+    """Rows of a CSV with a header; those without a duration, or without a beginning or an end, are of jobs that never ran.
+
+    They are left out.
 
     Raises:
         InputFileError: a column is missing, or a row has more or fewer than the header.
     """
     reader = files.read_csv(path)
     header = [name.strip() for name in next(reader, (1, []))[1]]
-    at = []
+    at: list[int | None] = []
     twice = {name for name in header if header.count(name) > 1}
-    for field in (*NAMES, *OPTIONAL):
+    for field in (*NAMES, *OPTIONAL, *SPAN):
         wanted = getattr(called, field)
         names = NAMES.get(field, ()) if wanted is None else (wanted,)
+        if field == "duration" and called.end is not None:
+            names = ()
         found = [header.index(name) for name in names if name in header]
         if names and not found:
             others = "".join(f", and so is {other}" for other in names[1:])
@@ -96,13 +114,21 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
         if found and header[found[0]] in twice:
             raise InputFileError("two columns have this name", file=path, line=1, field=header[found[0]], value=",".join(header))
         at.append(found[0] if found else None)
-    duration = at[1]
-    assert duration is not None, "it is in NAMES"
+    *at, start, end = at
+    start = at[0] if start is None else start
+    needed = [one for one in (at[1], *((start, end) if end is not None else ())) if one is not None]
     for line, row in reader:
         if len(row) != len(header):
             raise InputFileError(f"has {len(row)} columns, not {len(header)}", file=path, line=line, value=",".join(row))
-        if not is_absent(row[duration]):
-            yield TraceRow(line, row, *["" if column is None else row[column] for column in at])
+        if any(is_absent(row[column]) for column in needed):
+            continue
+        cells = ["" if column is None else row[column] for column in at]
+        if start is not None and end is not None:
+            began_s, ended_s = (seconds(row[one].strip(), path, line, header[one]) for one in (start, end))
+            if ended_s < began_s:
+                raise InputFileError("a job ends before it begins", file=path, line=line, field=header[end], value=row[end])
+            cells[1] = f"{ended_s - began_s:.3f}"
+        yield TraceRow(line, row, *cells)
 
 
 def philly_rows(path: str | Path) -> Iterator[TraceRow]:

@@ -4,6 +4,9 @@ A pod holds the devices that its containers ask for, from when it is bound to a 
 many, not which: the lowest free indices are taken, so that counts are right and indices are assumed. Pods that carry the same
 label of a job are one job. Devices that a node has and cannot give (capacity less allocatable), such as broken ones, are held by
 a job called ``unlisted/NODE``.
+
+Slices of GPUs are no devices: neither those of MIG (``nvidia.com/mig-1g.10gb``, or a product ``...-MIG-1g.10gb``) nor replicas
+that share a GPU (label ``nvidia.com/gpu.replicas``). A node that has nothing else takes no jobs.
 """
 
 from __future__ import annotations
@@ -16,13 +19,14 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from ... import files, settings
-from ...errors import StateError
+from ...errors import ConfigError, StateError
 from ...export.kubernetes.pods import DECISION_LABEL
 from ..state import ClusterState
 from .listings import EMPTY, FreeDevices, Listing, assumed, listed, plain, unlisted
 from .programs import answer
 
 PROGRAM = "kubectl"
+NVIDIA = "nvidia.com/gpu"
 
 JOB_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
@@ -30,6 +34,8 @@ JOB_LABELS = (
     "volcano.sh/job-name",
     "batch.kubernetes.io/job-name",
     "job-name",
+    "leaderworkerset.sigs.k8s.io/name",
+    "ray.io/cluster",
 )
 """Labels by which the pods of one job are told; the first that a pod carries counts, as a pod of a JobSet is one of a Job too.
 
@@ -41,7 +47,18 @@ OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 
 _CLOSING = ("NoSchedule", "NoExecute")
 _ENDED = ("Succeeded", "Failed")
-_QUANTITY = re.compile(r"[0-9]{1,9}")
+_QUANTITY = re.compile(r"([0-9]{1,9}?)(?:000m)?")
+"""A whole number, or the same in thousandths."""
+
+_BETWEEN = re.compile(r'(?<=\})\s*(?=\{\s*"\w)')
+"""Between two objects that follow each other; no text inside of an object can look so."""
+
+_SLICE = re.compile(r"nvidia\.com/(mig-.*|gpu\.shared)")
+"""Resources that are parts of a GPU."""
+
+_REPLICAS = "nvidia.com/gpu.replicas"
+_PRODUCT = "nvidia.com/gpu.product"
+"""Labels of GPU feature discovery: in how many each GPU is shared, and the GPUs' name with ``-MIG-`` where all are slices."""
 
 
 class _Part(BaseModel):
@@ -156,41 +173,60 @@ def devices_wanted(spec: dict[str, Any], resource: str, what: str) -> int:
     return _devices(settings.build_settings(_PodSpec, spec), resource, what)
 
 
-def read(text: str, resource: str = "nvidia.com/gpu", known: ClusterState = EMPTY) -> Listing:
+def read(text: str, resource: str = NVIDIA, known: ClusterState = EMPTY) -> Listing:
     """What a list of nodes and pods says.
 
     Args:
-        text: JSON of kind List, as ``kubectl get nodes,pods --all-namespaces --output json`` prints it.
+        text: JSON of kind List, as ``kubectl get nodes,pods --all-namespaces --output json`` prints it, or several, one after
+            the other, as of nodes and of pods.
         resource: what a node's devices are called.
         known: the state so far, from which assumed indices are kept.
 
     Raises:
         InputFileError: no JSON.
-        ConfigError: JSON of another form.
-        StateError: a part of a list, no node, or more devices in use than a node has.
+        ConfigError: JSON of another form, or a resource that is a part of a device.
+        StateError: a part of a list, no node, no pod, or more devices in use than a node has.
     """
-    found = settings.build_settings(_List, files.parse_json(text))
-    if found.metadata.rest or found.metadata.num_left:
+    if _SLICE.fullmatch(resource):
+        raise ConfigError("is a part of a GPU; a job is planned on whole devices", field="--resource", value=resource)
+    lists = [settings.build_settings(_List, files.parse_json(one)) for one in _BETWEEN.split(text)]
+    if any(one.metadata.rest or one.metadata.num_left for one in lists):
         raise StateError("is a part of a list; all nodes and pods are wanted", field="metadata")
-    nodes = [item for item in found.items if isinstance(item, _Node)]
+    items = [item for one in lists for item in one.items]
+    nodes = [item for item in items if isinstance(item, _Node)]
     if not nodes:
         raise StateError("lists no node; nodes and pods are wanted", field="items")
+    if len(nodes) == len(items):
+        problem = "lists no pod, so pods are missing; `kubectl get nodes,pods --all-namespaces --output json` lists both"
+        raise StateError(problem, field="items")
     hosts: dict[str, dict[str, Any]] = {}
     broken: dict[str, int] = {}
+    cut: list[str] = []
     for node in nodes:
         name, what = node.metadata.name, f"node {plain(node.metadata.name, 80)}"
         if name in hosts:
             raise StateError("the node stands twice", field="items", value=name)
         usable = _quantity(node.status.allocatable.get(resource, 0), what)
         size = max(_quantity(node.status.capacity.get(resource, 0), what), usable)
-        hosts[name] = _host(node) | ({"num_devices": size} if size else {})
-        broken[name] = size - usable
-    alive = [pod for pod in found.items if isinstance(pod, _Pod) and pod.status.phase not in _ENDED]
-    pods = [pod for pod in alive if pod.spec.node_name]
+        hosts[name] = _host(node)
+        is_cut = resource == NVIDIA and _is_cut(node)
+        if is_cut or any(_SLICE.fullmatch(one) and str(count) != "0" for one, count in node.status.capacity.items()):
+            cut.append(name)
+        if size and not is_cut:
+            hosts[name]["num_devices"] = size
+            broken[name] = size - usable
+        elif name in cut and hosts[name]["condition"] == "up":
+            hosts[name] |= {"condition": "drained", "reason": "its GPUs are cut into slices or shared"}
+    alive = [pod for pod in items if isinstance(pod, _Pod) and pod.status.phase not in _ENDED]
+    without = [name for name in cut if "num_devices" not in hosts[name]]
+    pods = [pod for pod in alive if pod.spec.node_name and pod.spec.node_name not in without]
     waiting = {(pod.metadata.labels or {}).get(DECISION_LABEL) for pod in alive if not pod.spec.node_name}
     free = FreeDevices({name: host.get("num_devices", 0) for name, host in hosts.items()})
     jobs = _jobs(pods, resource, free, known)
     remarks = ["Kubernetes tells how many devices of a node a pod holds, not which: indices are assumed"] if jobs else []
+    if cut:
+        some = ", ".join(plain(one, 80) for one in cut[:3]) + (", ..." if len(cut) > 3 else "")
+        remarks.append(f"MIG slices and shared GPUs are no devices and are left out: {some}")
     claimed = [_named(pod) for pod in pods if pod.spec.claims]
     if claimed:
         some = ", ".join(claimed[:3]) + (", ..." if len(claimed) > 3 else "")
@@ -210,6 +246,12 @@ def _host(node: _Node) -> dict[str, Any]:
         return {"condition": "drained", "reason": "cordoned"}
     closing = [one.key for one in node.spec.taints if one.key.startswith(OWN_TAINTS) and one.effect in _CLOSING]
     return {"condition": "drained", "reason": plain(", ".join(sorted(closing)))} if closing else {"condition": "up"}
+
+
+def _is_cut(node: _Node) -> bool:
+    """Whether what a node counts as GPUs are slices of them, by the labels of GPU feature discovery."""
+    labels = node.metadata.labels or {}
+    return "-MIG-" in labels.get(_PRODUCT, "") or labels.get(_REPLICAS, "1") not in ("0", "1")
 
 
 def _jobs(pods: Iterable[_Pod], resource: str, free: FreeDevices, known: ClusterState) -> list[dict[str, Any]]:
@@ -263,14 +305,15 @@ def _of_container(container: _Container, resource: str, what: str) -> int:
 
 
 def _quantity(value: str | float, what: str) -> int:
-    """A number of devices; Kubernetes allows only whole ones.
+    """A number of devices; Kubernetes allows only whole ones, which it may write in thousandths.
 
     Raises:
         StateError: no such number.
     """
-    if _QUANTITY.fullmatch(str(value)) is None:
+    number = _QUANTITY.fullmatch(str(value))
+    if number is None:
         raise StateError(f"{what}: a number of devices must be a whole number", value=value)
-    return int(value)
+    return int(number[1])
 
 
 def _named(pod: _Pod) -> str:

@@ -5,6 +5,8 @@ Devices are held against what the node itself counts (``GresUsed``). Those in us
 
 A job that is completing has given its devices back, as Slurm counts, but the node takes no jobs until it has ended there
 (tried on 22.05: GRES empty, GresUsed 0, the next job waits). So the node is drained meanwhile.
+
+MIG slices are no devices. Slurm counts indices over GPUs and slices together, so on a host that has both only numbers are read.
 """
 
 from __future__ import annotations
@@ -86,7 +88,13 @@ _DECISION = re.compile(r"mw:(?!auto(?:\s|$))(\S+)")
 """Begins the comment of a job that came from a decision."""
 
 PARTS = ("shard", "mps")
-"""Resources that are parts of GPUs: a GPU of which a job has a part is held."""
+"""Resources that are parts of GPUs: a GPU of which a job has a part is held.
+
+Slurm writes them as ``shard:1(1/4,0/4)``: of each GPU of the node the parts in use and all parts (``gres_stepmgr.c``).
+"""
+
+_SLICE = re.compile(r"[0-9]g\.[0-9]+gb", re.IGNORECASE)
+"""In the type of a MIG slice, as ``1g.10gb`` or ``a100_1g.5gb``."""
 
 
 class ListedNode(NamedTuple):
@@ -176,11 +184,16 @@ def listing_of(nodes: Sequence[ListedNode], jobs: Sequence[ListedJob], known: Cl
         ConfigError: a name in it that cannot be.
     """
     hosts, used = _hosts(nodes)
+    cut = [node.name for node in nodes if _SLICE.search(node.gres)]
+    jobs = _counted(jobs, {name: used[name][0] for name in cut if name in used})
     twice = [number for number, count in Counter(job.number for job in jobs).items() if count > 1]
     if twice:
         raise StateError("the job stands twice; is there a line break in a name or comment?", field="JobId", value=twice[0])
     free = FreeDevices({name: host.get("num_devices") for name, host in hosts.items()})
     held, remarks = _held(jobs, free, known)
+    if cut:
+        some = plain(", ".join(cut[:5])) + (", ..." if len(cut) > 5 else "")
+        remarks.append(f"MIG slices are no devices and are left out: {some}")
     ours = [job for job in jobs if job.decision is not None]
     waiting = [str(job.decision) for job in ours if job.state in _WAITING]
     found = listed("slurm", hosts, [*held, *unlisted(used, free, known)], remarks, waiting)
@@ -208,8 +221,29 @@ def _hosts(nodes: Iterable[ListedNode]) -> tuple[dict[str, dict[str, Any]], dict
         count, _ = gpus(node.gres, what)
         if count:
             hosts[node.name]["num_devices"] = count
-            used[node.name] = gpus(node.gres_used, what)
+            number, indices = gpus(node.gres_used, what)
+            used[node.name] = (number, () if _SLICE.search(node.gres) else indices)
+        elif _SLICE.search(node.gres) and condition == "up":
+            hosts[node.name] |= {"condition": "drained", "reason": "its GPUs are cut into MIG slices"}
     return hosts, used
+
+
+def _counted(jobs: Iterable[ListedJob], left: dict[str, int]) -> list[ListedJob]:
+    """Jobs without indices of their devices on hosts that have slices too.
+
+    Args:
+        jobs: with what Slurm writes of them. A job that named no type may have slices.
+        left: of each such host its whole devices in use, which jobs can have.
+    """
+    counted = []
+    for job in sorted(jobs, key=lambda job: job.number):
+        allocated = dict(job.allocated)
+        for host in allocated.keys() & left.keys():
+            number = min(allocated[host][0], left[host])
+            left[host] -= number
+            allocated[host] = (number, ())
+        counted.append(job._replace(allocated=allocated))
+    return counted
 
 
 def _condition(state: str) -> tuple[str, str | None]:
@@ -279,24 +313,30 @@ def _held(jobs: Sequence[ListedJob], free: FreeDevices, known: ClusterState) -> 
 
 
 def gpus(gres: str, what: str) -> tuple[int, tuple[int, ...]]:
-    """Number of GPUs in a list of generic resources, and their indices where these are given.
+    """Number of whole GPUs in a list of generic resources, and the indices, where given, of those and of GPUs in parts.
 
     Raises:
         StateError: a number that cannot be.
     """
-    count, indices = 0, list[int]()
+    count, indices, is_shared = 0, list[int](), False
     for entry in _ENTRY.findall(gres.replace("(null)", "")):
         words, _, detail = entry.partition("(")
         name, *others = words.strip().split(":")
-        if name not in ("gpu", *PARTS):
+        if name not in ("gpu", *PARTS) or _SLICE.search(words):
             continue
-        number = others[-1] if others and others[-1].isascii() and others[-1].isdigit() else "1"
+        counted = re.match(r"CNT:([0-9]+)", detail)
+        number = counted[1] if counted else others[-1] if others and re.fullmatch("[0-9]+", others[-1]) else "1"
         if len(number) > 6:
             raise StateError(f"{what}: so many devices cannot be", value=entry)
         told = re.search(r"IDX:([0-9,-]+)", detail)
-        count += int(number) if name == "gpu" else 0
-        indices += _indices(told[1], what) if told else []
-    return count, tuple(sorted(set(indices)))
+        parts = re.findall(r"([0-9]+)/[0-9]+", detail)
+        given = told[1] if told else ",".join(str(index) for index, used in enumerate(parts) if used.strip("0"))
+        indices += _indices(given, what) if given else []
+        if name == "gpu":
+            count += int(number)
+        elif int(number) and not given:
+            is_shared = True
+    return max(count, int(is_shared)), tuple(sorted(set(indices)))
 
 
 def _indices(text: str, what: str) -> list[int]:

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 
 from ... import settings
 from ...errors import in_our_words
-from ...packaged import Shipped
+from ...packaged import Shipped, beside
 from ...plans.compression import Compression
 from ...plans.rank_order import check_order
 from ...plans.training import Synchronous, Training
@@ -53,6 +53,10 @@ class JobTypeSettings(settings.Settings):
         if self.compression is None and self.training.kind == "synchronous":
             return None
         return OwnStrategy(training=self.training, compression=self.compression)
+
+    def relative_to(self, folder: Path) -> Self:
+        """The same with the path of its job found from the folder of the file that names it."""
+        return self if self.job is None else self.model_copy(update={"job": beside(self.job, folder, is_folder_too=True)})
 
     @model_validator(mode="after")
     def _is_one_model(self) -> Self:
@@ -184,8 +188,4 @@ def load_job_types(spec: str | Path) -> tuple[JobTypeSettings, ...]:
     text = str(spec)
     path = JOB_TYPES.path(text.removeprefix(PRESET)) if text.startswith(PRESET) else Path(text)
     found = settings.load(JobTypesSettings, path).job_types
-    return tuple(one.model_copy(update={"job": _resolved(one.job, path.parent)}) for one in found)
-
-
-def _resolved(job: str | None, folder: Path) -> str | None:
-    return str(folder / job) if job is not None and not job.startswith("zoo:") and (folder / job).exists() else job
+    return tuple(one.relative_to(path.parent) for one in found)
