@@ -171,6 +171,7 @@ class RankedLayouts:
         if joint is not None and isinstance(joint.price.training, Masked):
             first = self.maker.plan(joint.core.work, joint.core.found.order, self.request.num_steps, (), why)
             plan = with_phases(plan, first, joint.price.training)
+        plan = plan.model_copy(update={"framework": self.request.framework and self.request.framework.name})
         return plan if winner is None else with_strategy(plan, winner.price)
 
     @cached_property
