@@ -161,7 +161,8 @@ class Findings:
 
         They are passed by only where the bound is above the time of the last layout of the wanted ranking and too far from the
         fastest for a tie, *and* a layout that was found takes no more time than the bound, no more memory and no more devices,
-        one of the three being less. Whatever they would cost, the first puts them behind the ranking and the second off the front.
+        one of the three being less. Whatever they would cost, the first puts them behind the ranking and all ties, the second off
+        the front.
 
         Args:
             branches: one layout or several each; tuples that begin with the bound on time, and then decide between equal ones.
