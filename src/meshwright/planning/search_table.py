@@ -274,7 +274,7 @@ class RankedLayouts:
         told = self._tight(self.best)
         if not told:
             return ""
-        ranking, rows = self.searched.ranking, (place for place in sorted(self.ties) if place < num_rows)
+        ranking, rows = self.by_time, (place for place in sorted(self.ties) if place < num_rows)
         roomy = next((place for place in rows if not self._tight(ranking[place])), None)
         if roomy is None:
             return told
