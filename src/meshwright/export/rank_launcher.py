@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-
 from ..errors import ExportError
 from ..plans.document import PlacementPlan
 from .requirements import comma_separated, hosts_of
-from .target import ExportOptions
+from .target import ExportOptions, joined
 
 MAX_ARGUMENT_BYTES = 131_071
 """Linux passes no longer single argument (MAX_ARG_STRLEN of 32 pages, less the final zero)."""
@@ -58,6 +56,7 @@ if [ "${host}" != "$host" ]; then
   echo "rank ${rank} is on ${host}, the plan puts it on $host" >&2
   exit 1
 fi"""
+    more = "".join(f" {name}={value}" for name, value in options.environment.items())
     task = f"""set -eu
 while read -r last host devices; do
   if [ "${rank}" -le "$last" ]; then break; fi
@@ -65,8 +64,8 @@ done <<\\END_OF_MAP
 {table}
 END_OF_MAP{check}{"" if granted is None else _given(rank, local, granted)}
 export RANK="${rank}" WORLD_SIZE="${world}" LOCAL_RANK="${local}"
-export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$devices"
-exec {shlex.join(options.rank_words)}
+export CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES="$devices"{more}
+exec {joined(options.rank_words)}
 """
     if len(task.encode()) > MAX_ARGUMENT_BYTES:
         raise ExportError(f"the rank map of {plan.num_ranks} ranks is too long for one {scheduler} command", field="ranks")

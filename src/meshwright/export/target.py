@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator
 
 from .. import files, settings
 from ..plans.document import PlacementPlan
@@ -18,6 +18,30 @@ from .probe import PROBE_WORDS
 Files = dict[str, str | bytes]
 """What a target writes: content by name. A name is a relative path with ``/`` (``traces/rank0.et``); text is written as
 UTF-8, bytes as they are; what starts with ``#!`` becomes executable."""
+
+
+class FrameworkFile(str):
+    """A word of a command that names a file of the export; see `joined`."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """A training framework's part of an export, whoever starts its ranks.
+
+    Attributes:
+        plan: the plan in the framework's own rank numbers.
+        arguments: words behind the program's own.
+        environment: variables of every rank.
+        files: content by name; those that arguments name (`FrameworkFile`) are carried to the ranks.
+        not_guaranteed: sentences on what the framework does not keep.
+    """
+
+    plan: PlacementPlan
+    arguments: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    files: Files = field(default_factory=dict)
+    not_guaranteed: tuple[str, ...] = ()
+
 
 MAX_NAME = 40
 """Longest job name: a pod adds ``-node9999-0-0`` and a random suffix to it and may not pass 63 characters."""
@@ -147,6 +171,8 @@ class ExportOptions(settings.Settings):
         description="how ops are named (device-map): after modules, or as the zoo does for a model of this family",
     )
 
+    _needs: Needs | None = PrivateAttr(default=None)
+
     @field_validator("command", "script")
     @classmethod
     def _check_words(cls, text: str | None) -> str | None:
@@ -174,19 +200,42 @@ class ExportOptions(settings.Settings):
             raise ValueError(wanted)
         return text
 
+    def with_needs(self, needs: Needs) -> ExportOptions:
+        """These options for a launcher that starts a framework's ranks."""
+        options = self.model_copy()
+        options._needs = needs
+        return options
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that a framework wants every rank to have."""
+        return {} if self._needs is None else dict(self._needs.environment)
+
+    @property
+    def carried(self) -> Files:
+        """Files that a framework's arguments name."""
+        needs = self._needs
+        return {} if needs is None else {str(w): needs.files[w] for w in needs.arguments if isinstance(w, FrameworkFile)}
+
     @property
     def rank_words(self) -> list[str]:
         """The command of one rank, word by word."""
         if self.probe:
             return list(PROBE_WORDS)
-        return shlex.split(self.command) if self.command is not None else ["python", "-u", *shlex.split(self.script)]
+        own = shlex.split(self.command) if self.command is not None else ["python", "-u", *shlex.split(self.script)]
+        return [*own, *self._arguments]
 
     @property
     def torchrun_words(self) -> list[str]:
-        """What follows torchrun's own options, word by word."""
+        """The words behind torchrun's own options."""
         if self.probe:
             return ["--no-python", *PROBE_WORDS]
-        return ["--no-python", *shlex.split(self.command)] if self.command is not None else shlex.split(self.script)
+        own = ["--no-python", *shlex.split(self.command)] if self.command is not None else shlex.split(self.script)
+        return [*own, *self._arguments]
+
+    @property
+    def _arguments(self) -> tuple[str, ...]:
+        return () if self._needs is None else self._needs.arguments
 
     def job_name(self, plan: PlacementPlan) -> str:
         """The name to submit under."""
@@ -228,6 +277,11 @@ class Target:
     as_launched: Callable[[PlacementPlan], PlacementPlan] = _unchanged
     left_open: Callable[[ExportOptions], tuple[str, ...]] | None = None
     remark: Callable[[PlacementPlan, ExportOptions], str | None] = _nothing
+
+
+def joined(words: Iterable[str], folder: str = '"$MESHWRIGHT_FILES"') -> str:
+    """Words as a shell reads them; a file of the export stands in ``folder``, which is the shell's own text."""
+    return " ".join(f"{folder}/{word}" if isinstance(word, FrameworkFile) else shlex.quote(word) for word in words)
 
 
 def dns_label(text: str) -> str:

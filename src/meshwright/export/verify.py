@@ -10,7 +10,8 @@ from typing import Any
 from ..plans import legality
 from ..plans.document import PlacementPlan, Rank
 from .probe import AXES, Place
-from .writer import target_of
+from .target import ExportOptions
+from .writer import needs_of, target_of
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,8 @@ def verify(plan: PlacementPlan, target: str, places: Sequence[Place]) -> Verific
     """
     launched_by = target_of(target)
     legality.check(plan)
-    plan = launched_by.as_launched(plan)
+    needs = needs_of(plan, target, ExportOptions())
+    plan = launched_by.as_launched(plan) if needs is None else needs.plan
     names_devices = launched_by.names_devices
     heard: dict[int, list[Place]] = {}
     for place in places:

@@ -6,7 +6,7 @@ and the names of the files, by which a later export knows that it may replace th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from ..plans import legality
 from ..plans.document import PlacementPlan
 from . import training
 from .chakra import traces
-from .frameworks import deepspeed, megatron, torchtitan
+from .frameworks import deepspeed, megatron, meshed_stages, torchtitan
 from .kubernetes import forms
 from .launchers import openmpi, ray, slurm, torchrun
 from .operators import device_map, tensorflow
-from .target import ExportOptions, Files, Target, dns_label
+from .target import ExportOptions, Files, Needs, Target, dns_label
 
 targets: dict[str, Target] = {
     target.name: target
@@ -40,6 +40,14 @@ targets: dict[str, Target] = {
     )
 }
 """Every target, by the name that ``--format`` takes."""
+
+NEEDS: dict[str, Callable[[PlacementPlan, ExportOptions], Needs]] = {
+    "megatron": megatron.needs,
+    "torchtitan": torchtitan.needs,
+    "deepspeed": deepspeed.needs,
+    "fsdp2": meshed_stages.needs,
+}
+"""By framework its part of an export, see `needs_of`."""
 
 OTHER_NAMES = {
     "k8s": "kubernetes",
@@ -96,9 +104,30 @@ def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[st
     chosen = target_of(target)
     given = _options(options)
     legality.check(plan)
-    training.check_said(plan, chosen.name)
-    rendered = {**chosen.render(plan, given), **training.said(plan, chosen.name)}
-    return {**rendered, MANIFEST: _manifest(plan, chosen, given, rendered)}
+    needs = needs_of(plan, target, given)
+    said_by = plan.framework if needs is not None and plan.framework in targets else target
+    training.check_said(plan, said_by)
+    said = training.said(plan, said_by)
+    if needs is None:
+        rendered = {**chosen.render(plan, given), **said}
+        return {**rendered, MANIFEST: _manifest(plan, chosen, given, rendered)}
+    launched = given.with_needs(needs)
+    rendered = {**needs.files, **chosen.render(needs.plan, launched), **said}
+    sentences = needs.not_guaranteed
+    if launched.carried and target in ("torchrun", "openmpi", "ray"):
+        sentences += (f"Files: every host must see {', '.join(launched.carried)} in this folder, under the same path.",)
+    return {**rendered, MANIFEST: _manifest(needs.plan, chosen, given, rendered, sentences)}
+
+
+def needs_of(plan: PlacementPlan, target: str, options: ExportOptions) -> Needs | None:
+    """The part of the framework that a plan was made for in a launcher's export; None for other plans and targets.
+
+    Raises:
+        ExportError: the framework does not run the plan, or numbers its ranks otherwise than hosts can be listed.
+    """
+    if plan.framework is None or target not in training.LAUNCHERS:
+        return None
+    return NEEDS[plan.framework](plan, options)
 
 
 def write(contents: Mapping[str, str | bytes], out_dir: str | Path) -> None:
@@ -222,13 +251,21 @@ def _options(options: ExportOptions | Mapping[str, Any] | None) -> ExportOptions
         raise ExportError(error.problem, field=error.field, value=error.value, choices=error.choices) from None
 
 
-def _manifest(plan: PlacementPlan, target: Target, options: ExportOptions, rendered: Mapping[str, str | bytes]) -> str:
+def _manifest(
+    plan: PlacementPlan,
+    target: Target,
+    options: ExportOptions,
+    rendered: Mapping[str, str | bytes],
+    of_framework: tuple[str, ...] | None = None,
+) -> str:
+    left_open = target.not_guaranteed if target.left_open is None else target.left_open(options)
     ranks = [rank.model_dump(mode="json", exclude_none=True) for rank in plan.ranks]
     content = {
         "format": target.name,
+        **({} if of_framework is None else {"framework": plan.framework}),
         "name": options.job_name(plan),
         "guaranteed": target.guaranteed,
-        "not_guaranteed": target.not_guaranteed if target.left_open is None else target.left_open(options),
+        "not_guaranteed": [*left_open, *(of_framework or ())],
         "host_order": plan.host_order,
         "ranks": ranks,
         "files": sorted([*rendered, MANIFEST]),

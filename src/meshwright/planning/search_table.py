@@ -20,7 +20,7 @@ from ..planners.layouts.nearby_batches import CLEARLY_BETTER, nearby_batches
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout, Searched
 from ..planners.layouts.search import LayoutSearch
-from ..planners.layouts.ties import FARTHEST, are_tied, simplicity, tie_width
+from ..planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, are_tied, simplicity, tie_width
 from ..plans import PlacementPlan
 from ..plans.document import Figure
 from ..plans.memory import tight_text
@@ -117,7 +117,7 @@ class RankedLayouts:
             PlanError: no batch, or no layout is legal or fits.
             MeshwrightError: the job cannot be priced on the cluster.
         """
-        search = maker.search(request)
+        search = maker.search(replace(request, tied_within=FARTHEST))
         return cls(maker, search, search.run(device_counts), request, device_counts=tuple(device_counts))
 
     @property
@@ -177,6 +177,7 @@ class RankedLayouts:
         if joint is not None and isinstance(joint.price.training, Masked):
             first = self.maker.plan(joint.core.work, joint.core.found.order, self.request.num_steps, (), why)
             plan = with_phases(plan, first, joint.price.training)
+        plan = plan.model_copy(update={"framework": self.request.framework and self.request.framework.name})
         return plan if winner is None else with_strategy(plan, winner.price)
 
     @cached_property
@@ -193,7 +194,9 @@ class RankedLayouts:
             PlanError: no layout is legal or fits.
         """
         request = replace(self.request, batch=batch, top=1, on_best=SearchRequest.on_best)
-        other = self.of(self.maker.with_samples(self.search.global_batch, batch), request, [self.best.devices])
+        maker = self.maker.with_samples(self.search.global_batch, batch)
+        search = maker.search(request)
+        other = RankedLayouts(maker, search, search.run([self.best.devices]), request)
         return other.row(other.best)
 
     @cached_property
@@ -235,26 +238,41 @@ class RankedLayouts:
         return [self.row(found) for found in self.searched.ranking[:num_rows]]
 
     @cached_property
-    def ties(self) -> frozenset[int]:
-        """Places in the ranking, from 0, whose steps predictions cannot tell from the fastest; 0 is one.
+    def by_time(self) -> list[RankedLayout]:
+        """All layouts that were priced, the best first; the ranking is their beginning."""
+        return sorted(self.searched.examined, key=lambda one: one[:4])
 
-        See `planners.layouts.ties`.
+    @cached_property
+    def ties(self) -> frozenset[int]:
+        """Places by time of all priced layouts, from 0, that predictions cannot separate from the fastest; 0 is one.
+
+        They do not depend on how many layouts are ranked. See `planners.layouts.ties`.
         """
-        fastest = self.row(self.best).step
-        tied = []
-        for place, found in enumerate(self.searched.ranking):
-            if not are_tied(fastest.step_s, found.step_s, FARTHEST):
+        fastest_s, tied = self.best.step_s, []
+        for place, found in enumerate(self.by_time):
+            if not are_tied(fastest_s, found.step_s, FARTHEST):
                 break
-            if are_tied(
-                fastest.step_s, found.step_s, tie_width(fastest.uncertainty_terms, self.row(found).step.uncertainty_terms)
+            if are_tied(fastest_s, found.step_s, COMPARED_UNCERTAINTY) or are_tied(
+                fastest_s, found.step_s, self.tie_width(found)
             ):
                 tied.append(place)
         return frozenset(tied)
 
+    def tie_width(self, found: RankedLayout) -> float:
+        """Logarithm of the ratio of a layout's step and the fastest up to which they tie."""
+        first, second = sorted((self.best, found), key=lambda one: one.step_s)
+        return tie_width(*(self.row(one).step.uncertainty_terms for one in (first, second)))
+
+    @cached_property
+    def simplest(self) -> int:
+        """Place by time of the simplest layout that ties with the fastest."""
+        return min(self.ties, key=lambda place: simplicity(self.by_time[place]))
+
     def simplest_first(self, num_rows: int) -> list[int]:
-        """The first places of the ranking, those that tie with the fastest by how simple they are and then the others."""
-        places = range(min(num_rows, len(self.searched.ranking)))
-        tied = sorted((p for p in places if p in self.ties), key=lambda p: simplicity(self.searched.ranking[p]))
+        """The first places by time and that of the simplest tie: ties by how simple they are, then the others."""
+        places = [*range(min(num_rows, len(self.searched.ranking)))]
+        places += [self.simplest] if self.simplest >= len(places) and places else []
+        tied = sorted((p for p in places if p in self.ties), key=lambda p: simplicity(self.by_time[p]))
         return tied + [p for p in places if p not in self.ties]
 
     def tight_text(self, num_rows: int) -> str:
@@ -262,7 +280,7 @@ class RankedLayouts:
         told = self._tight(self.best)
         if not told:
             return ""
-        ranking, rows = self.searched.ranking, (place for place in sorted(self.ties) if place < num_rows)
+        ranking, rows = self.by_time, (place for place in sorted(self.ties) if place < num_rows)
         roomy = next((place for place in rows if not self._tight(ranking[place])), None)
         if roomy is None:
             return told
@@ -274,14 +292,14 @@ class RankedLayouts:
         return self.maker.tight_text(self.search.work(found.layout, found.order), found.order, extra_bytes)
 
     def _tied_text(self) -> tuple[str, ...]:
-        """A remark where others tie with the fastest."""
+        """A remark where other layouts tie with the fastest."""
         others = len(self.ties) - 1
         if not others:
             return ()
-        simplest = self.searched.ranking[self.simplest_first(len(self.searched.ranking))[0]]
+        simplest = self.by_time[self.simplest]
         slower = simplest.step_s / self.best.step_s - 1
-        told = "it is the simplest" if simplest is self.best else f"the simplest is {simplest.text} (+{slower:.1%})"
-        as_fast = f"{others} other ranked layout{'s are' if others > 1 else ' is'} as fast"
+        told = "it is the simplest" if self.simplest == 0 else f"the simplest is {simplest.text} (+{slower:.1%})"
+        as_fast = f"{others} other layout{'s are' if others > 1 else ' is'} as fast"
         return (f"as far as predictions can tell {as_fast}; {told}",)
 
     @cached_property

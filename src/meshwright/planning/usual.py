@@ -10,6 +10,7 @@ Source:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -78,20 +79,28 @@ def usual_choices(found: RankedLayouts) -> list[UsualChoice]:
     return [UsualChoice(_TITLES[kind], _best(found, kind)) for kind in kinds]
 
 
-def usual_text(found: RankedLayouts) -> str:
-    """One line: what the usual choices take, and what the fastest layout does."""
-    choices, this = usual_choices(found), f"this {found.best.step_s:.4g} s"
-    if len(choices) == 1:
-        (title, layout), *_ = choices
-        return f"your usual choice ({title}) {_taken(layout)}, {this}"
-    fits = [f"{one.found.step_s:.4g} s ({one.title})" for one in choices if one.found is not None]
-    told = [f"takes {' or '.join(fits)}"] if fits else []
-    told += [f"fits no device ({one.title})" for one in choices if one.found is None]
-    return f"your usual choice {' or '.join(told)}, {this}"
+def usual_texts(found: RankedLayouts) -> list[str]:
+    """A line for each usual choice: its layout, both steps, and the difference where that is beyond its uncertainty."""
+    return [f"your usual choice ({title}) {compared_text(found, usual)}" for title, usual in usual_choices(found)]
 
 
-def _taken(layout: RankedLayout | None) -> str:
-    return "fits no device" if layout is None else f"takes {layout.step_s:.4g} s"
+def compared_text(found: RankedLayouts, usual: RankedLayout | None) -> str:
+    """The usual choice's step and layout, or that none fits, and how the fastest layout differs."""
+    this = f"this {_step_text(found, found.best)}"
+    if usual is None:
+        return f"fits no device, {this}"
+    width, ratio = found.tie_width(usual), found.best.step_s / usual.step_s
+    if usual.text == found.best.text:
+        more = "the same layout"
+    elif abs(math.log(ratio)) <= width:
+        more = f"no gain, the difference is within its uncertainty of {width:.0%}"
+    else:
+        more = f"{abs(1 - ratio):.0%} {'less' if ratio < 1 else 'more'}, the difference is uncertain by {width:.0%}"
+    return f"takes {_step_text(found, usual)} with {usual.text}, {this}: {more}"
+
+
+def _step_text(found: RankedLayouts, layout: RankedLayout) -> str:
+    return f"{layout.step_s:.4g} s ± {100 * found.row(layout).step.uncertainty:.0f} %"
 
 
 def _best(found: RankedLayouts, kind: str) -> RankedLayout | None:

@@ -174,6 +174,9 @@ class PlacementPlan(settings.Settings):
     stages: tuple[Stage, ...] = ()
     micro_batches: Count | None = Field(default=None, description="micro-batches of a replica in one step")
     predicted: tuple[Figure, ...] = ()
+    framework: Literal["megatron", "torchtitan", "deepspeed", "fsdp2"] | None = Field(
+        default=None, description="training framework that the plan was searched for; exports to launchers hold its arguments"
+    )
     training: Training | None = Field(default=None, description="how replicas agree on their parameters; absent: synchronous")
     compression: Compression | None = Field(default=None, description="how gradients are coded; absent: they are not")
     phases: tuple[PlannedPhase, ...] | None = Field(

@@ -68,20 +68,43 @@ def test_the_simpler_of_two_layouts(simple, other):
 
 def test_a_search_tells_ties_simplest_first_and_data_keep_the_order_of_time():
     searched = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="cp=1", top=12)
-    ranking, order = searched.searched.ranking, searched.simplest_first(12)
+    ranking, order = searched.by_time, searched.simplest_first(12)
+    assert tuple(ranking[:12]) == searched.searched.ranking
     assert 0 in searched.ties
     tied = [place for place in order if place in searched.ties]
-    assert order == tied + [place for place in range(len(ranking)) if place not in searched.ties]
+    assert order == tied + [place for place in range(12) if place not in searched.ties]
+    assert set(tied) == {place for place in searched.ties if place < 12} | {searched.simplest}
     assert tied == sorted(tied, key=lambda place: simplicity(ranking[place]))
     steps = [row["step_s"] for row in searched.table()]
     assert steps == sorted(steps)
-    assert {place for place, row in enumerate(searched.table()) if row["ties_with_fastest"]} == searched.ties
+    assert {place for place, row in enumerate(searched.table()) if row["ties_with_fastest"]} == {
+        place for place in searched.ties if place < 12
+    }
+    steps = [one.step_s for one in ranking]
     near = {place for place, step_s in enumerate(steps) if step_s <= steps[0] * math.exp(COMPARED_UNCERTAINTY)}
     far = {place for place, step_s in enumerate(steps) if step_s > steps[0] * math.exp(FARTHEST)}
     assert near <= searched.ties
     assert not far & searched.ties
     assert ("as fast" in searched.why) is (len(searched.ties) > 1)
     assert searched.plan.layout() == ranking[0].layout
+
+
+@pytest.mark.parametrize(
+    ("job", "options"),
+    [
+        ("zoo:gpt2-small", {"batch": 64, "devices": "16"}),
+        ("zoo:gpt2-small", {"batch": 64, "devices": "8,16", "launcher": "megatron"}),
+        ("zoo:resnet18", {"batch": 64, "devices": "8"}),
+    ],
+)
+def test_ties_and_the_simplest_of_them_do_not_depend_on_how_many_are_ranked(job, options):
+    found = [search_layouts(job, "preset:dgx-a100-8x8", top=top, **options) for top in (1, 3, 20, None)]
+    ties = [[one.by_time[place] for place in sorted(one.ties)] for one in found]
+    assert ties[0] == ties[1] == ties[2] == ties[3]
+    simplest = min(ties[0], key=simplicity)
+    for one in found:
+        assert one.by_time[one.simplest_first(1)[0]] == simplest
+        assert one.why.partition("as far as")[2] == found[0].why.partition("as far as")[2]
 
 
 @pytest.mark.reference

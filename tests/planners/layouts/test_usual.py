@@ -1,12 +1,13 @@
 """The usual choices beside a search: what they are, and that a search for the same framework is never slower."""
 
+import math
 import re
 from functools import cache
 
 import pytest
 
 from meshwright.planning.search import search_layouts
-from meshwright.planning.usual import usual_choices, usual_text
+from meshwright.planning.usual import compared_text, usual_choices, usual_texts
 
 
 @cache
@@ -49,10 +50,24 @@ def test_megatron_takes_the_least_model_parallelism_that_fits():
 
 
 def test_the_first_line_names_both_times():
-    told = usual_text(found(launcher="torchtitan"))
-    assert re.fullmatch(r"your usual choice \(pure FSDP\) takes [0-9.]+ s, this [0-9.]+ s", told)
-    both = usual_text(found(keep="micro_batch=4|8"))
-    assert re.fullmatch(
-        r"your usual choice takes [0-9.]+ s \(pure FSDP\) or [0-9.]+ s \(Megatron's default\), this [0-9.]+ s", both
-    )
-    assert "data parallelism alone" in usual_text(found("zoo:resnet18", "8", keep="schedule=1f1b"))
+    (line,) = usual_texts(found(launcher="torchtitan"))
+    assert re.match(r"your usual choice \(pure FSDP\) takes [0-9.]+ s ± \d+ % with dp=8 mb=\d+ zero=3 ", line)
+    first, second = usual_texts(found(keep="micro_batch=4|8"))
+    assert first.startswith("your usual choice (pure FSDP) takes ")
+    assert second.startswith("your usual choice (Megatron's default) takes ")
+    assert "data parallelism alone" in usual_texts(found("zoo:resnet18", "8", keep="schedule=1f1b"))[0]
+
+
+@pytest.mark.parametrize("step_s", [0.5, 0.89, 0.92, 0.99, 1.0, 1.05, 1.09, 1.12, 1.6])
+def test_no_difference_within_its_uncertainty_is_stated_as_a_gain(step_s):
+    searched = found(launcher="megatron")
+    usual = searched.best._replace(step_s=step_s * searched.best.step_s, text="another")
+    width = searched.tie_width(usual)
+    assert width == pytest.approx(0.10)
+    line = compared_text(searched, usual)
+    assert "with another, this " in line
+    ratio = 1 / step_s
+    stated = re.search(r": (\d+)% (less|more), the difference is uncertain by 10%$", line)
+    assert (stated is None) is (abs(math.log(ratio)) <= width)
+    assert (stated is None) is line.endswith("no gain, the difference is within its uncertainty of 10%")
+    assert stated is None or (int(stated[1]), stated[2]) == (round(100 * abs(1 - ratio)), "less" if ratio < 1 else "more")

@@ -22,7 +22,7 @@ from ...plans.document import PlacementPlan
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of, refuse_unrunnable
-from ..target import ExportOptions, Files, Target, header
+from ..target import ExportOptions, Files, FrameworkFile, Needs, Target, header, joined
 from ..training import zero_keys
 from .model_arguments import huggingface_keys
 
@@ -33,9 +33,14 @@ MODEL = "model.json"
 _MAX_ARGUMENT_BYTES = 100_000
 """Longest ``--include``; Linux passes no single argument of more than 131,071 bytes, and the command is one."""
 
-_NOT_GUARANTEED = (
+_OF_DEEPSPEED = (
     "Groups: DeepSpeed is told hosts, devices and batch sizes; tensor, pipeline, context and expert groups are made by the "
     "script, in this rank order.",
+)
+"""Whoever starts DeepSpeed."""
+
+_NOT_GUARANTEED = (
+    *_OF_DEEPSPEED,
     "Commands: a script gets --deepspeed_config behind its own arguments; a command of the user's own must read it itself.",
     "Files: every host must see this folder and the script under the same path; without its hostfile DeepSpeed would look for "
     "local devices.",
@@ -82,31 +87,44 @@ def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
     return places
 
 
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...] = _OF_DEEPSPEED) -> Needs:
+    """The configuration, and the model where the plan holds its shape.
+
+    Raises:
+        ExportError: coordinates in another order than its topology's, a plan that does not say its batch sizes, or a schedule
+            that DeepSpeed does not have.
+    """
+    batch = _batch(plan)
+    _check_topology(plan)
+    model = plan.job.transformer
+    rendered: Files = {} if model is None else {MODEL: files.json_text(huggingface_keys(model)) + "\n"}
+    rendered[CONFIG] = files.json_text(_coded(plan, _config(batch, not_guaranteed))) + "\n"
+    arguments = ("--deepspeed_config", FrameworkFile(CONFIG))
+    return Needs(plan, arguments, files=rendered, not_guaranteed=not_guaranteed)
+
+
 def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     """The hostfile, the configuration and the launcher.
 
     Raises:
-        ExportError: a rank that DeepSpeed would start elsewhere, coordinates in another order than its topology's, a plan
-            that does not say its batch sizes, or a schedule that DeepSpeed does not have.
+        ExportError: a rank that DeepSpeed would start elsewhere, or as `needs`.
     """
-    hosts, batch = hosts_of(plan), _batch(plan)
+    hosts = hosts_of(plan)
+    needed = needs(plan, options, _NOT_GUARANTEED)
     _check_places(plan, hosts)
     head = header(options.job_name(plan), plan, "DeepSpeed", _NOT_GUARANTEED)
     include = "@".join(f"{host}:{comma_separated(sorted(devices))}" for host, devices in hosts.items())
     if len(include) > _MAX_ARGUMENT_BYTES:
         raise ExportError(f"{len(hosts)} hosts are too many for one --include", field="ranks")
     slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
-    model = plan.job.transformer
     return {
-        **({} if model is None else {MODEL: files.json_text(huggingface_keys(model)) + "\n"}),
+        **needed.files,
         HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
-        CONFIG: files.json_text(_coded(plan, _config(batch))) + "\n",
-        remote_shell.FILE_NAME: _launcher(head, include, plan.host_order[0], options),
+        remote_shell.FILE_NAME: _launcher(head, include, needed, options),
     }
 
 
 def _check_places(plan: PlacementPlan, hosts: dict[str, list[int]]) -> None:
-    layout = plan.layout()
     for rank, (host, device) in zip(plan.ranks, assigned_places(hosts), strict=True):
         field = f"rank {rank.rank}"
         if rank.host != host:
@@ -118,10 +136,17 @@ def _check_places(plan: PlacementPlan, hosts: dict[str, list[int]]) -> None:
                 f"device {device}"
             )
             raise ExportError(problem, field=field, value=rank.local_rank)
-        if layout is not None and rank.coordinates != layout.coordinates(rank.rank):
+
+
+def _check_topology(plan: PlacementPlan) -> None:
+    if (layout := plan.layout()) is None:
+        return
+    for rank in plan.ranks:
+        if rank.coordinates != layout.coordinates(rank.rank):
             problem = "DeepSpeed's topology numbers ranks by pipeline stage, then replica, then model slice; its place would be "
             wanted = layout.coordinates(rank.rank).model_dump()
-            raise ExportError(problem + " ".join(f"{axis}={at}" for axis, at in wanted.items()), field=field)
+            words = " ".join(f"{axis}={at}" for axis, at in wanted.items())
+            raise ExportError(problem + words, field=f"rank {rank.rank}")
 
 
 def _slots(plan: PlacementPlan) -> dict[str, int]:
@@ -165,15 +190,15 @@ def _pipeline_batch(plan: PlacementPlan) -> Batch:
     return Batch(micro_batch=samples, accumulation=plan.micro_batches or placed.in_flight, dp=placed.groups[0].replicas)
 
 
-def _config(batch: Batch) -> dict[str, object]:
-    """DeepSpeed passes over keys that it does not know; so what it does not guarantee can stand in JSON."""
+def _config(batch: Batch, not_guaranteed: tuple[str, ...]) -> dict[str, object]:
+    """The keys of the configuration. DeepSpeed passes over keys that it does not know, as the first one here."""
     zero: dict[str, object] = {"stage": batch.zero}
     if batch.zero > 0:
         zero["overlap_comm"] = batch.overlap
     # Without ZeRO DeepSpeed sums gradients in the precision of the weights alone.
     is_summed_apart = batch.zero > 0 and batch.fp32_gradients and batch.precision != "fp32"
     return {
-        "_not_guaranteed": list(_NOT_GUARANTEED),
+        "_not_guaranteed": list(not_guaranteed),
         "train_batch_size": batch.micro_batch * batch.accumulation * batch.dp,
         "train_micro_batch_size_per_gpu": batch.micro_batch,
         "gradient_accumulation_steps": batch.accumulation,
@@ -187,19 +212,20 @@ def _coded(plan: PlacementPlan, config: dict[str, object]) -> dict[str, object]:
     """With the optimizer of one bit, where gradients are coded by their signs, or coded ZeRO-3; others are refused before."""
     if plan.compression is None:
         return config
+    zero, sentences = config["zero_optimization"], config["_not_guaranteed"]
+    assert isinstance(zero, dict)
+    assert isinstance(sentences, list)
     if keys := zero_keys(plan.compression):
-        zero = config["zero_optimization"]
-        assert isinstance(zero, dict)
-        told = [*_NOT_GUARANTEED, "Codes: the numbers that share a scale, and what was lost, are DeepSpeed's own choices."]
+        told = [*sentences, "Codes: the numbers that share a scale, and what was lost, are DeepSpeed's own choices."]
         return config | {"zero_optimization": {**zero, **keys}, "_not_guaranteed": told}
     parameters = {"lr": 1e-4, "freeze_step": 1000, "cuda_aware": False, "comm_backend_name": "nccl"}
-    told = [*_NOT_GUARANTEED, "Optimizer: the learning rate and the steps before signs are sent are examples."]
+    told = [*sentences, "Optimizer: the learning rate and the steps before signs are sent are examples."]
     return config | {"optimizer": {"type": "OneBitAdam", "params": parameters}, "_not_guaranteed": told}
 
 
-def _launcher(head: str, include: str, master: str, options: ExportOptions) -> str:
+def _launcher(head: str, include: str, needed: Needs, options: ExportOptions) -> str:
     """A script gets the configuration behind its own arguments; a command of the user's own is run as it is."""
-    program, config = options.torchrun_words, f" --deepspeed_config $there/{CONFIG}"
+    program, config, master = options.torchrun_words, f" {joined(needed.arguments, '$there')}", needed.plan.host_order[0]
     if program[0] == "--no-python":
         program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
     launch = [f"--include={include}", "--no_ssh", f"--master_addr={master}", f"--master_port={options.master_port}"]

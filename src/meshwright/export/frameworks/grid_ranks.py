@@ -18,7 +18,7 @@ from ...plans.partition import ParallelDegrees
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_unrunnable
-from ..target import ExportOptions
+from ..target import ExportOptions, Needs
 
 HOSTS = "hosts.txt"
 RANKS = "ranks.tsv"
@@ -106,35 +106,26 @@ def host_files(plan: PlacementPlan, arranged: RankOrder, head: str, title: str) 
     }
 
 
-def launcher(
-    plan: PlacementPlan,
-    arranged: RankOrder,
-    options: ExportOptions,
-    head: str,
-    prepare: str,
-    behind: str = "",
-    environment: str = "",
-) -> str:
+def launcher(needs: Needs, options: ExportOptions, head: str, prepare: str, behind: str = "") -> str:
     """The script that starts torchrun on every host.
 
     Args:
-        plan: what is launched.
-        arranged: how its ranks are numbered.
+        needs: the plan in the framework's ranks, and the variables of every process.
         options: port and program.
         head: comment lines to begin with.
-        prepare: shell lines that add what the framework wants behind a script's own arguments, to ``program``.
+        prepare: shell lines that add the framework's words behind a script's own, to ``program``.
         behind: words, quoted for the host's shell, that follow a script's own; they find ``there``.
-        environment: a variable of every process and its value, ``NAME=VALUE``, or nothing.
     """
+    plan = needs.plan
     torchrun = [
         "torchrun",
         "--rdzv-backend=static",
-        f"--nnodes={plan.num_ranks // arranged.per_host}",
-        f"--nproc-per-node={arranged.per_host}",
-        f"--master-addr={plan.ranks[arranged.plan_rank[0]].host}",
+        f"--nnodes={len(plan.host_order)}",
+        f"--nproc-per-node={plan.num_ranks // len(plan.host_order)}",
+        f"--master-addr={plan.host_order[0]}",
         f"--master-port={options.master_port}",
     ]
-    program, variable = options.torchrun_words, f" {environment}" if environment else ""
+    program, variables = options.torchrun_words, "".join(f" {name}={value}" for name, value in needs.environment.items())
     begin = f"torchrun={shlex.quote(shlex.join(torchrun))}\nprogram={shlex.quote(shlex.join(program))}\n"
     is_script = program[0] != "--no-python"  # a command of the user's own is run as it is
     return remote_shell.script(
@@ -144,7 +135,7 @@ def launcher(
         columns="IFS=$'\\t' read -r host devices",
         prepare=begin + (prepare if is_script else ""),
         command=f"""
-command="exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$devices{variable}"
+command="exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=$devices{variables}"
 command+=" $torchrun --node-rank=$node $program{behind if is_script else ""}"
 """,
     )

@@ -8,7 +8,7 @@ from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
 from ..launchers import remote_shell
-from ..target import ExportOptions, Files, Target, header
+from ..target import ExportOptions, Files, Needs, Target, header
 from . import grid_ranks
 from .grid_ranks import RankOrder
 from .megatron_layers import pipeline_layout
@@ -16,13 +16,19 @@ from .model_arguments import megatron_words
 
 ARGUMENTS = "megatron.args"
 
-_NOT_GUARANTEED = (
+_OF_MEGATRON = (
     "Rank numbers: Megatron's own, which need not be the plan's; ranks.tsv has both.",
     "Model: its arguments are those of the plan's job where the plan holds its shape; comments say what they leave out. Data and "
     "tokenizer, and what is left out, are for the script's other arguments.",
-    "Commands: a script gets megatron.args behind its own arguments; a command of the user's own must pass them itself.",
     "Versions: the rank order is that of megatron-core 0.16.1; --pipeline-model-parallel-layout is experimental there.",
     "Experts: their tensor-parallel degree is that of the dense layers.",
+)
+"""Whoever starts Megatron-LM."""
+
+_NOT_GUARANTEED = (
+    *_OF_MEGATRON[:2],
+    "Commands: a script gets megatron.args behind its own arguments; a command of the user's own must pass them itself.",
+    *_OF_MEGATRON[2:],
     "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
     "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
     "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
@@ -83,15 +89,17 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
     return words if layout is None else words + _layout_words(layout)
 
 
-def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The arguments, the hosts, the rank map and the launcher.
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...] = _OF_MEGATRON) -> Needs:
+    """The arguments, the variables, the hosts and the rank map.
+
+    Before Blackwell Megatron-LM refuses tensor and context parallelism unless kernels run in the order of their launch.
 
     Raises:
         ExportError: as `rank_order` and `arguments`, or ops on devices that are no pipeline of equal layers.
     """
     plan = grid_ranks.as_grid(plan, "Megatron")
     arranged = rank_order(plan)
-    head = header(options.job_name(plan), plan, "Megatron-LM", _NOT_GUARANTEED)
+    head = header(options.job_name(plan), plan, "Megatron-LM", not_guaranteed)
     words = arguments(plan, arranged)
     left_out: list[str] = []
     if plan.job.transformer is not None:
@@ -99,11 +107,28 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         layout = plan.layout()
         words += [*of_model, *([] if layout is None else _PRECISIONS[layout.precision])]
     said = "".join(f"# Left out: {what}.\n" for what in left_out)
-    return {
-        ARGUMENTS: f"{head}{said}# One word on each line.\n" + "".join(f"{word}\n" for word in words),
-        **grid_ranks.host_files(plan, arranged, head, "Megatron"),
-        remote_shell.FILE_NAME: grid_ranks.launcher(plan, arranged, options, head, _PREPARE, environment=_environment(arranged)),
-    }
+    is_cut = arranged.degrees.tp * arranged.degrees.cp > 1
+    return Needs(
+        grid_ranks.renumbered(plan, arranged),
+        tuple(words),
+        {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if is_cut else {},
+        {
+            ARGUMENTS: f"{head}{said}# One word on each line.\n" + "".join(f"{word}\n" for word in words),
+            **grid_ranks.host_files(plan, arranged, head, "Megatron"),
+        },
+        not_guaranteed,
+    )
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The arguments, the hosts, the rank map and the launcher.
+
+    Raises:
+        ExportError: as `needs`.
+    """
+    needed = needs(plan, options, _NOT_GUARANTEED)
+    head = header(options.job_name(plan), plan, "Megatron-LM", _NOT_GUARANTEED)
+    return {**needed.files, remote_shell.FILE_NAME: grid_ranks.launcher(needed, options, head, _PREPARE)}
 
 
 _PRECISIONS = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp32": [], "fp8": ["--bf16", "--fp8-format", "hybrid"]}
@@ -114,12 +139,6 @@ _PREPARE = f"""while read -r word; do
 done <"$here/{ARGUMENTS}"
 """
 """A script gets Megatron's arguments behind its own."""
-
-
-def _environment(arranged: RankOrder) -> str:
-    """Before Blackwell Megatron-LM refuses tensor and context parallelism unless kernels run in the order of their launch."""
-    is_cut = arranged.degrees.tp * arranged.degrees.cp > 1
-    return "CUDA_DEVICE_MAX_CONNECTIONS=1" if is_cut else ""
 
 
 def _layout_words(layout: Layout) -> list[str]:

@@ -11,7 +11,22 @@ import math
 from ...costs.resharding.stage_tensors import StageTensor
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
-from .device_mesh import HOST, SPLIT_POINTS, coordinates_of, device_mesh_text, expert_cut, first_ops_text, nested, places_grid
+from ..requirements import refuse_unrunnable
+from ..target import ExportOptions, Needs, header
+from .device_mesh import (
+    FILE_NAME,
+    HOST,
+    NOT_GUARANTEED,
+    SPLIT_POINTS,
+    coordinates_of,
+    device_mesh_text,
+    expert_cut,
+    first_ops_text,
+    nested,
+    places_grid,
+)
+
+_CALLS = (f"Sharding: the script calls fully_shard with fully_shard_arguments of {FILE_NAME}.",)
 
 
 def mesh_text(plan: PlacementPlan, head: str) -> str:
@@ -23,6 +38,17 @@ def mesh_text(plan: PlacementPlan, head: str) -> str:
     """
     layout = plan.layout()
     return device_mesh_text(plan, head) if layout is None or not layout.is_meshed else _meshed_text(plan, layout, head)
+
+
+def needs(plan: PlacementPlan, options: ExportOptions) -> Needs:
+    """FSDP2's mesh and the arguments of ``fully_shard``, which are calls of the script.
+
+    Raises:
+        ExportError: a layout that FSDP2 does not run.
+    """
+    refuse_unrunnable(plan, "fsdp2")
+    head = header(options.job_name(plan), plan, "FSDP2", NOT_GUARANTEED)
+    return Needs(plan, files={FILE_NAME: mesh_text(plan, head)}, not_guaranteed=_CALLS)
 
 
 def _meshed_text(plan: PlacementPlan, layout: Layout, head: str) -> str:

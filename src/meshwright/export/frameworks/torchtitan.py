@@ -21,7 +21,7 @@ from ...plans.partition import Layout
 from ...plans.pipelines.layers import layers_of_chunks, less_layers
 from ..launchers import remote_shell
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, Target, header
+from ..target import ExportOptions, Files, FrameworkFile, Needs, Target, header, joined
 from . import grid_ranks
 from .torchtitan_models import torchtitan_model
 
@@ -33,16 +33,22 @@ _ROTATIONS = {"ring": "alltoall", "all-gather": "allgather"}
 _PRECISIONS = {"bf16": "bfloat16", "fp32": "float32", "fp8": "bfloat16"}
 _FP8 = "quantize.linear.float8"
 
-_NOT_GUARANTEED = (
+_OF_TORCHTITAN = (
     "Rank numbers: torchtitan's own, which need not be the plan's; ranks.tsv has both.",
     f"Model: torchtitan takes flavors by name; register one made of {MODEL}, or name one of its own that is the plan's model.",
     "Overlap: under DualPipeV torchtitan 0.2 hides experts' exchange by pipeline_parallel_expert_parallel_overlap, 0.3 in its "
     "graph trainer alone.",
     "Stages: named where torchtitan would cut others than the planned ones; without a model in the plan it cuts them itself.",
-    f"Commands: a script gets --job.config_file {CONFIG} behind its own arguments; a command of the user's own must read it "
-    "itself.",
     "Versions: the keys are those of torchtitan 0.2.2; 0.3 is configured in Python, takes most of the same values, and cuts "
     "experts by expert parallelism alone.",
+)
+"""Whoever starts torchtitan."""
+
+_NOT_GUARANTEED = (
+    *_OF_TORCHTITAN[:4],
+    f"Commands: a script gets --job.config_file {CONFIG} behind its own arguments; a command of the user's own must read it "
+    "itself.",
+    *_OF_TORCHTITAN[4:],
     "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
     "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
     "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
@@ -58,8 +64,8 @@ def renumbered(plan: PlacementPlan) -> PlacementPlan:
     return grid_ranks.renumbered(plan, grid_ranks.rank_order(plan, "torchtitan", (DEFAULT_ORDER,)))
 
 
-def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The configuration, the model's arguments where the plan holds its shape, the hosts, the rank map and the launcher.
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...] = _OF_TORCHTITAN) -> Needs:
+    """The configuration, the model's arguments where the plan holds its shape, the hosts and the rank map.
 
     Raises:
         ExportError: no layout, one that torchtitan does not run, or as `grid_ranks.rank_order`.
@@ -73,7 +79,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         raise ExportError(problem, field="partition")
     arranged = grid_ranks.rank_order(plan, "torchtitan", (DEFAULT_ORDER,))
     name, model = options.job_name(plan), plan.job.transformer
-    head = header(name, plan, "torchtitan", _NOT_GUARANTEED)
+    head = header(name, plan, "torchtitan", not_guaranteed)
     rendered: Files = {}
     said, family = "", "llama3"
     if model is not None:
@@ -86,9 +92,21 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         family = made.name
     tables = _tables(plan, layout, family, name)
     rendered[CONFIG] = head + said + "".join(f"\n[{table}]\n{_toml(keys)}" for table, keys in tables.items())
-    behind = f" --job.config_file $there/{CONFIG}"
-    launch = grid_ranks.launcher(plan, arranged, options, head, "", behind)
-    return {**rendered, **grid_ranks.host_files(plan, arranged, head, "torchtitan"), remote_shell.FILE_NAME: launch}
+    rendered |= grid_ranks.host_files(plan, arranged, head, "torchtitan")
+    arguments = ("--job.config_file", FrameworkFile(CONFIG))
+    return Needs(grid_ranks.renumbered(plan, arranged), arguments, files=rendered, not_guaranteed=not_guaranteed)
+
+
+def render(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """The framework's files and the launcher.
+
+    Raises:
+        ExportError: as `needs`.
+    """
+    needed = needs(plan, options, _NOT_GUARANTEED)
+    head = header(options.job_name(plan), plan, "torchtitan", _NOT_GUARANTEED)
+    launch = grid_ranks.launcher(needed, options, head, "", f" {joined(needed.arguments, '$there')}")
+    return {**needed.files, remote_shell.FILE_NAME: launch}
 
 
 def _tables(plan: PlacementPlan, layout: Layout, family: str, name: str) -> dict[str, dict[str, Any]]:

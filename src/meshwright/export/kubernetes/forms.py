@@ -14,6 +14,7 @@ from ..target import ExportOptions, Files, Target, header
 from . import jobset, kueue, network, pods, trainjob, volcano
 
 LEFT_OUT = "left-out.txt"
+CONFIG_MAP = "framework-files.yaml"
 
 _FORMS: dict[str, Callable[[PlacementPlan, ExportOptions], Files]] = {
     "jobset": jobset.render,
@@ -37,16 +38,18 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     Raises:
         ExportError: the chosen form, or none of all, can express the plan.
     """
-    if options.kubernetes != "all":
-        return _FORMS[options.kubernetes](plan, options)
     rendered: Files = {}
+    if options.carried:
+        rendered[CONFIG_MAP] = pods.document(plan, options, pods.NOT_GUARANTEED, pods.config_map(options))
+    if options.kubernetes != "all":
+        return rendered | _FORMS[options.kubernetes](plan, options)
     refused: dict[str, ExportError] = {}
     for form, write in _FORMS.items():
         try:
             rendered |= write(plan, options)
         except ExportError as error:
             refused[form] = error
-    if not rendered:
+    if len(refused) == len(_FORMS):
         raise refused["jobset"]
     if refused:
         head = header(options.job_name(plan), plan, "Kubernetes", _NOT_GUARANTEED)

@@ -8,10 +8,11 @@ from typing import Any
 
 import yaml
 
+from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..requirements import check_contiguous, comma_separated, hosts_of
-from ..target import ExportOptions, header
+from ..target import ExportOptions, FrameworkFile, header
 from . import network
 
 GPU = "nvidia.com/gpu"
@@ -29,6 +30,7 @@ DECISION_LABEL = "meshwright.dev/decision"
 """Label of a pod that names the plan it came from."""
 
 _SHARED_MEMORY = "shared-memory"
+_FILES, _FILES_AT = "framework-files", "/etc/meshwright"
 
 
 def check_nodes(plan: PlacementPlan, kind: str) -> None:
@@ -72,17 +74,17 @@ def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], 
         "name": "node",
         "image": options.image,
         "command": escaped(command),
-        "env": environment(devices),
+        "env": environment(options, devices),
         "ports": [{"containerPort": options.master_port}],
         "resources": {"limits": {GPU: len(devices), **network.limits(options)}},
-        "volumeMounts": [shared_memory_mount()],
+        "volumeMounts": mounts(options),
         **network.container(options),
     }
     return {
         "restartPolicy": "Never",
         "affinity": affinity,
         "containers": [container],
-        "volumes": [shared_memory_volume()],
+        "volumes": volumes(options),
         **network.pod(options),
     }
 
@@ -95,28 +97,43 @@ def template(options: ExportOptions, spec: dict[str, Any], annotations: dict[str
     return ({"metadata": metadata} if metadata else {}) | {"spec": spec}
 
 
-def environment(devices: Sequence[int]) -> list[dict[str, Any]]:
-    """Order of the GPUs, and the name of the node for the probe."""
+def environment(options: ExportOptions, devices: Sequence[int]) -> list[dict[str, Any]]:
+    """Order of the GPUs, the name of the node for the probe, and a framework's variables."""
     return [
         {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"},
         {"name": "CUDA_VISIBLE_DEVICES", "value": comma_separated(list(devices))},
         {"name": "MESHWRIGHT_HOST", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        *({"name": name, "value": value} for name, value in options.environment.items()),
     ]
 
 
-def shared_memory_mount() -> dict[str, Any]:
-    """The mount over which collective libraries exchange data of one host; the default of 64 MB is too small."""
-    return {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}  # noqa: S108 - a mount point in the pod
+def mounts(options: ExportOptions) -> list[dict[str, Any]]:
+    """Memory in which collective libraries exchange data of one host (the default of 64 MB is too small), and files."""
+    memory = {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}  # noqa: S108 - a mount point in the pod
+    return [memory, *([{"name": _FILES, "mountPath": _FILES_AT, "readOnly": True}] if options.carried else [])]
 
 
-def shared_memory_volume() -> dict[str, Any]:
-    """What `shared_memory_mount` mounts."""
-    return {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}
+def volumes(options: ExportOptions) -> list[dict[str, Any]]:
+    """The volumes behind `mounts`."""
+    held = {"name": _FILES, "configMap": {"name": _files_name(options)}}
+    return [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}, *([held] if options.carried else [])]
+
+
+def config_map(options: ExportOptions) -> dict[str, Any]:
+    """The files that a framework's arguments name, for `volumes`."""
+    metadata = {"name": _files_name(options)}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(options.carried)}
+
+
+def _files_name(options: ExportOptions) -> str:
+    """A name for these contents and no others, as jobs share a namespace."""
+    return f"meshwright-{files.digest(files.json_text(options.carried))[:8]}"
 
 
 def escaped(words: Sequence[str]) -> list[str]:
     """A container's command: Kubernetes reads ``$(NAME)`` in it as a variable, and ``$$`` as ``$``."""
-    return [word.replace("$", "$$") for word in words]
+    at = {True: f"{_FILES_AT}/", False: ""}
+    return [at[isinstance(word, FrameworkFile)] + word.replace("$", "$$") for word in words]
 
 
 def on_nodes(hosts: Sequence[str]) -> dict[str, Any]:

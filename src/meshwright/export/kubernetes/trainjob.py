@@ -43,8 +43,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         raise ExportError(f"a TrainJob's command has at most {_MAX_WORDS} words", field="command", value=f"{len(command)} words")
     pod = {
         "affinity": pods.one_on_each(plan.host_order, {"jobset.sigs.k8s.io/jobset-name": name}),
-        "containers": [{"name": "node", "volumeMounts": [pods.shared_memory_mount()], **network.container(options)}],
-        "volumes": [pods.shared_memory_volume()],
+        "containers": [{"name": "node", "volumeMounts": pods.mounts(options), **network.container(options)}],
+        "volumes": pods.volumes(options),
         **network.tolerations(options),
     }
     node = {"name": "node", "template": {"spec": {"template": pods.template(options, pod)}}}
@@ -60,7 +60,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
                 "numNodes": len(plan.host_order),
                 "numProcPerNode": len(devices),
                 "command": pods.escaped(command),
-                "env": pods.environment(devices),
+                "env": pods.environment(options, devices),
                 "resourcesPerNode": {"limits": {pods.GPU: len(devices), **network.limits(options)}},
             },
             "runtimePatches": [patch],

@@ -50,6 +50,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     else:
         where = f'--hostfile "$here/{HOST_FILE}" --map-by seq'
     with_domains = any("." in host for host in devices)
+    folder = 'export MESHWRIGHT_FILES="$here"\n' if options.carried else ""
     script = f"""#!/bin/bash
 {head}#
 # MPIRUN (default mpirun) is the command with options of your own.
@@ -61,9 +62,9 @@ read -r -a mpirun <<<"${{MPIRUN:-mpirun}}"
 # A batch system's allocation has an order of its own: neither its host list nor its launcher is used.
 export OMPI_MCA_ras=^slurm,tm,lsf,gridengine OMPI_MCA_plm=rsh OMPI_MCA_orte_keep_fqdn_hostnames={int(with_domains)}
 export MASTER_ADDR={shlex.quote(plan.host_order[0])} MASTER_PORT={options.master_port}
-
+{folder}
 exec "${{mpirun[@]}}" {where} -np {plan.num_ranks} --bind-to none \\
-  -x MASTER_ADDR -x MASTER_PORT bash -c {shlex.quote(task)}
+  -x MASTER_ADDR -x MASTER_PORT{" -x MESHWRIGHT_FILES" if folder else ""} bash -c {shlex.quote(task)}
 """
     one_line_each = "".join(f"{rank.host}\n" for rank in plan.ranks)
     return {LAUNCHER: script, HOST_FILE: head + one_line_each, RANK_FILE: head + rankfile(plan)}

@@ -11,7 +11,7 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..frameworks import device_mesh, meshed_stages
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, Target, header
+from ..target import ExportOptions, Files, FrameworkFile, Target, header
 from .ray_driver import PROGRAM
 
 DRIVER = "driver.py"
@@ -45,16 +45,18 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
             raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
     head = header(options.job_name(plan), plan, "Ray", _NOT_GUARANTEED)
     rows = [(rank.host, rank.local_rank, place) for rank, place in zip(plan.ranks, device_mesh.coordinates_of(plan), strict=True)]
+    variables = [f"{name}={value}" for name, value in options.environment.items()]
     values = {
         "JOB": options.job_name(plan),
         "GROUP": "" if options.decision is None else f"mw:{options.decision}",
         "HOST_LABEL": options.host_label,
         "WAIT_S": options.wait_s,
         "MASTER_PORT": options.master_port,
-        "COMMAND": options.rank_words,
+        "COMMAND": [*(["env", *variables] if variables else []), *options.rank_words],
         "RANKS": rows,
     }
-    told = "".join(f"{name} = {_literal(value)}\n" for name, value in values.items())
+    told = "FILES = os.path.dirname(os.path.abspath(__file__))\n" if options.carried else ""
+    told += "".join(f"{name} = {_literal(value)}\n" for name, value in values.items())
     driver = f"#!/usr/bin/env python3\n{head}{PROGRAM.replace(_PLAN_GOES_HERE, told, 1)}"
     rendered: Files = {DRIVER: driver}
     if device_mesh.has_grid(plan):
@@ -67,7 +69,9 @@ _PLAN_GOES_HERE = "# THE PLAN\n"
 
 def _literal(value: object) -> str:
     """A value as Python spells it; a list's items stand on lines of their own."""
-    return "[\n" + "".join(f"    {item!r},\n" for item in value) + "]" if isinstance(value, list) else repr(value)
+    if isinstance(value, FrameworkFile):
+        return f"os.path.join(FILES, {str(value)!r})"
+    return "[\n" + "".join(f"    {_literal(item)},\n" for item in value) + "]" if isinstance(value, list) else repr(value)
 
 
 TARGET = Target(

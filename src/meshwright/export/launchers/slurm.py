@@ -89,10 +89,20 @@ fi
 # Not the first of 'scontrol show hostnames': that list is sorted.
 MASTER_ADDR=$(head -n 1 "$SLURM_HOSTFILE")
 export MASTER_ADDR MASTER_PORT={port}
-
+{_carried(options)}
 srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1{_container(options)} bash -c {shlex.quote(task)}
 """
     return {FILE_NAME: text, **(_switches(plan, name, options) if options.topology_conf else {})}
+
+
+def _carried(options: ExportOptions) -> str:
+    """The framework's files, written beside the hostfile."""
+    if not options.carried:
+        return ""
+    lines = '\nexport MESHWRIGHT_FILES="$PWD/files.$SLURM_JOB_ID"\nmkdir -p "$MESHWRIGHT_FILES"\n'
+    for name, text in options.carried.items():
+        lines += f'cat >"$MESHWRIGHT_FILES/{name}" <<\\END_OF_FILE\n{text!s}END_OF_FILE\n'
+    return lines
 
 
 def _container(options: ExportOptions) -> str:

@@ -6,13 +6,11 @@ numbers ranks host by host. For plans with coordinates ``mesh.py`` builds the pl
 
 from __future__ import annotations
 
-import shlex
-
 from ...plans.document import PlacementPlan
 from ..frameworks import device_mesh, meshed_stages, pipeline_order
 from ..operators import pipeline
 from ..requirements import check_contiguous, comma_separated, hosts_of
-from ..target import ExportOptions, Files, Target, header
+from ..target import ExportOptions, Files, Target, header, joined
 from . import remote_shell
 
 COMMANDS = "commands.txt"
@@ -60,15 +58,17 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     lines = []
     for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
         words = ["env", "CUDA_DEVICE_ORDER=PCI_BUS_ID", f"CUDA_VISIBLE_DEVICES={comma_separated(devices)}"]
+        words += [f"{name}={value}" for name, value in options.environment.items()]
         words += node_words(plan, options, node_rank, plan.host_order[0])
-        lines.append(f"{host}\t{shlex.join(words)}\n")
-    commands = f"{head}# Host, tab, command to run there; all within the rendezvous timeout.\n{''.join(lines)}"
+        lines.append(f"{host}\t{joined(words)}\n")
+    folder = "# MESHWRIGHT_FILES is this file's folder.\n" if options.carried else ""
+    commands = f"{head}# Host, tab, command to run there; all within the rendezvous timeout.\n{folder}{''.join(lines)}"
     launch = remote_shell.script(
         head,
         starts="its command",
         rows=COMMANDS,
         columns="IFS=$'\\t' read -r host command",
-        command='command="exec env MESHWRIGHT_HOST=$host $command"',
+        command=f'command="{"export MESHWRIGHT_FILES=$there; " if folder else ""}exec env MESHWRIGHT_HOST=$host $command"',
     )
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):

@@ -126,7 +126,8 @@ class Findings:
     """What a search has priced so far: the best, the front, and all.
 
     Args:
-        request: how many layouts of the ranking are wanted, and what is called with each that is faster than all before.
+        request: how many layouts of the ranking are wanted, how near to the fastest all are priced, and what is called with each
+            that is faster than all before.
         counts: what became of the layouts; the search counts in it.
         proves_front: whether none is passed by that may be on the front; else the front is that of what was priced.
     """
@@ -134,6 +135,7 @@ class Findings:
     def __init__(self, request: SearchRequest, counts: Counts, *, proves_front: bool = True) -> None:
         self._proves_front = proves_front
         self._top, self._on_best, self._counts = request.top, request.on_best, counts
+        self._nearest = math.exp(request.tied_within)
         self._ranking: list[RankedLayout] = []
         self._examined: list[RankedLayout] = []
         self._front = Front()
@@ -157,9 +159,10 @@ class Findings:
     ) -> None:
         """Look at layouts by the least of their bounds on time and memory.
 
-        They are passed by only where the bound is above the time of the last layout of the wanted ranking, *and* a layout that
-        was found takes no more time than the bound, no more memory and no more devices, one of the three being less. Whatever
-        they would cost, the first puts them behind the ranking and the second off the front.
+        They are passed by only where the bound is above the time of the last layout of the wanted ranking and too far from the
+        fastest for a tie, *and* a layout that was found takes no more time than the bound, no more memory and no more devices,
+        one of the three being less. Whatever they would cost, the first puts them behind the ranking and all ties, the second off
+        the front.
 
         Args:
             branches: one layout or several each; tuples that begin with the bound on time, and then decide between equal ones.
@@ -196,7 +199,9 @@ class Findings:
 
     def are_better_than(self, bound_s: float, memory_bytes: float, devices: int) -> bool:
         """Whether a layout that takes at least so much of each is neither among the best nor on the front."""
-        if self._top is None or len(self._ranking) < self._top or bound_s <= self._ranking[-1].step_s:
+        if self._top is None or len(self._ranking) < self._top:
+            return False
+        if bound_s <= max(self._ranking[-1].step_s, self._nearest * self.best_s):
             return False
         return not self._proves_front or self._front.dominates(bound_s, memory_bytes, devices)
 

@@ -28,7 +28,8 @@ def test_a_search_shows_the_best_the_front_and_what_became_of_all(meshwright, wo
     assert "too large for a device" in told.out
     ranking = told.out.partition("Pareto front")[0]
     labels = [line.split()[0] for line in ranking.splitlines() if line.split()[:1] and line.split()[0].lstrip("=").isdigit()]
-    assert sorted(label.lstrip("=") for label in labels) == ["1", "2", "3"]
+    assert {"1", "2", "3"} <= {label.lstrip("=") for label in labels}
+    assert len(labels) <= 4  # the simplest of all ties, if it is none of the three
     tied = [label for label in labels if label.startswith("=")]
     assert labels[: len(tied)] == tied  # what ties with the fastest stands first
     assert ("as fast as the fastest, as far as predictions can tell" in told.out) is bool(tied)
@@ -182,7 +183,8 @@ def test_a_search_for_a_framework_begins_with_the_usual_choice_and_ends_with_the
     assert [line.split()[0] for line in front.splitlines() if line[:2] == "  " and line[2:3].isdigit()] == ["1", "2"]
     assert "illegal or not for torchtitan" in told.out
     without = meshwright(*SEARCH, "--keep", "cp=1,pp=1|2,zero=1", "--front", 0)
-    assert without.out.startswith("your usual choice takes ")
+    assert without.out.startswith("your usual choice (pure FSDP) takes ")
+    assert without.out.splitlines()[1].startswith("your usual choice (Megatron's default) takes ")
     assert "Pareto front" not in without.out
 
 

@@ -113,10 +113,10 @@ def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str
 
 
 def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
-    from ....planning.usual import frameworks_text, usual_text
+    from ....planning.usual import frameworks_text, usual_texts
 
     out = output.console(json_file)
-    out.print(usual_text(found), markup=False, soft_wrap=not out.is_terminal)
+    out.print("\n".join(usual_texts(found)), markup=False, soft_wrap=not out.is_terminal)
     if found.request.sequence_length is None and (shorter := found.maker.shorter_than_positions):
         out.print(shorter, markup=False, soft_wrap=not out.is_terminal)
     winner = found.strategies.winner
@@ -151,14 +151,14 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
 def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
     """The best layouts, and remarks on them."""
     best, places = found.best, found.simplest_first(top)
-    rows = [
-        ("=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}", found.searched.ranking[place]) for place in places
-    ]
+    rows = [("=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}", found.by_time[place]) for place in places]
     _table(out, f"Best layouts of {found.name} on {found.cluster.name}, {found.batch_text}", found, rows)
     remarks = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
     if len(found.ties) > 1:
         remarks.insert(
-            0, "=: as fast as the fastest, as far as predictions can tell, the simplest first; the number is the rank by time"
+            0,
+            f"=: as fast as the fastest, as far as predictions can tell: {len(found.ties):,} of all priced layouts, the simplest "
+            "first; the number is the rank by time",
         )
     if tight := found.tight_text(top):
         remarks.insert(len(remarks) - 1, tight)
