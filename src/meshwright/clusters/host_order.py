@@ -31,7 +31,7 @@ def chained_devices(cluster: Cluster) -> NDArray[np.int64]:
         return np.arange(cluster.num_devices)
     of_host = np.split(np.arange(cluster.num_devices), np.flatnonzero(np.diff(cluster.device_host)) + 1)
     hosts = np.argsort(_colours(_kinds(cluster, of_host)))
-    return np.concatenate([of_host[host] for host in hosts[_chain(_seconds(cluster)[np.ix_(hosts, hosts)])]])
+    return np.concatenate([of_host[host] for host in hosts[_chain(_seconds(cluster, of_host)[np.ix_(hosts, hosts)])]])
 
 
 def _kinds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.int64]:
@@ -41,13 +41,15 @@ def _kinds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.int
     return np.array([number[kind] for kind in found]).reshape(len(of_host), -1)
 
 
-def _seconds(cluster: Cluster) -> NDArray[np.float64]:
-    """Seconds of a message between the devices of two hosts, the longest of both ways, ``(h, h)``."""
+def _seconds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.float64]:
+    """Seconds of a message between the devices of two hosts, the longest of both ways, and the mean within a host, ``(h, h)``."""
     every = np.arange(cluster.num_devices)
     pair_s = cluster.latency_s(every[:, None], every) + MESSAGE_BYTES / cluster.bandwidth_bytes_per_s(every[:, None], every)
     firsts = np.searchsorted(cluster.device_host, np.arange(cluster.num_hosts))
     one_way = np.maximum.reduceat(np.maximum.reduceat(pair_s, firsts, axis=0), firsts, axis=1)
-    return np.asarray(np.maximum(one_way, one_way.T))
+    found = np.maximum(one_way, one_way.T)
+    np.fill_diagonal(found, [pair_s[np.ix_(one, one)].mean() for one in of_host])
+    return found
 
 
 def _colours(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -81,13 +83,15 @@ def _are_twins(kinds: NDArray[np.int64], one: int, other: int) -> bool:
 
 
 def _chain(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The shortest of the chains that begin with any host and go on with the nearest one that is left, ``(h,)``."""
+    """The best of the chains that begin with any host and go on with the nearest one that is left, ``(h,)``.
+
+    A job on fewer hosts has the first ones, so that the best chain has the least sum of the lengths of all its beginnings.
+    """
     count = len(seconds)
-    starts, chains, total_s = np.arange(count), [np.arange(count)], np.zeros(count)
+    starts, chains, total_s = np.arange(count), [np.arange(count)], count * seconds.diagonal()
     left = ~np.eye(count, dtype=np.bool_)
-    for _ in range(count - 1):
-        ways = np.where(left, seconds[chains[-1]], np.inf)
-        chains.append(ways.argmin(axis=1))
-        total_s += ways[starts, chains[-1]]
+    for number in range(count - 1, 0, -1):
+        chains.append(np.where(left, seconds[chains[-1]], np.inf).argmin(axis=1))
+        total_s = total_s + number * (seconds[chains[-2], chains[-1]] + seconds.diagonal()[chains[-1]])
         left[starts, chains[-1]] = False
     return np.stack(chains, axis=1)[int(total_s.argmin())]

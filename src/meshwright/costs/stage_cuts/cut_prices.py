@@ -142,9 +142,9 @@ class CutPricer:
         """
         layout, chain, found = self.layout, self.chain, np.zeros(len(cuts))
         num_chunks = layout.virtual_stages
-        if layout.copies == 1 or layout.num_micro_batches * layout.pp * num_chunks * 2 > MAX_TASKS:
+        if not len(cuts) or layout.copies == 1 or layout.num_micro_batches * layout.pp * num_chunks * 2 > MAX_TASKS:
             return found
-        pass_s = [np.diff(each[cuts], axis=1).reshape(-1, num_chunks, layout.pp) for each in (chain.forward_s, chain.backward_s)]
+        pass_s = [np.diff(each[cuts], axis=1).reshape(len(cuts), num_chunks, layout.pp) for each in (chain.forward_s, chain.backward_s)]
         gather_s, sync_s = (
             self._part_s(cuts, parts, sizes)
             for parts, (_, sizes) in ((gather_parts, chain.forward_ops), (sync_parts, chain.backward_ops))
@@ -172,12 +172,13 @@ class CutPricer:
     def _part_s(self, cuts: NDArray[np.int64], parts: Parts, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds of the longest message of each stage, as far as it is of the chunks up to each one, ``(f, v, p)``."""
         held = np.append(0.0, np.cumsum(sizes))[self.chain.starts]
-        of_chunks = np.cumsum(np.diff(held[cuts], axis=1).reshape(len(cuts), -1, self.layout.pp), axis=1)
+        shape = len(cuts), self.layout.virtual_stages, self.layout.pp
+        of_chunks = np.cumsum(np.diff(held[cuts], axis=1).reshape(shape), axis=1)
         known, place = np.unique(of_chunks[:, -1:], return_inverse=True)
         pricing = self.layout, self.wires, self.order
         whole_s = [max(messages_s(messages_of(parts, self.layout, size), *pricing), default=0.0) for size in known.tolist()]
         shares: NDArray[np.float64] = of_chunks / np.maximum(of_chunks[:, -1:], 1.0)
-        return shares * np.array(whole_s)[place.reshape(len(cuts), 1, -1)]
+        return shares * np.array(whole_s)[place.reshape(len(cuts), 1, self.layout.pp)]
 
     def best_placed(
         self,
