@@ -333,6 +333,15 @@ def test_what_is_told_early_gets_better_and_ends_with_the_best():
     assert len(told) >= 2
 
 
+def test_progress_goes_on_to_all_legal_layouts():
+    told = []
+    found = search(GPT, [4], 4, ROOMY, progress=lambda *said: told.append(said))
+    decided = [done for what, done, total in told if what == "layouts decided"]
+    assert told[0][0] == "layouts bounded"
+    assert decided == sorted(decided)
+    assert {total for what, _, total in told if what == "layouts decided"} == {found.counts.legal}
+
+
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 3)), min_size=1, max_size=30))
 def test_the_front_is_what_nothing_beats(figures):
     front = Front()

@@ -50,6 +50,7 @@ class SearchRequest:
         arrange: how much is done to put the hosts of an uneven network in a better order: none, fast or thorough.
         launcher: framework that is to run the layout (see `plans.frameworks.table`); None: any.
         on_best: called with each layout that is better than all before, and the counts so far.
+        progress: called with what is done, how often so far, and how often in all where that is known.
 
     Raises:
         PlanError: a number below 1, or an unknown rank order, key or value.
@@ -67,6 +68,7 @@ class SearchRequest:
     arrange: str = "fast"
     launcher: str | None = None
     on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
+    progress: Callable[[str, int, int | None], None] = lambda what, done, total: None
 
     def __post_init__(self) -> None:
         for field, value in (("--batch", self.batch), ("--sequence-length", self.sequence_length), ("--top", self.top)):
