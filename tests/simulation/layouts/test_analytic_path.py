@@ -45,13 +45,19 @@ def both_s(name, place, layout, costs):
     return pricer.step_s(work), run_layout(TransformerStep(work, pricer), cluster(place), costs=costs).step_s
 
 
+def plain_tolerance(layout):
+    """Relative, where nothing slows down what runs beside it: a pipeline may settle into another order of its tasks."""
+    return 1e-9 if layout.pp == 1 else 0.005
+
+
 @pytest.mark.parametrize("group", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, GROUPS))])
 def test_both_paths_agree_on_every_layout(group):
     errors = {}
     for name, place, layout in GRID[group::GROUPS]:
         analytic_s, simulated_s = both_s(name, place, layout, INDEPENDENT)
-        errors[name, place, str(layout)] = simulated_s / analytic_s - 1
-    assert {key: error for key, error in errors.items() if abs(error) > 1e-9} == {}
+        if simulated_s != pytest.approx(analytic_s, rel=plain_tolerance(layout)):
+            errors[name, place, str(layout)] = simulated_s / analytic_s - 1
+    assert errors == {}
 
 
 @draws(15)
@@ -61,7 +67,7 @@ def test_the_slowdown_of_what_overlaps_parts_the_paths_by_five_percent_at_most(s
     slowed = INDEPENDENT.of_layouts
     plain_s, same_s = both_s(name, place, layout, slowed.model_copy(update={"overlap_slowdown": 1.0}))
     analytic_s, simulated_s = both_s(name, place, layout, slowed)
-    assert same_s == pytest.approx(plain_s, rel=1e-9)
+    assert same_s == pytest.approx(plain_s, rel=plain_tolerance(layout))
     assert simulated_s == pytest.approx(analytic_s, rel=0.05)
 
 

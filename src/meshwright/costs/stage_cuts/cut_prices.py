@@ -144,7 +144,9 @@ class CutPricer:
         num_chunks = layout.virtual_stages
         if not len(cuts) or layout.copies == 1 or layout.num_micro_batches * layout.pp * num_chunks * 2 > MAX_TASKS:
             return found
-        pass_s = [np.diff(each[cuts], axis=1).reshape(len(cuts), num_chunks, layout.pp) for each in (chain.forward_s, chain.backward_s)]
+        pass_s = [
+            np.diff(each[cuts], axis=1).reshape(len(cuts), num_chunks, layout.pp) for each in (chain.forward_s, chain.backward_s)
+        ]
         gather_s, sync_s = (
             self._part_s(cuts, parts, sizes)
             for parts, (_, sizes) in ((gather_parts, chain.forward_ops), (sync_parts, chain.backward_ops))
