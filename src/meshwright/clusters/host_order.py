@@ -94,4 +94,5 @@ def _chain(seconds: NDArray[np.float64]) -> NDArray[np.int64]:
         chains.append(np.where(left, seconds[chains[-1]], np.inf).argmin(axis=1))
         total_s = total_s + number * (seconds[chains[-2], chains[-1]] + seconds.diagonal()[chains[-1]])
         left[starts, chains[-1]] = False
-    return np.stack(chains, axis=1)[int(total_s.argmin())]
+    best = int(total_s.argmin())
+    return np.array([of_starts[best] for of_starts in chains])

@@ -144,9 +144,8 @@ class CutPricer:
         num_chunks = layout.virtual_stages
         if not len(cuts) or layout.copies == 1 or layout.num_micro_batches * layout.pp * num_chunks * 2 > MAX_TASKS:
             return found
-        pass_s = [
-            np.diff(each[cuts], axis=1).reshape(len(cuts), num_chunks, layout.pp) for each in (chain.forward_s, chain.backward_s)
-        ]
+        shape = len(cuts), num_chunks, layout.pp
+        pass_s = [np.diff(each[cuts], axis=1).reshape(shape) for each in (chain.forward_s, chain.backward_s)]
         gather_s, sync_s = (
             self._part_s(cuts, parts, sizes)
             for parts, (_, sizes) in ((gather_parts, chain.forward_ops), (sync_parts, chain.backward_ops))
@@ -154,21 +153,15 @@ class CutPricer:
         tasks = orders(layout.schedule, layout.pp, num_chunks, layout.num_micro_batches)
         hides = hide_between_chunks(layout) and self.slowdown <= 2  # else the last pass alone says what is left
         for stage in range(layout.pp):
-            kinds, of_chunk = tasks[stage, :, 0], tasks[stage, :, 1]
-
-            def done_s(kind: int, chunk: int, last: int, kinds=kinds, of_chunk=of_chunk, stage=stage) -> NDArray[np.float64]:
-                end = np.flatnonzero((kinds == kind) & (of_chunk == chunk))[last] + 1
-                counts = [np.bincount(of_chunk[:end][kinds[:end] == one], minlength=num_chunks) for one in (FORWARD, BACKWARD)]
-                return sum(seconds[:, :, stage] @ number for seconds, number in zip(pass_s, counts, strict=True))
-
+            own_s = [seconds[:, :, stage] for seconds in pass_s]
             waited_s = np.zeros(len(cuts)) if layout.overlap_dp else gather_s[:, -1, stage]
             for chunk in range(num_chunks if layout.overlap_dp else 0):
-                waited_s = np.maximum(waited_s, gather_s[:, chunk, stage] - done_s(FORWARD, chunk, 0))
+                waited_s = np.maximum(waited_s, gather_s[:, chunk, stage] - _done_s(tasks[stage], own_s, FORWARD, chunk, 0))
             for chunk in range(num_chunks if hides else 1):
                 shown_s = sync_s[:, -1, stage]
                 if layout.overlap_dp:
-                    shown_s = np.maximum(0.0, sync_s[:, chunk, stage] - pass_s[1][:, chunk, stage])
-                found = np.maximum(found, waited_s + done_s(BACKWARD, chunk, -1) + shown_s)
+                    shown_s = np.maximum(0.0, sync_s[:, chunk, stage] - own_s[1][:, chunk])
+                found = np.maximum(found, waited_s + _done_s(tasks[stage], own_s, BACKWARD, chunk, -1) + shown_s)
         return found
 
     def _part_s(self, cuts: NDArray[np.int64], parts: Parts, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -179,8 +172,9 @@ class CutPricer:
         known, place = np.unique(of_chunks[:, -1:], return_inverse=True)
         pricing = self.layout, self.wires, self.order
         whole_s = [max(messages_s(messages_of(parts, self.layout, size), *pricing), default=0.0) for size in known.tolist()]
-        shares: NDArray[np.float64] = of_chunks / np.maximum(of_chunks[:, -1:], 1.0)
-        return shares * np.array(whole_s)[place.reshape(len(cuts), 1, self.layout.pp)]
+        shares = of_chunks / np.maximum(of_chunks[:, -1:], 1.0)
+        found: NDArray[np.float64] = shares * np.array(whole_s)[place.reshape(len(cuts), 1, self.layout.pp)]
+        return found
 
     def best_placed(
         self,
@@ -343,6 +337,18 @@ class CutPricer:
             [(seconds[ops], sizes[ops]) for ops in ranges] for seconds, sizes in (self.chain.backward_ops, self.chain.forward_ops)
         )
         return backward, forward
+
+
+def _done_s(
+    tasks: NDArray[np.int32], own_s: Sequence[NDArray[np.float64]], kind: int, chunk: int, which: int
+) -> NDArray[np.float64]:
+    """Seconds of the passes of a stage, of each cut, up to the first or the last one of a kind of a chunk, ``(f,)``."""
+    kinds, chunks = tasks[:, 0], tasks[:, 1]
+    end = np.flatnonzero((kinds == kind) & (chunks == chunk))[which] + 1
+    found = np.zeros(len(own_s[0]))
+    for one, seconds in zip((FORWARD, BACKWARD), own_s, strict=True):
+        found += seconds @ np.bincount(chunks[:end][kinds[:end] == one], minlength=seconds.shape[1])
+    return found
 
 
 @njit()
