@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.clusters.cluster import load_cluster
 from meshwright.costs.process_groups.group_network import HostNetwork, group_network
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.bounds import BoundedPricer, LowerBound
@@ -21,10 +20,9 @@ from meshwright.planners.layouts.recomputation import again_of, group_sizes, gro
 from meshwright.planners.layouts.request import SearchRequest, parse_keep
 from meshwright.planners.layouts.results import Front, RankedLayout, layout_text
 from meshwright.planners.layouts.search import LayoutSearch
-from meshwright.planners.layouts.space import LayoutSpace, RegularOrders
+from meshwright.planners.layouts.space import LayoutSpace
 from meshwright.plans import Layout
-from meshwright.plans.partition import Layout
-from meshwright.plans.rank_order import ORDERS, distinct_orders
+from meshwright.plans.rank_order import ORDERS
 
 from ...costs.uneven import drawn_matrix
 from ...draws import FACTOR, draws
@@ -409,11 +407,3 @@ def test_all_layouts_of_a_175b_model_on_1024_devices_are_decided_by_pricing_few_
         work = describe(space.shape, one.layout, 2048)
         assert one.step_s == pytest.approx(Pricer(A100, wires, order=one.order).step_s(work), rel=1e-12)
         assert one.memory_bytes == peak_memory(work)[1].total <= ROOMY
-
-
-def test_orders_that_number_ranks_alike_are_priced_once_where_uplinks_are_shared():
-    wires = group_network(load_cluster("preset:clos-64-4to1"))
-    for tp, dp, pp in ((1, 8, 8), (1, 1, 64), (8, 8, 1), (2, 4, 8)):
-        layout = Layout(tp=tp, dp=dp, pp=pp, micro_batch=1, global_batch=8)
-        found = RegularOrders(wires.devices_per_host, SearchRequest()).of(layout, wires)
-        assert distinct_orders(layout, found) == found

@@ -10,8 +10,8 @@ from meshwright.clusters.host_order import chained_devices
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
 
-from ..costs.uneven import matrix_of, regions, renumbered
-from ..draws import draws
+from ...costs.uneven import matrix_of, regions, renumbered
+from ...draws import draws
 
 LAYOUTS = ("dp=2,pp=2", "dp=4", "pp=4", "tp=2,pp=2", "tp=2,dp=2", "dp=2,pp=2,zero=1")
 
