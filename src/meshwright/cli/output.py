@@ -311,14 +311,14 @@ def say_once_compiling() -> Watcher:
     return report
 
 
-def phases(bars: Progress) -> Callable[[str, int, int], None]:
+def phases(bars: Progress) -> Callable[[str, int, int | None], None]:
     """A callback ``(phase, done, of)`` that keeps one bar per phase."""
     tasks: dict[str, TaskID] = {}
 
-    def report(phase: str, done: int, of: int) -> None:
+    def report(phase: str, done: int, of: int | None) -> None:
         if phase not in tasks:
             tasks[phase] = bars.add_task(phase, total=of, note="")
-        bars.update(tasks[phase], completed=done)
+        bars.update(tasks[phase], completed=done, total=of)
 
     return report
 

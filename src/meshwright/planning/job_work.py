@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..clusters.cluster import Cluster
+from ..clusters.host_order import chained_devices
 from ..costs.collectives.prices import Provenance
 from ..costs.process_groups.device_kinds import DeviceKinds
 from ..costs.process_groups.group_network import GroupNetwork, PlacedNetwork, group_network
@@ -63,7 +64,8 @@ class JobWork(ABC):
         costs: choices of the cost model.
         samples: samples of a step of the job itself; None where it does not say.
         left_out: what of its source does not count, for people.
-        allocation: the devices on which it is priced and planned; None: the first ones of the cluster.
+        allocation: the devices on which it is priced and planned; None: the first ones of the cluster, or of `chained_devices`
+            where hosts are not alike.
         has_layers: whether it is cut layer by layer.
         stage_memory: what a rank of a stage of its work holds.
         peak_memory: the stage whose ranks need most, and what they hold.
@@ -150,7 +152,7 @@ class JobWork(ABC):
     @property
     def wires(self) -> GroupNetwork:
         """What prices messages among its devices."""
-        return group_network(self.cluster, self.costs) if self.allocation is None else self.allocation.wires
+        return group_network(self.cluster, self.costs, self._chained) if self.allocation is None else self.allocation.wires
 
     @property
     def devices_per_host(self) -> int:
@@ -159,7 +161,13 @@ class JobWork(ABC):
 
     def devices(self, count: int) -> NDArray[np.int64]:
         """The devices of a number of ranks, in rank order."""
-        return np.arange(count) if self.allocation is None else self.allocation.devices[:count]
+        return (self._chained if self.allocation is None else self.allocation.devices)[:count]
+
+    @cached_property
+    def _chained(self) -> NDArray[np.int64]:
+        """All devices: as they are numbered, or, where each group has a price of its own, as `chained_devices` orders them."""
+        is_placed = isinstance(group_network(self.cluster, self.costs), PlacedNetwork)
+        return chained_devices(self.cluster) if is_placed else np.arange(self.cluster.num_devices)
 
     def on(self, devices: NDArray[np.int64]) -> Self:
         """The job on other devices in rank order, as many on each host as now."""

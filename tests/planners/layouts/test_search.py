@@ -326,11 +326,11 @@ def test_a_batch_that_no_layout_divides_is_refused():
         search(GPT, [4], 3, ROOMY, keep="dp=4")
 
 
-def test_what_is_told_early_gets_better_and_ends_with_the_best():
-    told = []
-    found = search(GPT, [4], 4, ROOMY, on_best=lambda one, counts: told.append(one.step_s))
-    assert told[-1] == found.ranking[0].step_s
-    assert len(told) >= 2
+def test_what_is_told_early_gets_better_and_ends_with_the_best_and_progress_goes_on_to_all_legal_layouts():
+    told, said = [], []
+    found = search(GPT, [4], 4, ROOMY, on_best=lambda one, _: told.append(one.step_s), progress=lambda *one: said.append(one))
+    assert (told[-1], len(told) >= 2) == (found.ranking[0].step_s, True)
+    assert {total for what, _, total in said if what == "layouts decided"} == {found.counts.legal}
 
 
 @given(st.lists(st.tuples(st.integers(1, 6), st.integers(1, 6), st.integers(1, 3)), min_size=1, max_size=30))

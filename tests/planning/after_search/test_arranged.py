@@ -1,5 +1,7 @@
 """plan --search on uneven networks: hosts in a better order, whatever their numbers."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 
@@ -31,14 +33,12 @@ def found(order, arrange, **more):
 
 def test_numbers_of_hosts_do_not_matter_where_hosts_are_arranged():
     known = found((0, 1, 2, 3), "none").best.step_s
-    assert found((0, 2, 1, 3), "none").best.step_s > 2 * known
-    for order in ((0, 2, 1, 3), (0, 3, 1, 2)):
-        arranged = found(order, "fast")
+    for order, effort in product(((0, 2, 1, 3), (0, 3, 1, 2)), ("none", "fast")):
+        arranged = found(order, effort)
         assert arranged.best.step_s == pytest.approx(known, rel=1e-9)
         hosts = [int(rank.host.removeprefix("host-")) for rank in arranged.plan.ranks]
         assert {frozenset(hosts[:2]), frozenset(hosts[2:])} == {frozenset(order[:2]), frozenset(order[2:])}
         assert arranged.plan.figure("step_s").value == pytest.approx(known, rel=1e-9)
-        assert "on other devices" in arranged.sizes[-1]
 
 
 def uneven_hosts(fast):

@@ -9,6 +9,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
@@ -24,7 +26,7 @@ from meshwright.simulation.layouts.running import run_layout
 from meshwright.simulation.layouts.step_model import TransformerStep
 
 from ...costs.uneven import drawn_matrix
-from ...draws import FACTOR, cases
+from ...draws import FACTOR, cases, draws
 from ...oracles.layout_views import simulated_step_s
 from .grid import cluster, layouts, mixed_shapes, shapes
 
@@ -43,14 +45,30 @@ def both_s(name, place, layout, costs):
     return pricer.step_s(work), run_layout(TransformerStep(work, pricer), cluster(place), costs=costs).step_s
 
 
+def plain_tolerance(layout):
+    """Relative, where nothing slows down what runs beside it: a pipeline may settle into another order of its tasks."""
+    return 1e-9 if layout.pp == 1 else 0.005
+
+
 @pytest.mark.parametrize("group", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in range(1, GROUPS))])
-def test_both_paths_agree_within_three_percent_on_every_layout(group):
+def test_both_paths_agree_on_every_layout(group):
     errors = {}
     for name, place, layout in GRID[group::GROUPS]:
         analytic_s, simulated_s = both_s(name, place, layout, INDEPENDENT)
-        errors[name, place, str(layout)] = simulated_s / analytic_s - 1
-    assert {key: error for key, error in errors.items() if abs(error) > 0.03} == {}
-    assert np.mean(np.abs(list(errors.values()))) < 0.002
+        if simulated_s != pytest.approx(analytic_s, rel=plain_tolerance(layout)):
+            errors[name, place, str(layout)] = simulated_s / analytic_s - 1
+    assert errors == {}
+
+
+@draws(15)
+@given(seed=st.integers(0, 10**6))
+def test_the_slowdown_of_what_overlaps_parts_the_paths_by_five_percent_at_most(seed):
+    name, place, layout = next(case for case in layouts(40, seed) if case[2].world <= 16)
+    slowed = INDEPENDENT.of_layouts
+    plain_s, same_s = both_s(name, place, layout, slowed.model_copy(update={"overlap_slowdown": 1.0}))
+    analytic_s, simulated_s = both_s(name, place, layout, slowed)
+    assert same_s == pytest.approx(plain_s, rel=plain_tolerance(layout))
+    assert simulated_s == pytest.approx(analytic_s, rel=0.05)
 
 
 def test_layers_of_several_kinds_cost_no_agreement():

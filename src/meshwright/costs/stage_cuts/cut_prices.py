@@ -17,14 +17,17 @@ from ...plans.partition import Layout
 from ..pipelines.schedule_kernel import play_tasks
 from ..pipelines.schedules import MAX_TASKS, orders
 from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s, step_s
+from ..pipelines.tasks import BACKWARD, FORWARD
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import PlacedGroups
 from ..training_step.graph_tails import (
+    Parts,
     Pieces,
     chunk_tails,
     gather_parts,
     hide_between_chunks,
     messages_of,
+    messages_s,
     run_tails_s,
     stage_tail_s,
     sync_parts,
@@ -119,15 +122,59 @@ class CutPricer:
     def best(self, capacity_bytes: float) -> NDArray[np.int64] | None:
         """The first of the compared cuts whose step is shortest among those that fit."""
         cuts = self.memory.compared[self.memory.compared_bytes <= capacity_bytes]
-        spans_s = self._first_spans_s(cuts)
+        spans_s, ends_s = self._first_spans_s(cuts), self._least_ends_s(cuts)
         best_s, best = np.inf, None
         for place in np.argsort(spans_s, kind="stable").tolist():
             if spans_s[place] >= best_s:
                 break
+            if ends_s[place] * (1 - BOUND_ROUNDING) >= best_s:
+                continue
             seconds = float(spans_s[place]) if self.layout.copies == 1 else self.step_s(cuts[place])
             if seconds < best_s:
                 best_s, best = seconds, cuts[place]
         return best
+
+    def _least_ends_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """At most the step of each cut: what a stage waits for parameters, does and then has to send, by itself, ``(f,)``.
+
+        A chunk's first forward pass ends no sooner than the parameters of the chunks up to it have come, and their gradients are
+        sent no sooner than its last backward pass begins; either is a part of the stage's messages by its bytes.
+        """
+        layout, chain, found = self.layout, self.chain, np.zeros(len(cuts))
+        num_chunks = layout.virtual_stages
+        if not len(cuts) or layout.copies == 1 or layout.num_micro_batches * layout.pp * num_chunks * 2 > MAX_TASKS:
+            return found
+        shape = len(cuts), num_chunks, layout.pp
+        pass_s = [np.diff(each[cuts], axis=1).reshape(shape) for each in (chain.forward_s, chain.backward_s)]
+        gather_s, sync_s = (
+            self._part_s(cuts, parts, sizes)
+            for parts, (_, sizes) in ((gather_parts, chain.forward_ops), (sync_parts, chain.backward_ops))
+        )
+        tasks = orders(layout.schedule, layout.pp, num_chunks, layout.num_micro_batches)
+        hides = hide_between_chunks(layout) and self.slowdown <= 2  # else the last pass alone says what is left
+        for stage in range(layout.pp):
+            own_s = [seconds[:, :, stage] for seconds in pass_s]
+            waited_s = np.zeros(len(cuts)) if layout.overlap_dp else gather_s[:, -1, stage]
+            for chunk in range(num_chunks if layout.overlap_dp else 0):
+                waited_s = np.maximum(waited_s, gather_s[:, chunk, stage] - _done_s(tasks[stage], own_s, FORWARD, chunk, 0))
+            for chunk in range(num_chunks if hides else 1):
+                shown_s = sync_s[:, -1, stage]
+                if layout.overlap_dp:
+                    shown_s = np.maximum(0.0, sync_s[:, chunk, stage] - own_s[1][:, chunk])
+                found = np.maximum(found, waited_s + _done_s(tasks[stage], own_s, BACKWARD, chunk, -1) + shown_s)
+        return found
+
+    def _part_s(self, cuts: NDArray[np.int64], parts: Parts, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Seconds of the longest message of each stage, as far as it is of the chunks up to each one, ``(f, v, p)``."""
+        held = np.append(0.0, np.cumsum(sizes))[self.chain.starts]
+        shape = len(cuts), self.layout.virtual_stages, self.layout.pp
+        of_chunks = np.cumsum(np.diff(held[cuts], axis=1).reshape(shape), axis=1)
+        known, place = np.unique(of_chunks[:, -1:], return_inverse=True)
+        pricing = self.layout, self.wires, self.order
+        whole_s = [max(messages_s(messages_of(parts, self.layout, size), *pricing), default=0.0) for size in known.tolist()]
+        shares = of_chunks / np.maximum(of_chunks[:, -1:], 1.0)
+        found: NDArray[np.float64] = shares * np.array(whole_s)[place.reshape(len(cuts), 1, self.layout.pp)]
+        return found
 
     def best_placed(
         self,
@@ -290,6 +337,18 @@ class CutPricer:
             [(seconds[ops], sizes[ops]) for ops in ranges] for seconds, sizes in (self.chain.backward_ops, self.chain.forward_ops)
         )
         return backward, forward
+
+
+def _done_s(
+    tasks: NDArray[np.int32], own_s: Sequence[NDArray[np.float64]], kind: int, chunk: int, which: int
+) -> NDArray[np.float64]:
+    """Seconds of the passes of a stage, of each cut, up to the first or the last one of a kind of a chunk, ``(f,)``."""
+    kinds, chunks = tasks[:, 0], tasks[:, 1]
+    end = np.flatnonzero((kinds == kind) & (chunks == chunk))[which] + 1
+    found = np.zeros(len(own_s[0]))
+    for one, seconds in zip((FORWARD, BACKWARD), own_s, strict=True):
+        found += seconds @ np.bincount(chunks[:end][kinds[:end] == one], minlength=seconds.shape[1])
+    return found
 
 
 @njit()

@@ -97,15 +97,18 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
 
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     """The stage whose ranks need most, and what they hold."""
-    pp = work.layout.pp
+    layout, pp = work.layout, work.layout.pp
     if work.meshes:
         return max(((stage, stage_memory(work, stage)) for stage in range(pp)), key=lambda pair: pair[1].total)
     of_layer = _OfLayer.of(work)
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
     stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
-    if work.shape.other_layers or work.layout.keeps_some_layers or work.layout.is_bidirectional:
+    if work.shape.other_layers or layout.keeps_some_layers or layout.is_bidirectional:
         stages = set(range(pp))
+    if not (_computes_again(layout) or layout.recompute_num_layers > 1 or work.shape.long_skips):
+        # Of equal stages the first one keeps the most micro-batches.
+        stages = set({id(work.stages[stage]): stage for stage in sorted(stages, reverse=True)}.values())
     found = [(stage, _stage_memory(work, stage, of_layer)) for stage in sorted(stages)]
     return max(found, key=lambda pair: pair[1].total)
 
@@ -279,8 +282,10 @@ def _message_buffers(work: LayoutWork, stage: int) -> float:
     stream = float(layout.number_bytes * layout.micro_batch * work.sequence_length // layout.cp * work.shape.hidden)
     total = 2 * stream if layout.tp > 1 else 0.0  # a gathered input and a sum
     if layout.pp > 1:
-        ways = [n for own, chunk in enumerate(work.chunks) if chunk.stage == stage for n in (own - 1, own)]
-        carried = max(work.carried(chunk) for chunk in ways if 0 <= chunk < len(work.chunks) - 1)
+        carried = 1
+        if work.shape.long_skips is not None:
+            ways = [n for own, chunk in enumerate(work.chunks) if chunk.stage == stage for n in (own - 1, own)]
+            carried = max(work.carried(chunk) for chunk in ways if 0 <= chunk < len(work.chunks) - 1)
         directions = 2 if layout.is_bidirectional else 1
         total += directions * 2 * carried * stream / (layout.tp if layout.sequence_parallel else 1)
     return total

@@ -106,12 +106,12 @@ def there_and_back(chunks: Sequence[ChunkWork], layout: Layout) -> tuple[tuple[C
     return tuple(placed), tuple(known.setdefault(tuple(sorted(one.items())), one) for one in layers)
 
 
-def end_stages(layout: Layout) -> tuple[frozenset[int], frozenset[int]]:
+def end_stages(layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The stages that hold the embedding, and those that hold the head."""
     last = layout.pp - 1
-    if layout.has_mirrored_stages:
-        return frozenset((0, last)), frozenset((0, last))
-    return frozenset((0,)), frozenset((layout.stage_of(layout.chunks_per_rank * layout.pp - 1),))
+    if layout.is_bidirectional:
+        return ((0, last), (0, last)) if layout.has_mirrored_stages else ((0,), (0,))
+    return (0,), (last,)
 
 
 def has_table_copy(layout: Layout) -> bool:

@@ -51,6 +51,7 @@ class SearchRequest:
         launcher: framework that is to run the layout (see `plans.frameworks.table`); None: any.
         on_best: called with each layout that is better than all before, and the counts so far.
         tied_within: also price every layout whose step may be as near to the fastest, by the logarithm of their ratio.
+        progress: called with what is done, how often so far, and how often in all where that is known.
 
     Raises:
         PlanError: a number below 1, or an unknown rank order, key or value.
@@ -69,6 +70,7 @@ class SearchRequest:
     launcher: str | None = None
     on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
     tied_within: float = 0.0
+    progress: Callable[[str, int, int | None], None] = lambda what, done, total: None
 
     def __post_init__(self) -> None:
         for field, value in (("--batch", self.batch), ("--sequence-length", self.sequence_length), ("--top", self.top)):

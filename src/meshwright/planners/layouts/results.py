@@ -140,6 +140,7 @@ class Findings:
         self._examined: list[RankedLayout] = []
         self._front = Front()
         self._closest: tuple[float, Layout] | None = None
+        self._progress = request.progress
 
     def __bool__(self) -> bool:
         """Whether anything was found."""
@@ -173,9 +174,15 @@ class Findings:
         collects = gc.isenabled()
         gc.disable()  # nothing here refers to itself, and walking over what is kept costs a quarter of the time
         try:
-            waiting = list(branches)
+            waiting, total = [], 0
+            for one in branches:
+                waiting.append(one)
+                total += bounds(one)[3]
+                self._progress("layouts bounded", total, None)
+            total += self._counts.legal
             heapify(waiting)
             while waiting:
+                self._progress("layouts decided", self._counts.legal, total)
                 one = heappop(waiting)
                 bound_s, memory_bytes, num_devices, num_layouts = bounds(one)
                 if bound_s > within * self.best_s or self.are_better_than(bound_s, memory_bytes, num_devices):

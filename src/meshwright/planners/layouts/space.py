@@ -321,7 +321,9 @@ class RegularOrders:
             regular = [order for order in tried if is_regular(sharded, per_host, order)]
             for order in regular:
                 groups = groups_of(sharded, per_host, order).values()
-                seen = tuple(g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups)
+                seen = tuple(
+                    g if (sees_strides if g.per_host > 1 else sees_hosts) else g._replace(stride=1) for g in groups if g.size > 1
+                )
                 types = b"" if self.device_types is None else self.device_types[numbers(sharded, order)].tobytes()
                 distinct.setdefault((seen, types), order)
             sees_devices = isinstance(wires, PlacedNetwork)

@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from ...clusters.cluster import Cluster
 from ...clusters.topologies.matrix import MatrixTopology
 from ...costs.collectives.groups import placed
 from ...costs.process_groups.group_network import PlacedNetwork
@@ -21,6 +20,7 @@ from ...planners.arrangement.rank_devices import ArrangedRanks, arrange_ranks
 from ...planners.layouts.results import RankedLayout
 from ...plans.rank_order import numbers
 from ...simulation.tasklets.instance import TaskletInstance
+from ..job_work import JobWork
 from ..search_table import RankedLayouts
 
 EFFORTS = {"none": (0, 0, 0), "fast": (3, 150, 1), "thorough": (6, 1_500, 3)}
@@ -91,7 +91,7 @@ def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int, ma
     wires = maker.wires
     assert isinstance(wires, PlacedNetwork), "hosts are not alike"
     hosts = maker.devices(one.devices).reshape(-1, min(one.devices, maker.devices_per_host))
-    every = _with_free(hosts, maker.cluster) if may_choose else list(hosts)
+    every = _with_free(hosts, maker) if may_choose else list(hosts)
     within = isinstance(maker.cluster.topology, MatrixTopology) and max(map(len, every)) > 1
 
     def step_s(devices: NDArray[np.int64]) -> float:
@@ -101,16 +101,17 @@ def _arranged_ranks(found: RankedLayouts, one: RankedLayout, num_trials: int, ma
     return arrange_ranks(step_s, every, starts, num_trials, count=count, width=width, within=within)
 
 
-def _with_free(hosts: NDArray[np.int64], cluster: Cluster) -> list[NDArray[np.int64]]:
+def _with_free(hosts: NDArray[np.int64], maker: JobWork) -> list[NDArray[np.int64]]:
     """The devices of the job's hosts, the job's own first, and of hosts on which it might be."""
-    is_free = np.ones(cluster.num_devices, np.bool_)
+    device_host, every = maker.cluster.device_host, replace(maker, allocation=None).devices(maker.cluster.num_devices)
+    is_free = np.ones(len(every), np.bool_)
     is_free[hosts] = False
     found = []
     for row in hosts:
-        left = np.flatnonzero(is_free & (cluster.device_host == cluster.device_host[row[0]]))
+        left = np.flatnonzero(is_free & (device_host == device_host[row[0]]))
         is_free[left] = False
         found.append(np.concatenate([row, left]))
-    others = (np.flatnonzero(is_free & (cluster.device_host == host)) for host in range(cluster.num_hosts))
+    others = (np.flatnonzero(is_free & (device_host == host)) for host in dict.fromkeys(device_host[every].tolist()))
     return [*found, *(one for one in others if len(one) >= hosts.shape[1])]
 
 

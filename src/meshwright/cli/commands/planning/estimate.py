@@ -204,6 +204,8 @@ def _explain(out: Console, found: Estimate, switches: list[Switch]) -> None:
         if one.remark and is_narrow:
             remarks.setdefault(one.remark, []).append(one.name)
     lines = [f"{', '.join(names)}: {remark}" for remark, names in remarks.items()]
+    if any(one.provenance == "simulated" and one.step_s is not None for one in switches):
+        lines.append(f"estimated: analytic, links independent; simulated: event by event, links {found.costs.contention}")
     fewer = next((one.micro_batches for one in switches if len(one.micro_batches) > 1), ())
     if fewer:
         numbers = f"{' and '.join(map(str, fewer))} of {found.layout.num_micro_batches} micro-batches"

@@ -68,10 +68,12 @@ def search_plans(
 
     _check_files(whole_file, plot_file, json_file)
     costs, top = chosen.settings(), asked.top or 0
-    request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar())
     is_free = None if occupied is None else occupied.is_free
-    found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **read.arguments())
-    write_plan(json_file, found.plan)
+    with output.progress() as bars:
+        request = replace(asked, top=None if whole_file else top, on_best=_BestSoFar(), progress=output.phases(bars))
+        found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **read.arguments())
+        plan, _ = found.plan, found.better_batches  # both may search again
+    write_plan(json_file, plan)
     if whole_file is not None:
         is_csv = whole_file.suffix == ".csv"
         files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")

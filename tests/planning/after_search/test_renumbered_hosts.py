@@ -1,0 +1,60 @@
+"""Renumbering the hosts of an uneven network changes no estimate and no search."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.clusters import load_cluster
+from meshwright.clusters.host_order import chained_devices
+from meshwright.planning.estimate import estimate
+from meshwright.planning.search import search_layouts
+
+from ...costs.uneven import matrix_of, regions, renumbered
+from ...draws import draws
+
+LAYOUTS = ("dp=2,pp=2", "dp=4", "pp=4", "tp=2,pp=2", "tp=2,dp=2", "dp=2,pp=2,zero=1")
+
+
+@st.composite
+def uneven(draw, num_hosts):
+    """A network of few different links, so that many hosts are alike, and another numbering of it."""
+    rng, per_host = np.random.default_rng(draw(st.integers(0, 10**6))), draw(st.sampled_from([1, 2]))
+    devices = num_hosts * per_host
+    kinds = rng.integers(0, draw(st.sampled_from([2, 3, 50])), (devices, devices))
+    kinds = kinds if draw(st.booleans()) else np.minimum(kinds, kinds.T)
+    cluster = matrix_of(10.0 ** (2 - kinds % 4), 10.0 * kinds, per_host)
+    return cluster, renumbered(cluster, rng.permutation(num_hosts))[0]
+
+
+@draws(10)
+@given(networks=uneven(num_hosts=6), layout=st.sampled_from(LAYOUTS))
+def test_an_estimate_does_not_depend_on_the_numbers_of_hosts(networks, layout):
+    steps_s = [estimate("zoo:bert-base", one, f"{layout},micro_batch=2,global_batch=16").step.step_s for one in networks]
+    assert steps_s[1] == pytest.approx(steps_s[0], rel=1e-9)
+
+
+@draws(3)
+@given(networks=uneven(num_hosts=4), effort=st.sampled_from(["none", "fast"]), devices=st.sampled_from(["4", None]))
+def test_a_search_does_not_depend_on_the_numbers_of_hosts(networks, effort, devices):
+    asked = {"batch": 16, "keep": "micro_batch=2,schedule=1f1b,recompute=none,zero=0,cp=1", "devices": devices, "arrange": effort}
+    found = [search_layouts("zoo:bert-base", one, **asked).searched.ranking for one in networks]
+    assert [one.step_s for one in found[1]] == pytest.approx([one.step_s for one in found[0]], rel=1e-9)
+
+
+def test_one_network_numbered_in_two_ways_takes_as_long(cases):
+    networks = [load_cluster(str(cases / "clusters" / f"uneven_{name}.yaml")) for name in "ab"]
+    layout = "dp=2,pp=2,micro_batch=4,global_batch=32"
+    steps_s = [estimate("zoo:bert-large", one, layout).step.step_s for one in networks]
+    assert steps_s[1] == pytest.approx(steps_s[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("num_regions", [4, 8])
+def test_hosts_of_a_region_follow_each_other_whatever_their_numbers(num_regions):
+    cluster = regions(num_regions, 2.0, 0.9)
+    other, device_of = renumbered(cluster, np.random.default_rng(0).permutation(64))
+    region = np.empty(64, np.int64)
+    region[device_of] = np.arange(64) * num_regions // 64
+    found = region[chained_devices(other)].reshape(num_regions, -1)
+    assert (found == found[:, :1]).all()
+    assert (np.abs(np.diff(found[:, 0])) == 1).all()
