@@ -218,7 +218,7 @@ def _service(
 
     layer = ObservedLayer(is_on=feedback)
     controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
-    _hold(state)
+    hold(state)
     return Service(
         controller,
         state,
@@ -231,7 +231,7 @@ def _service(
     )
 
 
-def _hold(state: Path) -> None:
+def hold(state: Path) -> None:
     """Keep other services off a ledger until this process ends; commands may go on to change it.
 
     Raises:
