@@ -10,6 +10,7 @@ change that is gone.
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from .records.sums import damaged, whole_rows
 from .state import ClusterState
 from .store import Floor, KeptChange, OldKey, utc_now
 
+TRIED, TRIED_BYTES = "written to try the disk", 16384
 REMEMBERED = 256
 """Decisions that are kept at hand."""
 
@@ -142,6 +144,15 @@ class Ledger:
                     self._forget()
                 raise
             self._known = turn.seq, turn.state
+
+    def try_writing(self) -> None:
+        """Write a text of the size of a decision in place of the last one.
+
+        Raises:
+            InputFileError: the file cannot be written.
+        """
+        with self.turn() as turn:
+            turn.keep_document(TRIED, secrets.token_hex(TRIED_BYTES // 2), is_new=True)
 
     def append(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
         """Make a change of the state as it is, and keep it; it is on the disk when this returns.

@@ -95,9 +95,10 @@ class LedgerTurn:
         self._ledger.remember(kept)
         return kept
 
-    def keep_document(self, digest: str, body: str) -> None:
-        """Keep a text under its digest, once."""
-        self._db.execute(insert("document", "INSERT OR IGNORE"), with_sum("document", digest, body))
+    def keep_document(self, digest: str, body: str, *, is_new: bool = False) -> None:
+        """Keep a text under its digest, once; or a new one in place of the old."""
+        verb = "INSERT OR REPLACE" if is_new else "INSERT OR IGNORE"
+        self._db.execute(insert("document", verb), with_sum("document", digest, body))
 
     def observe(self, decision: str, observed: Sequence[Observation]) -> int:
         """Keep measured step times; how many are new, as each step of each rank is kept once."""
