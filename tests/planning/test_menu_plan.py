@@ -15,6 +15,7 @@ from meshwright.models.fleet.saved import SavedFleetNetwork
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planning.menu_plan import MenuPlanner, plan_from_menu
 from meshwright.planning.policies import is_by_menu
+from meshwright.planning.search import search_layouts
 from meshwright.plans import load_plan
 
 from ..fleet_samples import FAILURES, write_small_fleet
@@ -161,3 +162,12 @@ def test_beside_others_a_plan_takes_free_devices_alone_whatever_the_network_want
         plan_from_menu("zoo:alexnet", cluster, policy(0), num_steps=100, is_free=np.zeros(8, np.bool_))
     everything = plan_from_menu("zoo:alexnet", cluster, policy(1), num_steps=100, is_free=np.ones(8, np.bool_))
     assert everything.plan == plan_from_menu("zoo:alexnet", cluster, policy(1), num_steps=100).plan
+
+
+@pytest.mark.parametrize("devices", [4, 8])
+def test_the_menu_of_a_job_alone_has_the_layout_that_a_search_finds(tmp_path, devices):
+    job, cluster, batch = "zoo:gpt2-small", "preset:host-8", 64
+    made = MenuPlanner.of(job, cluster, "menu:fastest-feasible", batch=batch, devices=devices, cache=tmp_path).plan(1)
+    searched = search_layouts(job, cluster, batch=batch, devices=str(devices), order="tp-cp-dp-pp", arrange="none")
+    assert min(row.step_s for row in made.rows) == pytest.approx(searched.best.step_s, rel=0.01)  # the menu's least gain
+    assert "rank orders other than tp-cp-dp-pp were not looked at" in made.plan.why

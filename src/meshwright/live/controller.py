@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from ..errors import ConflictError, MeshwrightError
@@ -66,7 +66,13 @@ class Controller(JobFollower):
         self.seed = seed
         self._factors = factors
         self._now = now
+        self._began = now(), elapsed_s()
         self._parts = PlanParts()
+
+    def confirmed_now(self) -> datetime:
+        """The time, at most as much later than at the start as the clock that never goes back confirms."""
+        began, began_s = self._began
+        return min(self._now(), began + timedelta(seconds=self._elapsed_s() - began_s))
 
     def forget(self) -> None:
         """Forget what was kept a moment ago, as the disk failed."""

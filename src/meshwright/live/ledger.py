@@ -10,6 +10,7 @@ change that is gone.
 
 from __future__ import annotations
 
+import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,9 +24,11 @@ from .decisions import KeptDecision, Mention, Observation
 from .records.decision_bodies import unpacked
 from .records.ledger_file import SCHEMA_VERSION, open_ledger, told, version_of
 from .records.ledger_turn import LedgerTurn
+from .records.sums import damaged, whole_rows
 from .state import ClusterState
 from .store import Floor, KeptChange, OldKey, utc_now
 
+TRIED, TRIED_BYTES = "written to try the disk", 16384
 REMEMBERED = 256
 """Decisions that are kept at hand."""
 
@@ -88,7 +91,7 @@ class Ledger:
             StateError: it is kept no more.
         """
         with self._telling(), self._at_one_moment():
-            floor = self._floor_seq()
+            floor = self.floor().seq
             if seq < floor:
                 problem = f"the state after change {seq} is kept no more, only what came after change {floor}"
                 raise StateError(problem, field="change", value=seq)
@@ -96,7 +99,11 @@ class Ledger:
 
     def floor(self) -> Floor:
         """The point from which the past is kept."""
-        return Floor(*next(iter(self._rows("SELECT seq, at FROM floor", (), since=3)), ()))
+        return Floor(*self.floor_row()[:2])
+
+    def floor_row(self) -> tuple[int, str | None, str | None]:
+        """The point from which the past is kept, and the state there."""
+        return next(iter(self._whole("floor", since=3)), (0, None, None))
 
     @contextmanager
     def group(self) -> Iterator[None]:
@@ -138,6 +145,15 @@ class Ledger:
                 raise
             self._known = turn.seq, turn.state
 
+    def try_writing(self) -> None:
+        """Write a text of the size of a decision in place of the last one.
+
+        Raises:
+            InputFileError: the file cannot be written.
+        """
+        with self.turn() as turn:
+            turn.keep_document(TRIED, secrets.token_hex(TRIED_BYTES // 2), is_new=True)
+
     def append(self, made: Callable[[ClusterState], Change]) -> tuple[ClusterState, ClusterState]:
         """Make a change of the state as it is, and keep it; it is on the disk when this returns.
 
@@ -170,9 +186,9 @@ class Ledger:
     def changes_after(self, seq: int, limit: int) -> list[KeptChange]:
         """Changes after a number, the first one first; those that were given up are left out. A limit below 0 is none."""
         with self._telling():
-            asked = "SELECT seq, at, body FROM change WHERE seq > max(?, ?) ORDER BY seq LIMIT ?"
-            rows = self._db.execute(asked, (seq, self._floor_seq(), limit)).fetchall()
-        return [KeptChange(number, at, self._read(CHANGE.validate_json, body)) for number, at, body in rows]
+            after = max(seq, self.floor().seq)
+            rows = self._whole("change", "WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit), since=1)
+        return [KeptChange(number, at, self._read(CHANGE.validate_json, body, f"change {number}")) for number, body, at in rows]
 
     def decision(self, name: str) -> KeptDecision | None:
         """A decision by its id."""
@@ -194,8 +210,7 @@ class Ledger:
 
     def old_key(self, key: str) -> OldKey | None:
         """What is known of the key of a decision that was given up; None where it was none."""
-        asked = "SELECT decision, request, at FROM old_key WHERE key = ?"
-        return next((OldKey(*row) for row in self._rows(asked, (key,), since=3)), None)
+        return next((OldKey(*row[1:]) for row in self._whole("old_key", "WHERE key = ?", (key,), since=3)), None)
 
     def preparing(self) -> list[str]:
         """Ids of the decisions that are being prepared, the first one first."""
@@ -203,19 +218,17 @@ class Ledger:
 
     def mentions(self, decision: str) -> list[Mention]:
         """The changes about a decision, the first one first."""
-        asked = "SELECT seq, at, status, detail FROM mention WHERE decision = ? ORDER BY seq"
-        return [Mention(*row) for row in self._rows(asked, (decision,))]
+        return [Mention(*row[1:]) for row in self._whole("mention", "WHERE decision = ? ORDER BY seq", (decision,))]
 
     def document(self, digest: str) -> str | None:
         """A text by its digest."""
-        return next((str(body) for (body,) in self._rows("SELECT body FROM document WHERE digest = ?", (digest,))), None)
+        return next((str(body) for _, body in self._whole("document", "WHERE digest = ?", (digest,))), None)
 
     def observations(self, decision: str) -> list[Observation]:
         """What was measured, by step and rank."""
-        asked = "SELECT step, step_s, rank FROM observation WHERE decision = ? ORDER BY step, rank"
         return [
             Observation.model_construct(step=step, step_s=step_s, rank=rank)
-            for step, step_s, rank in self._rows(asked, (decision,))
+            for _, step, rank, step_s in self._whole("observation", "WHERE decision = ? ORDER BY step, rank", (decision,))
         ]
 
     def observed(self) -> list[str]:
@@ -253,26 +266,29 @@ class Ledger:
         self._recent.clear()
 
     def _decisions(self, where: str, values: tuple[Any, ...], limit: int) -> list[KeptDecision]:
-        asked = f"SELECT number, key, at, body FROM decision WHERE {where} ORDER BY number DESC LIMIT {limit}"  # noqa: S608
+        rows = self._whole("decision", f"WHERE {where} ORDER BY number DESC LIMIT {limit}", values)
         return [
-            KeptDecision(number, key, at, self._read(lambda text: unpacked(text, self.document), body))
-            for number, key, at, body in self._rows(asked, values)
+            KeptDecision(number, key, at, self._read(lambda text: unpacked(text, self.document), body, f"decision {name}"))
+            for number, name, key, _, body, at in rows
         ]
 
-    def _rows(self, asked: str, values: tuple[Any, ...], since: int = 2) -> list[Any]:
-        """What a question finds; nothing in a file of a version that has no such tables yet."""
+    def _whole(self, table: str, rest: str = "", values: tuple[Any, ...] = (), since: int = 2) -> list[tuple[Any, ...]]:
+        """Records of a table, each as it was written; none in a file of a version that has no such table yet."""
         with self._telling():
-            return self._db.execute(asked, values).fetchall() if self._has_tables_of(since) else []
+            if not self._has_tables_of(since):
+                return []
+            return list(whole_rows(self._db, self.path, table, rest, values, has_sums=self._has_tables_of(4)))
+
+    def _rows(self, asked: str, values: tuple[Any, ...]) -> list[Any]:
+        """The answer to a question; nothing in a file of a version that has no such tables yet."""
+        with self._telling():
+            return self._db.execute(asked, values).fetchall() if self._has_tables_of(2) else []
 
     def _has_tables_of(self, version: int) -> bool:
         """Whether the file is of a version or a later one; another process may bring one forward that is only read here."""
         if self._version < SCHEMA_VERSION:
             self._version = version_of(self._db)
         return self._version >= version
-
-    def _floor_seq(self) -> int:
-        """Number of the last change that was given up; 0 without one."""
-        return int(self._db.execute("SELECT seq FROM floor").fetchone()[0]) if self._has_tables_of(3) else 0
 
     @contextmanager
     def _at_one_moment(self) -> Iterator[None]:
@@ -289,35 +305,39 @@ class Ledger:
     def _folded(self, until: int | None = None) -> tuple[int, ClusterState]:
         """Number of the last change, or of the one asked for, and the state after it."""
         end = 2**62 if until is None else until
-        row = self._db.execute("SELECT seq FROM snapshot WHERE seq <= ? ORDER BY seq DESC LIMIT 1", (end,)).fetchone()
-        floor = self._floor_seq()
-        newest = max(0 if row is None else int(row[0]), floor)
+        (found,) = self._db.execute("SELECT max(seq) FROM snapshot WHERE seq <= ?", (end,)).fetchone()
+        floor, _, body = self.floor_row()
+        newest = max(found or 0, floor)
         if self._known is not None and newest <= self._known[0] <= end:
             last, state = self._known
         elif newest == 0:
             last, state = 0, ClusterState()
         else:
-            asked = "SELECT body FROM floor" if newest == floor else f"SELECT body FROM snapshot WHERE seq = {newest}"  # noqa: S608
-            (body,) = self._db.execute(asked).fetchone()
-            last, state = newest, self._read(ClusterState.model_validate_json, body)
-        for seq, body in self._db.execute("SELECT seq, body FROM change WHERE seq > ? AND seq <= ? ORDER BY seq", (last, end)):
-            change = self._read(CHANGE.validate_json, body)
+            name = "floor" if newest == floor else f"snapshot {newest}"
+            if newest != floor:
+                ((_, body),) = self._whole("snapshot", "WHERE seq = ?", (newest,), since=1)
+            last, state = newest, self._read(ClusterState.model_validate_json, body, name)
+        has_sums, where = self._has_tables_of(4), "WHERE seq > ? AND seq <= ? ORDER BY seq"
+        for seq, body, _ in whole_rows(self._db, self.path, "change", where, (last, end), has_sums=has_sums):
+            if seq != last + 1:
+                raise damaged(self.path, f"change {last + 1}", "is missing")
+            change = self._read(CHANGE.validate_json, body, f"change {seq}")
             try:
                 state = changed(state, change)
             except StateError as error:
                 raise InputFileError(f"change {seq} contradicts those before it: {error}", file=self.path) from None
-            last = int(seq)
+            last = seq
         return last, state
 
-    def _read(self, reader: Callable[[str], Any], body: str) -> Any:
+    def _read(self, reader: Callable[[Any], Any], body: str | None, record: str) -> Any:
         try:
             return reader(body)
-        except ValueError:
-            raise InputFileError("the ledger is damaged: a change in it cannot be read", file=self.path) from None
+        except (KeyError, TypeError, ValueError):
+            raise damaged(self.path, record, "cannot be read") from None
 
     @contextmanager
     def _telling(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             raise told(error, self.path) from None

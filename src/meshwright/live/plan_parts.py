@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from .. import files
-from ..errors import StateError
 from ..plans import PlacementPlan
 from .decisions import JobDecision
 from .ledger import Ledger
+from .records.sums import damaged
 
 OF_JOB = {"graph", "transformer"}
 """Parts of a plan's job."""
@@ -71,14 +71,17 @@ def whole_plan(store: Ledger, decision: JobDecision) -> PlacementPlan | None:
     """The plan of a decision with its job and cluster in it; None where it has none.
 
     Raises:
-        StateError: a part is missing in the store.
+        InputFileError: the store is damaged.
     """
     if decision.plan is None:
         return None
-    data = {**decision.plan, "job": dict(decision.plan["job"])}
-    for part, digest in decision.documents.items():
-        body = store.document(digest)
-        if body is None:
-            raise StateError("a part of the plan is not kept", field=part, value=digest)
-        (data if part == "cluster" else data["job"])[part] = json.loads(body)
-    return PlacementPlan.model_validate(data)
+    try:
+        data = {**decision.plan, "job": dict(decision.plan["job"])}
+        for part, digest in decision.documents.items():
+            body = store.document(digest)
+            if body is None:
+                raise damaged(store.path, f"document {digest}", "is missing")
+            (data if part == "cluster" else data["job"])[part] = json.loads(body)
+        return PlacementPlan.model_validate(data)
+    except (KeyError, TypeError, ValueError):
+        raise damaged(store.path, f"decision {decision.id}", "cannot be read") from None

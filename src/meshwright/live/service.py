@@ -41,6 +41,7 @@ RETRY_S = 1.0
 LEARN_S = 300.0
 RETAIN_AFTER_S = 60.0
 RETAIN_EVERY_S = 3600.0
+TRY_EVERY_S = 1.0
 STEP_EVERY_S = 0.05
 """Between two steps of a giving up of what is too old, in which others are answered."""
 
@@ -134,6 +135,8 @@ class Service:
         self.is_stopping = False
         self.began = secrets.token_hex(4)
         self.num_notices = 0
+        self._tried_s = -float("inf")
+        self._why_not_kept: str | None = None
 
     async def start(self) -> None:
         """Ask every source once, go on with what was being prepared, and begin to ask again and again."""
@@ -239,6 +242,17 @@ class Service:
         async with self.changed:
             self.num_notices += 1
             self.changed.notify_all()
+
+    async def why_not_kept(self) -> str | None:
+        """Why the store takes nothing now, as far as a real write of the size of a decision shows; None where it takes it."""
+        if time.monotonic() - self._tried_s > TRY_EVERY_S:
+            self._tried_s = time.monotonic()
+            try:
+                await self.write(self.controller.store.try_writing)
+                self._why_not_kept = None
+            except MeshwrightError as error:
+                self._why_not_kept = error.problem
+        return self._why_not_kept
 
     def is_stale(self) -> bool:
         """Whether a source has listed nothing for too long."""
@@ -348,7 +362,7 @@ class Service:
         """Give up what is too old, a little at a time, once those who wait at the start are answered."""
         await asyncio.sleep(RETAIN_AFTER_S)
         while True:
-            found = Retention(keep_days, datetime.now(UTC))
+            found = Retention(keep_days, self.controller.confirmed_now())
             try:
                 await self.read(found.look)
                 while await self.write(found.step, self.controller.store):

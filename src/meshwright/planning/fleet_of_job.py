@@ -88,7 +88,8 @@ def fleet_of_job(
         raise PlanError(problem, field="devices", value=devices)
     degrees = degrees if devices is None else (devices,)
     if trained is None:
-        alone = {"job_types": (given,), "menu": {"degrees": degrees}, "requested": dict.fromkeys(degrees, 1.0)}
+        menu = {"degrees": degrees, "is_whole": True}
+        alone = {"job_types": (given,), "menu": menu, "requested": dict.fromkeys(degrees, 1.0)}
         usual = {"load": 1.0, "duration": {"median_s": 3600, "sigma": 0, "most_s": 3600}}
         counts = {"num_jobs": 1, "queue_capacity": 1, "visible_jobs": 1}
         return settings.build_settings(FleetSettings, {"cluster": cluster.name, **alone, **usual, **counts}), 0

@@ -30,7 +30,7 @@ from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule
 from ..planners.free_devices import first_free, free_of_hosts
 from ..planners.menu.entries import MenuEntry
-from ..planners.menu.job_types import job_type
+from ..planners.menu.job_types import TransformerType, job_type
 from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
@@ -245,13 +245,24 @@ class MenuPlanner:
         beaten = f"; it chose {_named(chosen)}, which {_named(taken)} beats in time and in devices, so that one was taken"
         replaced = "" if taken is chosen else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
-        why = f"{name} chose from a menu of {counted(len(_entries(fleet, kind)), 'layout')} on {_where(free)}{replaced}"
+        layouts = counted(len(_entries(fleet, kind)), "layout")
+        why = f"{name} chose from a menu of {layouts} on {_where(free)}; {self._unseen}{replaced}"
         plan = self._plan(taken, num_steps, "; ".join(filter(None, (why, taken.tight, *self.remarks))), free)
         front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
         shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
         shown.pop((taken.degree, taken.device), None)
         kept = [*shown.values(), MenuRow(**{**taken.__dict__, "is_chosen": True})]
         return PlannedFromMenu(plan, tuple(sorted(kept, key=lambda row: (row.degree, row.step_s))), self.remarks)
+
+    @property
+    def _unseen(self) -> str:
+        """The layouts that `plan --search` tries and the menu does not, in words."""
+        menu = self.fleet.settings.menu
+        if not isinstance(self.fleet.menu.job_types[self.kind], TransformerType):
+            return "cuts into pipeline stages were not looked at"
+        if menu.is_whole:
+            return f"rank orders other than {' and '.join(menu.orders)} were not looked at"
+        return "layouts that are not on the menu of the policy's benchmark were not looked at"
 
     def _chosen(self, num_steps: int, deadline_s: float | None, is_free: NDArray[np.bool_]) -> tuple[int, NDArray[np.int64], int]:
         """Entry, hosts and devices a host that the policy gives a job that comes alone to a cluster with so many free devices."""

@@ -7,6 +7,7 @@ import json
 import sqlite3
 import threading
 import time
+from datetime import timedelta
 
 import pytest
 
@@ -15,11 +16,12 @@ from meshwright.live import pricing
 from meshwright.live import service as services
 from meshwright.live.decisions import JobRequest
 from meshwright.live.ledger import Ledger
+from meshwright.live.records.retention import Retention
 from meshwright.live.state import HostState
 from meshwright.live.web import replay_routes
 from meshwright.live.web.access import Access, Token
 
-from ..controller_samples import InThreads, all_up, controller, running
+from ..controller_samples import Clock, InThreads, all_up, controller, running
 from .web_samples import Told, client, wait_for
 
 JOB = {"job": "zoo:alexnet", "steps": 100, "max_devices": 4}
@@ -287,6 +289,27 @@ def test_a_service_gives_up_what_is_too_old_by_itself_and_goes_on_meanwhile(tmp_
         assert 'meshwright_given_up_total{kind="changes"} 4.0' in text
         (size,) = (line.split()[1] for line in text.splitlines() if line.startswith("meshwright_ledger_bytes "))
         assert float(size) >= 4096
+
+
+def test_a_clock_that_jumps_ahead_gives_up_nothing_that_the_monotonic_clock_does_not_confirm(tmp_path, planners, monkeypatch):
+    monkeypatch.setattr(services, "RETAIN_AFTER_S", 0.0)
+    monkeypatch.setattr(services, "RETAIN_EVERY_S", 0.01)
+    clock = Clock()
+    with Ledger(tmp_path / "s.db", now=lambda: clock.now.isoformat()) as store:
+        made = controller(store, planners, clock)
+        kept = made.decide(JobRequest(**JOB)).decision.id
+        made.release(kept)
+    num_looks, look = [], Retention.look
+    monkeypatch.setattr(Retention, "look", lambda self, store: num_looks.append(self.before) or look(self, store))
+    with client(tmp_path / "s.db", planners, clock=clock, keep_days=30) as asked:
+        clock.now += timedelta(days=400)
+        seen = len(num_looks) + 1
+        while len(num_looks) <= seen:
+            time.sleep(0.01)
+        assert asked.get(f"/v1/decisions/{kept}").status_code == 200
+        clock.elapsed_s += timedelta(days=400).total_seconds()
+        while asked.get(f"/v1/decisions/{kept}").status_code != 404:
+            time.sleep(0.02)
 
 
 def test_a_store_that_cannot_be_written_is_told_and_serves_again_without_a_restart(tmp_path, planners):

@@ -14,15 +14,24 @@ from pathlib import Path
 
 from ... import inputs
 from ...errors import InputFileError
+from .sums import COLUMNS, REMEDY, sum_of
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 APPLICATION_ID = 0x6D657368
 """In the file's header, by which a ledger is told from other databases: ``mesh``."""
 
 WAIT_S = 30.0
 """Longest wait for another writer."""
 
+MOST_CHECKED_BYTES = 32 * 2**20
+"""Of a file whose pages and indices are all checked when it is opened, which takes a quarter of a second."""
+
 _NETWORK_FILE_SYSTEMS = {"nfs", "nfs4", "cifs", "smb3", "smbfs", "afs", "9p", "fuse.sshfs", "ceph", "lustre", "beegfs", "gpfs"}
+
+COUNT_DOCUMENTS = """INSERT INTO document_use SELECT digest, count(*) FROM (
+    SELECT part.value AS digest FROM decision, json_each(decision.body, '$.documents') AS part
+    UNION ALL SELECT json_extract(body, '$.request.job.document') FROM decision WHERE json_type(body, '$.request.job') = 'object'
+) WHERE digest IS NOT NULL GROUP BY digest"""
 
 _STEPS = {
     1: """
@@ -47,13 +56,15 @@ CREATE TABLE old_key (key TEXT PRIMARY KEY, decision TEXT NOT NULL, request TEXT
 CREATE INDEX old_key_at ON old_key (at);
 CREATE INDEX mention_seq ON mention (seq);
 CREATE TABLE document_use (digest TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
-INSERT INTO document_use SELECT digest, count(*) FROM (
-    SELECT part.value AS digest FROM decision, json_each(decision.body, '$.documents') AS part
-    UNION ALL SELECT json_extract(body, '$.request.job.document') FROM decision WHERE json_type(body, '$.request.job') = 'object'
-) WHERE digest IS NOT NULL GROUP BY digest;
-""",
+"""
+    + COUNT_DOCUMENTS,
+    4: "".join(
+        f"ALTER TABLE {table} ADD COLUMN sum INTEGER; UPDATE {table} SET sum = sum_of('{table}', {', '.join(names)});"  # noqa: S608
+        for table, names in COLUMNS.items()
+    ),
 }
-"""What makes each version out of the one before. From version 3 on a ledger may give up its past, see `retention`.
+"""What makes each version out of the one before. From version 3 on a ledger may give up its past, see `retention`; from version 4
+on its records have checksums, see `sums`.
 
 ``floor`` is the state after the last change that was given up; ``old_key`` has the keys of decisions that were; ``document_use``
 counts the decisions that name each document.
@@ -97,7 +108,7 @@ def open_ledger(path: Path, *, is_read: bool = False) -> tuple[sqlite3.Connectio
         return database, _begin(database, path, is_read=is_read)
     except BaseException as error:
         database.close()
-        if isinstance(error, sqlite3.Error):
+        if isinstance(error, (sqlite3.Error, UnicodeDecodeError)):
             raise told(error, path) from None
         raise
 
@@ -107,8 +118,8 @@ def version_of(database: sqlite3.Connection) -> int:
     return _pragma(database, "user_version")
 
 
-def told(error: sqlite3.Error, path: Path) -> InputFileError:
-    """An error of SQLite in a line."""
+def told(error: sqlite3.Error | UnicodeDecodeError, path: Path) -> InputFileError:
+    """An error of SQLite in a line; a wrong byte may also make a text of the file that cannot be decoded."""
     text = str(error)
     known = {
         "file is not a database": "is no ledger; one is made by `meshwright state`",
@@ -117,7 +128,9 @@ def told(error: sqlite3.Error, path: Path) -> InputFileError:
         "attempt to write a readonly database": "may not be written, nor what SQLite keeps beside it",
         "unable to open database file": "cannot be opened",
     }
-    return InputFileError(known.get(text, f"the ledger cannot be used: {text}"), file=path)
+    is_damaged = not isinstance(error, sqlite3.OperationalError) or "Could not decode" in text
+    other = f"the ledger is damaged: {text}; {REMEDY}" if is_damaged else f"the ledger cannot be used: {text}"
+    return InputFileError(known.get(text, other), file=path)
 
 
 def file_system(folder: Path, mounts: str = "/proc/self/mounts") -> str | None:
@@ -142,6 +155,10 @@ def _begin(database: sqlite3.Connection, path: Path, *, is_read: bool) -> int:
     database.execute("PRAGMA busy_timeout = 30000")
     database.execute("BEGIN")  # what is checked is of one moment
     version = _version(database, path)
+    if version and _pragma(database, "page_count") * _pragma(database, "page_size") <= MOST_CHECKED_BYTES:
+        (found,) = database.execute("PRAGMA integrity_check(1)").fetchone()
+        if found != "ok":
+            raise InputFileError(f"the ledger is damaged: {found}; {REMEDY}", file=path)
     database.execute("COMMIT")
     if is_read:
         database.execute("PRAGMA query_only = ON")
@@ -153,12 +170,13 @@ def _begin(database: sqlite3.Connection, path: Path, *, is_read: bool) -> int:
     database.execute("PRAGMA synchronous = FULL")
     if version == SCHEMA_VERSION:
         return version
+    database.create_function("sum_of", -1, sum_of, deterministic=True)
     database.execute("BEGIN IMMEDIATE")
     for step in range(_version(database, path) + 1, SCHEMA_VERSION + 1):
         for statement in filter(str.strip, _STEPS[step].split(";")):
             database.execute(statement)
         if step == 2:
-            database.execute("INSERT INTO name VALUES (?)", (secrets.token_hex(_NAME_BYTES),))
+            database.execute("INSERT INTO name (name) VALUES (?)", (secrets.token_hex(_NAME_BYTES),))
     database.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     database.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
     database.execute("COMMIT")
@@ -188,6 +206,13 @@ def _version(database: sqlite3.Connection, path: Path) -> int:
         raise InputFileError("is a database, but no ledger of meshwright", file=path)
     if not 1 <= version <= SCHEMA_VERSION:
         raise InputFileError(f"is a ledger of version {version}; versions up to {SCHEMA_VERSION} are known", file=path)
+    (made,) = database.execute(
+        "SELECT count(*) FROM (SELECT name FROM sqlite_master WHERE name IN ('change', 'name', 'floor')"
+        " UNION ALL SELECT name FROM pragma_table_info('change') WHERE name = 'sum')"
+    ).fetchone()
+    if made != version:
+        problem = f"the ledger is damaged: its header names version {version}, its tables are of version {made}"
+        raise InputFileError(problem, file=path)
     return version
 
 

@@ -11,6 +11,7 @@ from ..decisions import JobDecision, KeptDecision, Observation, mentioned, statu
 from ..state import ClusterState
 from ..store import check_undecided, key_taken
 from .decision_bodies import named_documents, packed, request_of
+from .sums import insert, sum_of, whole_rows, with_sum
 
 if TYPE_CHECKING:
     from ..ledger import Ledger
@@ -45,22 +46,25 @@ class LedgerTurn:
         if after == before:
             return after
         at, last = self._ledger.now(), self.seq
-        seq = self._db.execute("INSERT INTO change (body, at) VALUES (?, ?)", (change.model_dump_json(), at)).lastrowid
-        assert seq is not None, "a row that was inserted has a number"
+        seq = last + 1
+        self._db.execute(insert("change"), with_sum("change", seq, change.model_dump_json(), at))
         rows = [(name, seq, at, *status_after(name, change, before, after)) for name in mentioned(before, after)]
-        self._db.executemany("INSERT INTO mention VALUES (?, ?, ?, ?, ?)", rows)
+        self._db.executemany(insert("mention"), [with_sum("mention", *row) for row in rows])
         if seq // SNAPSHOT_EVERY > last // SNAPSHOT_EVERY:
             kept = last // SNAPSHOT_STAYS * SNAPSHOT_STAYS + SNAPSHOT_EVERY
             self._db.execute("DELETE FROM snapshot WHERE seq >= ? AND seq <= ?", (kept, last))
-            self._db.execute("INSERT INTO snapshot (seq, body) VALUES (?, ?)", (seq, after.model_dump_json()))
+            self._db.execute(insert("snapshot"), with_sum("snapshot", seq, after.model_dump_json()))
         self.seq, self.state = seq, after
         return after
 
     def next_id(self) -> str:
         """The id of the next decision."""
-        (name,) = self._db.execute("SELECT name FROM name").fetchone()
+        ((name,),) = whole_rows(self._db, self._ledger.path, "name", has_sums=True)
+        return f"{name}-{self._next_number()}"
+
+    def _next_number(self) -> int:
         row = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'decision'").fetchone()
-        return f"{name}-{1 if row is None else int(row[0]) + 1}"
+        return 1 if row is None else int(row[0]) + 1
 
     def keep(self, decision: JobDecision, key: str | None = None) -> KeptDecision:
         """Keep a decision, or in place of one that was being prepared what it became.
@@ -75,30 +79,32 @@ class LedgerTurn:
             check_undecided(old.decision)
             self._count([*decision.documents.values(), *documents], 1)
             self._count(named_documents(packed(old.decision)[0]), -1)
-            self._db.execute("UPDATE decision SET outcome = ?, body = ? WHERE id = ?", (decision.outcome, body, decision.id))
             kept = old._replace(decision=decision)
+            total = sum_of("decision", kept.number, decision.id, kept.key, decision.outcome, body, kept.at)
+            changed_row = (decision.outcome, body, total, decision.id)
+            self._db.execute("UPDATE decision SET outcome = ?, body = ?, sum = ? WHERE id = ?", changed_row)
             self._ledger.remember(kept)
             return kept
-        columns = "INSERT INTO decision (id, key, outcome, body, at) VALUES (?, ?, ?, ?, ?)"
+        number = self._next_number()
         try:
-            number = self._db.execute(columns, (decision.id, key, decision.outcome, body, at)).lastrowid
+            self._db.execute(insert("decision"), with_sum("decision", number, decision.id, key, decision.outcome, body, at))
         except sqlite3.IntegrityError:
             raise key_taken(str(key)) from None
-        assert number is not None, "a row that was inserted has a number"
         self._count([*decision.documents.values(), *documents], 1)
         kept = KeptDecision(number, key, at, decision)
         self._ledger.remember(kept)
         return kept
 
-    def keep_document(self, digest: str, body: str) -> None:
-        """Keep a text under its digest, once."""
-        self._db.execute("INSERT OR IGNORE INTO document VALUES (?, ?)", (digest, body))
+    def keep_document(self, digest: str, body: str, *, is_new: bool = False) -> None:
+        """Keep a text under its digest, once; or a new one in place of the old."""
+        verb = "INSERT OR REPLACE" if is_new else "INSERT OR IGNORE"
+        self._db.execute(insert("document", verb), with_sum("document", digest, body))
 
     def observe(self, decision: str, observed: Sequence[Observation]) -> int:
         """Keep measured step times; how many are new, as each step of each rank is kept once."""
         before = self._db.total_changes
-        rows = [(decision, one.step, one.rank, one.step_s) for one in observed]
-        self._db.executemany("INSERT OR IGNORE INTO observation VALUES (?, ?, ?, ?)", rows)
+        rows = [with_sum("observation", decision, one.step, one.rank, one.step_s) for one in observed]
+        self._db.executemany(insert("observation", "INSERT OR IGNORE"), rows)
         return self._db.total_changes - before
 
     def has_documents(self, digests: Iterable[str]) -> bool:
@@ -114,7 +120,9 @@ class LedgerTurn:
             before: all that is of this time or later is kept.
             state: after it.
         """
-        self._db.execute("UPDATE floor SET seq = ?, body = ? WHERE seq < ?", (seq, state.model_dump_json(), seq))
+        was, at = self._ledger.floor()
+        if was < seq:
+            self._set_floor(seq, at, state.model_dump_json())
         self._db.execute("DELETE FROM snapshot WHERE seq < ?", (seq,))
         self._begin_at(before)
 
@@ -141,11 +149,11 @@ class LedgerTurn:
         Returns:
             How many were given up, and the number after which to go on; None where no older one is left.
         """
-        asked = "SELECT number, id, key, outcome, at, body FROM decision WHERE number > ? ORDER BY number LIMIT ?"
-        rows = self._db.execute(asked, (after, limit)).fetchall()
+        where = "WHERE number > ? ORDER BY number LIMIT ?"
+        rows = list(whole_rows(self._db, self._ledger.path, "decision", where, (after, limit), has_sums=True))
         holding = {job.of_decision for job in self.state.jobs}
         given_up = 0
-        for _, name, key, outcome, at, body in rows:
+        for _, name, key, outcome, body, at in rows:
             if at >= before:
                 rows = []
                 break
@@ -154,7 +162,7 @@ class LedgerTurn:
                 continue
             if key is not None:
                 digest = request_of(body, self._ledger.document).digest
-                self._db.execute("INSERT INTO old_key VALUES (?, ?, ?, ?)", (key, name, digest, self._ledger.now()))
+                self._db.execute(insert("old_key"), with_sum("old_key", key, name, digest, self._ledger.now()))
             for table in ("observation", "mention"):
                 self._db.execute(f"DELETE FROM {table} WHERE decision = ?", (name,))  # noqa: S608 - names of ours
             self._db.execute("DELETE FROM decision WHERE id = ?", (name,))
@@ -172,7 +180,12 @@ class LedgerTurn:
 
     def _begin_at(self, before: str) -> None:
         """All that is of a time or later is kept, and no more is said of what was before."""
-        self._db.execute("UPDATE floor SET at = ? WHERE at IS NULL OR at < ?", (before, before))
+        seq, at, body = self._ledger.floor_row()
+        if at is None or at < before:
+            self._set_floor(seq, before, body)
+
+    def _set_floor(self, *row: int | str | None) -> None:
+        self._db.execute("UPDATE floor SET seq = ?, at = ?, body = ?, sum = ?", with_sum("floor", *row))
 
     def _count(self, digests: Sequence[str], by: int) -> None:
         """Count the decisions that name documents; those that none names are given up."""

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import logging
+import os
 import re
 import secrets
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Literal
 from urllib.parse import urlsplit
 
 from ... import files
-from ...errors import ConfigError, InputFileError
+from ...errors import ConfigError, InputFileError, MeshwrightError
 
 Scope = Literal["read", "decide", "admin"]
 SCOPES: tuple[Scope, ...] = ("read", "decide", "admin")
@@ -24,16 +28,19 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 """Names of this machine for itself; all of 127.0.0.0/8 is its own too."""
 COOKIE = "meshwright_session"
 MOST_SESSIONS = 1000
-_LINE = re.compile(r"(read|decide|admin) ([0-9a-f]{64})(?: (\S.*))?")
+LOG = logging.getLogger("meshwright.serve")
+_LINE = re.compile(r"(read|decide|admin) ([0-9a-f]{64})(?: until=(\S+))?(?: (\S.*))?")
+_HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{0,5})?", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Token:
-    """A token as a file holds it: what it may, its SHA-256, and whose it is."""
+    """A token as a file holds it: what it may, its SHA-256, whose it is, and the instant from which it is known no more."""
 
     scope: Scope
     digest: str
     owner: str = ""
+    until: datetime | None = None
 
 
 @dataclass
@@ -43,12 +50,15 @@ class Access:
     Attributes:
         tokens: those that are known; None: nobody needs one, as only this machine can reach the service.
         hosts: names under which the service may be asked for, without ports; None: under any, as on a socket file.
-        sessions: what each session of the page may.
+        file: of the tokens, which are read again whenever it has changed; nobody is let in while it cannot be read.
+        sessions: the digest of the token with which each session of the page began.
     """
 
     tokens: Sequence[Token] | None
     hosts: frozenset[str] | None
-    sessions: dict[str, Scope] = field(default_factory=dict)
+    file: Path | None = None
+    sessions: dict[str, str] = field(default_factory=dict)
+    _read_of: tuple[int, ...] = ()
 
     def scope_of(self, authorization: str | None, cookie: str | None) -> Scope | None:
         """What a request may; None where it shows nothing that is known."""
@@ -57,23 +67,43 @@ class Access:
         if authorization is not None:
             scheme, _, token = authorization.partition(" ")
             return self.scope_of_token(token.strip()) if scheme.lower() == "bearer" else None
-        return self.sessions.get(cookie) if cookie is not None else None
+        return self._scope_of_digest(self.sessions.get(cookie, "")) if cookie is not None else None
 
     def scope_of_token(self, token: str) -> Scope | None:
         """What a token may; every known one is compared, each in constant time."""
-        digest = hashlib.sha256(token.encode()).hexdigest()
-        found: Scope | None = None
+        return self._scope_of_digest(_digest(token))
+
+    def _scope_of_digest(self, digest: str) -> Scope | None:
+        self._read_again()
+        now, found = datetime.now(UTC), None
         for known in self.tokens or ():
-            if hmac.compare_digest(known.digest, digest):
+            if hmac.compare_digest(known.digest, digest) and (known.until is None or now < known.until):
                 found = known.scope
         return found
 
-    def begin_session(self, scope: Scope) -> str:
-        """The secret of a new session of the page; the oldest ends where there are too many."""
+    def _read_again(self) -> None:
+        """Read the file of tokens where it is another one than before."""
+        if self.file is None:
+            return
+        read_of: tuple[int, ...] = (0,)
+        with suppress(OSError):
+            found = os.stat(self.file)
+            read_of = found.st_mtime_ns, found.st_size, found.st_ino, found.st_mode
+        if read_of == self._read_of:
+            return
+        self._read_of = read_of
+        try:
+            self.tokens = read_tokens(self.file)
+        except MeshwrightError as error:
+            self.tokens = ()
+            LOG.error("nobody is let in: %s", error)
+
+    def begin_session(self, token: str) -> str:
+        """The secret of a new session of the page, which ends with its token; the oldest ends where there are too many."""
         if len(self.sessions) >= MOST_SESSIONS:
             del self.sessions[next(iter(self.sessions))]
         secret = secrets.token_urlsafe(32)
-        self.sessions[secret] = scope
+        self.sessions[secret] = _digest(token)
         return secret
 
     def end_session(self, secret: str | None) -> None:
@@ -117,11 +147,11 @@ def access(bound: str | None, token_file: Path | None, names: Iterable[str] = ()
         problem = "others can reach this address: give the service tokens with --token-file (`meshwright token` makes them)"
         raise ConfigError(problem, field="--host", value=bound)
     tokens = None if token_file is None else read_tokens(token_file)
-    return Access(tokens, None if bound is None else frozenset(map(str.lower, (*LOOPBACK, bound, *names))))
+    return Access(tokens, None if bound is None else frozenset(map(str.lower, (*LOOPBACK, bound, *names))), token_file)
 
 
 def read_tokens(path: Path) -> tuple[Token, ...]:
-    """The tokens of a file, one a line: scope, SHA-256, owner.
+    """The tokens of a file, one a line: scope, SHA-256, ``until=`` an instant where it expires, owner.
 
     Raises:
         ConfigError: a line is no token, or there is none.
@@ -138,16 +168,28 @@ def read_tokens(path: Path) -> tuple[Token, ...]:
             problem = "no token; a line is scope, SHA-256 and owner, as `meshwright token` writes it"
             raise ConfigError(problem, file=path, line=number)
         scope = next(one for one in SCOPES if one == match[1])
-        found.append(Token(scope, match[2], match[3] or ""))
+        try:
+            until = None if match[3] is None else datetime.fromisoformat(match[3])
+        except ValueError:
+            until = datetime.min
+        if until is not None and until.tzinfo is None:
+            problem = "must be an instant with its time zone, as 2026-11-24T15:00:00Z"
+            raise ConfigError(problem, file=path, line=number, field="until", value=match[3])
+        found.append(Token(scope, match[2], match[4] or "", until))
     if not found:
         raise ConfigError("holds no token", file=path)
     return tuple(found)
 
 
-def new_token(scope: Scope, owner: str = "") -> tuple[str, str]:
+def new_token(scope: Scope, owner: str = "", until: datetime | None = None) -> tuple[str, str]:
     """A new token, and the line of it for the file."""
     token = secrets.token_urlsafe(32)
-    return token, " ".join([scope, hashlib.sha256(token.encode()).hexdigest(), *([owner] if owner else [])])
+    ends = [] if until is None else [f"until={until.isoformat(timespec='seconds')}"]
+    return token, " ".join([scope, _digest(token), *ends, *([owner] if owner else [])])
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
 def _is_loopback(address: str) -> bool:
@@ -158,5 +200,6 @@ def _is_loopback(address: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """A host without its port."""
-    return host.rpartition("]")[0].lstrip("[").lower() if host.startswith("[") else host.partition(":")[0].lower()
+    """A host without its port; empty where it is no host."""
+    match = _HOST.fullmatch(host)
+    return "" if match is None else (match[1] or match[2]).lower()

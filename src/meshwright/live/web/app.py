@@ -71,7 +71,7 @@ def build_app(service: Service, access: Access) -> FastAPI:
 
 
 class _Limited:
-    """Refuses bodies that are too long, and long ones of those who may do nothing, before they are read as a whole."""
+    """Refuses two hosts, bodies that are too long, and long ones of those who may do nothing, before they are read as a whole."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -82,6 +82,10 @@ class _Limited:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        if len(headers.getlist("host")) > 1:
+            problem = ProblemDocument(title="cannot be read", status=400, detail="the request has more than one Host")
+            await answer(problem)(scope, receive, send)
+            return
         most = MOST_BYTES if scope["path"].startswith("/v1/") and self._is_known(headers) else MOST_UNKNOWN_BYTES
         told = headers.get("content-length", "0")
         if not told.isdigit() or int(told) > most:

@@ -22,11 +22,13 @@ def health_routes(context: Context) -> APIRouter:
 
     @routes.get("/readyz", response_model=Health, responses={503: {"model": Health}})
     async def ready() -> Response:
-        """The state is folded, and what is known of the cluster is fresh; degraded where something beside decisions fails."""
+        """A decision can be kept, and the listings are fresh; degraded where something other than decisions fails."""
         try:
             await service.read(lambda store: store.last())
         except MeshwrightError:
             return Response(body(Health(status="starting", detail="the store cannot be read")), 503, media_type=JSON)
+        if (why := await service.why_not_kept()) is not None:
+            return Response(body(Health(status="full", detail=f"nothing can be kept: {why}")), 503, media_type=JSON)
         late = [one.name for one in service.statuses if one.age_s > service.max_age_s]
         if late:
             return Response(body(Health(status="stale", detail=f"too old: {', '.join(late)}")), 503, media_type=JSON)

@@ -6,13 +6,13 @@ Source:
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict
 from starlette.exceptions import HTTPException
 
@@ -48,7 +48,7 @@ class ProblemDocument(BaseModel):
     nearest: str | None = None
 
 
-class ProblemError(Exception):
+class ProblemError(HTTPException):
     """A problem that is not the user's input.
 
     Args:
@@ -58,9 +58,8 @@ class ProblemError(Exception):
     """
 
     def __init__(self, status: int, title: str, detail: str, headers: dict[str, str] | None = None) -> None:
-        super().__init__(detail)
+        super().__init__(status, detail, headers)
         self.problem = ProblemDocument(title=title, status=status, detail=detail)
-        self.headers = headers or {}
 
 
 def not_found(what: str) -> ProblemError:
@@ -68,10 +67,12 @@ def not_found(what: str) -> ProblemError:
     return ProblemError(404, "not found", f"there is no such {what}")
 
 
-def answer(problem: ProblemDocument, headers: dict[str, str] | None = None) -> JSONResponse:
+def answer(problem: ProblemDocument, headers: dict[str, str] | None = None) -> Response:
     """A problem as an answer."""
-    content = problem.model_dump(mode="json", exclude_none=True)
-    return JSONResponse(content, problem.status, headers, MEDIA_TYPE)
+    text = json.dumps(problem.model_dump(exclude_none=True), ensure_ascii=False, default=str)
+    return Response(
+        text.encode(errors="backslashreplace"), problem.status, headers, MEDIA_TYPE
+    )  # half a letter is \udc00 in JSON
 
 
 def of_error(error: MeshwrightError) -> ProblemDocument:
@@ -89,7 +90,7 @@ def add_problems(app: FastAPI) -> None:
 
     @app.exception_handler(ProblemError)
     async def told(request: Request, error: ProblemError) -> Response:
-        return _told(request, error.problem, error.headers)
+        return _told(request, error.problem, dict(error.headers or {}))
 
     @app.exception_handler(InputFileError)
     async def not_kept(request: Request, error: InputFileError) -> Response:

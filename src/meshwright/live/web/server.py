@@ -1,17 +1,109 @@
-"""The server of a service: it says where it listens, and lets those go that wait before it stops."""
+"""The server of a service: it says where it listens, closes connections that ask nothing, and ends waits when it stops."""
 
 from __future__ import annotations
 
+import asyncio
 import errno
+import logging
+import resource
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from ...errors import InputFileError
 from ..service import Service
+
+HEAD_S, BODY_S = 10.0, 60.0
+"""Longest that the head, and then the body, of a request may take to arrive."""
+MOST_HEAD_BYTES = 64 * 2**10
+MOST_CONNECTIONS = 4096
+"""And at most half of the files that the process may have open, for it needs some itself."""
+SAID_EVERY_S = 60.0
+"""Between two lines of the log about connections that were closed."""
+
+LOG = logging.getLogger("meshwright.serve")
+
+
+def limits() -> dict[str, Any]:
+    """Options of uvicorn that bound what a connection may cost, once the process may have all the open files that it can get."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * MOST_CONNECTIONS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = MOST_CONNECTIONS if soft == resource.RLIM_INFINITY else min(MOST_CONNECTIONS, soft // 2)
+    protocol = type("LimitedConnection", (Connection,), {"most": most})
+    return {"http": protocol, "ws": "none", "backlog": max(1, most // 2)}  # so many are accepted before any is counted
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that is closed where no whole request arrives in time, or where others wait for its place.
+
+    Attributes:
+        most: connections at a time. Of more, the one that has waited longest to send its request is closed.
+    """
+
+    most = MOST_CONNECTIONS
+    _closed = 0
+    _said_s = -float("inf")
+
+    _timer: asyncio.TimerHandle | None = None
+    _since_s = 0.0
+    _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count a new connection, and wait for its request."""
+        super().connection_made(transport)
+        self._wait(HEAD_S)
+        if len(self.connections) > self.most:
+            waiting = [one for one in self.connections if isinstance(one, Connection) and one._timer is not None]
+            min(waiting, key=lambda one: one._since_s)._close(f"more than {self.most} at a time")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._wait(None)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read a part of a request."""
+        before = self.cycle
+        super().data_received(data)
+        if self.transport.is_closing():
+            self._wait(None)
+        elif self.cycle is None or (self.cycle.response_complete and not self.cycle.more_body):
+            self._head_bytes += len(data)
+            if self._head_bytes > MOST_HEAD_BYTES:
+                self._close(f"a head of more than {MOST_HEAD_BYTES >> 10} KiB")
+            elif self._timer is None:
+                self._wait(HEAD_S)
+        elif not self.cycle.more_body:
+            self._wait(None)
+        elif self.cycle is not before or self._timer is None:
+            self._wait(BODY_S)
+
+    def _wait(self, allowed_s: float | None) -> None:
+        """Close the connection if the request is not whole by then; None: it is."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._head_bytes, self._since_s = 0, time.monotonic()
+        late = f"no whole request in {allowed_s:g} s" if allowed_s is not None else ""
+        self._timer = None if allowed_s is None else self.loop.call_later(allowed_s, self._close, late)
+
+    def _close(self, why: str) -> None:
+        """Close the connection, and say so once in a while."""
+        self._wait(None)
+        self.connections.discard(self)  # its place is free at once
+        self.transport.abort()
+        Connection._closed += 1
+        if time.monotonic() - Connection._said_s > SAID_EVERY_S:
+            LOG.warning("connections closed: %d, the last one for %s", Connection._closed, why)
+            Connection._closed, Connection._said_s = 0, time.monotonic()
 
 
 @contextmanager

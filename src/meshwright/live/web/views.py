@@ -191,7 +191,7 @@ class Counted(BaseModel):
 class Health(BaseModel):
     """Whether the service is alive, or ready."""
 
-    status: Literal["ok", "degraded", "stale", "starting"]
+    status: Literal["ok", "degraded", "stale", "full", "starting"]
     detail: str | None = None
 
 

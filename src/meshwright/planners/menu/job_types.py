@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -62,8 +63,8 @@ class MenuRequest(SearchRequest):
 
     @property
     def tries_some_layers(self) -> bool:
-        """See `SearchRequest.tries_some_layers`; the layers of a menu are all computed again, or none."""
-        return False
+        """See `SearchRequest.tries_some_layers`; where values are given, all layers are computed again, or none."""
+        return not self.values
 
     @property
     def orders(self) -> tuple[str, ...]:
@@ -185,10 +186,10 @@ class TransformerType(JobType):
         """See `JobType.front`; activations are computed again only where no layout fits otherwise, unless the menu says."""
         kept: dict[str, tuple[Any, ...]] = {**menu.kept, **_own_values(named, WHOLE_REPLICAS)}
         orders = named.orders if named is not None and named.orders else menu.orders
-        try:
-            return self._front(degree, where, MenuRequest(top=1, values={"recompute": ("none",), **kept}, tried=orders))
-        except PlanError:
-            return self._front(degree, where, MenuRequest(top=1, values=kept, tried=orders))
+        with suppress(PlanError):
+            if not menu.is_whole:
+                return self._front(degree, where, MenuRequest(top=1, values={"recompute": ("none",), **kept}, tried=orders))
+        return self._front(degree, where, MenuRequest(top=1, values=kept, tried=orders))
 
     def _front(self, degree: int, where: Where, request: MenuRequest) -> Sequence[RankedLayout]:
         per_host = where.devices_per_host

@@ -95,6 +95,8 @@ class MenuSettings(settings.Settings):
         degrees: numbers of devices, powers of two. Where they are left out, those of the default that the cluster has devices for
             and some job can use.
         keep: values of the layout's keys that are tried in place of those of `SPACE`, as ``plan --search --keep`` takes them.
+        is_whole: whether all is tried of transformers that ``plan --search`` tries, in place of `SPACE`; it takes several times
+            as long.
         orders: rank orders that are tried.
         least_gain: a further entry is taken where it is faster than all others by such a share on some class of placements.
         entries: more entries by name: layouts, training strategies, codes of gradients and collectives of their own.
@@ -104,6 +106,7 @@ class MenuSettings(settings.Settings):
     layouts: int = Field(default=4, ge=1, le=64)
     degrees: tuple[Annotated[int, Field(ge=1, le=2**16)], ...] = Field(default=(1, 2, 4, 8, 16, 32, 64), min_length=1)
     keep: str = ""
+    is_whole: bool = Field(default=False, exclude_if=lambda is_whole: not is_whole)
     orders: tuple[str, ...] = Field(default=("tp-cp-dp-pp",), min_length=1)
     least_gain: float = Field(default=0.01, ge=0, lt=1)
     # Left out of dumps where there are none, so that no digest of earlier menus changes.
@@ -175,7 +178,7 @@ class MenuSettings(settings.Settings):
         Raises:
             PlanError: ``keep`` has an unknown key or value.
         """
-        return parse_keep(SPACE) | parse_keep(self.keep)
+        return ({} if self.is_whole else parse_keep(SPACE)) | parse_keep(self.keep)
 
 
 def load_job_types(spec: str | Path) -> tuple[JobTypeSettings, ...]:

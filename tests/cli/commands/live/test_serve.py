@@ -2,10 +2,12 @@
 
 import hashlib
 import socket
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from meshwright.cli import run_command_line
+from meshwright.live.web.access import read_tokens
 
 from ....live.live_samples import CLUSTER
 
@@ -89,3 +91,14 @@ def test_a_token_is_printed_once_and_its_digest_kept(tmp_path, monkeypatch, caps
         for scope, token in zip(("read", "admin"), tokens, strict=True)
     ]
     assert (tmp_path / "tokens").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_token_of_some_days_says_until_when(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert run_command_line(["token", "--file", "tokens", "--days", "30", "--owner", "ann"]) == 0
+    (found,) = read_tokens(tmp_path / "tokens")
+    assert found.owner == "ann"
+    assert timedelta(days=29.9) < found.until - datetime.now(UTC) < timedelta(days=30.1)
+    (tmp_path / "tokens").write_text(f"read {'0' * 64} until=tomorrow\n")
+    assert run_command_line(["token", "--file", "tokens"]) == 2
+    assert "tokens:1: until: must be an instant with its time zone" in capsys.readouterr().err

@@ -24,13 +24,23 @@ def opened(path: Path, *, is_read: bool = True) -> Iterator[Ledger]:
     Raises:
         InputFileError: it is missing, or no ledger.
     """
+    from ....live.ledger import Ledger
+
+    check_ledger(path)
+    with Ledger(path, is_read=is_read) as ledger:
+        yield ledger
+
+
+def check_ledger(path: Path) -> None:
+    """Refuse the path of another file than a ledger, or of none.
+
+    Raises:
+        InputFileError: so it is.
+    """
     from ....errors import InputFileError
     from ....live.keeping import LEDGER_ENDINGS
-    from ....live.ledger import Ledger
 
     if path.suffix not in LEDGER_ENDINGS:
         raise InputFileError("decisions are kept in a ledger, which ends in .db", field="--state", value=str(path))
     if not path.exists():
         raise InputFileError("no such file", field="--state", value=str(path))
-    with Ledger(path, is_read=is_read) as ledger:
-        yield ledger

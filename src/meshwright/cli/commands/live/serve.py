@@ -96,7 +96,7 @@ def serve_cluster(
 
         from ....live.web.access import access
         from ....live.web.app import build_app
-        from ....live.web.server import ServiceServer, bound
+        from ....live.web.server import ServiceServer, bound, limits
     except ModuleNotFoundError as error:
         raise InputFileError(EXTRA, field=str(error.name)) from None
 
@@ -143,6 +143,7 @@ def serve_cluster(
         app = build_app(service, allowed)
         config = uvicorn.Config(
             app,
+            **limits(),
             host=host,
             port=port,
             uds=None if socket is None else str(socket),
@@ -168,8 +169,16 @@ def make_token(
         str, typer.Option(metavar="SCOPE", help="read: look; decide: ask for devices too; admin: close hosts too.")
     ] = "decide",
     owner: Annotated[str, typer.Option(metavar="NAME", help="Whose it is, for people.")] = "",
+    days: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=36500, help="Until it expires; by default it never does.")
+    ] = None,
 ) -> None:
-    """Make a token for `meshwright serve`: it is printed once, and its SHA-256 goes into the file."""
+    """Make a token for `meshwright serve`: it is printed once, and its SHA-256 goes into the file.
+
+    Delete its line to revoke it: a service that runs reads the file again when it changes.
+    """
+    from datetime import UTC, datetime, timedelta
+
     from .... import files
     from ....errors import ConfigError
     from ....live.web.access import SCOPES, new_token, read_tokens
@@ -184,7 +193,7 @@ def make_token(
     if file.exists():
         read_tokens(file)
         before = files.read_text(file)
-    token, line = new_token(wanted, owner)
+    token, line = new_token(wanted, owner, None if days is None else datetime.now(UTC) + timedelta(days=days))
     files.write_text(file, before + ("" if not before or before.endswith("\n") else "\n") + line + "\n")
     file.chmod(0o600)
     typer.echo(token)
@@ -218,7 +227,7 @@ def _service(
 
     layer = ObservedLayer(is_on=feedback)
     controller = Controller(state, planners, whole_hosts=whole_hosts, lease_s=lease_s, seed=seed, factors=layer)
-    _hold(state)
+    hold(state)
     return Service(
         controller,
         state,
@@ -231,7 +240,7 @@ def _service(
     )
 
 
-def _hold(state: Path) -> None:
+def hold(state: Path) -> None:
     """Keep other services off a ledger until this process ends; commands may go on to change it.
 
     Raises:

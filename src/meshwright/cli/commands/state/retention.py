@@ -1,4 +1,4 @@
-"""``meshwright state prune``."""
+"""``meshwright state prune | repair``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from ... import output
-from ..live.ledgers import LedgerFile, opened
+from ..live.ledgers import LedgerFile, check_ledger, opened
+from ..live.serve import hold
 
 
 def prune_ledger(
@@ -27,3 +28,28 @@ def prune_ledger(
     parts = [f"{found.num_changes:,} changes", f"{found.num_decisions:,} decisions", f"{found.num_keys:,} old keys"]
     output.console().print(f"{state.name}: given up: {', '.join(parts)}; kept is what came since {found.before[:16]} (UTC)")
     output.print_written(output.console(), state)
+
+
+def repair_ledger(state: LedgerFile) -> None:
+    """Write a damaged ledger anew from the records that are whole; the damaged file stays beside it.
+
+    A change that is lost is left out, with those that contradict the rest without it. Let the scheduler list again after that: it
+    knows what runs. Stop a service of this ledger first.
+    """
+    from ....live.records.repair import repair
+
+    output.check_file("--state", state, is_update=True)
+    check_ledger(state)
+    hold(state)
+    found = repair(state)
+    out = output.console()
+    kept = ", ".join(f"{found.kept[table]:,} {table}s" for table in ("decision", "change", "mention", "observation", "document"))
+    if found.damaged is None:
+        out.print(f"{state.name}: nothing is damaged; {kept}", markup=False)
+        return
+    out.print(f"{state.name}: kept: {kept}", markup=False)
+    out.print(output.plain(f"lost: {', '.join(found.lost) or 'nothing'}"), markup=False)
+    if found.floor:
+        out.print(f"changes up to {found.floor} are kept as the state after them", markup=False)
+    out.print(f"the damaged file is {found.damaged.name}", markup=False)
+    output.print_written(out, state)

@@ -38,7 +38,7 @@ def problem_page(request: Request, problem: ProblemDocument, headers: dict[str, 
     if problem.status == 401 and request.method == "GET":
         return RedirectResponse(f"{SIGN_IN}?next={quote(own_path(request.url.path), safe='')}", 303, HEADERS)
     shown = page("problem.html", title=problem.title.capitalize(), here="problem", seq=0, problem=problem)
-    return HTMLResponse(shown, problem.status, {**headers, **HEADERS})
+    return HTMLResponse(shown.encode(errors="replace"), problem.status, {**headers, **HEADERS})
 
 
 def own_path(path: str) -> str:

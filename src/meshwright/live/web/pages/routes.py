@@ -83,12 +83,11 @@ def page_routes(context: Context) -> APIRouter:
         check_site(context, request)
         form = parse_qs((await request.body()).decode("utf-8", "replace"))
         token, to = form.get("token", [""])[0].strip(), own_path(form.get("next", ["/"])[0])
-        scope = access.scope_of_token(token)
-        if scope is None:
+        if access.scope_of_token(token) is None:
             return _asking(to, "That is no token that this service knows.", 401)
         answer = RedirectResponse(to, 303, HEADERS)
         is_tls = request.url.scheme == "https"
-        answer.set_cookie(COOKIE, access.begin_session(scope), secure=is_tls, httponly=True, samesite="strict", path="/")
+        answer.set_cookie(COOKIE, access.begin_session(token), secure=is_tls, httponly=True, samesite="strict", path="/")
         return answer
 
     @routes.post("/sign-out")

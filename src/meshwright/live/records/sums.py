@@ -1,0 +1,102 @@
+"""Checksums of the records of a ledger: a wrong byte on the disk is refused with the record's name, and never read as content.
+
+From version 4 of the file on, each record has the CRC-32 of its table and values. Older files have none until they are next
+written; of them only what cannot be read at all is refused.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ...errors import InputFileError
+
+COLUMNS: dict[str, tuple[str, ...]] = {
+    "change": ("seq", "body", "at"),
+    "snapshot": ("seq", "body"),
+    "name": ("name",),
+    "decision": ("number", "id", "key", "outcome", "body", "at"),
+    "mention": ("decision", "seq", "at", "status", "detail"),
+    "document": ("digest", "body"),
+    "observation": ("decision", "step", "rank", "step_s"),
+    "floor": ("seq", "at", "body"),
+    "old_key": ("key", "decision", "request", "at"),
+}
+"""What is stored of each record, in the order of its table."""
+
+KEYS = {"mention": 2, "observation": 3}
+"""Of how many columns a record's key is, where it is of more than one."""
+
+REMEDY = "`meshwright state repair` keeps what is whole"
+
+
+def sum_of(table: str, *values: Any) -> int:
+    """The checksum of a record."""
+    return zlib.crc32(repr((table, *values)).encode(errors="surrogatepass"))
+
+
+def insert(table: str, verb: str = "INSERT") -> str:
+    """The statement that writes a record, from the values that `with_sum` makes."""
+    return f"{verb} INTO {table} ({', '.join(COLUMNS[table])}, sum) VALUES ({'?, ' * len(COLUMNS[table])}?)"
+
+
+def with_sum(table: str, *values: Any) -> tuple[Any, ...]:
+    """The values of a record and its checksum."""
+    return *values, sum_of(table, *values)
+
+
+def columns(table: str, *, has_sums: bool) -> str:
+    """The columns that are read of a table."""
+    return f"{', '.join(COLUMNS[table])}, {'sum' if has_sums else 'NULL'}"
+
+
+def is_whole(table: str, row: tuple[Any, ...], *, has_sums: bool) -> bool:
+    """Whether a record is as it was written, or of an older file can be."""
+    if has_sums:
+        return bool(sum_of(table, *row[:-1]) == row[-1])
+    values = dict(zip(COLUMNS[table], row, strict=False))
+    try:
+        for value in row:
+            if isinstance(value, str):
+                value.encode()  # half a letter cannot be
+        if values.get("at") is not None:
+            datetime.fromisoformat(values["at"])
+        return type(values.get("seq", 0)) is int
+    except (TypeError, ValueError):
+        return False
+
+
+def record(table: str, row: tuple[Any, ...]) -> str:
+    """A record by its name, for people."""
+    words = map(str, (table, *([] if table in ("name", "floor") else row[: KEYS.get(table, 1)])))
+    return " ".join(words).encode(errors="replace").decode()
+
+
+def whole_rows(
+    database: sqlite3.Connection, path: Path, table: str, rest: str = "", values: tuple[Any, ...] = (), *, has_sums: bool
+) -> Iterator[tuple[Any, ...]]:
+    """Records of a table in the order of `COLUMNS`.
+
+    Args:
+        database, path: of the ledger.
+        table: of them.
+        rest: of the statement.
+        values: of its places.
+        has_sums: whether the file has checksums.
+
+    Raises:
+        InputFileError: one is not as it was written.
+    """
+    for row in database.execute(f"SELECT {columns(table, has_sums=has_sums)} FROM {table} {rest}", values):  # noqa: S608
+        if not is_whole(table, row, has_sums=has_sums):
+            raise damaged(path, record(table, row))
+        yield row[:-1]
+
+
+def damaged(path: Path, what: str, why: str = "is not as it was written") -> InputFileError:
+    """The refusal of a ledger that is not whole."""
+    return InputFileError(f"the ledger is damaged: this record {why}; {REMEDY}", file=path, field=what)

@@ -1,0 +1,142 @@
+"""One wrong byte in a ledger: it is refused in a line, or all is read as it was written; `repair` keeps what is whole."""
+
+from __future__ import annotations
+
+import lzma
+import random
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from meshwright.cli import run_command_line
+from meshwright.errors import InputFileError, MeshwrightError
+from meshwright.live.decisions import Observation
+from meshwright.live.ledger import Ledger
+from meshwright.live.records import ledger_turn
+from meshwright.live.records.repair import repair
+
+from ...draws import FACTOR
+from ..controller_samples import JOB, controller
+from .test_retention import contents
+
+NUM_FLIPS = round(150 * max(1.0, FACTOR))
+
+
+@pytest.fixture(scope="module")
+def written(planners, tmp_path_factory) -> bytes:
+    """A ledger with every kind of record, but few of each."""
+    path = tmp_path_factory.mktemp("whole") / "s.db"
+    made = controller(path, planners)
+    names = [made.decide(JOB, f"k{number}").decision.id for number in range(3)]
+    made.observe(names[0], [Observation(step=step, step_s=0.25 + step / 7) for step in range(40)])
+    made.confirm(names[0], "7")
+    made.release(names[1])
+    made.close()
+    return path.read_bytes()
+
+
+@pytest.fixture
+def whole(written, tmp_path):
+    """The path of the ledger, and all that it says."""
+    path = tmp_path / "s.db"
+    path.write_bytes(written)
+    with Ledger(path, is_read=True) as ledger:
+        return path, all_of(ledger)
+
+
+def all_of(store) -> dict:
+    return contents(store) | {"keys": [store.decision_of_key(f"k{number}") for number in range(4)], "floor": store.floor()}
+
+
+def all_or_refusal(path) -> dict | str:
+    """All that a ledger says, or the line that refuses it."""
+    try:
+        with Ledger(path, is_read=True) as ledger:
+            return all_of(ledger)
+    except MeshwrightError as error:
+        (line,) = str(error).splitlines()
+    return line
+
+
+def test_a_wrong_byte_is_refused_in_a_line_or_all_is_read_as_it_was_written(written, whole):
+    path, said = whole
+    rng, num_refused = random.Random(0), 0
+    for place in rng.sample(range(len(written)), NUM_FLIPS) + list(range(16, 100)):
+        wrong = bytearray(written)
+        wrong[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(wrong)
+        found = all_or_refusal(path)
+        if isinstance(found, str):
+            assert found.startswith(str(path)), place
+            num_refused += 1
+        else:
+            assert found == said, place
+        for beside in path.parent.glob("s.db-*"):
+            beside.unlink()
+    assert num_refused > NUM_FLIPS / 5  # many bytes are of pages that are free
+
+
+def test_of_an_older_ledger_a_wrong_byte_is_refused_in_a_line_or_read(tmp_path):
+    old = lzma.decompress((Path(__file__).parent / "data" / "ledger-2.db.xz").read_bytes())
+    rng, path = random.Random(1), tmp_path / "s.db"
+    for place in rng.sample(range(len(old)), NUM_FLIPS // 5):
+        wrong = bytearray(old)
+        wrong[place] = rng.randrange(256)
+        path.write_bytes(wrong)
+        all_or_refusal(path)
+
+
+@pytest.mark.parametrize(
+    ("table", "key", "lost"),
+    [
+        ("decision", "number = 2", {"decisions": 1}),
+        ("mention", "seq = 4", {"mentions": 1}),
+        ("observation", "step = 3", {"observations": 1}),
+        ("change", "seq = 4", {"changes": 4}),
+    ],
+)
+def test_a_repair_keeps_what_is_whole_and_says_what_is_lost(whole, capsys, table, key, lost):
+    path, said = whole
+    with sqlite3.connect(path) as database:
+        column = "step_s" if table == "observation" else "detail" if table == "mention" else "body"
+        database.execute(f"UPDATE {table} SET {column} = replace({column}, '0', '1') || ' ' WHERE {key}")
+    database.close()
+    with Ledger(path, is_read=True) as ledger, pytest.raises(InputFileError, match=f"{table} .*state repair"):
+        all_of(ledger)
+    damaged = path.read_bytes()
+    assert run_command_line(["state", "repair", "--state", str(path)]) == 0
+    told = capsys.readouterr().out
+    assert f"lost: {table} " in told
+    assert path.with_name("s.db.damaged").read_bytes() == damaged
+    with Ledger(path) as ledger:
+        found = all_of(ledger)
+        for part in ("changes", "decisions", "mentions", "observations"):
+            was, now = (sum(len(one) if isinstance(one, list) else 1 for one in side[part]) for side in (said, found))
+            gone = lost.get(part, 0) + (2 * ("decisions" in lost) if part == "mentions" else 0)
+            assert was - now == gone, part
+        assert found["last"][0] == said["last"][0]
+        if table != "change":
+            assert found["last"] == said["last"]
+        with ledger.turn() as turn:
+            assert turn.next_id().endswith("-4")  # no id is given twice
+    assert run_command_line(["state", "repair", "--state", str(path)]) == 2  # the damaged file is not written over
+    path.with_name("s.db.damaged").unlink()
+    assert repair(path).damaged is None
+
+
+def test_the_state_after_a_lost_change_is_that_of_the_next_whole_snapshot(tmp_path, planners, monkeypatch):
+    monkeypatch.setattr(ledger_turn, "SNAPSHOT_EVERY", 2)
+    path = tmp_path / "s.db"
+    made = controller(path, planners)
+    for _ in range(3):
+        made.decide(JOB)
+    last = made.store.last()
+    made.close()
+    with sqlite3.connect(path) as database:
+        database.execute("UPDATE change SET body = '{}' WHERE seq = 1")
+    database.close()
+    found = repair(path)
+    assert (found.lost, found.floor) == (("change 1",), 2)
+    with Ledger(path, is_read=True) as ledger:
+        assert ledger.last() == last
