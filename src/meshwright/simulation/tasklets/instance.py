@@ -33,8 +33,8 @@ class TaskletInstance:
     Attributes:
         name: for tables and files.
         regions: where each device is; those of one name are near each other, length ``n``.
-        latency_s: seconds before the first byte of one device is at another, ``(n, n)``.
-        bandwidth_bytes_per_s: from one device to another, ``(n, n)``; what stands on the diagonal is not read.
+        latency_s: seconds before the first byte of one device is at another; the diagonal is not read, and becomes 0, ``(n, n)``.
+        bandwidth_bytes_per_s: from one device to another; the diagonal is not read, and becomes infinite, ``(n, n)``.
         num_stages: stages of the model, ``K``; divides the number of devices, at most `MOST_STAGES`.
         gradient_bytes: gradients of one stage, reduced among its replicas once a step.
         activation_bytes: what one replica hands to the next stage in a step.
@@ -54,13 +54,14 @@ class TaskletInstance:
     def __post_init__(self) -> None:
         object.__setattr__(self, "regions", tuple(self.regions))
         n = len(self.regions)
-        for name in ("latency_s", "bandwidth_bytes_per_s"):
+        for name, own in (("latency_s", 0.0), ("bandwidth_bytes_per_s", np.inf)):
             try:
                 matrix = np.array(getattr(self, name), np.float64)
             except (TypeError, ValueError):
                 raise ClusterError("holds something other than numbers", field=name) from None
             if matrix.shape != (n, n):
                 raise ClusterError(f"must have the shape {(n, n)}", field=name, value=str(matrix.shape))
+            np.fill_diagonal(matrix, own)
             matrix.flags.writeable = False
             object.__setattr__(self, name, matrix)
         apart = ~np.eye(n, dtype=np.bool_)
@@ -84,10 +85,7 @@ class TaskletInstance:
     @property
     def is_symmetric(self) -> bool:
         """Whether every link is alike in both directions."""
-        return all(
-            np.array_equal(each, each.T)
-            for each in (_without_diagonal(self.latency_s), _without_diagonal(self.bandwidth_bytes_per_s))
-        )
+        return all(np.array_equal(each, each.T) for each in (self.latency_s, self.bandwidth_bytes_per_s))
 
     @property
     def num_replicas(self) -> int:
@@ -102,7 +100,7 @@ class TaskletInstance:
         the diagonal.
         """
         seconds = self.latency_s + self.gradient_bytes / (self.num_replicas * self.bandwidth_bytes_per_s)
-        return _without_diagonal(seconds + seconds.T)
+        return _frozen(seconds + seconds.T)
 
     @cached_property
     def hand_over_s(self) -> NDArray[np.float64]:
@@ -111,7 +109,7 @@ class TaskletInstance:
         Each goes one way: where directions differ this is their mean, of which a step takes two.
         """
         seconds = self.latency_s + self.activation_bytes / self.bandwidth_bytes_per_s
-        return _without_diagonal((seconds + seconds.T) / 2)
+        return _frozen((seconds + seconds.T) / 2)
 
 
 def read_tasklets(
@@ -199,8 +197,6 @@ def _matrix(found: dict[str, Any], name: str, path: str | Path) -> NDArray[np.fl
     return np.array(rows, np.float64).reshape(len(rows), len(rows))
 
 
-def _without_diagonal(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    made = np.array(seconds)
-    np.fill_diagonal(made, 0.0)
-    made.flags.writeable = False
-    return made
+def _frozen(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    seconds.flags.writeable = False
+    return seconds
