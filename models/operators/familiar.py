@@ -89,7 +89,7 @@ def far_slower(instance: OperatorInstance, most_slowdown: float) -> NDArray[np.b
     """Devices that take more than so many times as long as another one for the ops that both can run, ``(m,)``."""
     runs = np.isfinite(instance.times_s)
     together_s = np.where(runs, instance.times_s, 0.0).T @ runs  # of a row's device for the ops that a column's runs too
-    return np.asarray((together_s > most_slowdown * together_s.T * (1.0 + 1e-9)).any(axis=1))
+    return np.asarray((together_s / most_slowdown > together_s.T * (1.0 + 1e-9)).any(axis=1))
 
 
 def _on(whole: OperatorInstance, times_s: NDArray[np.float64], devices: NDArray[np.int64]) -> OperatorInstance:
