@@ -33,8 +33,8 @@ class TaskletInstance:
     Attributes:
         name: for tables and files.
         regions: where each device is; those of one name are near each other, length ``n``.
-        latency_s: seconds before the first byte of one device is at another; the diagonal is not read, and becomes 0, ``(n, n)``.
-        bandwidth_bytes_per_s: from one device to another; the diagonal is not read, and becomes infinite, ``(n, n)``.
+        latency_s: seconds before the first byte of one device is at another, ``(n, n)``.
+        bandwidth_bytes_per_s: from one device to another, ``(n, n)``; its diagonal and that of latencies are not read.
         num_stages: stages of the model, ``K``; divides the number of devices, at most `MOST_STAGES`.
         gradient_bytes: gradients of one stage, reduced among its replicas once a step.
         activation_bytes: what one replica hands to the next stage in a step.
@@ -54,17 +54,16 @@ class TaskletInstance:
     def __post_init__(self) -> None:
         object.__setattr__(self, "regions", tuple(self.regions))
         n = len(self.regions)
-        for name, own in (("latency_s", 0.0), ("bandwidth_bytes_per_s", np.inf)):
+        for name in ("latency_s", "bandwidth_bytes_per_s"):
             try:
                 matrix = np.array(getattr(self, name), np.float64)
             except (TypeError, ValueError):
                 raise ClusterError("holds something other than numbers", field=name) from None
             if matrix.shape != (n, n):
                 raise ClusterError(f"must have the shape {(n, n)}", field=name, value=str(matrix.shape))
-            np.fill_diagonal(matrix, own)
             matrix.flags.writeable = False
             object.__setattr__(self, name, matrix)
-        apart = ~np.eye(n, dtype=np.bool_)
+        apart = self._apart
         if not (np.isfinite(self.latency_s[apart]) & (self.latency_s[apart] >= 0)).all():
             raise ClusterError("must be 0 or more", field="latency_s")
         if not (self.bandwidth_bytes_per_s[apart] > 0).all():
@@ -85,7 +84,9 @@ class TaskletInstance:
     @property
     def is_symmetric(self) -> bool:
         """Whether every link is alike in both directions."""
-        return all(np.array_equal(each, each.T) for each in (self.latency_s, self.bandwidth_bytes_per_s))
+        return all(
+            np.array_equal(each[self._apart], each.T[self._apart]) for each in (self.latency_s, self.bandwidth_bytes_per_s)
+        )
 
     @property
     def num_replicas(self) -> int:
@@ -99,7 +100,7 @@ class TaskletInstance:
         ``d + c / (P w)`` there and back, ``2 (d + c / (P w))`` of section 3.2 of the paper where both directions are alike; 0 on
         the diagonal.
         """
-        seconds = self.latency_s + self.gradient_bytes / (self.num_replicas * self.bandwidth_bytes_per_s)
+        seconds = self._sent_s(self.gradient_bytes, self.num_replicas)
         return _frozen(seconds + seconds.T)
 
     @cached_property
@@ -108,8 +109,19 @@ class TaskletInstance:
 
         Each goes one way: where directions differ this is their mean, of which a step takes two.
         """
-        seconds = self.latency_s + self.activation_bytes / self.bandwidth_bytes_per_s
+        seconds = self._sent_s(self.activation_bytes)
         return _frozen((seconds + seconds.T) / 2)
+
+    @property
+    def _apart(self) -> NDArray[np.bool_]:
+        """All pairs of devices but those of the diagonal, ``(n, n)``."""
+        return ~np.eye(self.num_devices, dtype=np.bool_)
+
+    def _sent_s(self, sent_bytes: float, parts: int = 1) -> NDArray[np.float64]:
+        """Seconds to send one of so many parts to each other device, 0 on the diagonal, ``(n, n)``."""
+        seconds, apart = np.zeros(self.latency_s.shape), self._apart
+        seconds[apart] = self.latency_s[apart] + sent_bytes / (parts * self.bandwidth_bytes_per_s[apart])
+        return seconds
 
 
 def read_tasklets(
