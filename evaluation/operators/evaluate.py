@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -94,6 +95,7 @@ def _evaluate(
     curves, details = BudgetCurves.of(benchmark.budgets_s, names, objective, total), []
     values, seconds = np.full((len(chosen), total), np.nan), np.zeros((len(chosen), total))
     bounds, known, without_form = np.zeros(total), np.zeros(total), np.zeros(len(chosen), np.int64)
+    noted: Counter[tuple[str, str]] = Counter()
     for each in chosen:  # what has to be compiled is compiled before anything is timed
         _placed(each, instances[0], 0)
     for number, instance in enumerate(instances):
@@ -110,6 +112,8 @@ def _evaluate(
                 reasons[each.name] = made.problem
                 continue
             placements[each.name] = made
+            if each.kind == "learned" and made.note:
+                noted[each.name, made.note] += 1
             try:
                 values[row, number] = form_value_s(instance, made, form)
             except PlanError as error:
@@ -130,6 +134,9 @@ def _evaluate(
         known[number] = np.fmin(_searched(instance, request, form), best_s)
     progress("instances", total, total)
     found = _results(benchmark, chosen, instances, values, without_form / total, seconds, bounds, known)
+    found["remarks"] += [
+        f"{name} on {_percent(count / total)} of the instances: {note}." for (name, note), count in noted.items()
+    ]
     return {**found, "budgets": curves.told(known, np.nanmax(values, axis=0)), "shown": details}
 
 

@@ -22,6 +22,7 @@ from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from ..policy_files import SHIPPED
 from .compiled_steps import CompiledSteps
+from .familiar import familiar_part
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
 from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
@@ -86,13 +87,28 @@ class PlayMode:
 
 
 class OperatorPlayer:
-    """A policy for one objective, asked for one instance at a time; ``trained`` says how it came about."""
+    """A policy for one objective, asked for one instance at a time.
+
+    Args:
+        policy: that decides.
+        objective: for which it was trained.
+        name: whom placements name.
+        trained: how it came about.
+        most_slowdown: an op takes at most so many times as long on the slowest device as on the fastest in training; slower
+            ones are left out (see `familiar.familiar_part`).
+    """
 
     def __init__(
-        self, policy: OperatorPolicy, objective: OperatorObjective, name: str, trained: dict[str, Any] | None = None
+        self,
+        policy: OperatorPolicy,
+        objective: OperatorObjective,
+        name: str,
+        trained: dict[str, Any] | None = None,
+        most_slowdown: float = np.inf,
     ) -> None:
         self.policy, self.objective, self.name = policy.eval(), objective, name
         self.trained = {} if trained is None else trained
+        self._most_slowdown, self._is_loaded = most_slowdown, False
 
     def place(self, instance: OperatorInstance, mode: PlayMode, seed: int = 0) -> OperatorPlacement:
         """Place an instance.
@@ -101,11 +117,17 @@ class OperatorPlayer:
             PlanError: neither the policy nor the rule behind it found a legal placement.
         """
         with one_thread():
+            if mode.kind == "search" and not self._is_loaded:  # before its clock begins
+                tiny = OperatorInstance.of_outputs("tiny", np.ones((2, 2)), [(0, 1)], [1.0, 1.0])
+                self._place(tiny, PlayMode("sample", samples=1), seed)
+                self._ruled(tiny)
+                self._is_loaded = True
             return self._place(instance, mode, seed)
 
     def _place(self, instance: OperatorInstance, mode: PlayMode, seed: int) -> OperatorPlacement:
         begun_s = clock_s()
-        graphs = batch([features(instance, self.objective)])
+        part = familiar_part(instance, self._most_slowdown, self._ruled)
+        graphs = batch([features(part.instance, self.objective)])
         if mode.kind == "shuffled":
             dealt = torch.randperm(len(graphs.producer), generator=torch.Generator().manual_seed(seed % 2**63))
             graphs = replace(graphs, producer=graphs.producer[dealt])
@@ -115,14 +137,15 @@ class OperatorPlayer:
             "search": lambda drawn: clock_s() < draws_end_s,
         }.get(mode.kind, lambda drawn: False)
         if isinstance(self.policy, StepPolicy):
-            best, likely = self._best_of_steps(self.policy, instance, graphs, seed, goes_on)
+            best, likely = self._best_of_steps(self.policy, part.instance, graphs, seed, goes_on)
         else:
             samples = mode.samples if mode.kind == "sample" else 0
-            best, likely = self._best_at_once(self.policy, instance, graphs, seed, samples)
+            best, likely = self._best_at_once(self.policy, part.instance, graphs, seed, samples)
+        best = None if best is None else part.of_whole(best)
         if mode.kind != "search":
             return self._by_rule(instance) if best is None else best
-        starts = [self._by_rule(instance).device_of, *([] if best is None else [best.device_of])]
-        proposal = (1.0 - _EVEN) * likely + _EVEN / instance.num_devices
+        starts = [self._ruled(instance).device_of, *([] if best is None else [best.device_of])]
+        proposal = (1.0 - _EVEN) * part.likely_of_whole(likely) + _EVEN / instance.num_devices
         left_s = max(0.0, mode.budget_s - (clock_s() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
         return anneal(
@@ -166,9 +189,12 @@ class OperatorPlayer:
                 best, best_s = episodes.placement(at, self.name), values_s[at]
         return best, np.asarray(log_p.exp()[0].double())
 
+    def _ruled(self, instance: OperatorInstance) -> OperatorPlacement:
+        return place(instance, RULE, PlacementRequest(objective=self.objective))
+
     def _by_rule(self, instance: OperatorInstance) -> OperatorPlacement:
         """The rule's placement, for where the policy's decisions end with ops that no device can hold any more."""
-        found = place(instance, RULE, PlacementRequest(objective=self.objective))
+        found = self._ruled(instance)
         note = f"memory left the policy no device for some op, so this is {RULE}'s placement"
         return replace(found, planner=self.name, note=note)
 
@@ -201,4 +227,4 @@ def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer
         raise PolicyError(f"was trained for {saved.objective}, not {objective}", field="policy", value=spec)
     network = saved.settings.model_dump(mode="json")
     trained = {**saved.trained, "network": network, "order": saved.order, "refine_steps": saved.refine_steps}
-    return OperatorPlayer(saved.policy(name), objective, spec, trained), mode
+    return OperatorPlayer(saved.policy(name), objective, spec, trained, saved.most_slowdown), mode

@@ -9,9 +9,11 @@ from typing import Any, get_args
 import torch
 
 from ... import files
-from ...errors import CheckpointError
+from ...envs.operators.benchmark import load_placement_benchmark
+from ...errors import CheckpointError, MeshwrightError
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, OP_FEATURES
 from ...simulation.operators.decisions.stacked import PlacingOrder
+from ...simulation.operators.generators import DeviceDraw
 from ...simulation.operators.placement import OBJECTIVES, OperatorObjective
 from ..policy_files import check_weights, network_settings, policy_path, shipped_with, with_weights
 from ..tensor_file import load_tensors, save_tensors
@@ -95,6 +97,18 @@ class SavedOperatorPolicy:
         check_weights(weights, file)
         chosen = network_settings(OperatorNetworkSettings, data.get("network"), file)
         return cls(chosen, objective, weights, trained, order, refine_steps)
+
+    @property
+    def most_slowdown(self) -> float:
+        """Times as long as on the fastest device that an op took at most on the slowest one in training."""
+        known = self.trained.get("most_slowdown")
+        if known is not None:
+            return float(known)
+        try:  # files from before this was kept
+            of = load_placement_benchmark(str(self.trained.get("benchmark")), changes=self.trained.get("changes"))
+        except MeshwrightError:
+            return DeviceDraw().most_slowdown
+        return of.placement.devices.most_slowdown
 
     def policy(self, file: str | Path = "policy") -> OperatorPolicy:
         """The policy, ready to play.

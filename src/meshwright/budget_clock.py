@@ -2,7 +2,8 @@
 
 A search on a busy machine gets less done in a second of wall time, so that comparisons of searches depend on what else runs. The
 CPU time of the process (all its threads) depends on it much less. HiGHS counts its time limit by wall time under either clock.
-A new thread counts by wall time again, and a generator that is suspended within `budgets_by` leaves its clock to its caller.
+Each search loads its compiled code before it first looks at the clock. A new thread counts by wall time again, and a generator
+that is suspended within `budgets_by` leaves its clock to its caller.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from contextvars import ContextVar
 from typing import Literal
 
 BudgetClock = Literal["wall", "cpu"]
+NO_MOVE = "the budget ended before any move was tried"
+"""Note of a search that returns what it started from."""
 
 _CLOCK: ContextVar[BudgetClock] = ContextVar("budget_clock", default="wall")
 

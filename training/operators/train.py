@@ -199,8 +199,10 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
 
     def saved(self, trained: dict[str, Any]) -> SavedOperatorPolicy:
         """With the benchmark that it was trained on."""
-        of = {"benchmark": self.benchmark.name, "changes": list(self.chosen.changes)}
-        return SavedOperatorPolicy.of(self.average, self.benchmark.placement.objective, trained | of)
+        placement = self.benchmark.placement
+        most_slowdown = placement.devices.most_slowdown
+        of = {"benchmark": self.benchmark.name, "changes": list(self.chosen.changes), "most_slowdown": most_slowdown}
+        return SavedOperatorPolicy.of(self.average, placement.objective, trained | of)
 
     def generators(self) -> dict[str, Any]:
         """That of torch."""

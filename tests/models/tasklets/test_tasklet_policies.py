@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
+from meshwright.budget_clock import NO_MOVE
 from meshwright.envs.tasklets.batch import FillingBatch
 from meshwright.errors import CheckpointError, PolicyError
 from meshwright.models.operators.player import PlayMode
@@ -167,3 +170,20 @@ def test_what_is_not_there_is_refused_in_one_line(spec: str, told: str) -> None:
     with pytest.raises(PolicyError, match=told) as found:
         load_tasklet_player(spec)
     assert "\n" not in str(found.value)
+
+
+def test_a_search_loads_its_code_before_its_clock_begins() -> None:
+    code = (
+        "from meshwright.budget_clock import budgets_by\n"
+        "from meshwright.models.tasklets.player import load_tasklet_player\n"
+        "from meshwright.simulation.tasklets.generators import draw_network\n"
+        "player, mode = load_tasklet_player('shipped:tasklets@search-0.5')\n"
+        "with budgets_by('cpu'):\n"
+        "    print(player.place(draw_network(0, 'spot', num_devices=16, num_stages=4), mode).note or 'moved')\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "moved\n"
+
+
+def test_a_search_without_time_for_a_move_says_so() -> None:
+    player = TaskletPlayer(policy(), "mine")
+    assert player.place(NETWORKS[0], PlayMode("search", budget_s=1e-9)).note == NO_MOVE

@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshwright.budget_clock import NO_MOVE
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.strategies.placed_groups import NETWORKS, WORLD, network
-from meshwright.planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
+from meshwright.planners.arrangement.arrange import BEST, CHAIN, SOLVERS, ArrangementRequest, arrange
 from meshwright.planners.arrangement.rank_devices import arrange_ranks
 from meshwright.planners.arrangement.regions import alike_devices
 from meshwright.planners.arrangement.small import best_of_all
@@ -70,6 +71,26 @@ def test_each_solver_has_the_value_that_it_says(solver):
     found = arrange(instance, ArrangementRequest(budget_s=0.05, solver=solver))
     assert sorted(found.device_of.ravel().tolist()) == list(range(16))
     assert found.value_s == pytest.approx(tasklet_value_s(instance, found.device_of), rel=1e-12)
+
+
+def test_the_best_is_the_better_of_two_and_says_which():
+    instance = drawn(3, 4, 4)
+    found = {solver: arrange(instance, ArrangementRequest(solver=solver)) for solver in (BEST, CHAIN, "annealing")}
+    taken = min((CHAIN, "annealing"), key=lambda solver: found[solver].value_s)
+    assert found[BEST].device_of.tolist() == found[taken].device_of.tolist()
+    assert found[BEST].note.startswith(f"{taken} found this")
+    assert arrange(drawn(3, 2, 4), ArrangementRequest(solver=BEST)).note == "proven"
+
+
+@pytest.mark.parametrize("solver", [BEST, "annealing"])
+def test_more_stages_than_can_be_ordered_exactly_are_arranged(solver):
+    found = arrange(drawn(3, 40, 1), ArrangementRequest(budget_s=0.01, solver=solver))
+    assert sorted(found.device_of.ravel().tolist()) == list(range(40))
+
+
+@pytest.mark.parametrize("solver", [CHAIN, "annealing"])
+def test_a_budget_without_time_for_a_move_is_said(solver):
+    assert arrange(drawn(3, 4, 4), ArrangementRequest(budget_s=1e-9, solver=solver)).note == NO_MOVE
 
 
 def test_an_unknown_solver_is_told_with_the_nearest():

@@ -13,19 +13,18 @@ ALIKE = 0.05
 
 def alike_devices(instance: TaskletInstance) -> tuple[str, ...]:
     """A name for each device, the same for devices whose links to all others take equally long within `ALIKE`."""
-    figures = (instance.reduce_s, instance.hand_over_s)
+    tables = [table for seconds in (instance.reduce_s, instance.hand_over_s) for table in (seconds, seconds.T)]
     region = np.full(instance.num_devices, -1)
     for device in range(instance.num_devices):
         if region[device] < 0:
-            region[device] = device
-            for other in range(device + 1, instance.num_devices):
-                if region[other] < 0 and all(_are_alike(seconds, device, other) for seconds in figures):
-                    region[other] = device
+            is_alike = np.logical_and.reduce([_are_alike(seconds, device) for seconds in tables])
+            region[is_alike & (region < 0)] = device
     return tuple(f"alike-{first}" for first in region.tolist())
 
 
-def _are_alike(seconds: NDArray[np.float64], one: int, other: int) -> bool:
-    apart = np.ones(len(seconds), np.bool_)
-    apart[[one, other]] = False
-    pairs = ((seconds[one, apart], seconds[other, apart]), (seconds[apart, one], seconds[apart, other]))
-    return all(np.allclose(first, second, rtol=ALIKE, atol=0.0) for first, second in pairs)
+def _are_alike(seconds: NDArray[np.float64], one: int) -> NDArray[np.bool_]:
+    """Whether a device sees all but itself and the other as each other device does, ``(n,)``."""
+    near = np.abs(seconds[one] - seconds) <= ALIKE * seconds
+    near[:, one] = True
+    np.fill_diagonal(near, True)
+    return np.asarray(near.all(axis=1))

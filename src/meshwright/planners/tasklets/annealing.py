@@ -13,12 +13,12 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ...budget_clock import clock_s
+from ...budget_clock import NO_MOVE, clock_s
 from ...compiled import njit
 from ...errors import PlanError
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets, tasklet_value_s
-from ...simulation.tasklets.values import path_s, reduction_s, update, worked_out
+from ...simulation.tasklets.values import ordered_path_s, path_table, reduction_s, update, worked_out
 from ..operators.search.problem import draw, draw_below
 from .exchanging import exchange
 from .request import TaskletRequest
@@ -77,7 +77,8 @@ def anneal_tasklets(
             search.chunk(0.0, 1.0, steps)
     else:
         search.run_until(begun_s + request.budget_s)
-    return placed_tasklets(instance, search.best, "annealing", num_valued=search.num_steps)
+    note = "" if search.num_steps else NO_MOVE
+    return placed_tasklets(instance, search.best, "annealing", num_valued=search.num_steps, note=note)
 
 
 @cache
@@ -166,7 +167,7 @@ def _anneal(  # type: ignore[no-untyped-def]
     k, p = stages.shape
     if k < 2:
         return
-    scratch, path, table = np.zeros((3, p), np.int64), np.zeros(k, np.int64), np.zeros((1 << k, k))
+    scratch, path, table = np.zeros((3, p), np.int64), np.zeros(k, np.int64), path_table(k)
     old = np.zeros((2, p), np.int64)
     near_s = np.zeros((k, k))
     for first in range(k):
@@ -200,7 +201,7 @@ def _anneal(  # type: ignore[no-untyped-def]
                 for place in range(k - 1):
                     along_s += 2.0 * between_s[path[place], path[place + 1]]
                 if along_s < best_s[0]:
-                    best_s[0] = stage_s.max() + 2.0 * path_s(between_s, table, path)
+                    best_s[0] = stage_s.max() + 2.0 * ordered_path_s(between_s, table, path)
                     best[:] = stages
                 continue
             stage_s[:], between_s[:], near_s[:] = old_stage_s, old_between_s, old_near_s
@@ -210,7 +211,7 @@ def _anneal(  # type: ignore[no-untyped-def]
 @njit
 def _energy(stage_s, between_s, near_s, table, path):  # type: ignore[no-untyped-def]
     """What moves are judged by; ``path`` becomes the best order of stages under it."""
-    return stage_s.max() + 2.0 * path_s(between_s + NEAR_WEIGHT * np.sqrt(between_s * near_s), table, path)
+    return stage_s.max() + 2.0 * ordered_path_s(between_s + NEAR_WEIGHT * np.sqrt(between_s * near_s), table, path)
 
 
 @njit

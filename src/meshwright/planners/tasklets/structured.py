@@ -7,6 +7,7 @@ stage in one region: cheap reductions) to m = P (a stage across all: cheap hand-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from itertools import combinations
 
 import numpy as np
@@ -33,8 +34,15 @@ def structured(instance: TaskletInstance, request: TaskletRequest) -> TaskletPla
     Raises:
         PlanError: the regions cannot be cut into chunks that make up stages.
     """
+    _load_compiled_code()
     deadline_s = np.inf if request.budget_s is None else clock_s() + request.budget_s
     return structured_best(instance, MOST_VALUED, deadline_s)
+
+
+@cache
+def _load_compiled_code() -> None:
+    """Load compiled code, or compile it, before the clock of the first budget of a process begins."""
+    structured_best(TaskletInstance("tiny", ("a", "a"), np.zeros((2, 2)), np.ones((2, 2)), 2, 1.0, 1.0), 1)
 
 
 def structured_best(instance: TaskletInstance, most_valued: int, deadline_s: float = np.inf) -> TaskletPlacement:

@@ -7,6 +7,7 @@ meet. Legend of shapes: ``n`` ops, ``m`` devices.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
@@ -70,6 +71,13 @@ class DeviceDraw(settings.Settings):
     def most_devices(self) -> int:
         """No instance has more, hosts included."""
         return max(self.num_devices) + max(self.num_hosts)
+
+    @property
+    def most_slowdown(self) -> float:
+        """No op takes more than so many times as long on one device as on another."""
+        spread = self.speed_spread if isinstance(self.speed_spread, tuple) else (self.speed_spread,)
+        fastest = math.exp(max(spread))
+        return fastest * max(fastest, self.host_slowdown[1] if max(self.num_hosts) else 1.0)
 
     @field_validator("communication_to_computation", "host_slowdown")
     @classmethod

@@ -34,7 +34,7 @@ class TaskletInstance:
         name: for tables and files.
         regions: where each device is; those of one name are near each other, length ``n``.
         latency_s: seconds before the first byte of one device is at another, ``(n, n)``.
-        bandwidth_bytes_per_s: from one device to another, ``(n, n)``; what stands on the diagonal is not read.
+        bandwidth_bytes_per_s: from one device to another, ``(n, n)``; its diagonal and that of latencies are not read.
         num_stages: stages of the model, ``K``; divides the number of devices, at most `MOST_STAGES`.
         gradient_bytes: gradients of one stage, reduced among its replicas once a step.
         activation_bytes: what one replica hands to the next stage in a step.
@@ -63,7 +63,7 @@ class TaskletInstance:
                 raise ClusterError(f"must have the shape {(n, n)}", field=name, value=str(matrix.shape))
             matrix.flags.writeable = False
             object.__setattr__(self, name, matrix)
-        apart = ~np.eye(n, dtype=np.bool_)
+        apart = self._apart
         if not (np.isfinite(self.latency_s[apart]) & (self.latency_s[apart] >= 0)).all():
             raise ClusterError("must be 0 or more", field="latency_s")
         if not (self.bandwidth_bytes_per_s[apart] > 0).all():
@@ -85,8 +85,7 @@ class TaskletInstance:
     def is_symmetric(self) -> bool:
         """Whether every link is alike in both directions."""
         return all(
-            np.array_equal(each, each.T)
-            for each in (_without_diagonal(self.latency_s), _without_diagonal(self.bandwidth_bytes_per_s))
+            np.array_equal(each[self._apart], each.T[self._apart]) for each in (self.latency_s, self.bandwidth_bytes_per_s)
         )
 
     @property
@@ -101,8 +100,8 @@ class TaskletInstance:
         ``d + c / (P w)`` there and back, ``2 (d + c / (P w))`` of section 3.2 of the paper where both directions are alike; 0 on
         the diagonal.
         """
-        seconds = self.latency_s + self.gradient_bytes / (self.num_replicas * self.bandwidth_bytes_per_s)
-        return _without_diagonal(seconds + seconds.T)
+        seconds = self._sent_s(self.gradient_bytes, self.num_replicas)
+        return _frozen(seconds + seconds.T)
 
     @cached_property
     def hand_over_s(self) -> NDArray[np.float64]:
@@ -110,8 +109,19 @@ class TaskletInstance:
 
         Each goes one way: where directions differ this is their mean, of which a step takes two.
         """
-        seconds = self.latency_s + self.activation_bytes / self.bandwidth_bytes_per_s
-        return _without_diagonal((seconds + seconds.T) / 2)
+        seconds = self._sent_s(self.activation_bytes)
+        return _frozen((seconds + seconds.T) / 2)
+
+    @property
+    def _apart(self) -> NDArray[np.bool_]:
+        """All pairs of devices but those of the diagonal, ``(n, n)``."""
+        return ~np.eye(self.num_devices, dtype=np.bool_)
+
+    def _sent_s(self, sent_bytes: float, parts: int = 1) -> NDArray[np.float64]:
+        """Seconds to send one of so many parts to each other device, 0 on the diagonal, ``(n, n)``."""
+        seconds, apart = np.zeros(self.latency_s.shape), self._apart
+        seconds[apart] = self.latency_s[apart] + sent_bytes / (parts * self.bandwidth_bytes_per_s[apart])
+        return seconds
 
 
 def read_tasklets(
@@ -199,8 +209,6 @@ def _matrix(found: dict[str, Any], name: str, path: str | Path) -> NDArray[np.fl
     return np.array(rows, np.float64).reshape(len(rows), len(rows))
 
 
-def _without_diagonal(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    made = np.array(seconds)
-    np.fill_diagonal(made, 0.0)
-    made.flags.writeable = False
-    return made
+def _frozen(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    seconds.flags.writeable = False
+    return seconds

@@ -204,6 +204,18 @@ def _along_s(between_s, path):  # type: ignore[no-untyped-def]
 
 
 @njit
+def path_table(k):  # type: ignore[no-untyped-def]
+    """Scratch space of `ordered_path_s` for so many stages."""
+    return np.zeros((1 << k if k <= MOST_EXACT else 0, k))
+
+
+@njit
+def ordered_path_s(between_s, table, path):  # type: ignore[no-untyped-def]
+    """A path through all stages, the shortest of up to `MOST_EXACT`: its length, and the order in ``path``."""
+    return path_s(between_s, table, path) if len(between_s) <= MOST_EXACT else improved_path_s(between_s, path)
+
+
+@njit
 def update(reduce_s, hand_over_s, stages, first, second, stage_s, between_s, scratch):  # type: ignore[no-untyped-def]
     """Compute again what two stages (of one number: one stage) cost by themselves and with all others.
 
@@ -234,5 +246,5 @@ def worked_out(reduce_s, hand_over_s, stages):  # type: ignore[no-untyped-def]
     scratch, path = np.zeros((3, p), np.int64), np.zeros(k, np.int64)
     for stage in range(k):
         update(reduce_s, hand_over_s, stages, stage, stage, stage_s, between_s, scratch)
-    pipeline_s = 2.0 * (path_s(between_s, np.zeros((1 << k, k)), path) if k <= MOST_EXACT else improved_path_s(between_s, path))
+    pipeline_s = 2.0 * ordered_path_s(between_s, path_table(k), path)
     return stage_s.max(), pipeline_s, stage_s, between_s, path

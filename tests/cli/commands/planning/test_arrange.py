@@ -12,6 +12,8 @@ NETWORK = {
     "constants": {"stages_way": 2, "send_gradient_size_GB": 1, "send_activation_size_GB": 0.001},
 }
 
+MATRICES = ("delay_ms", "bandwidth_gbps")
+
 
 @pytest.fixture
 def run(tmp_path, capsys):
@@ -56,6 +58,14 @@ def test_bad_input_is_named_as_it_was_given(run, changed, options, told):
     status, printed = run(NETWORK | changed, *options)
     assert status == 2
     assert told in " ".join(printed.split())
+
+
+@pytest.mark.filterwarnings("error")
+def test_zeros_on_the_diagonal_are_normal(run):
+    zeros = {
+        name: [[figure * (i != j) for j, figure in enumerate(row)] for i, row in enumerate(NETWORK[name])] for name in MATRICES
+    }
+    assert run(NETWORK | zeros) == run(NETWORK)
 
 
 def test_a_missing_matrix_is_named(run):

@@ -44,10 +44,10 @@ def arrange_devices(
         str,
         typer.Option(
             metavar="NAME",
-            help="chain, structured, genetic or annealing; or a policy: shipped:tasklets or a run folder, "
-            "with @sample-K or @search-SECONDS, which keep their own time.",
+            help="chain, annealing, genetic or structured; best: the better of the first two; or a policy: shipped:tasklets or a "
+            "run folder, with @sample-K or @search-SECONDS, which keep their own time.",
         ),
-    ] = "chain",
+    ] = "best",
     json_file: JsonFile = None,
 ) -> None:
     """Choose which device runs which stage and replica, for the least communication in a step.

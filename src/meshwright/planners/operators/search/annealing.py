@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from ....budget_clock import clock_s
+from ....budget_clock import NO_MOVE, clock_s
 from ....errors import PlanError
 from ....simulation.operators.instance import OperatorInstance
 from ....simulation.operators.placement import OperatorObjective, OperatorPlacement, check, placed, value
@@ -107,7 +107,7 @@ def anneal(
     best = int(np.argmin(values_s))
     deadline_s = begun_s + budget_s - ENDING_S - ENDING_S_PER_OP * instance.num_ops
     if num_steps is None and clock_s() - begun_s > STARTS_SHARE * (deadline_s - begun_s):
-        return placed(instance, starts[best], request.objective, planner, order=orders[best])
+        return placed(instance, starts[best], request.objective, planner, order=orders[best], note=NO_MOVE)
     search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal, hottest)
     if num_steps is None and budget_s == np.inf:
         num_steps = STEPS_PER_GROUP * instance.num_groups

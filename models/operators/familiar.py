@@ -1,0 +1,111 @@
+"""The part of an instance that is like what a policy was trained on: without devices far slower than any that it met.
+
+Legend of shapes: ``n`` ops, ``m`` devices of the whole instance, ``k`` devices of the part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ...errors import GraphError, PlanError
+from ...simulation.operators.instance import OperatorInstance
+from ...simulation.operators.placement import OperatorPlacement, placed
+
+
+@dataclass(frozen=True, eq=False)
+class FamiliarPart:
+    """What the network reads and decides of an instance.
+
+    Attributes:
+        whole: the instance.
+        instance: the devices that are kept; ``whole`` itself where that is all of them.
+        devices: of these in ``whole``, ``(k,)``.
+        rule: a rule's placement of ``whole`` where devices are left out, else None.
+        note: why devices are left out; empty where none is.
+    """
+
+    whole: OperatorInstance
+    instance: OperatorInstance
+    devices: NDArray[np.int64]
+    rule: OperatorPlacement | None = None
+    note: str = ""
+
+    def of_whole(self, found: OperatorPlacement) -> OperatorPlacement:
+        """The network's placement on the whole instance; where devices are left out, the rule's if that is better."""
+        if self.rule is None:
+            return found
+        made = placed(
+            self.whole, self.devices[found.device_of], found.objective, found.planner, order=found.order, note=self.note
+        )
+        if made.value_s <= self.rule.value_s:
+            return made
+        return replace(self.rule, planner=found.planner, note=f"{self.note}; {self.rule.planner}'s placement is better and taken")
+
+    def likely_of_whole(self, likely: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How likely the network found each device for each op, ``(n, k)``, with 0 for devices that are left out, ``(n, m)``."""
+        every = np.zeros(self.whole.times_s.shape)
+        every[:, self.devices] = likely
+        return every
+
+
+def familiar_part(
+    whole: OperatorInstance, most_slowdown: float, by_rule: Callable[[OperatorInstance], OperatorPlacement]
+) -> FamiliarPart:
+    """An instance without its far slower devices.
+
+    Where the others cannot run and hold all ops, those that a rule puts on a far slower device can run there alone.
+
+    Args:
+        whole: the instance.
+        most_slowdown: an op takes at most so many times as long on the slowest device as on the fastest one in training.
+        by_rule: places an instance, or raises `PlanError`.
+    """
+    every, is_slow = np.arange(whole.num_devices), far_slower(whole, most_slowdown)
+    if not is_slow.any():
+        return FamiliarPart(whole, whole, every)
+    try:
+        rule = by_rule(whole)
+    except PlanError:  # the network may find what the rule does not
+        return FamiliarPart(whole, whole, every)
+    note = f"the policy met no device over {most_slowdown:.3g} times as slow as the fastest in training: such are left out"
+    try:
+        devices = every[~is_slow]
+        part = _on(whole, whole.times_s, devices)
+        by_rule(part)
+    except (GraphError, PlanError):
+        on_slow = is_slow[rule.device_of]
+        is_barred = (is_slow | on_slow[:, None]) & (every != rule.device_of[:, None])
+        devices = np.union1d(every[~is_slow], rule.device_of)
+        part = _on(whole, np.where(is_barred, np.inf, whole.times_s), devices)
+        note += f", but for ops that {rule.planner} puts there, as the others cannot take all"
+    return FamiliarPart(whole, part, devices, rule, note)
+
+
+def far_slower(instance: OperatorInstance, most_slowdown: float) -> NDArray[np.bool_]:
+    """Devices that take more than so many times as long as another one for the ops that both can run, ``(m,)``."""
+    runs = np.isfinite(instance.times_s)
+    together_s = np.where(runs, instance.times_s, 0.0).T @ runs  # of a row's device for the ops that a column's runs too
+    return np.asarray((together_s / most_slowdown > together_s.T * (1.0 + 1e-9)).any(axis=1))
+
+
+def _on(whole: OperatorInstance, times_s: NDArray[np.float64], devices: NDArray[np.int64]) -> OperatorInstance:
+    """Some devices of an instance, with other times, ``(n, m)``.
+
+    Raises:
+        GraphError: an op can run on none of them.
+    """
+    pairs = np.ix_(devices, devices)
+    return replace(
+        whole,
+        times_s=times_s[:, devices],
+        device_names=tuple(whole.device_names[device] for device in devices),
+        device_types=tuple(whole.device_types[device] for device in devices),
+        memory_bytes=whole.memory_bytes[devices],
+        latency_s=whole.latency_s[pairs],
+        bandwidth_bytes_per_s=whole.bandwidth_bytes_per_s[pairs],
+        is_host=whole.is_host[devices],
+    )

@@ -1,0 +1,97 @@
+"""Devices far slower than a policy met in training are left out where the others can take all ops."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshwright.envs.operators.benchmark import load_placement_benchmark
+from meshwright.evaluation.operators.evaluate import evaluate_operators
+from meshwright.models.operators.familiar import familiar_part, far_slower
+from meshwright.models.operators.player import PlayMode, load_player
+from meshwright.models.operators.saved import SavedOperatorPolicy, operator_policy_file
+from meshwright.planners.operators.place import place
+from meshwright.planners.operators.request import PlacementRequest
+from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.simulation.operators.placement import OperatorPlacement
+
+from ...draws import draws
+
+MOST_SLOWDOWN = np.exp(2.0)
+SLOW_HOSTS = DeviceDraw(num_devices=(2, 4), num_hosts=(1, 2), host_slowdown=(21.0, 80.0))
+
+
+def by_heft(instance: OperatorInstance) -> OperatorPlacement:
+    return place(instance, "heft", PlacementRequest())
+
+
+def drawn(seed: int, devices: DeviceDraw) -> OperatorInstance:
+    return draw_instance(GraphDraw(kind="mixed", num_ops=(12, 30)), devices, "test", seed)
+
+
+@given(st.integers(0, 10**6), st.sampled_from([0.0, 1.0, (0.0, 2.0)]), st.sampled_from([0, 2]))
+@draws(30)
+def test_no_drawn_device_is_slower_than_the_draw_says(seed: int, spread: float | tuple[float, ...], hosts: int) -> None:
+    devices = DeviceDraw(num_devices=(2, 4), speed_spread=spread, num_hosts=(0, hosts), host_slowdown=(5.0, 9.0))
+    assert not far_slower(drawn(seed, devices), devices.most_slowdown).any()
+
+
+@pytest.mark.parametrize("policy", ["operators-latency", "operators-latency-mixed"])
+@pytest.mark.parametrize("how", ["greedy", "sample-2", "search-0.01"])
+def test_a_shipped_policy_is_no_worse_than_heft_where_hosts_are_far_slower(policy: str, how: str) -> None:
+    player, _ = load_player(f"shipped:{policy}", "latency")
+    for seed in range(6):
+        instance, heft = drawn(seed, SLOW_HOSTS), by_heft(drawn(seed, SLOW_HOSTS))
+        found = player.place(instance, PlayMode.of(how))
+        assert found.value_s <= heft.value_s * (1 + 1e-12)
+        if how != "search-0.01" and found.device_of.tolist() != heft.device_of.tolist():
+            assert not instance.is_host[found.device_of].any()
+            assert "left out" in found.note
+
+
+def test_ops_that_the_fast_devices_cannot_take_stay_where_heft_puts_them() -> None:
+    times_s = np.array([[1.0, 1.0, 20.0]] * 6)
+    times_s[0, :2] = np.inf
+    for instance in (
+        OperatorInstance.of_outputs("only there", times_s, [(0, 1), (1, 2)], [1.0] * 6),
+        OperatorInstance.of_outputs(
+            "memory", times_s[1:].copy(), [(0, 1), (1, 2)], [1.0] * 5, memory_bytes=[2.0, 2.0, 9.0], resident_bytes=1.0
+        ),
+    ):
+        heft = by_heft(instance)
+        part = familiar_part(instance, MOST_SLOWDOWN, by_heft)
+        assert part.devices.tolist() == [0, 1, 2]
+        assert (np.isfinite(part.instance.times_s[:, 2]) == (heft.device_of == 2)).all()
+        made = part.of_whole(by_heft(part.instance))
+        assert made.value_s <= heft.value_s
+        assert "heft puts there" in made.note
+
+
+def test_where_no_device_is_far_slower_nothing_changes() -> None:
+    instance = drawn(0, DeviceDraw(num_devices=(4,)))
+    part = familiar_part(instance, MOST_SLOWDOWN, by_heft)
+    assert part.instance is instance
+    assert not part.note
+
+
+def test_files_say_what_their_policies_met() -> None:
+    known = {"operators-latency": MOST_SLOWDOWN, "operators-throughput-mixed": 30.0 * np.e}
+    for name, most in known.items():
+        assert SavedOperatorPolicy.load(operator_policy_file(f"shipped:{name}")).most_slowdown == pytest.approx(most)
+
+
+def test_an_evaluation_says_on_how_many_instances_devices_were_left_out() -> None:
+    changes = [
+        "placement.instances.num_ops=[8]",
+        "placement.devices.num_devices=[3]",
+        "placement.devices.num_hosts=[1]",
+        "placement.devices.host_slowdown=[21, 30]",
+        "best_known_s=0.01",
+        "policies=[heft]",
+    ]
+    benchmark = load_placement_benchmark("preset:latency-tight", changes=changes)
+    found = evaluate_operators(benchmark, ["shipped:operators-latency"], num_seeds=2)
+    assert any(each.startswith("shipped:operators-latency on ") and "left out" in each for each in found["remarks"])
