@@ -47,11 +47,9 @@ def sb3_env(name: str, num_envs: int = 16, *, seed: int = 0, **options: Any) -> 
             kinds.find_benchmark(name)
             raise ConfigError("is neither an environment's id nor a benchmark", field="name", value=name, choices=IDS)
         full, options = _ID_OF_KIND[kind], {"benchmark": name, **options}
-    mode = "SameStep"
+    vector: dict[str, Any] = {"autoreset_mode": "SameStep"}
     if gymnasium.spec(full).vector_entry_point is None:
-        vector = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": mode}}
-    else:
-        vector = {"autoreset_mode": mode}
+        vector = {"vectorization_mode": "sync", "vector_kwargs": vector}
     return VecMonitor(SameStepVecEnv(gymnasium.make_vec(full, num_envs, **vector, **options), seed))
 
 
@@ -103,7 +101,7 @@ class SameStepVecEnv(MaskedVecEnv):
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv[Any, Any, Any], seed: int) -> None:
-        self._env = env
+        self._env, self._seen = env, Observations()
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
         self.seed(seed)
 
@@ -114,7 +112,7 @@ class SameStepVecEnv(MaskedVecEnv):
 
     def reset(self) -> Observations:
         """Start an episode in every environment."""
-        self._seen, _ = self._env.reset(seed=self._seeds)
+        self._seen, _ = self._env.reset(seed=self._seeds)  # type: ignore[arg-type]  # Gymnasium takes a list too
         self._reset_seeds()
         return self._seen
 
