@@ -148,10 +148,22 @@ def how_file_was_made(path: Path) -> str:
 
         data = load_tensors(path)
     trained = data.get("trained") if isinstance(data, Mapping) else None
-    words, line = how_made(trained if isinstance(trained, Mapping) else {}), path.parent / LINE_TO_BEAT
-    is_kept = path.name in ("policy.pt", "policy.json") and line.is_file()
-    verdict = files.read_json(line).get("verdict") if is_kept else None
-    return f"{words}; {verdict['sentence']}" if verdict else words
+    words, (_, sentence) = how_made(trained if isinstance(trained, Mapping) else {}), verdict_of_run(path)
+    return f"{words}; {sentence}" if sentence else words
+
+
+def verdict_of_run(path: Path) -> tuple[bool, str]:
+    """Return whether the kept policy of a run folder is better than the best rule, and the sentence; else True and nothing."""
+    line = (path if path.is_dir() else path.parent) / LINE_TO_BEAT
+    is_kept = path.is_dir() or path.name in ("policy.pt", "policy.json")
+    verdict = files.read_json(line).get("verdict") if is_kept and line.is_file() else None
+    return (bool(verdict["is_better"]), str(verdict["sentence"])) if verdict else (True, "")
+
+
+def lost_to_rule(path: Path | None) -> tuple[str, ...]:
+    """Return a remark on a run's policy that is not better than a rule; none for others."""
+    is_better, sentence = (True, "") if path is None else verdict_of_run(path)
+    return () if is_better else (f"the policy is {sentence}",)
 
 
 def made_sentences(files_of: Mapping[str, Path | None]) -> list[str]:
