@@ -59,7 +59,7 @@ Play = Callable[[str, Sequence[int]], list[float]]
 
 
 @dataclass(frozen=True)
-class Validation:
+class ValidationEpisodes:
     """The validation episodes of a run.
 
     Attributes:
@@ -132,7 +132,7 @@ class LineToBeat(TrainingCallback):
         out.write(text + "\n")
         out.flush()
 
-    def of_scenarios(self, config: Mapping[str, Any]) -> Validation:
+    def of_scenarios(self, config: Mapping[str, Any]) -> ValidationEpisodes:
         """Return the episodes of the benchmarks on which jobs are decided one at a time; for networks and linear scorers."""
         names = [config["benchmark"], *config.get("mixed", ())]
         scenarios: list[Scenario] = [
@@ -158,9 +158,9 @@ class LineToBeat(TrainingCallback):
                 values.append(record.blocking_rate(scenario.settings.counted))
             return values
 
-        return Validation(rules, len(episodes), play)
+        return ValidationEpisodes(rules, len(episodes), play)
 
-    def of_fleets(self, config: Mapping[str, Any]) -> Validation:
+    def of_fleets(self, config: Mapping[str, Any]) -> ValidationEpisodes:
         """Return the episodes of fleets."""
         names, changes = [config["benchmark"], *config.get("mixed", ())], tuple(config["changes"])
         benchmarks = [load_fleet_benchmark(name, changes=changes) for name in names]
@@ -189,9 +189,11 @@ class LineToBeat(TrainingCallback):
                     values |= {number: objective_value(fleet.settings, batch.state, e) for e, number in enumerate(own)}
             return [values[number] for number in numbers]
 
-        return Validation(list(rules), num_seeds * len(fleets), play, is_less_better=is_better(fleets[0].settings, 0.0, 1.0))
+        return ValidationEpisodes(
+            list(rules), num_seeds * len(fleets), play, is_less_better=is_better(fleets[0].settings, 0.0, 1.0)
+        )
 
-    def of_operators(self, config: Mapping[str, Any]) -> Validation:
+    def of_operators(self, config: Mapping[str, Any]) -> ValidationEpisodes:
         """Return the instances of operator placement, with values over those of HEFT."""
         benchmark = load_placement_benchmark(config["benchmark"], changes=tuple(config["changes"]))
         objective = benchmark.placement.objective
@@ -210,9 +212,9 @@ class LineToBeat(TrainingCallback):
                     values.append(MOST_OVER)
             return values
 
-        return Validation([*rules, *CONSTANTS], len(instances), play)
+        return ValidationEpisodes([*rules, *CONSTANTS], len(instances), play)
 
-    def of_tasklets(self, config: Mapping[str, Any]) -> Validation:
+    def of_tasklets(self, config: Mapping[str, Any]) -> ValidationEpisodes:
         """Return the networks of distant devices, with values over a short search's."""
         benchmark = load_tasklet_benchmark(config["benchmark"], changes=tuple(config["changes"]))
         instances = [benchmark.instance("validation", seed) for seed in range(benchmark.num_validation_seeds)]
@@ -225,9 +227,9 @@ class LineToBeat(TrainingCallback):
             chosen = tasklet_policy(spec)
             return [chosen.place(instances[number], 0).value_s / over[number] for number in numbers]
 
-        return Validation([rule], len(instances), play)
+        return ValidationEpisodes([rule], len(instances), play)
 
-    def of_elastic(self, config: Mapping[str, Any]) -> Validation:
+    def of_elastic(self, config: Mapping[str, Any]) -> ValidationEpisodes:
         """Return the drawn workloads of elastic jobs."""
         chosen = ElasticTrainSettings.model_validate(config)
         simulation = load_elastic_benchmark(chosen.benchmark, changes=chosen.changes).simulation()
@@ -237,10 +239,10 @@ class LineToBeat(TrainingCallback):
             chosen = elastic_scheduler(spec)
             return [float(play_elastic(simulation, chosen, [workloads[number]])[0].mean()) for number in numbers]
 
-        return Validation(BASELINES, len(workloads), play)
+        return ValidationEpisodes(BASELINES, len(workloads), play)
 
 
-_VALIDATIONS: dict[str, Callable[[LineToBeat, Mapping[str, Any]], Validation]] = {
+_VALIDATIONS: dict[str, Callable[[LineToBeat, Mapping[str, Any]], ValidationEpisodes]] = {
     "ppo": LineToBeat.of_scenarios,
     "linear": LineToBeat.of_scenarios,
     "fleet": LineToBeat.of_fleets,
@@ -250,7 +252,7 @@ _VALIDATIONS: dict[str, Callable[[LineToBeat, Mapping[str, Any]], Validation]] =
 }
 
 
-def _raced(found: Validation) -> tuple[str, list[float], dict[str, float]]:
+def _raced(found: ValidationEpisodes) -> tuple[str, list[float], dict[str, float]]:
     """Return the best rule, its value in each episode, and the mean of each rule over the episodes that it has played."""
     sign = 1.0 if found.is_less_better else -1.0
     first = min(FIRST, found.num_episodes)

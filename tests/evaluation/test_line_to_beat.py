@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright import plan, settings
-from meshwright.evaluation.line_to_beat import LineToBeat, Validation, _raced
+from meshwright.evaluation.line_to_beat import LineToBeat, ValidationEpisodes, _raced
 from meshwright.models.policy_files import how_file_was_made, lost_to_rule
 from meshwright.training.fleet.settings import FleetTrainSettings
 from meshwright.training.linear.settings import LinearSettings
@@ -95,7 +95,7 @@ def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(meth
 
 def test_the_best_rule_of_the_first_episodes_and_of_all_is_found_where_more_is_better():
     values = {"low": [1.0] * 6, "even": [2.0] * 6, "late": [1.9, 1.9, 1.9, 1.9, 9.0, 9.0]}
-    found = Validation(list(values), 6, lambda rule, numbers: [values[rule][n] for n in numbers], is_less_better=False)
+    found = ValidationEpisodes(list(values), 6, lambda rule, numbers: [values[rule][n] for n in numbers], is_less_better=False)
     rule, of_rule, means = _raced(found)
     assert (rule, of_rule) == ("late", values["late"])
     assert means["even"] == 2.0

@@ -204,8 +204,8 @@ class MenuPlanner:
             # What a request leaves out of the menu is no other fleet: compared is all of what the policy was trained for.
             own = build(trained.fleet.model_copy(update={"cluster": where.name, "job_types": types}))
         other = own.off_ground(saved.trained.get("ground", {}))
-        remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
-        remarks += lost_to_rule(file)
+        told = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
+        remarks = (*told, *lost_to_rule(file))
         weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]
         return cls(spec, fleet, kind, given, player(saved.network(fleet, file)), remarks, files.digest(*weights))
 
