@@ -19,7 +19,20 @@ from ..envs.benchmark import BenchmarkSettings
 from ..envs.ground import Ground
 from ..errors import ConfigError, PolicyError
 from ..jobs.seeds import FIRST_VALIDATION_SEED, validation_seeds
-from ..planning.policies import check_best_fixed, display_name, each_fixed, is_best_fixed, is_untrained, kind, off_ground, policy
+from ..models.policy_files import made_sentences
+from ..planning.policies import (
+    base_of,
+    check_best_fixed,
+    display_name,
+    each_fixed,
+    is_best_fixed,
+    is_rollout,
+    is_untrained,
+    kind,
+    off_ground,
+    policy,
+    trained_file,
+)
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 from .bounds import check as check_references
@@ -123,6 +136,7 @@ def evaluate(
         "best_baselines": [row["policy"] for row in best],
         "verdict": verdict(rows, best),
         "off_ground": {name: sentence for name, sentence in told.items() if sentence is not None},
+        "made": made_sentences({n: _trained(spec) for n, spec in zip(names, wanted, strict=True)}),
         "foreign_figures": list(foreign),
         "timing": {
             "elapsed_s": time.perf_counter() - began,
@@ -221,6 +235,11 @@ def verdict(rows: Sequence[dict[str, Any]], best: Sequence[dict[str, Any]]) -> s
         these = "these baselines" if has_several else "this baseline"
         return f"{named(best)} {win}: {named(learned)} {block} more jobs than {these}: {points}."
     return f"No winner: {named(learned)} against {theirs}: {points}, which does not exclude zero."
+
+
+def _trained(spec: str) -> Path | None:
+    """Return the file of a trained policy, of a rollout planner that of its base; None for others."""
+    return trained_file(base_of(spec) if is_rollout(spec) else spec)
 
 
 def _all_tie(rows: Sequence[dict[str, Any]]) -> bool:

@@ -16,8 +16,8 @@ from .fleet.evaluate import FLEET_FORMAT_VERSION
 from .fleet.objectives import OBJECTIVES
 from .operators.evaluate import OPERATORS_FORMAT_VERSION
 from .operators.forms import OperatorResultsForm, TaskletResultsForm
+from .operators.told import Interval, Share, Told, check_rows
 from .tasklets.evaluate import TASKLETS_FORMAT_VERSION
-from .told import Interval, Share, Told, check_rows
 
 
 class _PerSeed(Told):

@@ -76,9 +76,10 @@ def beside(results: Data, row: Data) -> str | None:
 
 
 def remarks(results: Data) -> list[str]:
-    """Sentences without full stops: where policies are off the ground of their training, and which figures other devices have."""
-    # Both are absent in results of former versions.
-    return [*results.get("off_ground", {}).values(), *results.get("foreign_figures", ())]
+    """Sentences without full stops: how policies were made, where they are off the ground of their training, foreign figures."""
+    # All are absent in results of former versions.
+    made = [sentence.rstrip(".") for sentence in results.get("made", ())]
+    return [*made, *results.get("off_ground", {}).values(), *results.get("foreign_figures", ())]
 
 
 def best_baselines(results: Data) -> list[str]:

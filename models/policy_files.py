@@ -1,19 +1,29 @@
-"""What saved policies have in common: where shipped ones lie, and what is refused of a file."""
+"""What saved policies have in common: where shipped ones lie, what is refused of a file, and how a policy was made."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .. import settings
+from .. import files, settings
 from ..errors import CheckpointError, ConfigError, PolicyError
 
 if TYPE_CHECKING:
     import torch
 
 SHIPPED = "shipped:"
+
+STAGES = "stages"
+"""Key of what a policy file holds under ``trained``: the stages that the kept weights went through, made by `stage`."""
+ABLATION = "ablation"
+"""Key beside it of shipped policies: what was measured without a part."""
+
+LINE_TO_BEAT = "line_to_beat.json"
+"""File of a run folder: the best rule on the validation episodes, and whether the policy is better."""
+
+_STAGE_WORDS = {"search": "searched weights", "td": "temporal differences", "imitation": "imitation", "ppo": "PPO"}
 
 Chosen = TypeVar("Chosen", bound=settings.Settings)
 Network = TypeVar("Network", bound="torch.nn.Module")
@@ -85,3 +95,77 @@ def with_weights(network: Network, weights: Mapping[str, Any], file: str | Path)
     except RuntimeError:
         raise CheckpointError("its weights are not those of its settings", file=file) from None
     return network.eval()
+
+
+def stage(
+    name: str, steps: int, unit: str, validation: float | None = None, *, of: str | None = None
+) -> dict[str, str | int | float | None]:
+    """Return a stage of training as a policy file holds it.
+
+    Args:
+        name: ``search``, ``td``, ``imitation`` or ``ppo``.
+        steps: done by the weights that are kept.
+        unit: of steps, as ``decisions``.
+        validation: objective on the validation episodes after it; None where it is not known.
+        of: what was searched or imitated.
+    """
+    return {"stage": name, "steps": steps, "unit": unit, "validation": validation, **({} if of is None else {"of": of})}
+
+
+def how_made(trained: Mapping[str, Any]) -> str:
+    """Return how a policy was made, as "searched weights (18 weights, 60 generations); no PPO".
+
+    Args:
+        trained: of its file; one without stages gives "unknown".
+    """
+    stages = trained.get(STAGES)
+    if not isinstance(stages, Sequence) or not all(isinstance(each, Mapping) and "stage" in each for each in stages):
+        return "unknown"
+    parts = []
+    for each in stages:
+        told = [str(each["of"])] if "of" in each else []
+        steps = each.get("steps")
+        told += [f"{steps:,} {each.get('unit', 'steps')}"] if isinstance(steps, int) else []
+        parts.append(f"{_STAGE_WORDS.get(str(each['stage']), each['stage'])} ({', '.join(told)})")
+    has_ppo = any(each["stage"] == "ppo" for each in stages)
+    words = ", ".join(parts) or "untrained"
+    measured = trained.get(ABLATION)
+    return "; ".join([words, *([] if has_ppo else ["no PPO"]), *([str(measured)] if measured else [])])
+
+
+def how_file_was_made(path: Path) -> str:
+    """Return `how_made` of a policy's file, or of the file of a run folder, with the verdict of its run.
+
+    Raises:
+        CheckpointError: it is missing or damaged.
+    """
+    if path.is_dir():
+        path = next((path / name for name in ("policy.pt", "policy.json") if (path / name).is_file()), path / "policy.pt")
+    if path.suffix == ".json":
+        data = files.read_json(path)
+    else:
+        from .tensor_file import load_tensors  # takes a while
+
+        data = load_tensors(path)
+    trained = data.get("trained") if isinstance(data, Mapping) else None
+    words, (_, sentence) = how_made(trained if isinstance(trained, Mapping) else {}), verdict_of_run(path)
+    return f"{words}; {sentence}" if sentence else words
+
+
+def verdict_of_run(path: Path) -> tuple[bool, str]:
+    """Return whether the kept policy of a run folder is better than the best rule, and the sentence; else True and nothing."""
+    line = (path if path.is_dir() else path.parent) / LINE_TO_BEAT
+    is_kept = path.is_dir() or path.name in ("policy.pt", "policy.json")
+    verdict = files.read_json(line).get("verdict") if is_kept and line.is_file() else None
+    return (bool(verdict["is_better"]), str(verdict["sentence"])) if verdict else (True, "")
+
+
+def lost_to_rule(path: Path | None) -> tuple[str, ...]:
+    """Return a remark on a run's policy that is not better than a rule; none for others."""
+    is_better, sentence = (True, "") if path is None else verdict_of_run(path)
+    return () if is_better else (f"the policy is {sentence}",)
+
+
+def made_sentences(files_of: Mapping[str, Path | None]) -> list[str]:
+    """Return a sentence about each trained policy of an evaluation, by its name in the table; None for those of no file."""
+    return [f"{name}: {how_file_was_made(path)}." for name, path in files_of.items() if path is not None]

@@ -198,10 +198,13 @@ def test_the_examples_of_the_quickstart_run_in_one_session_as_printed(tmp_path, 
 
 def test_the_examples_of_the_environments_run_in_one_session_as_printed(tmp_path, monkeypatch, capsys):
     examples = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "environments.md").read_text(), re.DOTALL)
-    assert len(examples) == 2
+    assert len(examples) == 3
     monkeypatch.chdir(tmp_path)
     exec("\n".join(examples), {})
-    assert "candidates\n(256, 13, 14)" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "candidates\n(256, 13, 14)" in printed
+    (learned,) = re.findall(r"latest 16 episodes: (-?\d+) of 60", printed)
+    assert int(learned) > 48, "random candidates return 8, the best rule 48"
 
 
 def test_the_versions_of_libraries_are_within_what_the_extras_accept():

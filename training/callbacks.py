@@ -13,7 +13,9 @@ from stable_baselines3.common.callbacks import BaseCallback, CallbackList
 
 from .. import files
 from ..envs.ground import KEY, Ground
+from ..models.policy_files import STAGES, stage
 from ..models.saved import SavedNetwork, scenario_metadata
+from ..planners.linear import LinearWeights
 from . import checkpoint
 from .averaging import WeightAverage
 from .curriculum import TrainingPhase
@@ -133,6 +135,7 @@ class ValidationCallback(BaseCallback):
                 "phase": phase,
                 "steps": steps,
                 "validation_blocking_rate": rate,
+                STAGES: self._stages(steps, prior),
                 **scenario_metadata(self._scenarios[0].settings),
                 KEY: self._grounds,
             }
@@ -140,6 +143,23 @@ class ValidationCallback(BaseCallback):
             self.best_centre = wrapper_of(self.model, CentredReward).reward_centre.copy()
         self._reporter.validated(row, phase, figures_of(self.logger))
         return row
+
+    def _stages(self, steps: int, prior: LinearWeights | None) -> list[dict[str, Any]]:
+        """Return the stages that the weights went through after so many decisions, as policy files hold them."""
+        chosen, before, found = self._chosen.pretraining, self._chosen.steps_before_ppo, []
+
+        def best(phase: str) -> float | None:
+            return min((row["validation_blocking_rate"] for row in self.curve if row["phase"] == phase), default=None)
+
+        if chosen is not None and steps > 0:
+            name, of = ("imitation", chosen.rule) if chosen.kind == "rule" else ("td", None)
+            found.append(stage(name, min(steps, before), "decisions", best("pretraining"), of=of))
+        if prior is not None and "generation" in prior.trained:
+            of = f"{len(prior.weights)} weights"
+            found.append(stage("search", prior.trained["generation"], "generations", best("tuned"), of=of))
+        if steps > before:
+            found.append(stage("ppo", steps - before, "decisions", best("ppo")))
+        return found
 
     def write_curve(self) -> None:
         """Write the learning curve."""

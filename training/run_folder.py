@@ -11,6 +11,7 @@
     imitated.pt           the network after the imitation, before PPO, where the config has that stage
     policy.pt             the best policy on the validation episodes so far (see `models.saved`)
     learning_curve.json   a row per validation
+    line_to_beat.json     the best rule on the validation episodes, and whether the policy is better
     tuning_curve.json     the same while a linear scorer was tuned, for networks that have one
     log.csv               a row per validation, where the config's ``log`` has ``csv``; others have files of theirs
     tensorboard/          the same and PPO's own figures, for TensorBoard; those of the pretraining in a folder within
@@ -184,6 +185,7 @@ def resumed_files(path: Path) -> list[Path]:
     """The files that a resumed run of any method reads or writes again in its folder, whether they exist or not."""
     names = ["config.yaml", "command.txt", "versions.json", "pretrained.pt", "learning_curve.json", "tuning_curve.json"]
     names += [
+        "line_to_beat.json",
         "placements.pt",
         "searching.json",
         "searched.pt",

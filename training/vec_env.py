@@ -8,21 +8,19 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.vec_env import VecEnv
 
 from ..envs.batch import EpisodeBatch
 from ..envs.reward import RewardSettings
 from ..errors import ConfigError
 from ..jobs.seeds import FIRST_TRAINING_SEED
 from ..simulation.cluster.scenario import Scenario
-
-Observations = dict[str, NDArray[Any]]
+from .libraries.sb3 import MaskedVecEnv, Observations
 
 OWN = ("round", "return", "length")
 """Arrays of a state that are not those of episodes."""
 
 
-class JobPartitioningVecEnv(VecEnv):
+class JobPartitioningVecEnv(MaskedVecEnv):
     """``e`` episodes that restart by themselves, each with a seed of its own.
 
     The ``i``-th episode of environment ``j`` draws its jobs from the seed sequence ``(1000 + seed, j, i)``, so that an
@@ -79,7 +77,6 @@ class JobPartitioningVecEnv(VecEnv):
         self._return = np.zeros(num_envs)
         self._length = np.zeros(num_envs, np.int64)
         self._actions = np.zeros(num_envs, np.int64)
-        self.render_mode = None
         super().__init__(num_envs, space, spaces.Discrete(self.scenario.problem.num_candidates))
 
     def reset(self) -> Observations:
@@ -96,10 +93,6 @@ class JobPartitioningVecEnv(VecEnv):
             self._begin(e)
         if self._staggered:
             self._stagger()
-
-    def step_async(self, actions: NDArray[np.int64]) -> None:
-        """Store the actions."""
-        self._actions = np.asarray(actions).reshape(-1)
 
     def step_wait(self) -> tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Carry out the actions; an environment whose episode ends starts the next one.
@@ -182,35 +175,14 @@ class JobPartitioningVecEnv(VecEnv):
         self._round[part], self._return[part], self._length[part] = state["round"], state["return"], state["length"]
         batch.restore({name: state[name] for name in state if name not in OWN}, slice(i, i + len(state["round"])))
 
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Call a method of each environment; only ``action_masks`` is offered."""
-        if method_name != "action_masks":
-            raise AttributeError(method_name)
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return whether each candidate is offered, ``(e, a)``."""
         masks = np.concatenate([batch.observations.action_mask for batch in self.batches])
-        return list(masks[list(self._get_indices(indices))].astype(np.bool_))
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """An attribute, equal for all environments."""
-        return [getattr(self, attr_name) for _ in self._get_indices(indices)]
-
-    def has_attr(self, attr_name: str) -> bool:
-        """Whether environments have an attribute or method."""
-        return attr_name == "action_masks" or hasattr(self, attr_name)
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Environments here have no attributes of their own."""
-        raise AttributeError(attr_name)
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """No environment is wrapped."""
-        return [False for _ in self._get_indices(indices)]
+        return masks.astype(np.bool_)
 
     def seed(self, seed: int | None = None) -> Sequence[int | None]:
-        """The run's seed is given once, at construction."""
+        """Do nothing: the run's seed is given once, at construction."""
         return [self._seed] * self.num_envs
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to close."""
 
     @property
     def num_candidates(self) -> int:

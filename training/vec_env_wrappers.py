@@ -22,7 +22,8 @@ from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
 from ..models.network import CandidateNetwork
 from ..planners.linear import LinearWeights
-from .vec_env import JobPartitioningVecEnv, Observations
+from .libraries.sb3 import Observations
+from .vec_env import JobPartitioningVecEnv
 
 Wrapper = TypeVar("Wrapper", bound=VecEnvWrapper)
 Step = tuple[Observations, NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]

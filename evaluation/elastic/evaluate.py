@@ -13,6 +13,7 @@ from typing import Any
 
 from ...envs.elastic.benchmark import ElasticBenchmark
 from ...errors import ConfigError, PolicyError
+from ...models.policy_files import made_sentences
 from ..evaluate import check_names
 from ..fleet.objectives import Objective
 from ..fleet.verdict import against, standings
@@ -20,7 +21,7 @@ from ..statistics import interval
 from ..workers.processes import Processes
 from ..workers.workers import Workers
 from .episodes import ELASTIC_METRICS, Figures, completion_figures, play_all
-from .policies import elastic_scheduler, policy_kind, policy_name
+from .policies import elastic_scheduler, policy_kind, policy_name, trained_file
 
 ELASTIC_FORMAT_VERSION = 1
 PUBLISHED_ROW = "published:"
@@ -82,6 +83,7 @@ def evaluate_elastic(
     for row in rows:
         row["against_published"] = against(row, first, OBJECTIVE)
         row["worst_against_published"] = None if row is first else _worst(row, first)
+    made = made_sentences({policy_name(spec): trained_file(spec) for spec in wanted})
     return {
         "format_version": ELASTIC_FORMAT_VERSION,
         "benchmark": benchmark.name,
@@ -95,7 +97,8 @@ def evaluate_elastic(
         },
         "workloads": [each.name for each in published.workloads],
         **standings(rows, OBJECTIVE),
-        "remarks": [],
+        "made": made,
+        "remarks": made,
         "timing": {
             "elapsed_s": time.perf_counter() - began,
             "decision_s": {policy_name(spec): each.decisions_s / max(1, each.num_decisions) for spec, each in played.items()},

@@ -51,6 +51,11 @@ def elastic_scheduler(spec: str) -> ElasticScheduler:
     return SavedShares.load(file).scheduler()
 
 
+def trained_file(spec: str) -> Path | None:
+    """Return the file of a trained policy; None for others."""
+    return None if spec in BASELINES else policy_file(spec, BASELINES)
+
+
 def carried_file(spec: str) -> tuple[str, Path] | None:
     """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
     return None if spec in BASELINES or spec.startswith(SHIPPED) else (spec, policy_file(spec, BASELINES))

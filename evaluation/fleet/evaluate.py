@@ -19,6 +19,7 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...errors import ConfigError, PolicyError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ...models.policy_files import made_sentences
 from ..evaluate import FIRST_TEST_SEED, check_names
 from ..statistics import interval, least
 from ..workers.processes import Processes
@@ -28,7 +29,16 @@ from .episodes import FleetEpisodes
 from .menu_choices import add_ablations, break_evens, lone_entries, named_shares
 from .metrics import entry_shares, fleet_metrics, metrics_of
 from .objectives import OBJECTIVES, Objective
-from .policies import check_policy, each_fixed_entry, is_best_fixed_entry, is_rule, off_ground, policy_kind, policy_name
+from .policies import (
+    check_policy,
+    each_fixed_entry,
+    is_best_fixed_entry,
+    is_rule,
+    off_ground,
+    policy_kind,
+    policy_name,
+    trained_file,
+)
 from .verdict import remarks, standings
 
 FLEET_FORMAT_VERSION = 1
@@ -107,6 +117,7 @@ def evaluate_fleet(
     if BOUND in wanted:
         rows.append(_bound_row(fleet, seeds))
     compared = standings(rows, objective)
+    made = made_sentences({policy_name(spec): trained_file(spec) for spec in wanted})
     results = {
         "format_version": FLEET_FORMAT_VERSION,
         "benchmark": benchmark.name,
@@ -116,10 +127,12 @@ def evaluate_fleet(
         "best_fixed_entry": best_fixed,
         **compared,
         **({"break_evens": found} if (found := break_evens(fleet)) else {}),
+        "made": made,
         "remarks": [
             *add_ablations(rows, objective),
             *lone_entries(rows),
             *remarks(rows, objective),
+            *made,
             *(told for spec in wanted if (told := off_ground(spec, fleet)) is not None),
             *(f"{told}." for told in foreign_figures(fleet.cluster, fleet.settings.costs.of_layouts, has_layers=True)),
         ],

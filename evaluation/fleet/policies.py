@@ -272,6 +272,12 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
     return LearnedPlayer(load_fleet_policy(path, fleet))
 
 
+def trained_file(spec: str) -> Path | None:
+    """Return the file or run folder of a trained policy; None for others."""
+    bare = _bare(spec)
+    return None if spec == BOUND or is_rule(spec) or bare.startswith(ROLLOUT) else fleet_policy_file(bare)
+
+
 def carried_file(spec: str) -> tuple[str, Path] | None:
     """The part of a spelling that names the file of a trained policy, and that file; None for others and shipped ones."""
     bare = _bare(spec)
@@ -283,11 +289,12 @@ def carried_file(spec: str) -> tuple[str, Path] | None:
 
 def off_ground(spec: str, fleet: Fleet) -> str | None:
     """What a trained policy meets here that it was not trained for, in a sentence; None for rules and where nothing is other."""
-    if spec == BOUND or is_rule(spec):
+    file = trained_file(spec)
+    if file is None:
         return None
     from ...models.fleet.saved import SavedFleetNetwork
 
-    ground = SavedFleetNetwork.load(fleet_policy_file(_bare(spec))).trained.get("ground", {})
+    ground = SavedFleetNetwork.load(file).trained.get("ground", {})
     found = fleet.off_ground(ground)
     if spec.startswith(EXACT) and synchronous_only(fleet).off_ground(ground) is None:
         return None  # trained with exact entries alone

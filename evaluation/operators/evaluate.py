@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from ...budget_clock import budgets_by, clock_s, clock_words
 from ...envs.operators.benchmark import PlacementBenchmark
 from ...errors import ConfigError, PlanError
+from ...models.policy_files import how_made
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.forms import FORMS, WORDS, ValueForm, form_value_s
@@ -228,6 +229,7 @@ def _results(
                 "values_s": values[row].tolist(),
             }
         )
+    made = [f"{each.name}: {how_made(each.trained)}." for each in chosen if each.kind == "learned"]
     found: Data = {
         "format_version": OPERATORS_FORMAT_VERSION,
         "benchmark": benchmark.name,
@@ -246,10 +248,12 @@ def _results(
             for name, rows_of in of.items()
         ],
         "rows": rows,
+        "made": made,
         "remarks": [
             *clock_words(benchmark.clock),
             *form_words(benchmark.placement.objective, form, [each.name for each in chosen]),
             *_remarks(rows, form),
+            *made,
         ],
     }
     return {**found, "verdict": _verdict(rows)}

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from ..told import Interval, Share, Told, check_rows
+from .told import Interval, Share, Told, check_rows
 
 
 class _Seconds(Told):

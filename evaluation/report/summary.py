@@ -122,6 +122,12 @@ def learned_names(summary: Summary) -> list[str]:
     return list(dict.fromkeys([*names, *(str(row["policy"]) for row in placing if row["kind"] == "learned")]))
 
 
+def made(summary: Summary) -> list[str]:
+    """Return how each trained policy was made, a sentence each; results of former versions have none."""
+    results = [*summary.results.values(), *(result for _, result in summary.others.values())]
+    return list(dict.fromkeys(sentence for result in results for sentence in result.get("made", ())))
+
+
 def by_benchmark(summary: Summary) -> tuple[list[str], Cells]:
     """Benchmarks, and for each policy its blocking rate on each of them in percent; the first result of a pair counts.
 
@@ -253,6 +259,8 @@ def to_markdown(summary: Summary, against: str | None = None) -> str:
             *table(["run", best_head], [[escaped(run), best] for run, best in _best_of(runs, measure)]),
             "",
         ]
+    sentences = [f"- {escaped(sentence)}" for sentence in made(summary)]
+    lines += ["## How the trained policies were made", "", *sentences, ""] if sentences else []
     return "\n".join(lines)
 
 
@@ -288,7 +296,7 @@ def to_html(summary: Summary, against: str | None = None) -> str:
     return page(
         "summary.html",
         title="Summary",
-        facts=f"From {counts}; nothing was played again.",
+        facts=" ".join([f"From {counts}; nothing was played again.", *made(summary)]),
         tables=tables,
         drawn=_drawings(summary, others),
     )

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ...budget_clock import budgets_by, clock_s, clock_words
 from ...envs.tasklets.benchmark import MOST_TESTED, TaskletBenchmark
 from ...errors import ConfigError
+from ...models.policy_files import how_made
 from ...planners.arrangement.arrange import ArrangementRequest, arrange
 from ..statistics import interval, paired
 from ..tables import against_words, with_ends
@@ -79,6 +80,7 @@ def _evaluate(
     progress("networks", total, total)
     kinds = [benchmark.tasklets.kinds[number % len(benchmark.tasklets.kinds)] for number in range(total)]
     rows = _rows(chosen, values, seconds, known, np.array(kinds))
+    made = [f"{each.name}: {how_made(each.trained)}." for each in chosen if each.kind == "learned"]
     return {
         "format_version": TASKLETS_FORMAT_VERSION,
         "benchmark": benchmark.name,
@@ -90,7 +92,11 @@ def _evaluate(
         "kinds": kinds,
         "rows": rows,
         "verdict": _verdict(rows),
-        "remarks": clock_words(benchmark.clock),
+        "made": made,
+        "remarks": [
+            *clock_words(benchmark.clock),
+            *made,
+        ],
     }
 
 

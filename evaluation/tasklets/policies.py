@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from ...planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
 from ...simulation.tasklets.instance import TaskletInstance
@@ -19,11 +20,13 @@ class TaskletPolicySpec:
         name: as it was asked for.
         kind: ``planner`` or ``learned``.
         place: groups the devices of a network; the seed is of what is drawn.
+        trained: of a learned policy, how it was made.
     """
 
     name: str
     kind: str
     place: Callable[[TaskletInstance, int], TaskletPlacement]
+    trained: Mapping[str, Any] = field(default_factory=dict)
 
 
 def tasklet_policy(spec: str) -> TaskletPolicySpec:
@@ -45,4 +48,4 @@ def tasklet_policy(spec: str) -> TaskletPolicySpec:
     from ...models.tasklets.player import load_tasklet_player  # takes a while, and searches need no network
 
     player, mode = load_tasklet_player(spec)
-    return TaskletPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed))
+    return TaskletPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)

@@ -169,8 +169,8 @@ class FleetActor(nn.Module):
         self.linear = LinearHead() if settings.linear else None
         for head in (self.value, self.pass_score, self.pause_score, self.host_score, self.score, self.refusal_score):
             if head is not None:
-                # Relative prices play as the weights say that a search finds, until something else is learned.
-                (begin_with_nothing if settings.relative else begin_small)(head[-1])
+                # Before it learns, a network with searched weights plays as these say.
+                (begin_with_nothing if settings.prices or settings.linear else begin_small)(head[-1])
         # Last, so that a seed gives all other weights the same values with it and without.
         self.job_graphs = JobGraphEncoder(width, settings.rounds, hears=settings.job_edges) if settings.job_graphs else None
 

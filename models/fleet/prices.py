@@ -12,9 +12,10 @@ sharpness; less a multiple of how much more work the job has than the smallest o
 start is compared with going on as it is; its pause with the smallest job that waits. Sharpness and multiple are learned too.
 
 The three numbers are linear in a few features, by weights that a search may have found (`planners.fleet.linear_prices`), and to
-these is added what the network makes of the whole graph. Before training both are about nothing, and the best action is about
-that of the rule ``sjf:priced``. In what units they are measured `price_units` says; where these are relative, what an action may
-be dearer is multiplied by the exponential of the second number, so that a start at the least cost is always better than to wait.
+these is added what the network makes of the whole graph. Before training that is nothing, and the network decides as the compiled
+rule with these weights; without weights the best action is about that of the rule ``sjf:priced``. In what units they are measured
+`price_units` says; where these are relative, what an action may be dearer is multiplied by the exponential of the second number,
+so that a start at the least cost is always better than to wait.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from ...planners.fleet.linear_prices import (
     PriceUnits,
 )
 from ...planners.fleet.rules import WAITING_WEIGHT
-from ..network import begin_small, begin_with_nothing
+from ..network import begin_with_nothing
 
 QUICK = 10.0
 """How much faster than others the weights are learned that are direct, from features to the three numbers."""
@@ -91,7 +92,7 @@ class PriceHead(nn.Module):
     def __init__(self, width: int, *, relative: bool) -> None:
         super().__init__()
         self.of_job = nn.Sequential(nn.Linear(2 * width, width), nn.ReLU(), nn.Linear(width, 3))
-        (begin_with_nothing if relative else begin_small)(self.of_job[-1])
+        begin_with_nothing(self.of_job[-1])
         self.is_relative = relative
         self.direct = nn.Linear(num_direct(relative=relative), 3, bias=False)
         nn.init.zeros_(self.direct.weight)

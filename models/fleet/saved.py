@@ -145,8 +145,8 @@ def load_fleet_policy(path: str | Path, fleet: Fleet) -> Callable[[FleetBatch], 
 def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
     """A network as a function from a batch to the best action of each of its episodes; 0 for one that is over.
 
-    Of actions with equal scores, as of hosts that look alike to the network, one is drawn, from the state of the episode alone:
-    the numbers of hosts say where they are, and no network reads them.
+    Of hosts with equal scores one is drawn, from the state of the episode alone: the numbers of hosts say where they are, and no
+    network reads them. Of other actions with equal scores the first is taken, as compiled rules do.
     """
 
     device = next(network.parameters()).device
@@ -157,7 +157,8 @@ def player(network: FleetActor) -> Callable[[FleetBatch], NDArray[np.int64]]:
                 {name: torch.as_tensor(seen, device=device) for name, seen in batch.observations._asdict().items()}
             )
         is_best = (scores >= scores.max(dim=1, keepdim=True).values - TIE).cpu().numpy()
-        actions = np.where(is_best, _drawn(batch, is_best.shape[1]), -1.0).argmax(axis=1)
+        drawn = np.where(is_best, _drawn(batch, is_best.shape[1]), -1.0).argmax(axis=1)
+        actions = np.where(batch.state.building >= 0, drawn, is_best.argmax(axis=1))
         return np.where(batch.state.is_over, 0, actions)
 
     return best

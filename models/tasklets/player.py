@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +30,10 @@ _MOST_STARTS = 8
 
 
 class TaskletPlayer:
-    """A policy that is asked for one network at a time."""
+    """A policy that is asked for one network at a time; ``trained`` is that of its file."""
 
-    def __init__(self, policy: TaskletPolicy, name: str) -> None:
-        self.policy, self.name = policy.eval(), name
+    def __init__(self, policy: TaskletPolicy, name: str, trained: Mapping[str, Any] | None = None) -> None:
+        self.policy, self.name, self.trained = policy.eval(), name, trained or {}
         self._is_loaded = False
 
     def place(self, instance: TaskletInstance, mode: PlayMode, seed: int = 0) -> TaskletPlacement:
@@ -96,4 +98,5 @@ def load_tasklet_player(spec: str) -> tuple[TaskletPlayer, PlayMode]:
     if not os.path.exists(file):  # unlike Path.exists, it says no to names that are too long
         choices = [*SOLVERS, *(SHIPPED + each for each in shipped_tasklets())]
         raise PolicyError("no such solver, file or shipped policy", field="policy", value=spec, choices=choices)
-    return TaskletPlayer(SavedTaskletPolicy.load(file).policy(name), spec), mode
+    saved = SavedTaskletPolicy.load(file)
+    return TaskletPlayer(saved.policy(name), spec, saved.trained), mode

@@ -9,6 +9,7 @@ The public names, each imported from its floor when it is first used::
     simulate_together, JobStep            steps of several jobs that share the cluster's links
     estimate, search_layouts              price one parallel layout of a transformer; find the best of all
     load_benchmark, JobPartitioningEnv    many jobs that compete, as a Gymnasium environment
+    sb3_env                               many episodes of any environment, as Stable-Baselines3 steps them
     plan                                  one job, one cluster, the chosen plan
     place                                 the ops of one job on devices
     train, evaluate, export               learn a policy, compare policies, hand plans to schedulers
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from .plans import Layout, PlacementPlan, load_plan
     from .simulation.step.timeline import JobStep, simulate, simulate_together
     from .training.hooks.callback import TrainingCallback
+    from .training.libraries.sb3 import sb3_env
     from .training.methods import train
 
 __version__ = "0.1.0"
@@ -64,6 +66,7 @@ _HOMES = {
     "load_plan": "plans",
     "place": "planning.place",
     "plan": "planning.plan",
+    "sb3_env": "training.libraries.sb3",
     "search_layouts": "planning.search",
     "simulate": "simulation.step.timeline",
     "simulate_together": "simulation.step.timeline",
@@ -87,6 +90,7 @@ __all__ = [  # noqa: RUF022 - in the order of the table above
     "search_layouts",
     "load_benchmark",
     "JobPartitioningEnv",
+    "sb3_env",
     "plan",
     "place",
     "train",

@@ -13,6 +13,7 @@ import torch
 from meshwright import cli, settings
 from meshwright.envs.ground import Ground
 from meshwright.errors import CheckpointError
+from meshwright.models.policy_files import stage
 from meshwright.models.saved import SavedNetwork
 from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.training import checkpoint
@@ -99,6 +100,7 @@ def test_the_kept_policy_is_the_best_one_and_reaches_its_figure(whole, scenario,
         "phase": "ppo",
         "steps": best["steps"],
         "validation_blocking_rate": best["validation_blocking_rate"],
+        "stages": [stage("ppo", best["steps"], "decisions", best["validation_blocking_rate"])] if best["steps"] else [],
         "rules": ["first-fit", "best-fit"],
         "shape_slots": 0,
         "arrivals_per_slot": 1.0,

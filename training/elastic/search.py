@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...jobs.readers.elastic import ElasticWorkload
+from ...models.policy_files import STAGES, stage
 from ...planners.elastic.saved_shares import SHARE_RULES, SavedShares
 from ...planners.elastic.scheduler import play
 from ...simulation.elastic.simulation import ElasticSimulation
@@ -77,7 +78,10 @@ class ElasticSearch:
     def saved(self, trained: dict[str, Any]) -> SavedShares:
         """The best mean so far, with how it was found, added to what is given."""
         figures = {name: value for name, value in self.best.items() if name != "weights"}
-        return SavedShares(self.chosen.rule, np.array(self.best["weights"]), {**trained, "seed": self.chosen.seed, **figures})
+        value, of = self.best["validation_mean_completion_s"], f"{len(self.best['weights'])} weights"
+        made = {STAGES: [stage("search", self.best["generation"], "generations", value, of=of)]}
+        about = {**trained, "seed": self.chosen.seed, **figures, **made}
+        return SavedShares(self.chosen.rule, np.array(self.best["weights"]), about)
 
     def state(self) -> dict[str, Any]:
         """Plain data that `restore` continues from."""

@@ -21,6 +21,7 @@ from ...envs.elastic.benchmark import TRACE, ElasticBenchmark, load_elastic_benc
 from ...jobs.readers.elastic import ElasticWorkload
 from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 from ...planners.elastic.saved_shares import SHARE_RULES
+from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.workload_draws import WorkloadDraws
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
@@ -90,16 +91,21 @@ def train_elastic(
 
 def _search(chosen: ElasticTrainSettings, benchmark: ElasticBenchmark) -> ElasticSearch:
     simulation = benchmark.simulation()
-    trace = chosen.trace or reference_path(TRACE, "trace")
-    devices = benchmark.elastic.cluster.devices_per_node
-    draws = WorkloadDraws(trace, simulation.applications, simulation.apps, devices)
-
-    def drawn(sizes: Sequence[int], first: int) -> list[list[ElasticWorkload]]:
-        numbered = groupby(enumerate(sizes), key=lambda each: each[1])
-        return [[draws.draw(first + number, size) for number, size in each] for _, each in numbered]
-
     # Training workloads of another seed are others; the validation workloads are always the same.
     first = FIRST_TRAINING_SEED + chosen.seed * len(chosen.num_jobs)
-    return ElasticSearch(
-        chosen, simulation, drawn(chosen.num_jobs, first), drawn(chosen.validation_num_jobs, FIRST_VALIDATION_SEED)
-    )
+    training = _drawn(chosen, simulation, chosen.num_jobs, first)
+    return ElasticSearch(chosen, simulation, training, validation_workloads(chosen, simulation))
+
+
+def validation_workloads(chosen: ElasticTrainSettings, simulation: ElasticSimulation) -> list[list[ElasticWorkload]]:
+    """Return the workloads on which means are compared; those of equal size are played side by side."""
+    return _drawn(chosen, simulation, chosen.validation_num_jobs, FIRST_VALIDATION_SEED)
+
+
+def _drawn(
+    chosen: ElasticTrainSettings, simulation: ElasticSimulation, sizes: Sequence[int], first: int
+) -> list[list[ElasticWorkload]]:
+    trace = chosen.trace or reference_path(TRACE, "trace")
+    draws = WorkloadDraws(trace, simulation.applications, simulation.apps, simulation.cluster.devices_per_node)
+    numbered = groupby(enumerate(sizes), key=lambda each: each[1])
+    return [[draws.draw(first + number, size) for number, size in each] for _, each in numbered]

@@ -20,15 +20,14 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 
 from ... import files
-from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
-from ...envs.fleet.objective import is_better, objective_value
-from ...errors import CheckpointError, ConfigError, NothingToLearnError
-from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ...envs.fleet.objective import is_better
+from ...errors import ConfigError
 from ...models.fleet.network import FleetActor
 from ...models.fleet.policy import FleetPolicy
 from ...models.fleet.saved import SavedFleetNetwork, player
-from ...planners.fleet.linear_scores import linear_scorer
+from ...models.policy_files import STAGES, stage
+from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer
 from ...planners.fleet.rules import fleet_rule
 from ..device import in_fixed_order, pick_device
 from ..hooks.callback import TrainingCallback
@@ -36,14 +35,13 @@ from ..hooks.reporter import ReportedMeasure, RunReporter
 from ..linear.tune import restore, write_checkpoint
 from ..ppo import figures_of, make_ppo
 from . import fleet_checkpoint
-from .imitation import choose_all, imitate
+from .imitation import imitate
+from .rules_played import check_something_to_learn, mean_objective, play_all, validation_seeds_of
 from .run_folder import FleetRunFolder
 from .settings import FleetTrainSettings
 from .timed_buffer import TimedRolloutBuffer
 from .vec_env import FleetVecEnv
 from .weight_search import WeightSearch, found_elsewhere, prices_of, scores_of
-
-Picks = Callable[[FleetBatch], Any]
 
 PPO = "PPO"
 """Stage after those with names of their own."""
@@ -107,7 +105,7 @@ def train_fleet(
     fleets = (fleet, *mixed)
     _check_alike(fleets)
     for one in fleets:
-        _check_something_to_learn(chosen, one)
+        check_something_to_learn(chosen, one)
     env = FleetVecEnv(
         fleet,
         chosen.ppo.num_envs,
@@ -173,7 +171,7 @@ def _searched(
         searched = [scores_of(fleet, chosen.search.hosts) for fleet in fleets]
     else:
         searched = [prices_of(fleet, relative=chosen.network.relative) for fleet in fleets]
-    search = WeightSearch(searched, chosen.search, chosen.seed, _validation_seeds(chosen))
+    search = WeightSearch(searched, chosen.search, chosen.seed, validation_seeds_of(chosen))
     if run.searching.exists():
         restore(search, run.searching, callback.key)
         callback.goes_on(search.before_s)
@@ -202,35 +200,6 @@ def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> Maskab
     return model
 
 
-def play_all(fleet: Fleet, pick: Picks, seeds: Sequence[int]) -> FleetBatch:
-    """Play an episode for each seed to its end."""
-    batch = FleetBatch(fleet, len(seeds))
-    for e, seed in enumerate(seeds):
-        batch.reset(e, np.random.default_rng(seed))
-    while not batch.state.is_over.all():
-        batch.step(pick(batch))
-    return batch
-
-
-def _validation_seeds(chosen: FleetTrainSettings) -> range:
-    return range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + chosen.num_validation_seeds)
-
-
-def _mean(fleet: Fleet, batch: FleetBatch) -> float:
-    return float(np.mean([objective_value(fleet.settings, batch.state, e) for e in range(batch.num_episodes)]))
-
-
-def _rule(fleet: Fleet, name: str) -> Picks:
-    rule = fleet_rule(name, fleet.problem, fleet.work_device_s)
-
-    def pick(batch: FleetBatch) -> Any:
-        out = np.zeros(batch.num_episodes, np.int64)
-        choose_all(fleet.problem, batch.state, rule, out, 0, 1)
-        return out
-
-    return pick
-
-
 def _check_alike(fleets: Sequence[Fleet]) -> None:
     """Refuse fleets that no one policy plays, or whose objectives have no mean.
 
@@ -246,22 +215,6 @@ def _check_alike(fleets: Sequence[Fleet]) -> None:
                 raise ConfigError(problem, field="mixed", value=there)
         if fleet.has_strategies != fleets[0].has_strategies:
             raise ConfigError("benchmarks that are played together must all have entries with names, or none", field="mixed")
-
-
-def _check_something_to_learn(chosen: FleetTrainSettings, fleet: Fleet) -> None:
-    """Refuse a benchmark on which whatever is done comes to the same.
-
-    Raises:
-        NothingToLearnError: rules that differ most do equally well in every validation episode.
-    """
-    seeds = _validation_seeds(chosen)
-    found = set()
-    for other in ("fifo", "sjf+backfill", "fastest-feasible", "least-device-seconds"):
-        played = play_all(fleet, _rule(fleet, other), seeds)
-        found.add(tuple(objective_value(fleet.settings, played.state, e) for e in range(len(seeds))))
-    if len(found) == 1:
-        problem = f"all rules reach the same {fleet.settings.objective} in every validation episode: there is nothing to learn"
-        raise NothingToLearnError(problem, field="fleet.objective", value=fleet.settings.objective)
 
 
 class _Validation(BaseCallback):
@@ -331,13 +284,34 @@ class _Validation(BaseCallback):
             "ground": {**self._fleet.ground, **({"mixed": mixed} if mixed else {})},
             "candidate_features": self._fleet.settings.candidate_features,
             "validation": self.curve[-1]["validation"] if self.curve else None,
+            STAGES: self._stages(model),
         }
 
-    def look(self, model: MaskablePPO, more: dict[str, float], stage: str = "ppo") -> None:
+    def _stages(self, model: MaskablePPO) -> list[dict[str, Any]]:
+        """Return the stages that the weights went through, as policy files hold them."""
+        chosen, found = self._chosen, []
+        after = {row.get("stage"): row["validation"] for row in self.curve}  # the last of each
+        if chosen.search is not None and "search" in after:
+            network = _network(model)
+            count = 0 if network.prices is None else network.prices.direct.weight.numel()
+            if network.linear is not None:
+                count = len(FIRST_WEIGHTS if self._fleet.problem.may_refuse else START)
+            generations = chosen.search.generations if chosen.search.found is None else 0
+            found.append(stage("search", generations, "generations", after["search"], of=f"{count} weights"))
+        if chosen.imitation is not None and "imitation" in after:
+            of = " and ".join(chosen.imitation.rules)
+            decisions = chosen.imitation.decisions * (1 + chosen.imitation.corrections)
+            found.append(stage("imitation", decisions, "decisions", after["imitation"], of=of))
+        if model.num_timesteps > 0:
+            found.append(stage("ppo", model.num_timesteps, "decisions", after.get("ppo")))
+        return found
+
+    def look(self, model: MaskablePPO, more: dict[str, float], stage_name: str = "ppo") -> None:
         """One validation."""
         value = float(np.mean([self._value_on(fleet, _network(model)) for fleet in self.fleets]))
         row = {
             "steps": model.num_timesteps,
+            "stage": stage_name,
             "validation": value,
             "elapsed_s": self.elapsed_s(),
             "cpu_s": time.process_time() - self._cpu_before_s,
@@ -349,13 +323,13 @@ class _Validation(BaseCallback):
             self.best = value
             SavedFleetNetwork.of(_network(model), self.about(model)).save(self._run.policy)
         files.write_json(self._run.learning_curve, self.curve)
-        self._reporter.validated(row, stage)
+        self._reporter.validated(row, stage_name)
 
     def _value_on(self, fleet: Fleet, network: FleetActor) -> float:
         """The objective on the validation episodes of a fleet, which the network plays for once."""
         if fleet is not self._fleet:
             network.use(fleet)
-        value = _mean(fleet, play_all(fleet, player(network), _validation_seeds(self._chosen)))
+        value = mean_objective(fleet, play_all(fleet, player(network), validation_seeds_of(self._chosen)))
         if fleet is not self._fleet:
             network.use(self._fleet)
         return value
@@ -383,6 +357,3 @@ class _Validation(BaseCallback):
 
     def _on_step(self) -> bool:
         return True
-
-
-__all__ = ["CheckpointError", "FleetProgress", "train_fleet"]

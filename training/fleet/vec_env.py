@@ -8,14 +8,12 @@ which in training may know what the policy cannot: most of the spread of the ret
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
-from stable_baselines3.common.vec_env import VecEnv
 
 from ...compiled import njit
 from ...envs.fleet.batch import FleetBatch
@@ -25,6 +23,7 @@ from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
 from ...simulation.fleet import dynamics
+from ..libraries.sb3 import MaskedVecEnv
 
 WINDOWS = np.array([0.25, 0.5, 1.0, 2.0, 4.0])
 """Of ``to_come``: lengths in mean durations of a job."""
@@ -33,7 +32,7 @@ TO_COME = 2 * len(WINDOWS)
 """Figures of ``to_come``: arrivals in each window, and their work, against what is expected."""
 
 
-class FleetVecEnv(VecEnv):
+class FleetVecEnv(MaskedVecEnv):
     """A vector environment of ``e`` episodes, each of which starts again when it is over.
 
     After a reset they may stand at places that are spread over an episode, up to which a rule has played, so that no update sees
@@ -112,10 +111,6 @@ class FleetVecEnv(VecEnv):
         self._starts = state["starts"].numpy().copy()
         return self.seen()
 
-    def step_async(self, actions: NDArray[np.int64]) -> None:
-        """Store the actions."""
-        self._actions = np.asarray(actions)
-
     def step_wait(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Carry out the stored actions; episodes that are over start again."""
         before_s = self.batch.state.now_s.copy()
@@ -127,29 +122,9 @@ class FleetVecEnv(VecEnv):
         self._starts = over.copy()
         return self.seen(), np.clip(rewards, -self._most, self._most), over, [{} for _ in range(self.num_envs)]
 
-    def close(self) -> None:
-        """Do nothing: there is nothing to close."""
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        """An attribute of each environment, in the form that Stable-Baselines3 asks for."""
-        return [getattr(self, attr_name, None) for _ in self._indices(indices)]
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Refused: episodes have no attributes of their own."""
-        raise AttributeError(attr_name)
-
-    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
-        """Masks by the name that sb3-contrib knows."""
-        if method_name != "action_masks":
-            raise AttributeError(method_name)
-        return [self.batch.observations.action_mask[e].astype(bool) for e in self._indices(indices)]
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """Whether each environment is wrapped: none is."""
-        return [False for _ in self._indices(indices)]
-
-    def _indices(self, indices: Any) -> Sequence[int]:
-        return list(self._get_indices(indices))
+    def action_masks(self) -> NDArray[np.bool_]:
+        """Return whether each action is possible, ``(e, a)``."""
+        return self.batch.observations.action_mask.astype(np.bool_)
 
 
 @njit

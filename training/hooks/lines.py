@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TextIO
 
 from .callback import RunEnd, RunStart, StageRecord, TrainingCallback, ValidationRecord
@@ -18,10 +19,11 @@ class LineWriter(TrainingCallback):
 
     Args:
         out: where; standard output as it is then by default.
+        to_beat: returns the value that is printed beside each validation, which makes lines longer.
     """
 
-    def __init__(self, out: TextIO | None = None) -> None:
-        self._out = out
+    def __init__(self, out: TextIO | None = None, to_beat: Callable[[], float] | None = None) -> None:
+        self._out, self._to_beat = out, to_beat
         self._stage, self._tenth = "", 0
 
     def on_start(self, start: RunStart) -> None:
@@ -40,7 +42,7 @@ class LineWriter(TrainingCallback):
 
     def on_validation(self, record: ValidationRecord) -> None:
         """See `TrainingCallback.on_validation`."""
-        self._print(line(record))
+        self._print(line(record) + ("" if self._to_beat is None else f"  line to beat {self._to_beat():.4g}"))
 
     def on_end(self, end: RunEnd) -> None:
         """See `TrainingCallback.on_end`."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
+from ...models.policy_files import STAGES, stage
 from ...planners.linear import FEATURES, LinearWeights
 from ...simulation.cluster.scenario import Scenario
 from .populations import CovarianceAdaptation, CrossEntropy, Population
@@ -116,12 +117,9 @@ class LinearSearch:
 
     def weights(self, trained: dict[str, Any]) -> LinearWeights:
         """The best mean so far, with how it was found, added to what is given."""
-        found = {
-            **trained,
-            "seed": self.seed,
-            "generation": self.best["generation"],
-            "validation_blocking_rate": self.best["validation_blocking_rate"],
-        }
+        generation, rate = self.best["generation"], self.best["validation_blocking_rate"]
+        made = [stage("search", generation, "generations", rate, of=f"{len(self.best['weights'])} weights")]
+        found = {**trained, "seed": self.seed, "generation": generation, "validation_blocking_rate": rate, STAGES: made}
         return LinearWeights(np.array(self.best["weights"]), self.trial.placement_rules, found)
 
     def state(self) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import torch
 
 from ... import files
 from ...errors import CheckpointError
+from ...models.policy_files import STAGES, stage
 from ...models.tensor_file import save_tensors
 from .. import checkpoint
 from ..run_folder import AnyRunFolder
@@ -141,13 +142,25 @@ class PlacingTrainer(ABC, Generic[Policy]):
         row = {"update": self.update, "stage": self.stage, "validation": value, "elapsed_s": seconds, "cpu_s": cpu_s, **self.told}
         self.curve.append(row)
         chosen = self._chosen
-        saved = self.saved({"config": chosen.name, "seed": chosen.seed, "update": self.update, "validation": value})
+        about = {"config": chosen.name, "seed": chosen.seed, "update": self.update, "validation": value, STAGES: self._stages()}
+        saved = self.saved(about)
         if value < self.best:
             self.best = value
             saved.save(run.policy)
         if chosen.imitated is not None and self.update == chosen.imitation_steps:
             saved.save(run.imitated)
         files.write_json(run.learning_curve, self.curve)
+
+    def _stages(self) -> list[dict[str, Any]]:
+        """Return the stages that the weights went through, as policy files hold them."""
+        imitated = min(self.update, self._chosen.imitation_steps)
+
+        def last(is_of: bool) -> float | None:
+            of = [row["validation"] for row in self.curve if (row["update"] <= self._chosen.imitation_steps) == is_of]
+            return of[-1] if of else None
+
+        done = [("imitation", imitated, "steps"), ("ppo", self.update - imitated, "updates")]
+        return [stage(name, steps, unit, last(name == "imitation")) for name, steps, unit in done if steps > 0]
 
     def save(self, path: Path, key: str) -> None:
         """Write a checkpoint, which no GPU is needed to read."""

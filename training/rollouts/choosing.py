@@ -15,7 +15,7 @@ from ...compiled import njit
 from ...models.learned.network import NetworkPass
 from ...models.masked_policy import log_shares
 from ...models.network import CandidateNetwork
-from ..vec_env import Observations
+from ..libraries.sb3 import Observations
 
 Choices = tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]
 """Actions, values and log-probabilities, ``(g,)`` each."""

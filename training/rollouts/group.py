@@ -15,8 +15,8 @@ from ...envs.static_features import static_features
 from ...models.network import CandidateNetwork
 from ...planners.linear import LinearWeights
 from ..curriculum import TrainingPhase
+from ..libraries.sb3 import Observations
 from ..settings import TrainSettings
-from ..vec_env import Observations
 from ..vec_env_wrappers import AfterstateFeatures, CentredReward
 from .choosing import chooser, quick_chooser, tensors
 

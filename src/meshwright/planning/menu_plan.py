@@ -25,6 +25,7 @@ from ..envs.fleet.menu_lines import layout_name
 from ..errors import PlanError, PolicyError
 from ..jobs.load import JobSource
 from ..models.fleet.saved import SavedFleetNetwork, player
+from ..models.policy_files import lost_to_rule
 from ..planners.fleet.rule import EntryRule
 from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule
@@ -206,7 +207,8 @@ class MenuPlanner:
             # What a request leaves out of the menu is no other fleet: compared is all of what the policy was trained for.
             own = build(trained.fleet.model_copy(update={"cluster": where.name, "job_types": types}))
         other = own.off_ground(saved.trained.get("ground", {}))
-        remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
+        told = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
+        remarks = (*told, *lost_to_rule(file))
         weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]
         return cls(spec, fleet, kind, given, player(saved.network(fleet, file)), remarks, files.digest(*weights))
 

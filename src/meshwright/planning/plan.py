@@ -31,6 +31,7 @@ from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS, Job
 from ..jobs.load import JobSource
 from ..jobs.workload import Workload, WorkloadSettings
+from ..models.policy_files import lost_to_rule
 from ..planners.policy import Policy, checked
 from ..plans import PlacementPlan
 from ..plans.memory import tight_text
@@ -179,8 +180,14 @@ class OpSplitPlanner:
         return EpisodeBatch(self.scenario, 1)
 
     @cached_property
-    def _foreign(self) -> tuple[str, ...]:
-        return foreign_figures(self.scenario.cluster, self.scenario.settings.costs, has_layers=False)
+    def _always(self) -> tuple[str, ...]:
+        """Remarks on every plan: figures of other devices, and a rule that the run of the policy lost to."""
+        foreign = foreign_figures(self.scenario.cluster, self.scenario.settings.costs, has_layers=False)
+        return (*foreign, *lost_to_rule(self._file))
+
+    @property
+    def _file(self) -> Path | None:
+        return trained_file(base_of(self.spec) if is_rollout(self.spec) else self.spec)
 
     @cached_property
     def _templates(self) -> dict[tuple[int, int], PlacementPlan]:
@@ -190,7 +197,7 @@ class OpSplitPlanner:
     @cached_property
     def digest(self) -> str:
         """A hash of all on which a plan depends besides the arguments of `plan`: job, cluster, costs and policy file."""
-        file = trained_file(base_of(self.spec) if is_rollout(self.spec) else self.spec)
+        file = self._file
         return files.digest(self.spec, self.scenario.digest, b"" if file is None else files.read_bytes(file))
 
     @cached_property
@@ -218,7 +225,7 @@ class OpSplitPlanner:
         if self._grounds is not None:
             here = self._alone.for_one_job(work_s, None if deadline_s is None else deadline_s / work_s)
             other = ground.off_ground(display_name(spec), self._grounds, here)
-        remarks = (*self.remarks, *self._foreign, *(() if other is None else (other,)))
+        remarks = (*self.remarks, *self._always, *(() if other is None else (other,)))
         allowed_s = np.inf if deadline_s is None else deadline_s
         chooser = self.chooser
         chooser.reset(seed)

@@ -14,6 +14,8 @@ from meshwright.models.fleet.prices import num_direct, price_units
 from meshwright.models.fleet.saved import SavedFleetNetwork, player
 from meshwright.models.settings import FleetNetworkSettings
 from meshwright.planners.fleet.linear_prices import DEARER, ORDER, SHARPNESS, USUAL_JOBS, choose_by_prices, play_by_prices
+from meshwright.planners.fleet.linear_scores import FIRST_WEIGHTS, START, choose_by_scores, linear_scorer
+from meshwright.planners.fleet.rules import fleet_rule
 from meshwright.settings import build_settings
 from tests.draws import FACTOR
 from tests.tiny_fleet import fleet_settings, tiny_fleet
@@ -198,21 +200,31 @@ def test_relative_prices_play_the_same_where_all_steps_take_longer(tmp_path):
     np.testing.assert_allclose(ends[1], 2.0 * ends[0], rtol=1e-9)
 
 
-def test_a_relative_network_plays_as_the_compiled_rule_before_it_learns(fleet):
-    """No weight of it but the direct ones says anything yet: of placements with equal steps both take the first."""
+@pytest.mark.parametrize("kind", ["prices", "relative prices", "scores"])
+def test_a_network_made_from_searched_weights_decides_as_the_compiled_rule_before_it_learns(fleet, kind):
     torch.manual_seed(0)
-    made = FleetActor(FleetNetworkSettings(width=8, prices=True, relative=True), fleet).eval()
-    weights = np.random.default_rng(4).normal(0, 0.4, (3, num_direct(relative=True)))
-    made.prices.set_direct(weights)
-    by_network, by_rule = FleetBatch(fleet, 5), FleetBatch(fleet, 5, observes=False)
+    chosen = {"linear": True} if kind == "scores" else {"prices": True, "relative": kind == "relative prices"}
+    made, rng = FleetActor(FleetNetworkSettings(width=8, **chosen), fleet).eval(), np.random.default_rng(4)
+    if kind == "scores":
+        weights = FIRST_WEIGHTS[: len(START)] + rng.normal(0, 0.3, len(START))
+        made.linear.set_direct(weights)
+        scorer = linear_scorer(fleet.problem, fleet_rule("fifo", fleet.problem), weights, fleet.mean_duration_s)
+    else:
+        weights = rng.normal(0, 0.4, (3, num_direct(relative=made.settings.relative)))
+        made.prices.set_direct(weights)
+    pick, batch, num_decisions = player(made), FleetBatch(fleet, 5), 0
     for e in range(5):
-        by_network.reset(e, np.random.default_rng(e))
-        by_rule.reset(e, np.random.default_rng(e))
-        play_by_prices(fleet.problem, by_rule.state, e, weights, made.menu.units, 10_000)
-    pick = player(made)
-    while not by_network.state.is_over.all():
-        by_network.step(pick(by_network))
-    np.testing.assert_allclose(by_network.state.finish_s, by_rule.state.finish_s)
+        batch.reset(e, np.random.default_rng(e))
+    while not batch.state.is_over.all():
+        actions = pick(batch)
+        for e in np.flatnonzero(~batch.state.is_over):
+            if kind == "scores":
+                assert actions[e] == choose_by_scores(fleet.problem, batch.state, e, scorer)
+            else:
+                assert actions[e] == choose_by_prices(fleet.problem, batch.state, e, weights, made.menu.units)
+            num_decisions += 1
+        batch.step(actions)
+    assert num_decisions >= 150
 
 
 def test_relative_is_about_prices():

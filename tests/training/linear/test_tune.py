@@ -13,6 +13,7 @@ from meshwright import files, settings
 from meshwright.envs.ground import Ground
 from meshwright.envs.playing import play_episode
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
+from meshwright.models.policy_files import stage
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.training.linear.settings import LinearSettings, load_linear_settings
 from meshwright.training.linear.tune import tune
@@ -105,6 +106,7 @@ def test_the_kept_weights_are_the_best_mean_and_reach_its_figure(whole, linear, 
         "seed": 3,
         "generation": best["generation"],
         "validation_blocking_rate": best["validation_blocking_rate"],
+        "stages": [stage("search", best["generation"], "generations", best["validation_blocking_rate"], of="31 weights")],
         "ground": [Ground.of("tiny", scenario).model_dump(mode="json")],
     }
     rates = [play_episode(LinearScorer("", saved, scenario), scenario, seed).blocking_rate(slice(4, 30)) for seed in (100, 101)]

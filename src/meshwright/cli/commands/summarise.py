@@ -48,7 +48,7 @@ def summarise_results(
     over_several = summary.operator_tables(found, against)
     placed = {title: {"head": head, "rows": cells} for title, _, head, cells in over_several}
     told = {"benchmarks": benchmarks, "rows": rows, "ablations": tables, "training_runs": runs, "other_benchmarks": others}
-    output.write_json(json_file, {**told, "operators": placed})
+    output.write_json(json_file, {**told, "operators": placed, "made": summary.made(found)})
     console = output.console(json_file)
     if rows:
         output.table(console, "Blocked, % of jobs", ["policy", *benchmarks], rows)
@@ -56,6 +56,8 @@ def summarise_results(
         output.table(console, title, other["head"], other["rows"])
     for title, _, head, cells in over_several:
         output.table(console, title, head, cells, numbers_from=2)
+    for sentence in summary.made(found):
+        console.print(sentence, markup=False)
     for benchmark, cells in tables.items():
         output.table(console, f"Ablations on {benchmark}", ["policy", "blocked %", f"against {against}, points"], cells)
     output.print_written(console, json_file, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,10 +44,14 @@ class TrainRequest:
     log: str | None = None
     begun: dict[Path, int | None] = field(default_factory=dict)
 
-    def arguments(self) -> dict[str, Any]:
-        """What every method is given besides its config and folder, the command line for the record among it."""
+    def arguments(self, built: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what every method is given besides its config and folder, the command line for the record among it.
+
+        Args:
+            built: scenarios or fleets by the spelling of their benchmark.
+        """
         command, resume = ["meshwright", *sys.argv[1:]], self.resume is not None
-        return {"resume": resume, "overwrite": self.overwrite, "command": command, "callbacks": self.callbacks()}
+        return {"resume": resume, "overwrite": self.overwrite, "command": command, "callbacks": self.callbacks(built or {})}
 
     def folder(self, name: str) -> Path:
         """The run folder of a run of this name.
@@ -88,15 +92,21 @@ class TrainRequest:
         assert path is not None, "one of the two was given"
         return self.logged(settings.load(kind, path, changes=self.changes))
 
-    def callbacks(self) -> list[TrainingCallback]:
-        """A line for each validation where no terminal shows the progress; to standard error beside JSON on standard output."""
+    def callbacks(self, built: Mapping[str, Any]) -> list[TrainingCallback]:
+        """Return the line to beat and, where no terminal shows the progress, a line for each validation.
+
+        They go to standard error beside JSON on standard output.
+        """
         to_stderr = self.json_file == "-"
         stream = sys.stderr if to_stderr else sys.stdout
+        from ....evaluation.line_to_beat import LineToBeat
+
+        beaten = LineToBeat(stream, self.graphs, built)
         if sys.stderr.isatty() and (to_stderr or sys.stdout.isatty()):
-            return []
+            return [beaten]
         from ....training.hooks.lines import LineWriter
 
-        return [LineWriter(stream)]
+        return [beaten, LineWriter(stream, lambda: beaten.value)]
 
     def logged(self, chosen: AnySettings) -> AnySettings:
         """A config with the writers of the command line, where it names some.
@@ -112,8 +122,12 @@ class TrainRequest:
 
     def curve(self, made: AnyRunFolder[Any]) -> list[dict[str, Any]]:
         """Rows of the learning curve of a run that ended, which are written as JSON where that was asked for."""
+        from ....models.policy_files import LINE_TO_BEAT
+
         curve: list[dict[str, Any]] = files.read_json(made.learning_curve)
-        output.write_json(self.json_file, {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve})
+        line = made.path / LINE_TO_BEAT
+        told = {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve}
+        output.write_json(self.json_file, {**told, "line_to_beat": files.read_json(line) if line.is_file() else None})
         return curve
 
     def show(self, made: AnyRunFolder[Any], title: str, curve: Sequence[dict[str, Any]], rows: Sequence[Sequence[str]]) -> None:

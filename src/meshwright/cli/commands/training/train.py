@@ -143,7 +143,14 @@ class _ScenarioRequest(TrainRequest):
                 check_interrupt()
                 bars.update(task, **update(now))
 
-            return train(chosen, folder, graphs_dir=self.graphs, scenario=scenario, progress=report, **self.arguments())
+            return train(
+                chosen,
+                folder,
+                graphs_dir=self.graphs,
+                scenario=scenario,
+                progress=report,
+                **self.arguments({chosen.benchmark: scenario}),
+            )
 
     def show_blocking(
         self,

@@ -32,6 +32,7 @@ def train_fleet_policy(asked: TrainRequest) -> None:
             fleet, *mixed = (
                 load_fleet_benchmark(one, changes=chosen.changes).build(progress=priced) for one in chosen.benchmarks
             )
+        built = dict(zip(chosen.benchmarks, (fleet, *mixed), strict=True))
         from ....training.fleet.train import train_fleet
 
         stages = {"search": chosen.search, "imitation": chosen.imitation, "PPO": chosen.ppo}
@@ -42,7 +43,7 @@ def train_fleet_policy(asked: TrainRequest) -> None:
             note = "" if now.value is None else f"{fleet.settings.objective} {now.value:.4g} (best {now.best:.4g})"
             bars.update(tasks[now.stage], completed=100 * now.done, note=note)
 
-        made = train_fleet(chosen, folder, fleet, mixed=mixed, progress=report, **asked.arguments())
+        made = train_fleet(chosen, folder, fleet, mixed=mixed, progress=report, **asked.arguments(built))
     curve = asked.curve(made)
     about = kept_rows(
         curve,

@@ -7,7 +7,7 @@ from typing import Annotated, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from .. import settings
+from ... import settings
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

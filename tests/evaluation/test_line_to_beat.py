@@ -1,0 +1,101 @@
+"""The line to beat of a training run: the best rule on its validation episodes, and the verdict on what it kept."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from meshwright import plan, settings
+from meshwright.evaluation.line_to_beat import LineToBeat, ValidationEpisodes, _raced
+from meshwright.models.policy_files import how_file_was_made, lost_to_rule
+from meshwright.training.fleet.settings import FleetTrainSettings
+from meshwright.training.linear.settings import LinearSettings
+from meshwright.training.methods import train
+from meshwright.training.operators.settings import OperatorTrainSettings
+from meshwright.training.settings import load_train_settings
+from meshwright.training.tasklets.settings import TaskletTrainSettings
+
+ROOT = Path(__file__).resolve().parents[2]
+PLACING = {"updates": 2, "validate_every_updates": 2}
+RUNS = {
+    "linear": (
+        LinearSettings,
+        {"benchmark": "preset:toy", "generations": 1, "population": 10, "num_episodes": 1, "num_validation_seeds": 5},
+    ),
+    "fleet": (
+        FleetTrainSettings,
+        {
+            "benchmark": "preset:uneven-64",
+            "changes": ["fleet.num_jobs=20", "fleet.num_warmup_jobs=0", "fleet.num_cooldown_jobs=0"],
+            "num_validation_seeds": 5,
+            "total_steps": 0,
+            "imitation": None,
+            "network": {"width": 8},
+        },
+    ),
+    "operators": (
+        OperatorTrainSettings,
+        {
+            **PLACING,
+            "benchmark": "preset:latency-tight",
+            "changes": ["placement.instances.num_ops=[8]", "placement.devices.num_devices=[3]", "num_validation_seeds=8"],
+            "num_training_instances": 32,
+            "network": {"hidden": 8, "rounds": 1},
+            "ppo": {"instances_per_update": 4, "samples_per_instance": 4},
+        },
+    ),
+    "tasklets": (
+        TaskletTrainSettings,
+        {
+            **PLACING,
+            "benchmark": "preset:tasklets-64",
+            "changes": ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6"],
+            "network": {"hidden": 8, "heads": 2, "rounds": 1},
+            "ppo": {"networks_per_update": 4, "samples_per_network": 4, "minibatches": 2},
+        },
+    ),
+}
+
+
+def config(method):
+    if method == "ppo":
+        return load_train_settings(
+            ROOT / "configs" / "train" / "toy.yaml", ["total_steps=1024", "num_validation_seeds=5", "log=[]"]
+        )
+    kind, chosen = RUNS[method]
+    return settings.build_settings(kind, {"method": method, "name": "tiny", **chosen})
+
+
+@pytest.mark.parametrize("method", ["ppo", *RUNS])
+def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(method, tmp_path):
+    out = io.StringIO()
+    beaten = LineToBeat(out)
+    run = train(config(method), tmp_path / "run", callbacks=[beaten])
+    found = json.loads((run.path / "line_to_beat.json").read_text())
+    assert found["value"] == min(found["rules"].values()) == beaten.value
+    assert f"by {found['rule']}" in out.getvalue()
+    rows, verdict = json.loads(run.learning_curve.read_text()), found["verdict"]
+    key = "validation_blocking_rate" if method in ("ppo", "linear") else "validation"
+    best = min(row[key] for row in rows)
+    if method == "tasklets":  # greedy groupings are valued in their best order
+        assert verdict["policy_value"] <= best + 1e-6
+    else:
+        assert verdict["policy_value"] == pytest.approx(best, rel=1e-6)
+    difference = verdict["difference"]
+    assert difference["mean"] == pytest.approx(verdict["policy_value"] - found["value"])
+    assert verdict["is_better"] == (difference["high"] < 0)
+    assert out.getvalue().endswith(f"{verdict['sentence']}\n")
+    assert verdict["sentence"].startswith("better than" if verdict["is_better"] else "not better than")
+    assert how_file_was_made(run.path).endswith(verdict["sentence"])
+    assert lost_to_rule(run.policy) == (() if verdict["is_better"] else (f"the policy is {verdict['sentence']}",))
+    if method == "ppo" and not verdict["is_better"]:
+        assert lost_to_rule(run.path)[0] in plan("zoo:squeezenet", "preset:toy", policy_spec=str(run.path)).remarks
+
+
+def test_the_best_rule_of_the_first_episodes_and_of_all_is_found_where_more_is_better():
+    values = {"low": [1.0] * 6, "even": [2.0] * 6, "late": [1.9, 1.9, 1.9, 1.9, 9.0, 9.0]}
+    found = ValidationEpisodes(list(values), 6, lambda rule, numbers: [values[rule][n] for n in numbers], is_less_better=False)
+    rule, of_rule, means = _raced(found)
+    assert (rule, of_rule) == ("late", values["late"])
+    assert means["even"] == 2.0

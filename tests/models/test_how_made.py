@@ -1,0 +1,44 @@
+"""How a policy was made is read from its file, and said in one sentence wherever it is compared."""
+
+import pytest
+
+from meshwright.models.policy_files import how_file_was_made, how_made, shipped_folder, stage
+from meshwright.models.tensor_file import load_tensors
+
+NO_PPO = {
+    "clos-256-philly.pt", "learned-shares.json", "llm-256-elastic.fleet.pt", "llm-256-prices.fleet.pt",
+    "llm-anywhere.fleet.pt", "mixed-256.fleet.pt", "pacml-physical-D.pt", "uneven-64.fleet.pt", "zero-shot.pt",
+}  # fmt: skip
+SHIPPED = sorted(path.name for path in shipped_folder().iterdir() if path.suffix in (".pt", ".json"))
+
+
+def test_stages_are_named_with_their_steps_and_a_policy_without_ppo_says_so():
+    searched = stage("search", 60, "generations", 1.5, of="14 weights")
+    assert how_made({"stages": [searched]}) == "searched weights (14 weights, 60 generations); no PPO"
+    assert how_made({"stages": [searched, stage("ppo", 2048, "decisions")]}).endswith("60 generations), PPO (2,048 decisions)")
+    assert how_made({"stages": []}) == "untrained; no PPO"
+
+
+@pytest.mark.parametrize("trained", [{}, {"stages": None}, {"stages": [3]}, {"steps": 4096, "phase": "ppo"}])
+def test_a_file_that_holds_no_stages_gives_unknown(trained):
+    assert how_made(trained) == "unknown"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_shipped_policy_says_how_it_was_made(name):
+    made = how_file_was_made(shipped_folder() / name)
+    assert made != "unknown"
+    assert ("no PPO" in made) == (name in NO_PPO)
+    if name.endswith(".pt"):
+        trained = load_tensors(shipped_folder() / name)["trained"]
+        done = sum(each["steps"] for each in trained["stages"] if each["stage"] != "search")
+        if ".fleet." in name:
+            done = sum(each["steps"] for each in trained["stages"] if each["stage"] == "ppo")
+        assert done == trained.get("steps", trained.get("update"))
+
+
+def test_the_weights_of_a_network_that_had_no_step_of_ppo_are_those_that_ppo_starts_from():
+    for name in ("clos-256-philly", "pacml-physical-D"):
+        weights = load_tensors(shipped_folder() / f"{name}.pt")["weights"]
+        assert float(weights["prior_sharpness"]) == 10.0
+    assert float(load_tensors(shipped_folder() / "clos-256-poisson.pt")["weights"]["prior_sharpness"]) != 10.0
