@@ -26,6 +26,7 @@ WORDS = [
     "mutants",
     "fuzz",
     "monotone",
+    "newest",
     "docs",
     "bench",
     "demo",
