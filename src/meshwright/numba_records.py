@@ -112,7 +112,7 @@ def _words_of(value: Any) -> Iterator[int]:
 
 
 @extending.register_model(Address)
-class _AddressModel(extending.models.OpaqueModel):
+class _AddressModel(extending.models.OpaqueModel):  # type: ignore[misc]
     """A pointer; nothing behind it is counted."""
 
 
@@ -148,7 +148,7 @@ def _get(context: Any, builder: Any, address: Address, value: Any, name: str) ->
         return read
 
     if isinstance(kind, types.Array):
-        lengths = types.UniTuple(types.intp, kind.ndim)
+        lengths = types.UniTuple(types.intp, kind.ndim)  # type: ignore[no-untyped-call]
         array = context.make_array(kind)(context, builder)
         array.nitems, array.itemsize = word(0), word(1)
         array.data = builder.inttoptr(word(2), array.data.type)
