@@ -1,7 +1,8 @@
 # The words of this project. Each one sets up .venv by itself when it has to.
 #
 #   make test ARGS="-k ring"    hands ARGS to the command behind the word (test, laws, test-libraries, test-schedulers,
-#                               test-kubernetes, validate-sharing, stress, mutants, fuzz, frozen, monotone, bench, demo, results, results-quick)
+#                               test-kubernetes, validate-sharing, stress, mutants, fuzz, frozen, monotone, newest, bench, demo, results,
+#                               results-quick)
 #   make test WORKERS=8         runs the tests in eight processes instead of two
 #   make lint PYTHON=python3.12 builds .venv from that interpreter
 #
@@ -22,8 +23,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+TESTS := -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler and not slow and not library"
 
-.PHONY: help format lint type test laws test-libraries test-schedulers test-kubernetes validate-sharing stress mutants fuzz frozen monotone docs bench demo results results-quick clean
+.PHONY: help format lint type test laws test-libraries test-schedulers test-kubernetes validate-sharing stress mutants fuzz frozen monotone newest docs bench demo results results-quick clean
 
 help: ## List these words
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -42,7 +44,7 @@ type: $(STAMP) ## Check types
 	@$(BIN)/mypy
 
 test: $(STAMP) ## Run the tests, all but the long ones and those that start real schedulers
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not scheduler and not slow and not library" $(ARGS)
+	@$(BIN)/python $(TESTS) $(ARGS)
 
 laws: $(STAMP) ## The same laws at length: twenty times the cases, and what takes long; half an hour
 	@MESHWRIGHT_DRAWS=8 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -o timeout=3000 -m "not scheduler and not library" $(ARGS)
@@ -77,6 +79,10 @@ frozen: $(STAMP) ## Hold the commands' outputs against those recorded in tests/f
 
 monotone: $(STAMP) ## Price 1,000 random jobs and layouts on a machine and on a better one; none may be worse; minutes
 	@MESHWRIGHT_CASES=1000 $(BIN)/python -m pytest -o timeout=3000 tests/planning/test_better_machines.py $(ARGS)
+
+newest: $(STAMP) ## Install the newest version of every dependency apart, whatever is pinned, and run the tests; weekly; gigabytes
+	@bash .ci/newest
+	@.cache/newest/bin/python $(TESTS) --deselect tests/test_house.py::test_what_is_installed_is_what_is_pinned $(ARGS)
 
 docs: $(STAMP) ## Build the documentation into docs/_build; a warning is an error
 	@$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build

@@ -22,16 +22,19 @@ from .tree import FLOORS, PROJECT, ROOT, WITH_TORCH, copy_of_the_tree, python, r
 # --- pins ---
 
 
+def plain(name):
+    return name.lower().replace("_", "-")
+
+
 def pins():
     lines = (ROOT / "constraints.txt").read_text().splitlines()
-    return dict(line.lower().replace("_", "-").split("==") for line in lines if not line.startswith("#"))
+    return dict(plain(line).split("==") for line in lines if not line.startswith("#"))
 
 
 def test_every_dependency_is_pinned_to_a_version_that_the_project_accepts():
     dependencies = PROJECT["project"]["dependencies"] + PROJECT["project"]["optional-dependencies"]["dev"]
     for requirement in map(Requirement, dependencies):
-        name = requirement.name.lower().replace("_", "-")
-        assert requirement.specifier.contains(pins()[name]), requirement
+        assert requirement.specifier.contains(pins()[plain(requirement.name)]), requirement
 
 
 def test_pins_are_exact_versions_that_any_build_of_a_package_meets():
@@ -264,6 +267,18 @@ DOCUMENTED = {
 def python_files():
     folders = {ROOT / folder for folder in PROJECT["tool"]["setuptools"]["package-dir"].values() if "/" not in folder}
     return [path for folder in (*folders, ROOT / "src", ROOT / "tests", ROOT / "benchmarks") for path in folder.rglob("*.py")]
+
+
+def test_what_is_imported_is_declared():
+    project = PROJECT["project"]
+    every = [project["dependencies"], *project["optional-dependencies"].values()]
+    declared = {plain(Requirement(each).name) for some in every for each in some}
+    declared |= {"tensordict", "torchvision"}  # with TorchRL; of one's own choice, for `calibrate measure`
+    packages = importlib.metadata.packages_distributions()
+    for module, path in MODULES.items():
+        names = {name.partition(".")[0] for name in imports_and_classes(module, path)[0]}
+        for name in names - sys.stdlib_module_names - {"meshwright"}:
+            assert declared & set(map(plain, packages.get(name, [name]))), (module, name)
 
 
 def test_no_folder_holds_more_than_fifteen_python_files():

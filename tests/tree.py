@@ -26,6 +26,7 @@ WORDS = [
     "fuzz",
     "frozen",
     "monotone",
+    "newest",
     "docs",
     "bench",
     "demo",

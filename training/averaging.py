@@ -44,8 +44,8 @@ class WeightAverage(BaseCallback):
             return
         self._updated_at = self.model.num_timesteps
         with torch.no_grad():
-            newest = [weight.detach() for weight in network_of(self.model).parameters()]
-            torch._foreach_lerp_([*self._average.parameters()], newest, self._share)
+            for average, newest in zip(self._average.parameters(), network_of(self.model).parameters(), strict=True):
+                average.lerp_(newest, self._share)
 
     def state(self) -> dict[str, Any]:
         """What `restore` continues from."""

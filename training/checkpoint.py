@@ -23,7 +23,7 @@ from ..models.network import CandidateNetwork
 from ..models.saved import SavedNetwork
 from ..models.tensor_file import load_tensors, save_tensors
 from ..planners.linear import LinearWeights
-from .ppo import model_state, restore_generators, restore_weights
+from .ppo import NUM_RECENT, model_state, restore_generators, restore_weights
 from .rollouts.grouped import GroupedPPO
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
@@ -161,7 +161,7 @@ def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> R
     seen = wrapper_of(model, CentredReward).restore({name: tensor.numpy() for name, tensor in data["episodes"].items()})
     if data["episode_starts"] is not None:  # else PPO has yet to begin, and the episodes anew with it
         model._last_obs, model._last_episode_starts = seen, data["episode_starts"].numpy()
-    model.ep_info_buffer = deque(data["recent_episodes"], maxlen=model._stats_window_size)
-    model.ep_success_buffer = deque(maxlen=model._stats_window_size)
+    model.ep_info_buffer = deque(data["recent_episodes"], maxlen=NUM_RECENT)
+    model.ep_success_buffer = deque(maxlen=NUM_RECENT)
     restore_generators(data, model)
     return Restored(data["progress"], best, data["pretraining"])

@@ -19,6 +19,8 @@ from .updates.adam import EagerAdam
 ADAM_EPSILON = 1e-5
 
 SCALARS = (int, float, np.floating, np.integer)
+NUM_RECENT = 100
+"""Latest episodes whose returns are kept."""
 
 
 def make_ppo(
@@ -67,6 +69,7 @@ def make_ppo(
         vf_coef=ppo.value,
         max_grad_norm=ppo.max_grad_norm,
         target_kl=ppo.target_kl,
+        stats_window_size=NUM_RECENT,
         rollout_buffer_class=None if buffer is None else buffer[0],
         rollout_buffer_kwargs=None if buffer is None else buffer[1],
         policy_kwargs=made_of | {"optimizer_class": EagerAdam, "optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True}},

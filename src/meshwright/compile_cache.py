@@ -25,10 +25,8 @@ from typing import Any
 
 import numba
 import numba.core.caching
-import numba.core.config
-import numba.core.dispatcher
-import numba.core.extending
 import numba.core.serialize
+import numba.extending
 import numpy as np
 
 from .errors import InputFileError
@@ -44,7 +42,7 @@ PLAIN = (bool, int, float, complex, str, bytes, np.generic, enum.Enum)
 # Numba's means of caching are untyped, and its settings are attributes of a module.
 caching: Any = numba.core.caching
 serialize: Any = numba.core.serialize
-config: Any = numba.core.config
+config: Any = numba.config
 
 
 def root_folder() -> Path:
@@ -78,11 +76,11 @@ def _reached(function: Callable[..., Any]) -> list[str]:
     waiting: list[tuple[str, Any, frozenset[str]]] = [("", function, frozenset())]
     while waiting:
         name, value, names = waiting.pop()
-        if isinstance(value, numba.core.dispatcher.Dispatcher):
+        if numba.extending.is_jitted(value):
             lines.add(f"{name}: options {sorted(value.targetoptions.items())!r}")
             value = value.py_func
-        elif isinstance(value, numba.core.extending._Intrinsic):
-            value = value._defn
+        elif not isinstance(value, type):  # an intrinsic
+            value = getattr(value, "__wrapped__", value)
         if isinstance(value, FunctionType):
             full_name = f"{value.__module__}.{value.__qualname__}"
             lines.add(f"{name}: {full_name}")

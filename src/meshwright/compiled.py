@@ -10,9 +10,8 @@ from .errors import ConfigError
 
 try:
     import numba
-    import numba.core.config
-    import numba.core.dispatcher
     import numba.core.event
+    import numba.extending
 except ValueError as error:  # an environment variable of its own that holds an impossible value
     named = {name: value for name, value in os.environ.items() if name.startswith("NUMBA_")}
     problem = f"numba does not start with this environment ({str(error).rstrip('.')})"
@@ -24,7 +23,7 @@ from .compiling import CompileTimer
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 # Numba's settings are attributes of a module, set when it is imported.
-config: Any = numba.core.config
+config: Any = numba.config
 events: Any = numba.core.event
 
 
@@ -33,7 +32,7 @@ def _njit(function: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     def compile_(given: Callable[..., Any]) -> Any:
         made = numba.njit(given, **options)
-        if isinstance(made, numba.core.dispatcher.Dispatcher):  # not where compilation is switched off
+        if numba.extending.is_jitted(made):  # not where compilation is switched off
             compile_cache.keep(made)
             _forget_literals(made)
         return made
@@ -72,7 +71,7 @@ def for_types_of(function: Callable[..., Any], *arguments: Any) -> Callable[...,
     It is called without looking at the types of its arguments again, which for tuples of many arrays takes numba longer
     than handing them over: the caller must see to it that they stay (dtype, dimensions, contiguity, writeability).
     """
-    if not isinstance(function, numba.core.dispatcher.Dispatcher):
+    if not numba.extending.is_jitted(function):
         return function  # compilation is switched off
     types = tuple(function.typeof_pyval(argument) for argument in arguments)
     function.compile(types)

@@ -18,12 +18,10 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any, TypeVar
 
-import numba.core.cgutils
 import numba.extending
 import numpy as np
-from numba.core import types
-from numba.core.datamodel import models
-from numba.core.typing.templates import AttributeTemplate, infer_getattr
+from numba import types
+from numba.core.typing.templates import AttributeTemplate
 from numpy.typing import NDArray
 
 from .compiled import config
@@ -33,7 +31,6 @@ Class = TypeVar("Class", bound=type)
 # Types that a number may have.
 NUMBERS = (types.int64, types.float64, types.boolean)
 # Numba's means of extending it are untyped.
-cgutils: Any = numba.core.cgutils
 extending: Any = numba.extending
 
 
@@ -115,7 +112,7 @@ def _words_of(value: Any) -> Iterator[int]:
 
 
 @extending.register_model(Address)
-class _AddressModel(models.OpaqueModel):
+class _AddressModel(extending.models.OpaqueModel):  # type: ignore[misc]
     """A pointer; nothing behind it is counted."""
 
 
@@ -127,7 +124,7 @@ def _unbox(address: Address, given: Any, c: Any) -> Any:
     return extending.NativeValue(value, is_error=c.pyapi.c_api_error())
 
 
-@infer_getattr
+@extending.infer_getattr
 class _Fields(AttributeTemplate):
     key = Address
 
@@ -139,21 +136,24 @@ class _Fields(AttributeTemplate):
 def _get(context: Any, builder: Any, address: Address, value: Any, name: str) -> Any:
     """A field; of an array all but the reference that would have to be counted."""
     kind, first = address.fields[name]
-    words = builder.gep(builder.bitcast(value, context.get_value_type(types.int64).as_pointer()), [cgutils.int32_t(first)])
+    words = builder.gep(
+        builder.bitcast(value, context.get_value_type(types.int64).as_pointer()), [context.get_constant(types.int32, first)]
+    )
     if isinstance(kind, Address):
-        return builder.bitcast(words, cgutils.voidptr_t)
+        return builder.bitcast(words, context.get_value_type(types.voidptr))
 
     def word(number: int) -> Any:
-        read = builder.load(builder.gep(words, [cgutils.int32_t(number)]))
+        read = builder.load(builder.gep(words, [context.get_constant(types.int32, number)]))
         read.set_metadata("invariant.load", builder.module.add_metadata([]))
         return read
 
     if isinstance(kind, types.Array):
+        lengths = types.UniTuple(types.intp, kind.ndim)  # type: ignore[no-untyped-call]
         array = context.make_array(kind)(context, builder)
         array.nitems, array.itemsize = word(0), word(1)
         array.data = builder.inttoptr(word(2), array.data.type)
-        array.shape = cgutils.pack_array(builder, [word(3 + i) for i in range(kind.ndim)])
-        array.strides = cgutils.pack_array(builder, [word(3 + kind.ndim + i) for i in range(kind.ndim)])
+        array.shape = context.make_tuple(builder, lengths, [word(3 + i) for i in range(kind.ndim)])
+        array.strides = context.make_tuple(builder, lengths, [word(3 + kind.ndim + i) for i in range(kind.ndim)])
         return array._getvalue()
     if isinstance(kind, types.Float):
         return builder.bitcast(word(0), context.get_value_type(kind))

@@ -7,6 +7,7 @@ and would wait there for ever with all that it had loaded.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -27,6 +28,15 @@ class WorkerPool(ProcessPoolExecutor):
 
     def __init__(self, number: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> None:
         super().__init__(number, get_context("spawn"), _begin, (begin, arguments))
+
+    def end(self) -> None:
+        """Kill the processes, whatever they do, and begin no more."""
+        if sys.version_info >= (3, 14):
+            self.kill_workers()
+        else:  # no public method does it
+            for process in (self._processes or {}).values():
+                process.kill()
+        self.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager

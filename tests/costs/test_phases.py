@@ -68,6 +68,12 @@ def test_two_trees_of_four_worked_by_hand():
     assert Counter(sent) == Counter([(a, b, 2e9) for x, y in edges for a, b in ((x, y), (y, x))])
 
 
+def test_trees_of_five_are_three_deep_as_those_of_eight():
+    for n in (5, 8):
+        ((latency_s, _),) = phases_of("tree", network_of(host, n), 4e9)
+        assert latency_s == pytest.approx(2 * 3 * 0.6e-6, rel=1e-12)  # there and back
+
+
 def test_hierarchical_phases_worked_by_hand():
     # Two hosts of two ranks, 4 GB: rings of two in each host carry 1/2 of it, rings of two across carry 2 x 1/2 of 2 GB.
     network = RankNetwork(dgx, np.array([0, 1, 8, 9]))

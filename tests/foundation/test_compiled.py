@@ -26,14 +26,14 @@ MODULES = (
 # Digests of the compiled functions of these modules, and of a type that writes code itself.
 ASK_DIGESTS = f"""
 import importlib, json, sys
-import numba
+import numba.extending
 from meshwright.compile_cache import _types_digest, function_digest
 from meshwright.numba_records import Address
 digests = {{"Address": _types_digest((Address(dict, {{}}),))}}
 for name in {MODULES}:
     module = importlib.import_module(f"meshwright.{{name}}")
     for key, value in vars(module).items():
-        if isinstance(value, numba.core.dispatcher.Dispatcher) and value.py_func.__module__ == module.__name__:
+        if numba.extending.is_jitted(value) and value.py_func.__module__ == module.__name__:
             digests[f"{{name}}.{{key}}"] = function_digest(value)
 """
 TELL_DIGESTS = f"{ASK_DIGESTS}\njson.dump(digests, sys.stdout)"

@@ -27,7 +27,8 @@ class Clock:
 class InThreads(ThreadPoolExecutor):
     """In place of the processes that price jobs and replay the past, where these are not what a test is about."""
 
-    _processes = None
+    def end(self):
+        self.shutdown(wait=True, cancel_futures=True)
 
 
 def controller(store, planners, clock=None, **options) -> Controller:

@@ -24,7 +24,7 @@ PRICED_IN_THREADS = """
 from concurrent.futures import ThreadPoolExecutor
 from meshwright.cli import main
 from meshwright.live import pricing
-pricing.WorkerPool = type("InThreads", (ThreadPoolExecutor,), {"_processes": None})
+pricing.WorkerPool = type("InThreads", (ThreadPoolExecutor,), {"end": ThreadPoolExecutor.shutdown})
 main()
 """
 """The program, without a process for the prices of jobs, which `test_pricing` is about."""

@@ -118,8 +118,8 @@ class PlacingTrainer(ABC, Generic[Policy]):
             self.improve()
         share = max(self._chosen.averaging, 1.0 / (self.update + 1.0))
         with torch.no_grad():
-            newest = [weight.detach() for weight in self.policy.parameters()]
-            torch._foreach_lerp_([*self.average.parameters()], newest, share)
+            for average, newest in zip(self.average.parameters(), self.policy.parameters(), strict=True):
+                average.lerp_(newest, share)
         self.update += 1
 
     def set_learning_rate(self, most: float, left: float) -> None:

@@ -85,8 +85,9 @@ class ValueLearning:
         self._memory.add(rollout.samples(self._discount, chosen.trace, next(network.parameters()).device))
         self.loss = _learn(learner, self._optimizer, self._memory, chosen, self._rng)
         with torch.no_grad():
-            torch._foreach_lerp_(_weights(player), _weights(learner), chosen.averaging)
-            torch._foreach_lerp_(_weights(network), _weights(player), chosen.slow_averaging)
+            for slow, played, learned in zip(*map(_weights, (network, player, learner)), strict=True):
+                played.lerp_(learned, chosen.averaging)
+                slow.lerp_(played, chosen.slow_averaging)
         self.steps += chosen.rollout_steps * env.num_envs
         if self.steps < CENTRE_UNTIL * chosen.steps:
             by = CENTRE_RATE * _usual(rollout.rewards[:-1], len(env.episodes.scenarios), chosen.centred)

@@ -352,8 +352,7 @@ def _side_by_side(
                 _raise_problems(queued)
                 tell_new()
         except BaseException:
-            for process in pool._processes.values() if pool._processes else ():
-                process.terminate()
+            pool.end()
             raise
 
 

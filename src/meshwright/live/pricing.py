@@ -97,9 +97,7 @@ class JobPricing:
         """End a process, whatever it does."""
         pool, self._pools[number] = self._pools[number], None
         if pool is not None:
-            for process in (pool._processes or {}).values():
-                process.kill()
-            await asyncio.to_thread(pool.shutdown, wait=True, cancel_futures=True)
+            await asyncio.to_thread(pool.end)
 
     def _check_known(self, job: str) -> None:
         """Refuse a job that took too long a short while ago.

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from ..clusters.cluster import Cluster
 from ..errors import InputFileError, MeshwrightError
+from ..worker_pool import WorkerPool
 from .controller import Controller
 from .decisions import JobDecision, JobRequest, KeptDecision
 from .feedback.calibration import ObservedLayer
@@ -127,7 +128,7 @@ class Service:
         self._readers = ThreadPoolExecutor(NUM_READERS, "reader")
         self._own = threading.local()
         self._opened: list[Ledger] = []
-        self._pools: weakref.WeakSet[ProcessPoolExecutor] = weakref.WeakSet()
+        self._pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._beside: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._asked = [asyncio.Event() for _ in self._sources]
@@ -157,11 +158,11 @@ class Service:
         """Run something as long as the service runs; to be said before it starts."""
         self._beside.append(work)
 
-    def also_ends(self, pool: ProcessPoolExecutor) -> None:
+    def also_ends(self, pool: WorkerPool) -> None:
         """End what runs in a pool when the service stops."""
         self._pools.add(pool)
 
-    async def is_done(self, pool: ProcessPoolExecutor) -> None:
+    async def is_done(self, pool: WorkerPool) -> None:
         """Let go of a pool that has done its work."""
         self._pools.discard(pool)
         await asyncio.to_thread(pool.shutdown, wait=True)
@@ -178,9 +179,7 @@ class Service:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.pricer.stop()
         for pool in self._pools:
-            for process in (pool._processes or {}).values():
-                process.terminate()
-            await asyncio.to_thread(pool.shutdown, wait=True, cancel_futures=True)
+            await asyncio.to_thread(pool.end)
         await asyncio.to_thread(self._readers.shutdown, wait=True, cancel_futures=True)
         await asyncio.to_thread(self._writer.stop)
         for ledger in self._opened:

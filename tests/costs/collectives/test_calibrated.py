@@ -32,6 +32,8 @@ A100 = HostLine(300e9)
         ("all_reduce", 16, 8, 78.6e-6 + 28e-6 + 1.875 * 1e9 / 180e9),
         # Eight hosts of one rank: a tree's 2 x 3 + 2 hops and not a ring's 14, by its cards alone.
         ("all_reduce", 8, 1, 8 * 14e-6 + 1.75 * 1e9 / 180e9),
+        # Of nine hosts a tree is one deeper: 2 x 4 + 2 hops.
+        ("all_reduce", 9, 1, 10 * 14e-6 + 16 / 9 * 1e9 / 180e9),
         ("reduce_scatter", 8, 1, 7 * 14e-6 + 0.875 * 1e9 / 180e9),
         # A transfer: half the latency of two ranks, or one hop.
         ("send_recv", 2, 2, 23e-6 + 1e9 / 192.9e9),

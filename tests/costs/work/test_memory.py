@@ -225,6 +225,38 @@ def test_the_peak_is_the_largest_of_all_stages():
         assert peak_memory(work)[1].total == max(stage_memory(work, s).total for s in range(work.layout.pp))
 
 
+EXPERTS = gpt(8, 512, 8, 1024, 128, is_head_tied=False, num_experts=8, experts_per_token=2)
+
+
+def test_ranks_along_the_sequence_share_the_experts_too_worked_by_hand():
+    # dp 2 and cp 2 are four ranks, which hold two different sets of experts: four shards of the rest, two of each expert.
+    work = describe(EXPERTS, Layout(dp=2, cp=2, ep=2, zero=3, micro_batch=2, global_batch=32), 128)
+    held = work.stages[0]
+    assert held.expert_parameters > 0
+    assert stage_memory(work, 0).model_state == pytest.approx(18 * (held.dense_parameters / 4 + held.expert_parameters / 2))
+
+
+def test_fsdp2_has_two_chunks_of_a_stages_gradients_whole_worked_by_hand():
+    # While those of one of four chunks are reduced, those of the next one are computed: half of 4 bytes, the rest in shards.
+    work = small(framework="fsdp2", zero=2, dp=4, pp=2, schedule="interleaved", virtual_stages=4)
+    assert stage_memory(work, 0).gradients == pytest.approx(4 * (1 / 2 + 1 / 2 / 4) * work.stages[0].parameters)
+
+
+def test_at_the_loss_fsdp2_holds_gradients_of_earlier_micro_batches_alone_worked_by_hand():
+    # A table so wide that logits are the worst moment; two ranks share 4 bytes of each gradient.
+    for batch, gradient_bytes in ((4, 0), (8, 4 / 2)):
+        keys = {"framework": "fsdp2", "zero": 3, "dp": 2, "micro_batch": 2, "global_batch": batch}
+        work = describe(gpt(1, 64, 1, 65536, 4096), Layout(**keys), 4096)
+        assert stage_memory(work, 0).gradients == gradient_bytes * work.stages[0].parameters
+
+
+def test_a_device_of_just_the_bytes_fits_and_one_of_a_byte_less_does_not():
+    peak = peak_memory(small())
+    check_fits(peak, peak[1].total)
+    with pytest.raises(PlanError, match="a rank of stage 0 needs"):
+        check_fits(peak, peak[1].total - 1)
+
+
 def test_what_does_not_fit_is_refused_with_the_number():
     work = published("22B")
     check_fits(peak_memory(work), 200e9)

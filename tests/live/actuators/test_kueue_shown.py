@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime, timedelta
 
-from starlette.testclient import TestClient
+from fastapi.testclient import TestClient
 
 from meshwright.live.actuators.kueue_check import KueueCheck
 from meshwright.live.actuators.kueue_objects import CONTROLLER

@@ -5,7 +5,7 @@ import re
 from datetime import timedelta
 
 import pytest
-from starlette.testclient import TestClient
+from fastapi.testclient import TestClient
 
 from meshwright.live.changes import HostChanged, JobRemoved
 from meshwright.live.decisions import JobRequest

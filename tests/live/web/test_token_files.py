@@ -5,7 +5,7 @@ import hashlib
 import pytest
 
 from meshwright.errors import ConfigError, InputFileError
-from meshwright.live.web.access import SCOPES, Token, new_token, read_tokens
+from meshwright.live.web.access import SCOPES, Access, Token, new_token, read_tokens
 
 
 def test_each_line_is_a_token_of_its_scope_hash_and_owner(tmp_path):
@@ -15,6 +15,15 @@ def test_each_line_is_a_token_of_its_scope_hash_and_owner(tmp_path):
     path.chmod(0o600)
     hashes = [hashlib.sha256(token.encode()).hexdigest() for token, _ in made]
     assert read_tokens(path) == tuple(Token(*one) for one in zip(SCOPES, hashes, owners, strict=True))
+
+
+def test_a_token_is_known_by_all_digits_of_its_hash():
+    token, line = new_token("read")
+    digest = line.split()[1]
+    assert Access([Token("read", digest)], None).scope_of_token(token) == "read"
+    for place, digit in enumerate(digest):
+        near = digest[:place] + ("0" if digit != "0" else "1") + digest[place + 1 :]
+        assert Access([Token("read", near)], None).scope_of_token(token) is None
 
 
 @pytest.mark.parametrize(("text", "line"), [("", None), ("# none\n", None), ("#\nread\n", 2), ("read " + "0" * 63, 1)])

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from starlette.testclient import TestClient
+from fastapi.testclient import TestClient
 
 from meshwright.live.service import Service
 from meshwright.live.sources.listings import Listing

@@ -76,6 +76,26 @@ def test_time_goes_on_to_a_repair_though_no_job_runs_and_none_is_to_come():
     assert state.num_failures[0, 0] == 2
 
 
+def test_no_device_of_a_host_that_is_out_is_free_worked_by_hand():
+    # The job wants all three hosts. They fail at 4.5 s and 6 s, so it waits with 4 of 10 steps until both are repaired at 16 s.
+    network = network_of("one leaf")
+    problem = problem_of(network, menu_of(network, [[entry(12, 1.0)]]), mean_failure_s=ONCE, repair_s=10.0)
+    state = started(problem, Workload(np.zeros(1), np.zeros(1, np.int64), np.full(1, 10.0), np.full(1, NEVER)), [4.5, 6.0, NEVER])
+    play(problem, state)
+    assert state.finish_s[0, 0] == 22
+    assert state.num_failures[0, 0] == 1
+
+
+def test_a_job_that_ends_as_its_host_fails_loses_nothing_and_one_that_comes_then_goes_elsewhere():
+    network = network_of("one leaf")
+    problem = problem_of(network, menu_of(network, [[entry(4, 1.0)]]), mean_failure_s=ONCE, repair_s=100.0)
+    workload = Workload(np.array([0.0, 5.0]), np.zeros(2, np.int64), np.array([5.0, 10.0]), np.full(2, NEVER))
+    state = started(problem, workload, [5.0, NEVER, NEVER])
+    play(problem, state)
+    assert state.finish_s[0].tolist() == [5, 15]
+    assert state.num_failures[0].tolist() == [0, 0]
+
+
 @pytest.mark.parametrize("keys", [{"deadline_s": 20.0}, {"min_degree": 16}])
 def test_a_stopped_job_that_can_meet_its_deadline_or_start_no_more_leaves(keys):
     deadline_s = keys.pop("deadline_s", NEVER)

@@ -84,7 +84,12 @@ _SPLIT_POLICY = '''def split_policy(modules=None):
 def _in_order(traced, stage_of):
     """The traced model with its operations in the order of the stages, and pipe_split between two stages."""
     import torch
-    import torch.distributed.pipelining
+    from torch.distributed.pipelining import pipe_split
+
+    class Cut(torch.nn.Module):
+        def forward(self, x):
+            pipe_split()
+            return x
 
     nodes = [node for node in traced.graph.nodes if node.op not in ("placeholder", "get_attr", "output")]
     module_of, place = {}, {}
@@ -117,11 +122,12 @@ def _in_order(traced, stage_of):
                     f"torch gives a model's inputs to its first stage, and {module_of[user] or user.name} of stage {place[user]} "
                     f"reads {node.name}; hand it on from a module of stage 0"
                 )
+    [cut] = [node.target for node in torch.export.export(Cut(), (torch.zeros(1),)).graph.nodes if node.op == "call_function"]
     end = next(iter(traced.graph.find_nodes(op="output")))
     for number in range(len(STAGE_OPS)):
         if number:
             with traced.graph.inserting_before(end):
-                traced.graph.call_function(torch.ops.pippy._pipe_split.default)
+                traced.graph.call_function(cut)
         for node in nodes:
             if place[node] == number:
                 end.prepend(node)

@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from fastapi import FastAPI
-from starlette.datastructures import Headers
-from starlette.requests import cookie_parser
+from fastapi import FastAPI, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ... import __version__
@@ -81,13 +79,13 @@ class _Limited:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = Headers(scope=scope)
-        if len(headers.getlist("host")) > 1:
+        request = Request(scope)
+        if len(request.headers.getlist("host")) > 1:
             problem = ProblemDocument(title="cannot be read", status=400, detail="the request has more than one Host")
             await answer(problem)(scope, receive, send)
             return
-        most = MOST_BYTES if scope["path"].startswith("/v1/") and self._is_known(headers) else MOST_UNKNOWN_BYTES
-        told = headers.get("content-length", "0")
+        most = MOST_BYTES if scope["path"].startswith("/v1/") and self._is_known(request) else MOST_UNKNOWN_BYTES
+        told = request.headers.get("content-length", "0")
         if not told.isdigit() or int(told) > most:
             await self._refuse(most, scope, receive, send)
             return
@@ -103,9 +101,8 @@ class _Limited:
 
         await self._app(scope, limited, send)
 
-    def _is_known(self, headers: Headers) -> bool:
-        cookies = cookie_parser(headers.get("cookie", ""))
-        return self._access.scope_of(headers.get("authorization"), cookies.get(COOKIE)) is not None
+    def _is_known(self, request: Request) -> bool:
+        return self._access.scope_of(request.headers.get("authorization"), request.cookies.get(COOKIE)) is not None
 
     async def _refuse(self, most: int, scope: Scope, receive: Receive, send: Send) -> None:
         told = f"the body is longer than {most >> 10} KiB" + ("" if most == MOST_BYTES else ", more than without a token")

@@ -6,8 +6,8 @@ import re
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, RedirectResponse, Response
+from fastapi import Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from .rendering import page
 
