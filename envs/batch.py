@@ -21,8 +21,6 @@ from .reward import RewardSettings, is_lost, reward
 # What becomes of a call of `_step`.
 DONE, WANTING, NO_ACTION, OVER = 0, 1, 2, 3
 
-ALL = slice(None)
-
 
 class EpisodeBatch:
     """``e`` episodes of one scenario with their observations, each with its own random generator.
@@ -146,27 +144,26 @@ class EpisodeBatch:
         """What happened in episode ``e`` so far."""
         return record(self.scenario, self._episodes, e)
 
-    def state(self, part: slice = ALL) -> dict[str, Any]:
-        """Copies of all arrays, of some of the episodes; with the generators they make a checkpoint."""
-        state = {key: value[part].copy() for key, value in self._episodes._asdict().items()}
+    def state(self) -> dict[str, Any]:
+        """Copies of all arrays; with the generators they make a checkpoint."""
+        state = {key: value.copy() for key, value in self._episodes._asdict().items()}
         if self.scenario.placements is not None:
             state["placements"] = self.scenario.placements.keys()
         return state
 
-    def restore(self, state: dict[str, Any], part: slice = ALL) -> None:
-        """Restore a state of the same scenario, with as many episodes as the part has."""
+    def restore(self, state: dict[str, Any]) -> None:
+        """Restore a state of the same scenario and number of episodes."""
         for key, value in self._episodes._asdict().items():
-            value[part] = state[key]
+            value[:] = state[key]
         if self.scenario.placements is not None:
-            self._renumber(self.scenario.placements.adopt(state["placements"]), part)
-        for e in range(self.num_episodes)[part] if self._observes else ():
+            self._renumber(self.scenario.placements.adopt(state["placements"]))
+        for e in range(self.num_episodes) if self._observes else ():
             observe(self.scenario.problem, self._episodes, e, self._layout, self.observations)
 
-    def _renumber(self, numbers: NDArray[np.int64], part: slice) -> None:
+    def _renumber(self, numbers: NDArray[np.int64]) -> None:
         """Placements of the published rule get the numbers that they have here; other blocks keep theirs."""
         num_blocks = self.scenario.problem.num_blocks
-        for every in (self._episodes.block, self._episodes.candidate_block, self._episodes.fixed_block):
-            blocks = every[part]
+        for blocks in (self._episodes.block, self._episodes.candidate_block, self._episodes.fixed_block):
             is_placement = blocks >= num_blocks
             blocks[is_placement] = numbers[blocks[is_placement] - num_blocks]
 

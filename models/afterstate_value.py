@@ -5,8 +5,6 @@ Legend: ``v`` candidates, ``s`` shapes, ``d`` degrees, ``h`` slots (see `envs.av
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -18,24 +16,6 @@ from .encoders import KnownProfileEncoder, ProfileEncoder, StaticTensors
 ProfileSum = ProfileEncoder | KnownProfileEncoder
 # Of figures of the latest arrivals: where one hardly differs, differences are not blown up further.
 LEAST_SCALE = 0.005
-
-
-class AfterWeights(NamedTuple):
-    """The estimate for one scenario as plain matrices, float32, for `models.afterstate_kernel`.
-
-    Attributes:
-        first: from profiles of shapes, then of degrees, then ``episode``, ``(s h + d h + 1 + recent, first)``.
-        first_bias: ``(first,)``.
-        second, second_bias: ``(first, second)`` and ``(second,)``.
-        value, value_bias: ``(second,)`` and ``(1,)``.
-    """
-
-    first: NDArray[np.float32]
-    first_bias: NDArray[np.float32]
-    second: NDArray[np.float32]
-    second_bias: NDArray[np.float32]
-    value: NDArray[np.float32]
-    value_bias: NDArray[np.float32]
 
 
 class AfterstateValue(nn.Module):
@@ -114,27 +94,3 @@ class AfterstateValue(nn.Module):
         lifted = self.shapes(static.shapes, shapes) + self.degrees(static.degrees, is_any) + self.episode(episode)
         hidden = torch.tanh(self.second(torch.tanh(lifted)))
         return self.value(hidden).squeeze(1), hidden
-
-    @torch.no_grad()
-    def matrices(self, static: StaticTensors, sees_time: bool = True) -> AfterWeights:
-        """Copies of the weights for one scenario.
-
-        Args:
-            static: the scenario's shapes and degrees.
-            sees_time: False: every slot shows what is free by the first one.
-        """
-        parts = []
-        for encoder, kinds in ((self.shapes, static.shapes), (self.degrees, static.degrees)):
-            weights = encoder.matrix(kinds)
-            if not sees_time:
-                summed = weights.sum(dim=1)
-                weights = torch.zeros_like(weights)
-                weights[:, 0] = summed
-            parts.append(weights.flatten(0, 1))
-        episode, bias = self.episode.weight.T.clone(), self.episode.bias.clone()
-        if self.standardised:
-            episode[1:] /= self.recent_scale[:, None]
-            bias = bias - self.recent_mean @ episode[1:]
-        first = torch.cat([*parts, episode])
-        others = bias, self.second.weight.T, self.second.bias, self.value.weight[0], self.value.bias
-        return AfterWeights(*(np.array(one.cpu().numpy(), np.float32, order="C") for one in (first, *others)))

@@ -1,4 +1,4 @@
-"""Episodes played by a network's values with linear scorers added to them: the compiled player that these are tuned with.
+"""Episodes played by a network's values with linear scorers added to them: what these are tuned with.
 
 Legend: ``w`` scorers, ``e`` episodes of each, ``a`` candidates, ``f`` features of a linear scorer.
 """
@@ -10,16 +10,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ..compiled import njit
-from ..envs.availability import write_availability
-from ..envs.observation import Observer
-from ..envs.reward import RewardSettings, reward
-from ..planners.afterstate_features import Scorer, score_candidates, state_of_episode
-from ..planners.episode_player import begun_for_each, blocking_rates
-from ..planners.linear import FEATURES, folded, scorer
-from ..simulation.cluster import dynamics
+from ..envs.batch import EpisodeBatch
+from ..envs.reward import RewardSettings
+from ..planners.episode_player import blocking_rates
+from ..planners.linear import LinearWeights
 from ..simulation.cluster.scenario import Scenario
-from .afterstate_kernel import write_values
+from ..simulation.cluster.state import Episodes
+from .linear_prior import LinearPrior
 from .network import CandidateNetwork
 
 
@@ -38,8 +35,7 @@ class CorrectedTrial:
 
     def __init__(self, network: CandidateNetwork, scenario: Scenario, rewards: RewardSettings) -> None:
         self.scenario, self.placement_rules = scenario, scenario.settings.placement_rules
-        self._value_weights, self._paid = network.after_weights(), rewards.weights
-        self._may_reject = "reject" not in network.settings.without
+        self._network, self._rewards = network, rewards
 
     def blocking_rates(self, weights: NDArray[np.float64], rngs: Sequence[np.random.Generator]) -> NDArray[np.float64]:
         """Blocking rate of each scorer in each episode, ``(w, e)``; all scorers meet the same episodes.
@@ -51,50 +47,20 @@ class CorrectedTrial:
         Raises:
             PolicyError: candidates may hold several blocks.
         """
-        scenario = self.scenario
-        episodes, observer = begun_for_each(scenario, len(weights), rngs), Observer(scenario)
-        seen = observer.arrays(len(episodes.job))
-        _play(
-            scenario.problem,
-            episodes,
-            scorer(scenario, np.zeros(len(FEATURES))),
-            folded(scenario, weights),
-            len(rngs),
-            observer.layout.shapes,
-            seen,
-            self._value_weights,
-            self._paid,
-            scenario.cluster.num_devices * scenario.workload.mean_interarrival_s,
-            self._may_reject,
-        )
-        return blocking_rates(scenario, episodes, len(weights))
-
-
-@njit
-def _play(problem, episodes, base, weights, num_episodes, shapes, seen, value_weights, paid, scale_s, may_reject):  # type: ignore[no-untyped-def]
-    block_value, first_value, plain = weights
-    num_candidates, num_jobs = episodes.can_place.shape[1], episodes.arrival_s.shape[1]
-    after = np.empty((1, num_candidates, 1 + len(value_weights.value)), np.float32)
-    scores = np.empty(num_candidates)
-    for e in range(len(plain) * num_episodes):
-        w = e // num_episodes
-        own = Scorer(base.blocks, base.mean_s, block_value[w], first_value[w], plain[w])
-        dynamics.start(problem, episodes, e)
-        while episodes.job[e] < num_jobs - 1:
-            chosen = 0
-            if episodes.can_place[e, 1:].any():
-                score_candidates(own, state_of_episode(episodes, e, num_jobs - episodes.num_arrived[e]), scores)
-                write_availability(problem, episodes, e, shapes, seen)
-                mask = seen.action_mask[e]
-                for a in range(num_candidates):
-                    mask[a] = 1 if a == 0 or episodes.can_place[e, a] else 0
-                only = slice(e, e + 1)
-                shares, is_any = seen.candidate_shapes[only], seen.candidate_any[only]
-                write_values(shares, is_any, seen.episode[only], seen.action_mask[only], value_weights, after)
-                highest = -np.inf
-                for a in range(0 if may_reject else 1, num_candidates):
-                    if mask[a]:
-                        total = scores[a] + after[0, a, 0] + reward(problem, episodes, e, a, paid, scale_s)
-                        if total > highest:
-                            highest, chosen = total, a
-            dynamics.decide(problem, episodes, e, chosen)
+        batch = EpisodeBatch(self.scenario, len(weights) * len(rngs), self._rewards)
+        firsts = range(0, batch.num_episodes, len(rngs))
+        priors = [LinearPrior(LinearWeights(one, self.placement_rules), self.scenario) for one in weights]
+        for e, rng in enumerate(rngs):
+            arrivals = self.scenario.sample(rng, self.scenario.settings.num_jobs + 1)
+            seed = int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0
+            for first in firsts:
+                batch.begin_with(first + e, arrivals, seed)
+        parts = [Episodes(*(array[first : first + len(rngs)] for array in batch.episodes)) for first in firsts]
+        while not batch.is_over.all():
+            offered = batch.observations.action_mask > 0
+            if "reject" in self._network.settings.without:
+                offered[:, 0] &= ~offered[:, 1:].any(axis=1)
+            total = batch.immediate_rewards() + self._network.candidates_after(batch.observations)[:, :, 0]
+            total += np.concatenate([prior.of_episodes(part) for prior, part in zip(priors, parts, strict=True)])
+            batch.step(np.where(offered, total, -np.inf).argmax(axis=1), ~batch.is_over)
+        return blocking_rates(self.scenario, batch.episodes, len(weights))

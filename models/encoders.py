@@ -9,7 +9,6 @@ import torch
 from torch import Tensor, nn
 
 from ..envs.static_features import OP_FEATURES, StaticFeatures
-from .learned.sets import LearnedSet
 from .message_passing import MeanRound, largest_of, mean_of
 
 
@@ -93,9 +92,6 @@ class SetEncoder(nn.Module):
 
     def forward(self, members: Tensor) -> Tensor:
         """``(members, b, f)`` to ``(b, 2 hidden)``."""
-        if torch.is_grad_enabled() and members.device.type == "cpu" and members.dtype == self.lift.weight.dtype == torch.float32:
-            made: Tensor = LearnedSet.apply(members, self.lift.weight, self.lift.bias)  # type: ignore[no-untyped-call]
-            return made
         # Reductions over the first axis run along contiguous memory, which is what makes them fast.
         lifted = torch.relu(self.lift(members))
         return torch.cat([lifted.mean(dim=0), lifted.amax(dim=0)], dim=1)

@@ -18,14 +18,17 @@ first.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS
+from ..envs.observation import CANDIDATE_FEATURES, CLUSTER_FEATURES, DEVICE_FEATURES, JOB_FEATURES, SLOTS, ObservationArrays
 from ..envs.static_features import DEGREE_FEATURES, StaticFeatures
 from .ablation import ablated
-from .afterstate_value import AfterstateValue, AfterWeights
+from .afterstate_value import AfterstateValue
 from .encoders import GraphEncoder, GraphTotals, NoGraph, SetEncoder, StaticTensors
 from .linear_prior import KEY as PRIOR
 from .offered import Offered
@@ -36,6 +39,9 @@ NOT_OFFERED = -1e8
 
 SLOTTED = ("cluster_slots", "candidate_slots")
 """Keys whose members are degrees, which have features of their own."""
+
+READ = ("candidate_shapes", "candidate_any", "cluster_shapes", "cluster_any")
+"""Keys of an observation that only the values of candidates are computed from."""
 
 
 @dataclass(frozen=True)
@@ -128,18 +134,15 @@ class CandidateNetwork(nn.Module):
 
     def forward(self, observation: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Scores ``(b, a)`` and values ``(b,)`` of a batch of observations (see `envs.job_partitioning`)."""
-        return self.of_offered(self.laid_out(observation))
-
-    def laid_out(self, observation: dict[str, Tensor]) -> Offered:
-        """Observations as `of_offered` reads them: without what the network does without, and with each degree's own features."""
-        return Offered.of(ablated(observation, self.settings.without), dict.fromkeys(SLOTTED, self.static.degrees))
-
-    def of_offered(self, seen: Offered) -> tuple[Tensor, Tensor]:
-        """Scores ``(b, a)`` and values ``(b,)``."""
-        found, values = self.offered_scores(seen)
+        seen = self.laid_out(observation)
+        found, values = self._offered_scores(seen)
         return _padded(seen, found), values
 
-    def offered_scores(self, seen: Offered) -> tuple[Tensor, Tensor]:
+    def laid_out(self, observation: dict[str, Tensor]) -> Offered:
+        """Observations as the layers read them: without what the network does without, and with each degree's own features."""
+        return Offered.of(ablated(observation, self.settings.without), dict.fromkeys(SLOTTED, self.static.degrees))
+
+    def _offered_scores(self, seen: Offered) -> tuple[Tensor, Tensor]:
         """Scores ``(v,)`` of the candidates that are offered alone, and values ``(b,)``."""
         embedded = self.graph_embeddings()[seen.states["graph_id"].reshape(-1).long()]
         context = self._context(seen.states, embedded)
@@ -155,10 +158,7 @@ class CandidateNetwork(nn.Module):
         if candidate_value is None:
             return found, value
         # What PPO learns is the correction; choosing by values must not change them.
-        return self.with_values(seen, found, value, (candidate_value.immediate_reward + candidate_value.after).detach())
-
-    def with_values(self, seen: Offered, found: Tensor, value: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-        """Scores and values with what is paid at once and later, ``total``, ``(v,)``, of each candidate."""
+        total = (candidate_value.immediate_reward + candidate_value.after).detach()
         found = found + self.log_sharpness.exp() * total
         share = torch.softmax(_padded(seen, found.detach()), dim=1)[seen.sample, seen.candidate]
         return found, value.index_add(0, seen.sample, self.value_scale * share * total)
@@ -174,7 +174,7 @@ class CandidateNetwork(nn.Module):
     def candidate_value_of(self, seen: Offered) -> CandidateValue:
         """Values of candidates by the state after them; for networks with the layers ``after``."""
         rows = seen.rows
-        if "candidate_after" in rows:  # computed already, see `models.afterstate_kernel`
+        if "candidate_after" in rows:  # computed already, see `observed`
             after, hidden = rows["candidate_after"][:, 0], rows["candidate_after"][:, 1:]
         else:
             after, hidden = self._after({**rows, "episode": seen.states["episode"][seen.sample]})
@@ -189,9 +189,23 @@ class CandidateNetwork(nn.Module):
         """
         return self._after(ablated(candidates, self.settings.without))[0]
 
-    def after_weights(self) -> AfterWeights:
-        """What `afterstate_value` is computed from for the current scenario, as plain matrices."""
-        return self.after.matrices(self.static, sees_time="time-to-free" not in self.settings.without)
+    def observed(self, seen: ObservationArrays) -> dict[str, NDArray[Any]]:
+        """Current observations by key, in which ``candidate_after`` replaces the keys `READ`; the network takes either."""
+        if not self.settings.after:
+            return seen.current()
+        others = {key: value for key, value in seen.current().items() if key not in READ}
+        return {**others, "candidate_after": self.candidates_after(seen)}
+
+    @torch.no_grad()
+    def candidates_after(self, seen: ObservationArrays) -> NDArray[np.float32]:
+        """Value of the state after each candidate, and what it is read from, ``(e, a, 1 + f)``; zeros where none is offered."""
+        e, a = np.nonzero(seen.action_mask)
+        read = {"candidate_shapes": seen.candidate_shapes[e, a], "candidate_any": seen.candidate_any[e, a]}
+        rows = {key: self.static.shapes.new_tensor(value) for key, value in {**read, "episode": seen.episode[e]}.items()}
+        after, hidden = self._after(ablated(rows, self.settings.without))
+        found = np.zeros((*seen.action_mask.shape, 1 + hidden.shape[1]), np.float32)
+        found[e, a, 0], found[e, a, 1:] = after.cpu(), hidden.cpu()
+        return found
 
     def _after(self, rows: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         candidate_value: tuple[Tensor, Tensor] = self.after(

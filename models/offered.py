@@ -2,12 +2,11 @@
 
 Legend: ``b`` samples, ``a`` candidates, ``v`` offered candidates of all samples together, sample after sample; ``d`` members of
 a set (degrees, devices), ``f`` features. Sets have their members first, ``(d, b, f)``, the order in which `SetEncoder` sums.
-A rollout is laid out once, and each minibatch then takes its rows with one copy.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -62,29 +61,6 @@ class Offered:
                 found = value[sample, candidate] if is_row else value
             (rows if is_row else states)[key] = found
         return cls(states, rows, is_offered.sum(dim=1), sample, candidate, is_offered.shape[1])
-
-    def take(self, samples: Tensor) -> Offered:
-        """Some samples, ``(n,)``, in that order."""
-        last = self.count.cumsum(0)
-        count = self.count[samples]
-        sample = torch.arange(len(samples), device=count.device).repeat_interleave(count)
-        ends = count.cumsum(0)
-        shift = last[samples] - ends
-        picked = torch.arange(len(sample), device=count.device) + shift[sample]
-        return Offered(
-            {key: value.index_select(1 if key in SETS else 0, samples) for key, value in self.states.items()},
-            {key: value.index_select(1 if key in SETS else 0, picked) for key, value in self.rows.items()},
-            count,
-            sample,
-            self.candidate[picked],
-            self.num_candidates,
-        )
-
-    def map(self, change: Callable[[Tensor], Tensor]) -> Offered:
-        """A copy in which a function has been applied to every tensor."""
-        states = {key: change(value) for key, value in self.states.items()}
-        rows = {key: change(value) for key, value in self.rows.items()}
-        return Offered(states, rows, change(self.count), change(self.sample), change(self.candidate), self.num_candidates)
 
 
 def _members_first(value: Tensor, sample: Tensor, candidate: Tensor, own: Tensor | None) -> Tensor:

@@ -170,7 +170,8 @@ class SavedNetwork:
         if not self.settings.after:
             return
         try:
-            network.after_weights()
+            network.after.shapes.matrix(network.static.shapes)
+            network.after.degrees.matrix(network.static.degrees)
         except ValueError:
             problem = "knows the shapes of the cluster that it was trained on alone, and these are others"
             raise CheckpointError(problem, file=self.file, field="cluster") from None

@@ -24,13 +24,10 @@ from ..models.saved import SavedNetwork
 from ..models.tensor_file import load_tensors, save_tensors
 from ..planners.linear import LinearWeights
 from .ppo import NUM_RECENT, model_state, restore_generators, restore_weights
-from .rollouts.grouped import GroupedPPO
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 FORMAT_VERSION = 9
 DIGEST = "digest"
-BEHAVIOUR = "behaviour"
-"""Weights by which the next rollout is collected, where these are not the newest ones."""
 
 KEYS = (
     "key",
@@ -97,8 +94,6 @@ def save(
         "prior": None if prior is None else prior.to_data(),
         "pretraining": pretraining,
     }
-    if isinstance(model, GroupedPPO) and model.behaviour is not None:
-        data[BEHAVIOUR] = {name: torch.as_tensor(array) for name, array in model.behaviour.items()}
     save_tensors(path, {**data, DIGEST: digest_of(data)})
 
 
@@ -149,9 +144,6 @@ def restore(data: dict[str, Any], path: Path, model: MaskablePPO, key: str) -> R
     if data["key"] != key:
         raise CheckpointError("belongs to another config, workload or cluster than this run's", file=path)
     restore_weights(data, model)
-    if isinstance(model, GroupedPPO):
-        behaviour = data.get(BEHAVIOUR)
-        model.behaviour = behaviour and {name: tensor.numpy() for name, tensor in behaviour.items()}
     network = model.policy.get_submodule("network")
     assert isinstance(network, CandidateNetwork)
     best = None if data["best"] is None else SavedNetwork.from_data(data["best"], path)

@@ -41,17 +41,6 @@ class TrainingPhase:
         """The environments of the phase, with the features that the network reads."""
         rewards = [benchmark.reward for benchmark in self.benchmarks]
         episodes = JobPartitioningVecEnv(self.scenarios, chosen.ppo.num_envs, rewards, chosen.seed, staggered=chosen.staggered)
-        return self._featured(chosen, episodes)
-
-    def group_env(self, chosen: TrainSettings, scenario: int) -> CentredReward:
-        """Environments of one scenario, as many as a group has, which restore a state before they play."""
-        rewards = [benchmark.reward for benchmark in self.benchmarks]
-        size = chosen.group_size(len(self.scenarios))
-        episodes = JobPartitioningVecEnv(self.scenarios[scenario], size, rewards[scenario], chosen.seed)
-        episodes.goes_on = all(paid.unfinished is None for paid in rewards)
-        return self._featured(chosen, episodes)
-
-    def _featured(self, chosen: TrainSettings, episodes: JobPartitioningVecEnv) -> CentredReward:
         value_size = 1 + chosen.network.after[-1] if chosen.network.after else 0
         return CentredReward(AfterstateFeatures(episodes, value_size, has_prior=chosen.network.prior))
 

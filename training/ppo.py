@@ -13,7 +13,6 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from ..models.masked_policy import ScorePolicy
 from .settings import PPOSettings
-from .updates.adam import EagerAdam
 
 # Stable-Baselines3's choice for PPO; torch's own is 1e-8.
 ADAM_EPSILON = 1e-5
@@ -33,7 +32,6 @@ def make_ppo(
     seed: int,
     device: str | torch.device = "cpu",
     buffer: tuple[type[RolloutBuffer], dict[str, Any]] | None = None,
-    kind: type[MaskablePPO] = MaskablePPO,
 ) -> MaskablePPO:
     """A model that has yet to learn.
 
@@ -46,7 +44,6 @@ def make_ppo(
         seed: of the weights and of all that is drawn.
         device: of the weights.
         buffer: class of the rollout buffer and its further arguments; that of sb3-contrib by default.
-        kind: class of the model.
     """
 
     def rate(_: float) -> float:
@@ -55,7 +52,7 @@ def make_ppo(
         return ppo.final_learning_rate + (ppo.learning_rate - ppo.final_learning_rate) * left
 
     begun: list[bool] = []
-    model = kind(
+    model = MaskablePPO(
         policy,
         env,
         learning_rate=rate,
@@ -72,7 +69,7 @@ def make_ppo(
         stats_window_size=NUM_RECENT,
         rollout_buffer_class=None if buffer is None else buffer[0],
         rollout_buffer_kwargs=None if buffer is None else buffer[1],
-        policy_kwargs=made_of | {"optimizer_class": EagerAdam, "optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True}},
+        policy_kwargs=made_of | {"optimizer_class": torch.optim.Adam, "optimizer_kwargs": {"eps": ADAM_EPSILON, "fused": True}},
         seed=seed,
         device=device,
     )

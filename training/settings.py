@@ -96,13 +96,7 @@ class TrainSettings(settings.Settings):
         patience: validations without a better one after which PPO stops; null: never.
         checkpoint_every_steps: decisions between two checkpoints.
         staggered: whether the environments' first episodes begin at different places.
-        group_envs: environments whose actions are drawn by a generator of their own, so that ``--jobs`` and ``--ray`` may share
-            out the groups to the same numbers; null: all by one generator, in one process.
-        overlap_rollouts: whether each rollout is collected while the weights are updated by the one before, thus with the weights
-            of one update before; in a process of its own where there is a second CPU.
-        num_workers: workers, each with as many of the environments, that compute the gradient of their own decisions of each
-            minibatch; each in a process of its own where there are as many CPUs, to the same numbers.
-        num_threads: threads of torch, of each worker; one is fastest while another core steps something else.
+        num_threads: threads of torch; one is fastest while another core steps something else.
         device: ``cpu``, ``cuda`` or ``auto`` (a GPU where there is one).
         log: writers of the validations (see `training.hooks.names`); ``tensorboard`` writes PPO's own figures too.
         pretraining: how the network is prepared before PPO; null: not at all.
@@ -122,9 +116,6 @@ class TrainSettings(settings.Settings):
     patience: int | None = Field(default=None, ge=1)
     checkpoint_every_steps: int = Field(default=50_000, ge=1)
     staggered: bool = False
-    group_envs: int | None = Field(default=None, ge=1)
-    overlap_rollouts: settings.Switch = False
-    num_workers: int = Field(default=1, ge=1, le=256)
     num_threads: int = Field(default=1, ge=1, le=256)
     device: Literal["auto", "cpu", "cuda"] = "cpu"
     log: tuple[LogName, ...] = ("tensorboard",)
@@ -136,15 +127,6 @@ class TrainSettings(settings.Settings):
     def steps_before_ppo(self) -> int:
         """Decisions of the pretraining."""
         return 0 if self.pretraining is None else self.pretraining.steps
-
-    @property
-    def is_grouped(self) -> bool:
-        """Whether groups of environments collect the decisions of PPO, each by a generator of its own."""
-        return self.group_envs is not None or self.overlap_rollouts or self.num_workers > 1
-
-    def group_size(self, num_benchmarks: int) -> int:
-        """Number of environments of a group where a number of benchmarks are played side by side."""
-        return self.group_envs or math.gcd(self.ppo.num_envs // num_benchmarks, self.ppo.num_envs // self.num_workers)
 
     @model_validator(mode="after")
     def _curriculum_leaves_room(self) -> Self:
@@ -184,24 +166,6 @@ class TrainSettings(settings.Settings):
                     f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of the {len(benchmarks)} benchmarks that are "
                     "played side by side"
                 )
-            if self.group_envs is not None and self.ppo.num_envs // len(benchmarks) % self.group_envs:
-                raise ValueError(
-                    f"group_envs ({self.group_envs}) must divide the environments of each benchmark "
-                    f"({self.ppo.num_envs // len(benchmarks)})"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _workers_are_alike(self) -> Self:
-        of_each, rest = divmod(self.ppo.num_envs, self.num_workers)
-        if rest:
-            raise ValueError(f"ppo.num_envs ({self.ppo.num_envs}) must be a multiple of num_workers ({self.num_workers})")
-        if self.group_envs is not None and of_each % self.group_envs:
-            raise ValueError(f"group_envs ({self.group_envs}) must divide the environments of each worker ({of_each})")
-        if self.num_workers > 1 and self.overlap_rollouts:
-            raise ValueError("num_workers above 1 and overlap_rollouts: true exclude each other: workers learn in step")
-        if self.num_workers > 1 and self.device != "cpu":
-            raise ValueError(f"num_workers above 1 needs device: cpu, not {self.device}: workers share weights in memory")
         return self
 
 

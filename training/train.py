@@ -14,7 +14,6 @@ from stable_baselines3.common.logger import Logger
 
 from .. import files
 from ..envs.static_features import static_features
-from ..errors import ConfigError
 from ..jobs.seeds import validation_seeds
 from ..models.masked_policy import CandidatePolicy
 from ..simulation.cluster.scenario import Scenario
@@ -26,16 +25,11 @@ from .device import in_fixed_order, pick_device
 from .hooks.callback import TrainingCallback
 from .hooks.reporter import ReportedMeasure, RunReporter
 from .hooks.tensorboard import TensorBoardWriter
-from .parallel.ppo import DataParallelPPO, workers_of
 from .ppo import make_ppo
 from .pretraining.stages import check_pretraining, pretrain
-from .rollouts.group import GroupPlayer
-from .rollouts.grouped import GroupedPPO, Groups
-from .rollouts.overlap import Begin, ShareOut, rollout_workers
 from .run_folder import RunFolder
 from .settings import TrainSettings
 from .ties import check_something_to_learn
-from .updates.ppo import CandidatePPO
 from .vec_env_wrappers import AfterstateFeatures, CentredReward, wrapper_of
 
 __all__ = ["Progress", "TrainProgress", "train"]
@@ -54,7 +48,6 @@ def train(
     scenario: Scenario | None = None,
     progress: Progress | None = None,
     callbacks: Sequence[TrainingCallback] = (),
-    share_out: ShareOut | None = None,
 ) -> RunFolder:
     """Train a policy and leave a run folder.
 
@@ -69,16 +62,11 @@ def train(
         scenario: already built, to save its set-up.
         progress: called after every update.
         callbacks: called at the start, after every update and validation, and at the end (see `training.hooks.callback`).
-        share_out: who play groups of environments, where the config has any and a single worker; numbers do not depend on it.
-            None: this process, or where rollouts are overlapped one of its own.
 
     Raises:
         NothingToLearnError: all policies do equally well on the validation episodes.
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
-    if chosen.num_workers > 1 and share_out is not None:
-        problem = "workers have processes of their own: leave out --jobs and --ray, or set num_workers=1"
-        raise ConfigError(problem, field="num_workers", value=chosen.num_workers)
     run = RunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
     reporter = RunReporter(chosen, folder, REPORTED, chosen.steps_before_ppo + chosen.total_steps, callbacks)
     played = phases(chosen, graphs_dir=graphs_dir, scenario=scenario)
@@ -108,12 +96,7 @@ def train(
             if chosen.pretraining is not None and is_before_ppo:
                 rewards, begun = played[-1].benchmarks[0].reward, restored and restored.pretraining
                 pretrain(model, chosen, rewards, run, between, begun, is_resumed=resume)
-            if isinstance(model, DataParallelPPO):
-                collected = workers_of(model, chosen.num_workers)
-            else:
-                collected = rollout_workers(share_out, is_overlapped=chosen.overlap_rollouts)
-            with collected as begin:
-                _learn_by_ppo(model, chosen, played, between, begin)
+            _learn_by_ppo(model, chosen, played, between)
             between.finish()
     finally:
         board.close()
@@ -124,13 +107,11 @@ def _key(chosen: TrainSettings, played: Sequence[TrainingPhase]) -> str:
     """A hash of all that a run's numbers depend on."""
     scenarios = [[one.digest, one.settings.observed()] for phase in played for one in phase.scenarios]
     rewards = [benchmark.reward.model_dump() for phase in played for benchmark in phase.benchmarks]
-    unused = {key for key in ("group_envs", "overlap_rollouts") if not getattr(chosen, key)}
-    without = {"name", "num_threads", "device", "log"} | unused | ({"num_workers"} if chosen.num_workers == 1 else set())
-    return files.digest(chosen.model_dump(exclude=without), rewards, scenarios)
+    return files.digest(chosen.model_dump(exclude={"name", "num_threads", "device", "log"}), rewards, scenarios)
 
 
 def _learn_by_ppo(
-    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks, begin: Begin
+    model: MaskablePPO, chosen: TrainSettings, played: Sequence[TrainingPhase], callbacks: TrainingCallbacks
 ) -> None:
     """Learn phase after phase, from where the model is."""
     for phase in played:
@@ -141,11 +122,7 @@ def _learn_by_ppo(
             following = phase.env(chosen)
             following.set_reward_scaling(callbacks.checkpoints.centres or env.centres, env.reward_scale)
             model.set_env(following)
-        features = wrapper_of(model, AfterstateFeatures)
-        features.set_value_network(network_of(model))  # which PPO does not change
-        if isinstance(model, GroupedPPO):
-            size, play = chosen.group_size(len(phase.scenarios)), GroupPlayer(chosen, phase, played[0], features.prior)
-            model.groups = Groups(size, play, begin, chosen.overlap_rollouts)
+        wrapper_of(model, AfterstateFeatures).set_value_network(network_of(model))
         # The mask travels in the observation, so PPO need not fetch and keep it again.
         model.learn(phase.until_steps - model.num_timesteps, callback=callbacks, reset_num_timesteps=False, use_masking=False)
 
@@ -159,5 +136,4 @@ def _model(chosen: TrainSettings, first: TrainingPhase) -> MaskablePPO:
         total_steps=chosen.total_steps,
         seed=chosen.seed,
         device=pick_device(chosen.device),
-        kind=DataParallelPPO if chosen.num_workers > 1 else GroupedPPO if chosen.is_grouped else CandidatePPO,
     )

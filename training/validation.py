@@ -9,7 +9,6 @@ import torch
 
 from ..envs.batch import EpisodeBatch
 from ..jobs.seeds import validation_seeds
-from ..models.afterstate_kernel import current_with_values
 from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
 from ..models.network import CandidateNetwork
@@ -34,10 +33,9 @@ def _blocking_rate(network: CandidateNetwork, scenario: Scenario, num_seeds: int
     for e, seed in enumerate(validation_seeds(num_seeds)):
         batch.reset(e, np.random.default_rng(seed))
     device = next(network.parameters()).device
-    weights = network.after_weights() if network.settings.after else None
     scorer = None if prior is None else LinearPrior(prior, scenario)
     while not batch.is_over.all():
-        seen = batch.observations.current() if weights is None else current_with_values(batch.observations, weights)
+        seen = network.observed(batch.observations)
         if scorer is not None:
             seen = {**seen, PRIOR: scorer.of_episodes(batch.episodes)}
         observation = {key: torch.as_tensor(value, device=device) for key, value in seen.items()}

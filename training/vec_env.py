@@ -16,9 +16,6 @@ from ..jobs.seeds import FIRST_TRAINING_SEED
 from ..simulation.cluster.scenario import Scenario
 from .libraries.sb3 import MaskedVecEnv, Observations
 
-OWN = ("round", "return", "length")
-"""Arrays of a state that are not those of episodes."""
-
 
 class JobPartitioningVecEnv(MaskedVecEnv):
     """``e`` episodes that restart by themselves, each with a seed of its own.
@@ -40,7 +37,6 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         scenarios: as given, ``s`` of them.
         rewards: weights of the reward's terms of each scenario.
         batches: the episodes of each scenario.
-        first: number of the first environment, by which its jobs are drawn; above 0 for a group of a run's environments.
         goes_on: whether something of value follows an episode's end, which then is no end to learn from.
 
     Raises:
@@ -69,7 +65,6 @@ class JobPartitioningVecEnv(MaskedVecEnv):
                 problem = "benchmarks that are mixed must have the same cluster, degrees, rules, slots and number of graphs"
                 raise ConfigError(problem, field="benchmark", value=one.settings.workload)
         self._seed = seed
-        self.first = 0
         self._staggered = staggered
         # Where jobs that run beyond the end are paid as blocked, nothing of value follows it.
         self.goes_on = all(paid.unfinished is None for paid in self.rewards)
@@ -163,18 +158,6 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         for i, batch in enumerate(self.batches):
             batch.restore({name: state[_key(i, name)] for name in batch.state()})
 
-    def state_of_part(self, first: int, size: int) -> dict[str, NDArray[Any]]:
-        """Arrays from which a number of environments of one scenario go on by themselves."""
-        part, (batch, i) = slice(first, first + size), self.place(first)
-        own = {"round": self._round[part].copy(), "return": self._return[part].copy(), "length": self._length[part].copy()}
-        return {**batch.state(slice(i, i + size)), **own}
-
-    def restore_part(self, first: int, state: dict[str, NDArray[Any]]) -> None:
-        """Continue where environments of their own stopped, for those that were taken from ``first`` on."""
-        part, (batch, i) = slice(first, first + len(state["round"])), self.place(first)
-        self._round[part], self._return[part], self._length[part] = state["round"], state["return"], state["length"]
-        batch.restore({name: state[name] for name in state if name not in OWN}, slice(i, i + len(state["round"])))
-
     def action_masks(self) -> NDArray[np.bool_]:
         """Return whether each candidate is offered, ``(e, a)``."""
         masks = np.concatenate([batch.observations.action_mask for batch in self.batches])
@@ -210,7 +193,7 @@ class JobPartitioningVecEnv(MaskedVecEnv):
         return self.batches[i], number
 
     def _begin(self, e: int) -> None:
-        sequence = np.random.SeedSequence([FIRST_TRAINING_SEED + self._seed, self.first + e, int(self._round[e])])
+        sequence = np.random.SeedSequence([FIRST_TRAINING_SEED + self._seed, e, int(self._round[e])])
         self._round[e] += 1
         batch, i = self.place(e)
         batch.reset(i, np.random.default_rng(sequence))

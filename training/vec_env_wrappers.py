@@ -16,11 +16,9 @@ from stable_baselines3.common.vec_env import VecEnvWrapper, unwrap_vec_wrapper
 
 from .. import files
 from ..envs.batch import EpisodeBatch
-from ..models.afterstate_kernel import READ, current_with_values
-from ..models.afterstate_value import AfterWeights
 from ..models.linear_prior import KEY as PRIOR
 from ..models.linear_prior import LinearPrior
-from ..models.network import CandidateNetwork
+from ..models.network import READ, CandidateNetwork
 from ..planners.linear import LinearWeights
 from .libraries.sb3 import Observations
 from .vec_env import JobPartitioningVecEnv
@@ -121,7 +119,7 @@ class AfterstateFeatures(VecEnvWrapper):
         venv: without wrappers.
         value_size: figures of each candidate in ``candidate_after``, the value of the state after it first. Above 0 they
             replace the keys that they are computed from, most of an observation
-            (see `models.afterstate_kernel.current_with_values`).
+            (see `CandidateNetwork.observed`).
         has_prior: whether the scores of a linear scorer are added (see `models.linear_prior`).
 
     Attributes:
@@ -142,12 +140,12 @@ class AfterstateFeatures(VecEnvWrapper):
         self.prior: LinearWeights | None = None
         self._priors: list[LinearPrior] = []
         self._has_prior = has_prior
-        self._after: AfterWeights | None = None
+        self._network: CandidateNetwork | None = None
         self._has_values = value_size > 0
 
     def set_value_network(self, network: CandidateNetwork) -> None:
-        """Compute values by a network as it is now; must be called first where observations have values."""
-        self._after = network.after_weights() if network.settings.after else None
+        """Compute values by a network; must be called first where observations have values."""
+        self._network = network
 
     def set_linear_prior(self, prior: LinearWeights | None) -> None:
         """Compute scores by a linear scorer; must be called first where observations have any."""
@@ -176,10 +174,10 @@ class AfterstateFeatures(VecEnvWrapper):
     def _observations_of(self, batch: EpisodeBatch) -> Observations:
         if not self._has_values:
             found = batch.observations.current()
-        elif self._after is None:
+        elif self._network is None:
             raise RuntimeError("observations with values need set_value_network first")
         else:
-            found = current_with_values(batch.observations, self._after)
+            found = self._network.observed(batch.observations)
         return {**found, PRIOR: self._scores_of(batch)} if self._has_prior else found
 
     def _scores_of(self, batch: EpisodeBatch) -> NDArray[np.float32]:

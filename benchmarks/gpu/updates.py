@@ -27,7 +27,6 @@ from meshwright.training.fleet.settings import FleetTrainSettings
 from meshwright.training.fleet.train import train_fleet
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import train
-from meshwright.training.updates.ppo import CandidatePPO
 
 SIZES = (256, 512, 1024, 2048, 4096, 8192, 16384)
 DECISIONS = 16_384
@@ -35,7 +34,7 @@ COLLECTED = [f"total_steps={2 * DECISIONS}", f"validate_every_steps={8 * DECISIO
 
 
 def first_environment(device: str) -> None:
-    """`quickstart`, whose passes on a core are written by hand."""
+    """`quickstart`."""
     changes = [*COLLECTED, "ppo.num_envs=128", "ppo.rollout_steps=128", f"device={device}"]
     chosen = settings.load(TrainSettings, config_path("preset:quickstart"), changes=changes)
     with tempfile.TemporaryDirectory() as folder:
@@ -43,7 +42,7 @@ def first_environment(device: str) -> None:
 
 
 def fleet(device: str, benchmark: str = "llm-256") -> None:
-    """A fleet's policy, whose passes PyTorch differentiates on both."""
+    """A fleet's policy."""
     changes = [*COLLECTED, "ppo.num_envs=64", "ppo.rollout_steps=256", "imitation=null", f"device={device}"]
     chosen = settings.load(FleetTrainSettings, config_path(f"preset:{benchmark}"), changes=changes)
     built = load_fleet_benchmark(f"preset:{benchmark}").build()
@@ -51,17 +50,14 @@ def fleet(device: str, benchmark: str = "llm-256") -> None:
         train_fleet(chosen, Path(folder) / "run", built)
 
 
-LEARNERS: dict[str, tuple[Callable[[str], None], type[MaskablePPO]]] = {
-    "quickstart": (first_environment, CandidatePPO),
-    "llm-256": (fleet, MaskablePPO),
-}
+LEARNERS: dict[str, Callable[[str], None]] = {"quickstart": first_environment, "llm-256": fleet}
 
 
 @contextmanager
-def measured(of: type[MaskablePPO], device: str) -> Iterator[dict[str, float]]:
+def measured(device: str) -> Iterator[dict[str, float]]:
     """Seconds of the second rollout, and of one pass over it in minibatches of each size."""
     found: dict[str, float] = {}
-    collect, update = MaskablePPO.collect_rollouts, of.train
+    collect, update = MaskablePPO.collect_rollouts, MaskablePPO.train
     number = 0
 
     def wait() -> float:
@@ -88,11 +84,11 @@ def measured(of: type[MaskablePPO], device: str) -> Iterator[dict[str, float]]:
             update(model)
             found[str(size)] = wait() - began
 
-    MaskablePPO.collect_rollouts, of.train = collecting, updating  # type: ignore[method-assign]
+    MaskablePPO.collect_rollouts, MaskablePPO.train = collecting, updating  # type: ignore[method-assign]
     try:
         yield found
     finally:
-        MaskablePPO.collect_rollouts, of.train = collect, update  # type: ignore[method-assign]
+        MaskablePPO.collect_rollouts, MaskablePPO.train = collect, update  # type: ignore[method-assign]
 
 
 def main() -> None:
@@ -106,11 +102,11 @@ def main() -> None:
     about: dict[str, Any] = {"torch": torch.__version__, "decisions": DECISIONS}
     if torch.cuda.is_available():
         about |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda}
-    for name, (learn, of) in LEARNERS.items():
+    for name, learn in LEARNERS.items():
         for device in devices:
             if chosen.only not in name:
                 continue
-            with measured(of, device) as found:
+            with measured(device) as found:
                 learn(device)
             about.setdefault(name, {})[device] = found
             print(name, device, {key: round(value, 3) for key, value in found.items()}, flush=True)

@@ -5,7 +5,6 @@ Processor seconds are told beside wall time, because other programs slow the lat
 
 from __future__ import annotations
 
-import resource
 import statistics
 import tempfile
 import time
@@ -22,13 +21,11 @@ from meshwright import settings
 from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.job_partitioning import JobPartitioningEnv
-from meshwright.models.learned.network import NetworkPass
 from meshwright.models.masked_policy import CandidatePolicy
 from meshwright.planning.policies import policy as load_policy
 from meshwright.simulation.cluster.scenario import Scenario
 from meshwright.training.settings import TrainSettings, load_train_settings
 from meshwright.training.train import train
-from meshwright.training.updates.ppo import CandidatePPO
 from meshwright.training.vec_env_wrappers import CentredReward
 
 from .measure import BenchmarkFigure, median_s
@@ -36,24 +33,14 @@ from .pacml import profiles, reference_folder
 
 NUM_STEPS = 40_960
 LEARNED_STEPS = 8_192
-SHARED_STEPS = 204_800
-"""Half of what the config has: the seconds in which a second process starts count, twice as much as they do for a user."""
-
-SHARED = {
-    "one process": "num_workers=1",
-    "rollouts overlapped with updates": "overlap_rollouts=true",
-    "two workers": "num_workers=2",
-}
-"""Who does what, and the change of the config by which they do."""
 
 BENCHMARKS = ("quickstart", "pacml-compat-D", "ramp-256")
 
 # Calls whose time is told apart; what they contain counts in both.
-ROLLOUT, UPDATE, BACKWARD, STEP, FORWARD = "rollout", "update", "backward", "step", "forward"
+ROLLOUT, UPDATE, STEP, FORWARD = "rollout", "update", "step", "forward"
 TIMED = {
     ROLLOUT: (MaskablePPO, "collect_rollouts"),
-    UPDATE: (CandidatePPO, "train"),
-    BACKWARD: (NetworkPass, "back"),
+    UPDATE: (MaskablePPO, "train"),
     STEP: (CentredReward, "step_wait"),
     FORWARD: (CandidatePolicy, "forward"),
 }
@@ -63,7 +50,7 @@ def policy_figures() -> list[BenchmarkFigure]:
     """Latency of one decision of the shipped network, and PPO end to end."""
     torch.set_num_threads(1)
     scenario = load_benchmark("quickstart").build()
-    return [*_latency(scenario), *_training(scenario), *_shared(scenario)]
+    return [*_latency(scenario), *_training(scenario)]
 
 
 def _latency(scenario: Scenario) -> Iterator[BenchmarkFigure]:
@@ -97,31 +84,6 @@ def _training(scenario: Scenario) -> Iterator[BenchmarkFigure]:
     yield from _shares(run, on)
 
 
-def _shared(scenario: Scenario) -> Iterator[BenchmarkFigure]:
-    """One process against two, in turn, the better of two each; of processor seconds those of the process that has most."""
-    spent: dict[str, list[tuple[float, float]]] = {how: [] for how in SHARED}
-    for _ in range(2):
-        for how, taken in spent.items():
-            changes = [f"total_steps={SHARED_STEPS}", "num_validation_seeds=1", SHARED[how]]
-            chosen = settings.load(TrainSettings, config_path("preset:quickstart"), changes=changes)
-            with tempfile.TemporaryDirectory() as folder:
-                began, began_cpu, began_of_others = time.perf_counter(), time.process_time(), _of_ended_children_s()
-                train(chosen, Path(folder) / "run", scenario=scenario)
-                cpu_s = max(time.process_time() - began_cpu, _of_ended_children_s() - began_of_others)
-                taken.append((time.perf_counter() - began, cpu_s))
-    on = f"quickstart, {SHARED_STEPS:,} decisions, better of 2"
-    for how, taken in spent.items():
-        wall_s, cpu_s = (min(one) for one in zip(*taken, strict=True))
-        yield BenchmarkFigure(f"PPO, {how}, wall time", SHARED_STEPS / wall_s, "decisions/s", on)
-        name = f"PPO, {how}, a second of processor of the busiest process"
-        yield BenchmarkFigure(name, SHARED_STEPS / cpu_s, "decisions/s", on)
-
-
-def _of_ended_children_s() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def _shares(run: Callable[[], object], on: str) -> Iterator[BenchmarkFigure]:
     """Where the time of a training run goes."""
     with _timed() as spent_s:
@@ -129,8 +91,7 @@ def _shares(run: Callable[[], object], on: str) -> Iterator[BenchmarkFigure]:
         run()
         whole_s = time.perf_counter() - began
     parts = {
-        "updates, backward passes": spent_s[BACKWARD],
-        "updates, the rest": spent_s[UPDATE] - spent_s[BACKWARD],
+        "updates": spent_s[UPDATE],
         "rollouts, stepping the environments": spent_s[STEP],
         "rollouts, forward passes": spent_s[FORWARD],
         "rollouts, the rest": spent_s[ROLLOUT] - spent_s[STEP] - spent_s[FORWARD],

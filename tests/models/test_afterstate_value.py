@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from meshwright.envs.static_features import static_features
 from meshwright.errors import CheckpointError
-from meshwright.models.afterstate_kernel import current_with_values
 from meshwright.models.afterstate_value import LEAST_SCALE
 from meshwright.models.encoders import KnownProfileEncoder, ProfileEncoder
 from meshwright.models.network import NOT_OFFERED
@@ -227,18 +226,16 @@ def test_a_network_that_knows_one_cluster_alone_refuses_another(random_network, 
             saved.network(other)
 
 
-# --- compiled ---
+# --- observed ---
 
 
 @pytest.mark.parametrize("kind_hidden", [None, 4])
 @pytest.mark.parametrize("without", [(), ("time-to-free",)])
-def test_the_compiled_worth_is_that_of_the_layers(random_network, foreseeing, batch_of, without, kind_hidden):
+def test_the_observed_worth_is_that_of_the_layers(random_network, foreseeing, batch_of, without, kind_hidden):
     network, batch = random_network(foreseeing, after=(12, 7), without=without, kind_hidden=kind_hidden), batch_of(foreseeing)
     with torch.no_grad():
         seen = {key: torch.as_tensor(value) for key, value in batch.observations.current().items()}
-        quick = {
-            key: torch.as_tensor(value) for key, value in current_with_values(batch.observations, network.after_weights()).items()
-        }
+        quick = {key: torch.as_tensor(value) for key, value in network.observed(batch.observations).items()}
         assert set(seen) - set(quick) == {"candidate_shapes", "candidate_any", "cluster_shapes", "cluster_any"}
         candidate_value, same = (
             network.candidate_value_of(network.laid_out(seen)),
@@ -280,12 +277,10 @@ def test_what_is_told_of_the_latest_arrivals_is_read_in_standard_deviations_from
     assert not torch.allclose(plain, wanted, atol=0.05)
 
 
-def test_the_compiled_worth_reads_the_latest_arrivals_as_the_layers_do(recent):
+def test_the_observed_worth_reads_the_latest_arrivals_as_the_layers_do(recent):
     network, batch, _ = recent
     seen = {key: torch.as_tensor(value.copy()) for key, value in batch.observations.current().items()}
-    shown = {
-        key: torch.as_tensor(value) for key, value in current_with_values(batch.observations, network.after_weights()).items()
-    }
+    shown = {key: torch.as_tensor(value) for key, value in network.observed(batch.observations).items()}
     with torch.no_grad():
         torch.testing.assert_close(network(shown)[0], network(seen)[0], rtol=1e-4, atol=1e-4)
 

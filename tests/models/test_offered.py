@@ -22,26 +22,6 @@ def test_the_rows_of_two_samples_worked_by_hand():
     assert seen.states["devices"][:, :, 0].tolist() == [[0.0, 2.0], [1.0, 3.0]]
 
 
-def test_taking_samples_is_laying_out_these_samples_alone():
-    torch.manual_seed(0)
-    observation = {
-        "action_mask": (torch.rand(9, 5) < 0.4).to(torch.int8),
-        "candidates": torch.rand(9, 5, 3),
-        "candidate_slots": torch.rand(9, 5, 2, 4),
-        "cluster_slots": torch.rand(9, 2, 4),
-        "graph_id": torch.arange(9),
-    }
-    picked = torch.tensor([7, 2, 2, 0, 8])
-    taken, wanted = Offered.of(observation).take(picked), Offered.of({key: value[picked] for key, value in observation.items()})
-    assert taken.num_candidates == wanted.num_candidates == 5
-    for name in ("count", "sample", "candidate"):
-        assert torch.equal(getattr(taken, name), getattr(wanted, name))
-    for name in ("states", "rows"):
-        found, expected = getattr(taken, name), getattr(wanted, name)
-        assert found.keys() == expected.keys()
-        assert all(torch.equal(found[key], expected[key]) for key in expected)
-
-
 def test_members_come_first_with_their_own_features_after_those_of_samples():
     """By compiled code as by PyTorch's own indexing, which is what a tensor that PyTorch differentiates gets."""
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""Training seeds and rollouts on a real Ray cluster of three nodes on this machine: the policies of one process, whoever dies."""
+"""Training seeds on a real Ray cluster of three nodes on this machine: the policies of one process, whoever dies."""
 
 import importlib.util
 import json
@@ -15,7 +15,6 @@ from meshwright.evaluation.workers.processes import Processes
 from meshwright.evaluation.workers.ray_cluster import ray_workers
 from meshwright.training.seeds import SeedRun, begin, seed_folder, train_seed
 from meshwright.training.settings import TrainSettings
-from meshwright.training.train import train
 
 from ..training.conftest import TINY
 from . import processes
@@ -101,35 +100,3 @@ def test_a_node_that_is_killed_in_the_middle_changes_no_policy(on_ray, trained_h
     assert node not in raylets()
     assert done == [(seed, STEPS) for seed in SEEDS]
     assert policies(runs) == trained_here
-
-
-ROLLOUT_CHANGES = ["group_envs=64", "ppo.num_envs=192", "ppo.rollout_steps=32", "ppo.minibatch=512", "total_steps=36864"]
-"""Three groups, six updates."""
-
-
-@pytest.fixture(scope="module")
-def grouped(tmp_path_factory):
-    if importlib.util.find_spec("ray") is None:
-        pytest.skip(f"ray is not installed: {processes.why_absent('ray')}")
-    folder = tmp_path_factory.mktemp("rollouts")
-    for name, text in TINY.items():
-        (folder / name).write_text(text.replace("FOLDER", str(folder)))
-    return settings.load(TrainSettings, folder / "train.yaml", changes=ROLLOUT_CHANGES)
-
-
-@pytest.fixture(scope="module")
-def trained_in_one(grouped, tmp_path_factory):
-    return train(grouped, tmp_path_factory.mktemp("whole") / "run").policy.read_bytes()
-
-
-def test_rollouts_give_the_policy_of_one_process_also_where_a_node_is_killed(on_ray, grouped, trained_in_one, tmp_path):
-    killed = []
-
-    def kill(now):
-        if now.steps >= 12_288 and not killed:
-            killed.append(True)
-            lose(raylets()[-1])
-
-    assert train(grouped, tmp_path / "all", share_out=on_ray.do).policy.read_bytes() == trained_in_one
-    assert train(grouped, tmp_path / "two", share_out=on_ray.do, progress=kill).policy.read_bytes() == trained_in_one
-    assert killed

@@ -9,7 +9,6 @@ import pytest
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError
-from meshwright.models.settings import NetworkSettings
 from meshwright.training.callbacks import grounds
 from meshwright.training.curriculum import phases
 from meshwright.training.settings import CurriculumPhase
@@ -126,7 +125,7 @@ def test_validation_counts_benchmarks_alike(scenario, busy_scenario):
 
         def __init__(self):
             super().__init__()
-            self.settings = NetworkSettings()
+            self.observed = lambda seen: seen.current()
             self.unused = torch.nn.Parameter(torch.zeros(1))
 
         def forward(self, observation):

@@ -9,7 +9,6 @@ from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.job_partitioning import JobPartitioningEnv
 from meshwright.errors import PolicyError
 from meshwright.jobs.seeds import FIRST_TRAINING_SEED, validation_seeds
-from meshwright.models.settings import NetworkSettings
 from meshwright.training.validation import blocking_rate
 from meshwright.training.vec_env import JobPartitioningVecEnv
 
@@ -204,7 +203,7 @@ def test_validation_plays_episodes_of_different_length_to_their_ends(eventful):
 
         def __init__(self):
             super().__init__()
-            self.settings = NetworkSettings()
+            self.observed = lambda seen: seen.current()
             self.unused = torch.nn.Parameter(torch.zeros(1))
 
         def forward(self, observation):

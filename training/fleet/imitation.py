@@ -21,7 +21,6 @@ from ...models.fleet.saved import player
 from ...planners.fleet.linear_scores import FleetScores, choose_by_scores
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import fleet_rule
-from ..updates.adam import EagerAdam
 from .settings import SEARCHED, ImitationSettings
 from .vec_env import FleetVecEnv
 
@@ -86,7 +85,7 @@ def _learn(network: FleetActor, data: _Data, chosen: ImitationSettings, progress
     device = next(network.parameters()).device
     seen, actions, returns = {name: array.to(device) for name, array in data[0].items()}, *(one.to(device) for one in data[1:])
     learned = is_learned(seen["context"], chosen)
-    optimizer = EagerAdam(network.parameters(), lr=chosen.learning_rate)
+    optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
     count, batches, spread = len(actions), len(actions) // chosen.minibatch, max(float(returns.var()), 1e-12)
     weight = 1.0 / spread if chosen.value_weight is None else chosen.value_weight
     losses, errors = [0.0], [0.0]

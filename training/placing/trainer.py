@@ -17,7 +17,6 @@ from ...models.policy_files import STAGES, stage
 from ...models.tensor_file import save_tensors
 from .. import checkpoint
 from ..run_folder import AnyRunFolder
-from ..updates.adam import EagerAdam
 from .settings import PlacingTrainSettings
 
 LEAST_RATE = 0.05
@@ -55,7 +54,7 @@ class PlacingTrainer(ABC, Generic[Policy]):
     def __init__(self, chosen: PlacingTrainSettings, policy: Policy, learning_rate: float, most_gradient: float) -> None:
         self._chosen, self.policy, self._most_gradient = chosen, policy, most_gradient
         self.average = copy.deepcopy(policy)
-        self.optimizer = EagerAdam(policy.parameters(), lr=learning_rate)
+        self.optimizer = torch.optim.Adam(policy.parameters(), lr=learning_rate)
         self.rng = np.random.default_rng([chosen.seed, 1])
         self.update, self.best = 0, np.inf
         self.curve: list[dict[str, Any]] = []

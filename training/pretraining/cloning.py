@@ -14,7 +14,6 @@ from ...planners.policy import Policy
 from ...planners.rules import rule_of_thumb
 from ...simulation.cluster.decision import decision
 from ...simulation.cluster.scenario import Scenario
-from ..updates.adam import EagerAdam
 from ..vec_env_wrappers import CentredReward
 from .settings import RulePretraining
 
@@ -37,7 +36,7 @@ def clone(
         PolicyError: the baseline is unknown or not among the scenario's.
     """
     device = next(network.parameters()).device
-    optimizer = EagerAdam(network.parameters(), lr=chosen.learning_rate)
+    optimizer = torch.optim.Adam(network.parameters(), lr=chosen.learning_rate)
     rng = np.random.default_rng([seed, 2])
     rules = [teacher(chosen.rule, batch.scenario) for batch in env.episodes.batches for _ in range(batch.num_episodes)]
     for i, rule in enumerate(rules):

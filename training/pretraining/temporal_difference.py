@@ -20,9 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...models.afterstate_kernel import write_afterstate_values
 from ...models.network import CandidateNetwork
-from ..updates.adam import EagerAdam
 from ..vec_env_wrappers import CentredReward
 from .settings import ValuePretraining
 
@@ -72,7 +70,7 @@ class ValueLearning:
 
     def _have_copies(self) -> None:
         self._learner, self._player = copy.deepcopy(self._network), copy.deepcopy(self._network)
-        self._optimizer = EagerAdam(_weights(self._learner), lr=self._chosen.learning_rate)
+        self._optimizer = torch.optim.Adam(_weights(self._learner), lr=self._chosen.learning_rate)
 
     def _update(self) -> None:
         """Play a rollout, and learn from it and from those in memory."""
@@ -176,16 +174,10 @@ class _Rollout:
 
     def play(self, player: CandidateNetwork, explore: float, rng: np.random.Generator) -> None:
         """Take the best candidate, or a random one in a share ``explore`` of the decisions."""
-        env, weights, each = self._env, player.after_weights(), np.arange(self._env.num_envs)
-        found = [
-            np.empty((b.num_episodes, env.episodes.num_candidates, 1 + len(weights.value)), np.float32)
-            for b in env.episodes.batches
-        ]
-        num_steps = len(self.is_over)
+        env, each, num_steps = self._env, np.arange(self._env.num_envs), len(self.is_over)
         for t in range(num_steps + 1):
-            for batch, out in zip(env.episodes.batches, found, strict=True):
-                write_afterstate_values(batch.observations, weights, out)
-            after, rewards = np.concatenate([out[:, :, 0] for out in found]), env.immediate_rewards()
+            found = [player.candidates_after(batch.observations) for batch in env.episodes.batches]
+            after, rewards = np.concatenate(found)[:, :, 0], env.immediate_rewards()
             actions = _act(rewards + after, _offered(env, "reject" in player.settings.without), explore, rng)
             self.rewards[t], self.after[t] = rewards[each, actions], after[each, actions]
             if t < num_steps:

@@ -61,7 +61,7 @@ class Greedy(torch.nn.Module):
     def __init__(self, network):
         super().__init__()
         self.network = network
-        self.settings, self.after_weights = network.settings, network.after_weights
+        self.settings, self.observed = network.settings, network.observed
 
     def forward(self, observation):
         candidate_value = self.network.candidate_value_of(self.network.laid_out(observation))

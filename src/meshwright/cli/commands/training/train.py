@@ -44,12 +44,10 @@ def train_policy(
     seeds: Annotated[
         str | None, typer.Option(metavar="N,N,...", help="A run for each seed, in DIR-seed-N; --resume takes the same DIR.")
     ] = None,
-    jobs: Annotated[int, typer.Option(metavar="N", help="Processes: for runs of --seeds, or of one run for its group_envs.")] = 1,
+    jobs: Annotated[int, typer.Option(metavar="N", help="Processes for the runs of --seeds.")] = 1,
     ray: Annotated[
         str | None,
-        typer.Option(
-            metavar="CLUSTER", help="A Ray cluster in their place, HOST:PORT or local:N; runs of --seeds need shared folders."
-        ),
+        typer.Option(metavar="CLUSTER", help="A Ray cluster in their place, HOST:PORT or local:N, whose nodes share folders."),
     ] = None,
     log: Annotated[
         str | None,
@@ -81,11 +79,10 @@ def train_policy(
 
         train_seeds(seeds, config_file, chosen_method, changes or [], log, resume, out, overwrite, graphs, jobs, ray, json_file)
         return
-    if chosen_method is not None and (jobs != 1 or ray is not None):
-        problem = f"goes with --seeds: one run of the method {chosen_method} is trained in one process"
-        raise ConfigError(problem, **_shared_by(jobs, ray))
-    given = (config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file, log)
-    asked = _ScenarioRequest(*given, jobs=jobs, ray=ray)
+    if jobs != 1 or ray is not None:
+        option, value = ("--jobs", str(jobs)) if ray is None else ("--ray", ray)
+        raise ConfigError("goes with --seeds: one run is trained in one process", field=option, value=value)
+    asked = _ScenarioRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file, log)
     try:
         _METHODS[chosen_method](asked)
     except KeyboardInterrupt:
@@ -94,14 +91,7 @@ def train_policy(
 
 @dataclass(frozen=True)
 class _ScenarioRequest(TrainRequest):
-    """The same, for what is trained on a scenario: networks and linear scorers.
-
-    Attributes:
-        jobs, ray: who plays groups of environments.
-    """
-
-    jobs: int = 1
-    ray: str | None = None
+    """The same, for what is trained on a scenario: networks and linear scorers."""
 
     def settings(self, load: Callable[[Path, Sequence[str]], Chosen], kind: type[AnyRunFolder[Chosen]]) -> Chosen:
         """The config, or that of the run folder that is resumed."""
@@ -181,12 +171,9 @@ def _train_network(asked: _ScenarioRequest) -> None:
     from ....training.settings import load_train_settings
 
     def train(*arguments: Any, **options: Any) -> RunFolder:
-        from ....evaluation.workers.choice import chosen_workers
         from ....training import train as training  # takes a while, and bars are there by now
 
-        with chosen_workers(asked.jobs, asked.ray, are_kept=True) as workers:
-            is_alone = asked.jobs == 1 and asked.ray is None
-            return training.train(*arguments, **options, share_out=None if is_alone else workers.do)
+        return training.train(*arguments, **options)
 
     def shown(now: TrainProgress) -> dict[str, Any]:
         note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
@@ -201,11 +188,6 @@ def _train_network(asked: _ScenarioRequest) -> None:
         return "of the untrained network" if row["steps"] == 0 else "at the first look"
 
     chosen = asked.settings(load_train_settings, RunFolder)
-    if chosen.group_envs is None and (asked.jobs != 1 or asked.ray is not None):
-        problem = (
-            "goes with --seeds, or with a config that has group_envs: 64 or another number of environments that are shared out"
-        )
-        raise ConfigError(problem, **_shared_by(asked.jobs, asked.ray))
     made = asked.run(chosen, train, "training", chosen.total_steps, shown)
     asked.show_blocking(made, f"Trained {chosen.name}", "decisions learned from", where, first, "of the last network")
 
@@ -258,11 +240,6 @@ _METHODS: dict[str | None, Callable[[_ScenarioRequest], None]] = {
     OPERATORS: _train_operators,
     TASKLETS: _train_tasklets,
 }
-
-
-def _shared_by(jobs: int, ray: str | None) -> dict[str, Any]:
-    option, value = ("--jobs", str(jobs)) if ray is None else ("--ray", ray)
-    return {"field": option, "value": value}
 
 
 def method(config: str | None, changes: Sequence[str], resume: Path | None) -> str | None:

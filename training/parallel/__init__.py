@@ -1,1 +1,0 @@
-"""PPO by several processes, each with a share of the environments and of every minibatch."""

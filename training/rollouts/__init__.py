@@ -1,1 +1,0 @@
-"""Decisions between two updates, collected by groups of environments wherever there are workers."""

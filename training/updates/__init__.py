@@ -1,1 +1,0 @@
-"""The updates of PPO: gradients of minibatches, and steps on all weights at once."""
