@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -72,7 +73,7 @@ def read_state(file: Path | None, cluster: str) -> Occupied | None:
     if file is None:
         return None
     from ..clusters import load_cluster
-    from ..errors import InputFileError
+    from ..errors import InputFileError, MeshwrightWarning
     from ..live.keeping import kept_state
     from ..live.state import occupancy
 
@@ -80,4 +81,8 @@ def read_state(file: Path | None, cluster: str) -> Occupied | None:
     if not file.exists():
         raise InputFileError("no such file; `meshwright state` makes one", field="--state", value=str(file))
     state = kept.read()
-    return Occupied(file, state, occupancy(state, load_cluster(cluster), file=file))
+    taken = occupancy(state, load_cluster(cluster), file=file)
+    if not taken.is_free.any():  # the plan is refused, and its table prints no remarks
+        for remark in taken.remarks:
+            warnings.warn(f"{file}: {remark}", MeshwrightWarning, stacklevel=2)
+    return Occupied(file, state, taken)

@@ -165,8 +165,9 @@ def test_slices_are_no_devices_and_a_host_without_whole_ones_is_closed(cases):
     assert hosts.pop("l0-h0") == ("up", 4)
     assert set(hosts.values()) == {("down", 8)}
     assert listing.remarks == ("MIG slices are no devices and are left out: l0-h0",)
-    (host,) = slurm.read(NO_JOBS + node("n1", gres="gpu:nvidia_a100_1g.5gb:7(S:0)")).state.hosts.values()
-    assert (host.condition, host.num_devices, host.reason) == ("drained", None, "its GPUs are cut into MIG slices")
+    for kind in ("nvidia_a100_1g.5gb", "1g.12gb+me", "mig-3g20gb"):
+        (host,) = slurm.read(NO_JOBS + node("n1", gres=f"gpu:{kind}:7(S:0)")).state.hosts.values()
+        assert (host.condition, host.num_devices, host.reason) == ("drained", None, "its GPUs are cut into MIG slices")
 
 
 def test_jobs_on_a_host_with_slices_hold_its_whole_devices_in_use_and_no_others():

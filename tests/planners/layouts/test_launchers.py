@@ -49,6 +49,14 @@ def test_a_search_for_a_framework_finds_what_it_runs_of_all_layouts(shape, name)
     assert 0 < len(found) < len(whole)
 
 
+def test_fsdp2_on_one_device_keeps_one_copy_of_the_weights():
+    request = SearchRequest(keep="cp=1", top=None, launcher="fsdp2")
+    found = LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 1, request), A100, 80e9, PAIRS).run([1])
+    assert {one.layout.zero for one in found.ranking} == {3}
+    with pytest.raises(PlanError, match="fits 1 device; "):
+        LayoutSearch(LayoutSpace(GPT, LENGTH, 8, 1, request), A100, 1e8, PAIRS).run([1])
+
+
 @pytest.mark.parametrize(
     "name", ["megatron", *(pytest.param(name, marks=pytest.mark.slow) for name in ("torchtitan", "deepspeed"))]
 )

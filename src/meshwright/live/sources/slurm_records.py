@@ -93,8 +93,8 @@ PARTS = ("shard", "mps")
 Slurm writes them as ``shard:1(1/4,0/4)``: of each GPU of the node the parts in use and all parts (``gres_stepmgr.c``).
 """
 
-_SLICE = re.compile(r"[0-9]g\.[0-9]+gb", re.IGNORECASE)
-"""In the type of a MIG slice, as ``1g.10gb`` or ``a100_1g.5gb``."""
+_SLICE = re.compile(r"[0-9]g[._-]?[0-9]+gb", re.IGNORECASE)
+"""In the type of a MIG slice, as ``1g.10gb``, ``a100_1g.5gb`` or a site's own ``1g10gb``."""
 
 
 class ListedNode(NamedTuple):

@@ -337,7 +337,7 @@ class GraphSearch:
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:
         ranks = "dp x pp" if self.graph.volumes is None else "dp x pp x sp"
-        problem = f"no layout of {self.graph.name} is legal on {in_words(worlds)} devices: {ranks} ranks, dp dividing the batch"
+        problem = f"no layout of {self.graph.name} is legal on {in_words(worlds)}: {ranks} ranks, dp dividing the batch"
         return self.request.not_run(in_words(worlds)) or PlanError(problem, field="batch", value=self.global_batch)
 
 

@@ -126,10 +126,10 @@ class SearchRequest:
         title = self.framework.title
         if self.refused:
             (key, value, problem), _ = self.refused.most_common(1)[0]
-            told = f"no legal layout of {devices} devices is one that {title} runs; most fail by this key: {problem}"
+            told = f"no legal layout of {devices} is one that {title} runs; most fail by this key: {problem}"
             return PlanError(told, field=f"layout.{key}", value=value)
         if self.order is not None:
-            told = f"{title} starts no layout of {devices} devices with its ranks so"
+            told = f"{title} starts no layout of {devices} with its ranks so"
             return PlanError(told, field="--order", value=self.order)
         return None
 

@@ -223,7 +223,7 @@ class Findings:
             return None
         need, has = self._closest[0] / 1e9, capacity_bytes / 1e9
         problem = (
-            f"no layout of {name} fits {in_words(worlds)} devices; closest is {layout_text(self._closest[1])}, "
+            f"no layout of {name} fits {in_words(worlds)}; closest is {layout_text(self._closest[1])}, "
             f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
         )
         return PlanError(problem, field="memory")
@@ -234,8 +234,8 @@ class Findings:
 
 
 def in_words(worlds: Sequence[int]) -> str:
-    """Numbers of devices, the first and the last."""
-    return "-".join(str(world) for world in sorted({worlds[0], worlds[-1]}))
+    """Numbers of devices, the first and the last, as ``8-64 devices``."""
+    return "-".join(str(world) for world in sorted({worlds[0], worlds[-1]})) + " device" + "s" * (worlds[-1] > 1)
 
 
 def unasked(layout: Layout) -> dict[str, Any]:

@@ -353,7 +353,7 @@ class LayoutSearch:
         return RankedLayout.of(best_s, memory_bytes, best.work.layout, best.order)
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:
-        problem = f"no layout is legal on {in_words(worlds)} devices"
+        problem = f"no layout is legal on {in_words(worlds)}"
         for key, value, why in self.space.kept_in_vain(worlds):
             return PlanError(f"{why}, so that {problem}", field=f"--keep.{key}", value=value)
         if (not_run := self.space.request.not_run(in_words(worlds))) is not None:

@@ -246,7 +246,8 @@ class LayoutSpace:
         return self._known_leaves[key]
 
     def _tried(self, pp: int, has_copies: bool, cuts_experts: bool) -> list[Leaf]:
-        zeros = self.request.sharded_by(self.request.chosen("zero", [0, 1, 2, 3] if has_copies else [0]), has_copies)
+        alone = [3] if self.request.launcher == "fsdp2" else [0]  # fully_shard keeps one copy of the weights on one device too
+        zeros = self.request.sharded_by(self.request.chosen("zero", [0, 1, 2, 3] if has_copies else alone), has_copies)
         zeros = [zero for zero in zeros if zero != 2 or pp == 1 or 1 not in zeros]
         both_ways = BIDIRECTIONAL if self.goes_both_ways and (cuts_experts or "schedule" in self.keep) else ()
         schedules = self.request.chosen("schedule", [*SCHEDULES, *both_ways])
