@@ -126,7 +126,7 @@ def study_of(chosen: SweepSettings, folder: Path) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     url, startup = f"sqlite:///{(folder / STORAGE).absolute()}", chosen.num_startup_trials
     storage = optuna.storages.RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 60}})
-    direction = "minimize" if is_less_better(chosen.config_with({})) else "maximize"
+    direction: Literal["minimize", "maximize"] = "minimize" if is_less_better(chosen.config_with({})) else "maximize"
     study = optuna.create_study(storage=storage, study_name=chosen.name, direction=direction, load_if_exists=True)
     seed = (chosen.seed * 1_000_003 + _num_ended(study)) % 2**32
     tpe = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)
