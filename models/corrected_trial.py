@@ -55,7 +55,7 @@ class CorrectedTrial:
             seed = int(rng.integers(2**63)) if self.scenario.problem.interruptions.is_on else 0
             for first in firsts:
                 batch.begin_with(first + e, arrivals, seed)
-        parts = [Episodes(*(array[first : first + len(rngs)] for array in batch.episodes)) for first in firsts]
+        parts = [Episodes._make(array[first : first + len(rngs)] for array in batch.episodes) for first in firsts]
         while not batch.is_over.all():
             offered = batch.observations.action_mask > 0
             if "reject" in self._network.settings.without:

@@ -51,6 +51,16 @@ def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
     return load_train_settings(path, changes)
 
 
+def is_less_better(chosen: SeedSettings) -> bool:
+    """Whether less of what a config's validation measures is better."""
+    if not isinstance(chosen, FleetTrainSettings):
+        return True
+    from ..envs.fleet.benchmark import load_fleet_benchmark
+    from ..envs.fleet.objective import is_better
+
+    return is_better(load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).fleet, 0.0, 1.0)
+
+
 def train(
     chosen: SeedSettings | str | Path,
     folder: str | Path,

@@ -13,7 +13,7 @@
     learning_curve.json   a row per validation
     line_to_beat.json     the best rule on the validation episodes, and whether the policy is better
     tuning_curve.json     the same while a linear scorer was tuned, for networks that have one
-    log.csv               a row per validation, where the config's ``log`` has ``csv``; others have files of theirs
+    log.csv               a row per validation, where the config's ``log`` has ``csv``
     tensorboard/          the same and PPO's own figures, for TensorBoard; those of the pretraining in a folder within
 """
 
@@ -191,9 +191,6 @@ def resumed_files(path: Path) -> list[Path]:
         "searched.pt",
         "imitated.pt",
         "log.csv",
-        "wandb.json",
-        "mlflow.json",
-        "mlflow.db",
     ]
     names += [f"{name}{ending}" for name in ("checkpoint", "policy") for ending in (".pt", ".json")]
     events = sorted(event for event in (path / "tensorboard").rglob("*") if event.is_file())

@@ -7,12 +7,12 @@ from typing import Literal, get_args
 
 from ...errors import ConfigError
 
-LogName = Literal["stdout", "csv", "tensorboard", "wandb", "mlflow"]
+LogName = Literal["stdout", "csv", "tensorboard"]
 NAMES: tuple[LogName, ...] = get_args(LogName)
 
 
 def log_names(text: str) -> tuple[LogName, ...]:
-    """Writers as ``csv,wandb`` spells them; ``none`` is none.
+    """Writers as ``csv,tensorboard`` spells them; ``none`` is none.
 
     Raises:
         ConfigError: one of them is unknown.

@@ -11,7 +11,7 @@ from typing import Any
 from ...errors import PolicyError
 from ...settings import Settings
 from .callback import Ending, RunEnd, RunStart, StageRecord, TrainingCallback, TrainingStopped, UpdateRecord, ValidationRecord
-from .writers import check_installed, writers
+from .writers import writers
 
 NOT_FIGURES = ("steps", "step", "update", "generation", "elapsed_s")
 """Numbers of a row of the learning curve that a record has fields for."""
@@ -52,7 +52,6 @@ class RunReporter:
         is_stopping: whether a callback has stopped the run.
 
     Raises:
-        ConfigError: the library of a writer is not installed.
         PolicyError: a callback is none.
     """
 
@@ -64,7 +63,6 @@ class RunReporter:
                 problem = "is no callback: derive its class from meshwright.TrainingCallback, and pass an object of it"
                 raise PolicyError(problem, field="callbacks", value=callback)
         log: tuple[str, ...] = chosen.log  # type: ignore[attr-defined]
-        check_installed(log)
         self._chosen, self._folder, self._of, self._total = chosen, folder, reported, total_steps
         self._log, self._given, self._told = log, list[TrainingCallback](callbacks), list[TrainingCallback]()
         self._step, self._number = 0, 0

@@ -5,9 +5,6 @@ import pytest
 from meshwright.evaluation.plots.interactive.gantt_charts import episode_chart
 from meshwright.evaluation.report.compared import elastic_report
 from meshwright.evaluation.report.report import report_html
-from meshwright.evaluation.report.sweep_page import to_html
-from meshwright.training.sweeps.settings import SweepSettings
-from meshwright.training.sweeps.study import TrialSummary
 
 from ...chromium import chromium
 from ..plots.test_gantt import episode, scenario  # noqa: F401 - a fixture
@@ -25,14 +22,7 @@ def elastic_page(_):
     return elastic_report(results, command=f"meshwright evaluate '{RUNS}'")
 
 
-def sweep_page(folder):
-    chosen = SweepSettings(name="names", config="toy.yaml", parameters={RUNS: {"choices": [RUNS, 1]}})
-    trials = [TrialSummary(number, "complete", {RUNS: value}, value / 4, {}, 1.0, None) for number, value in enumerate([1, 2, 3])]
-    (folder / "best.yaml").write_text(RUNS * 9)
-    return to_html(chosen, trials, {RUNS: 1.0}, folder, measure="blocking_rate", is_less_better=True)
-
-
-OTHERS = {"elastic": elastic_page, "sweep": sweep_page}
+OTHERS = {"elastic": elastic_page}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +70,7 @@ def test_the_page_is_never_scrolled_sideways_and_no_name_runs(browser, page, wid
 
 
 @pytest.mark.parametrize("width", [420, 1280])
-@pytest.mark.parametrize("kind", ["elastic", "sweep"])
+@pytest.mark.parametrize("kind", ["elastic"])
 def test_pages_of_other_kinds_fit_as_well(browser, tmp_path, kind, width):
     browser.get_log("browser")
     (tmp_path / f"{kind}.html").write_text(OTHERS[kind](tmp_path))

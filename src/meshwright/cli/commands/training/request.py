@@ -30,7 +30,7 @@ class TrainRequest:
         overwrite: whether an existing one is replaced.
         graphs: folder of profiles.
         json_file: where the learning curve is written.
-        log: writers in place of the config's, as ``csv,wandb``; None for the config's.
+        log: writers in place of the config's, as ``csv,tensorboard``; None for the config's.
         begun: the run folder, once it is known, and when its config was written before; None where there was none.
     """
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import importlib.util
 import sys
-from dataclasses import asdict
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from .... import files, inputs
+from .... import inputs
 from ....errors import CheckpointError, ConfigError
 from ... import interrupts, output
 from ...options import Changes, JsonFile
 
 if TYPE_CHECKING:
-    from ....training.sweeps.settings import SweepSettings
-    from ....training.sweeps.study import TrialSummary
+    from ....training.sweeps import SweepSettings
 
 
 def sweep_config(
@@ -31,7 +31,7 @@ def sweep_config(
     jobs: Annotated[int, typer.Option(metavar="N", help="Trials trained at a time, each in a process.")] = 1,
     json_file: JsonFile = None,
 ) -> None:
-    """Try values of some keys of a training config, and write the best config and a page that shows what mattered."""
+    """Try values of some keys of a training config, and write the best config."""
     if jobs < 1 or jobs > 256:
         raise ConfigError("must be 1 to 256", field="--jobs", value=jobs)
     if trials is not None and trials < 1:
@@ -44,63 +44,75 @@ def sweep_config(
         raise ConfigError("name the YAML of a sweep, or a folder with --resume", field="CONFIG")
     output.check_file("--json", json_file)
     output.check_folder("--out", out)
-    from ....training.sweeps.settings import SweepSettings, config_path, load_sweep
-    from ....training.sweeps.study import SWEEP, check_optuna
+    if importlib.util.find_spec("optuna") is None:
+        raise ConfigError("Optuna is not installed; the extra is: pip install 'meshwright[sweep]'", field="sweep")
+    from ....training.sweeps import STORAGE, SWEEP, load_sweep
 
     if resume is not None:
-        if not (resume / SWEEP).is_file():
-            raise CheckpointError(f"is no folder of a sweep (it has no {SWEEP})", file=resume)
+        if not (resume / SWEEP).is_file() or not (resume / STORAGE).is_file():
+            raise CheckpointError(f"is no folder of a sweep (it has no {SWEEP} and {STORAGE})", file=resume)
         inputs.declare_file("--resume", resume / SWEEP, is_update=True)
-        chosen = load_sweep(resume / SWEEP)
-    else:
-        assert config is not None
-        chosen = load_sweep(config, tuple(changes or ()))
-        inputs.note(config_path(chosen))
-    check_optuna()
-    if trials is not None:
-        chosen = SweepSettings.model_validate({**chosen.model_dump(), "trials": trials})
-    _run(chosen, resume or out or Path("runs") / chosen.name, resume is not None, jobs, budget, json_file)
+        config = resume / SWEEP
+    assert config is not None
+    chosen = load_sweep(config, (*(changes or ()), *(() if trials is None else (f"trials={trials}",))))
+    inputs.note(Path(chosen.config))
+    folder = resume or out or Path("runs") / chosen.name
+    if resume is None and folder.exists() and any(folder.iterdir()):
+        raise CheckpointError("holds something already; give another folder, or --resume it", file=folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    _run(chosen, folder, jobs, time.monotonic() + (budget or float("inf")), json_file)
 
 
-def _run(chosen: SweepSettings, folder: Path, is_resumed: bool, jobs: int, budget_s: float | None, json_file: str | None) -> None:
+def _run(chosen: SweepSettings, folder: Path, jobs: int, until_s: float, json_file: str | None) -> None:
     """Train the trials with a bar, or a line for each, and print where the best config is."""
+    import optuna
+
+    from ....training.sweeps import BEST, sweep
+
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
-        from ....evaluation.report import sweep_page
-        from ....training.sweeps.study import BEST, best_of, importances, is_less_better, measure_of, sweep
-
         bar = bars.add_task("trials", total=chosen.trials, note="")
-        measure, less = measure_of(chosen), is_less_better(chosen)
-        best: list[float] = []
 
-        def told(trial: TrialSummary, ended: int) -> None:
+        def after(study: optuna.Study) -> None:
             check_interrupt()
-            if trial.state == "complete" and trial.value is not None:
-                best.append(trial.value)
-            reached = "no value" if trial.value is None else f"{measure} {trial.value:.4g}"
-            so_far = f"  best {(min if less else max)(best):.4g}" if best else ""
-            bars.update(bar, completed=min(ended, chosen.trials), note=f"{measure}{so_far}" if best else "")
+            ended = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
+            whole = [trial.value for trial in ended if trial.state.name == "COMPLETE"]
+            note = f"best {study.best_value:.4g}" if whole else "no value yet"
+            bars.update(bar, completed=min(len(ended), chosen.trials), note=note)
             if bars.disable:
                 out = sys.stderr if json_file == "-" else sys.stdout
-                out.write(f"trial {trial.number:>4}  {trial.state:<8}  {reached}{so_far}\n")
+                out.write(f"{len(ended)} trials have ended  {note}\n")
                 out.flush()
 
-        trials = sweep(chosen, folder, resume=is_resumed, jobs=jobs, budget_s=budget_s, told=told)
-        shares = importances(chosen, folder)
-        written = folder / sweep_page.FILE
-        files.write_text(written, sweep_page.to_html(chosen, trials, shares, folder, measure=measure, is_less_better=less))
-    winner = best_of(trials, is_less_better=less)
+        study = sweep(chosen, folder, jobs, until_s, after)
+    trials = [trial for trial in study.trials if trial.state.is_finished()]
+    complete = [trial for trial in trials if trial.state.name == "COMPLETE"]
+    best = study.best_trial if complete else None
+    shares: dict[str, float] = {}
+    if len(complete) >= 4 and len({trial.value for trial in complete}) > 1:
+        shares = optuna.importance.get_param_importances(study, evaluator=optuna.importance.PedAnovaImportanceEvaluator())
     data = {
         "name": chosen.name,
-        "measure": measure,
-        "best": None if winner is None else winner.number,
+        "best": None if best is None else best.number,
         "importances": shares,
-        "trials": [asdict(trial) for trial in trials],
+        "trials": [
+            {
+                "number": trial.number,
+                "state": trial.state.name.lower(),
+                "values": chosen.values_of(trial),
+                "value": trial.value,
+                "validations": trial.intermediate_values,
+                "seconds": None if trial.duration is None else trial.duration.total_seconds(),
+                "problem": trial.user_attrs.get("problem"),
+            }
+            for trial in trials
+        ],
     }
     output.write_json(json_file, data)
     console = output.console(json_file)
-    rows = [["trials", str(len(trials))], ["pruned", str(sum(trial.state == "pruned" for trial in trials))]]
-    if winner is not None:
-        rows.append([f"best {measure}", f"{winner.value:.4g} in trial {winner.number}"])
-        rows += [[key, str(value)] for key, value in winner.values.items()]
+    rows = [["trials", str(len(trials))], ["pruned", str(sum(trial.state.name == "PRUNED" for trial in trials))]]
+    if best is not None:
+        rows.append(["best value", f"{best.value:.4g} in trial {best.number}"])
+        rows += [[key, str(value)] for key, value in chosen.values_of(best).items()]
+        rows += [[f"importance of {key}", f"{share:.2f}"] for key, share in shares.items()]
     output.table(console, f"Sweep {chosen.name}", ["", ""], rows, numbers_from=2)
-    output.print_written(console, written, folder / BEST if winner is not None else None)
+    output.print_written(console, folder / BEST if best is not None else None)

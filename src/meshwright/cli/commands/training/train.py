@@ -51,7 +51,7 @@ def train_policy(
     ] = None,
     log: Annotated[
         str | None,
-        typer.Option(metavar="NAME,...", help="Writers of validations: stdout, csv, tensorboard, wandb, mlflow; none for none."),
+        typer.Option(metavar="NAME,...", help="Writers of validations: stdout, csv, tensorboard; none for none."),
     ] = None,
     graphs: GraphsDir = None,
     json_file: JsonFile = None,

@@ -1,0 +1,121 @@
+"""Laws of sweeps: what is wrong is said before anything is trained; a sweep that was killed goes on to the same trials."""
+
+import importlib.util
+import re
+import time
+
+import pytest
+
+from meshwright.errors import ConfigError
+from meshwright.training.linear.settings import load_linear_settings
+
+if importlib.util.find_spec("optuna") is None:
+    pytest.skip("optuna is not installed (an extra)", allow_module_level=True)
+
+from meshwright.training import sweeps
+from meshwright.training.sweeps import load_sweep, study_of, sweep
+
+LINEAR = """
+method: linear
+name: tiny
+benchmark: tiny.yaml
+generations: 3
+population: 4
+elite: 2
+num_episodes: 1
+validate_every_generations: 1
+num_validation_seeds: 2
+"""
+SWEEP = """
+name: few
+config: linear.yaml
+trials: 6
+num_startup_trials: 2
+parameters:
+  spread: {low: 0.01, high: 1.0, log: true}
+  population: {low: 4, high: 8, whole: true}
+  strategy: {choices: [cross-entropy, cma-es]}
+"""
+NEVER = float("inf")
+
+
+@pytest.fixture
+def path(config):
+    config.with_name("linear.yaml").write_text(LINEAR)
+    path = config.with_name("sweep.yaml")
+    path.write_text(SWEEP)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("parameters.spreed={low: 1, high: 2}", "parameters.spreed: unknown key"),
+        ("parameters.population={low: 0, high: 3, whole: true}", "parameters.population: .*at least"),
+        ("parameters.spread={low: 2, high: 1}", "low"),
+        ("parameters.spread={low: 0, high: 1, log: true}", "low"),
+        ("parameters.spread={}", "needs low and high, or choices"),
+        ("config=preset:quickstrat", "no such training config .* did you mean 'preset:quickstart'"),
+        ("trials=0", "trials: .*at least 1"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(path, change, said):
+    with pytest.raises(ConfigError) as error:
+        load_sweep(path, (change,))
+    assert re.search(said, str(error.value)), str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def alone(chosen, folder, after=lambda study: None):
+    """The trials of a sweep in this process."""
+    folder.mkdir(exist_ok=True)
+    study = sweep(chosen, folder, 1, 0.0, after)  # none is begun, but those that were cut off are asked for again
+    while sweeps._num_ended(study) < chosen.trials:
+        sweeps._run_trial(chosen, folder, NEVER)
+    return study
+
+
+@pytest.mark.slow
+def test_a_sweep_that_was_killed_goes_on_to_the_same_trials(path, tmp_path, monkeypatch):
+    chosen = load_sweep(path)
+    whole = alone(chosen, tmp_path / "whole")
+
+    class KilledError(Exception):
+        """Stands in for the end of the process."""
+
+    train, begun = sweeps.train, []
+
+    def dies(config, folder, **options):
+        begun.append(folder)
+        if len(begun) == 4:
+            raise KilledError
+        return train(config, folder, **options)
+
+    monkeypatch.setattr(sweeps, "train", dies)
+    with pytest.raises(KilledError):
+        alone(chosen, tmp_path / "killed")
+    monkeypatch.setattr(sweeps, "train", train)
+    again = alone(chosen, tmp_path / "killed")
+    states = [trial.state.name for trial in again.trials]
+    assert states.count("FAIL") == 1
+    kept = [(trial.params, trial.value, trial.state) for trial in again.trials if trial.state.name != "FAIL"]
+    assert kept == [(trial.params, trial.value, trial.state) for trial in whole.trials]
+    assert len(whole.trials) == 6
+
+
+@pytest.mark.slow
+def test_two_processes_train_all_trials_each_once_and_the_best_config_is_written(path, tmp_path):
+    chosen, ended = load_sweep(path), []
+    study = sweep(chosen, tmp_path, 2, NEVER, lambda study: ended.append(len(study.trials)))
+    assert [trial.number for trial in study.trials] == list(range(6))
+    assert len(ended) == 6
+    assert {one.name for one in (tmp_path / "trials").iterdir()} == {f"{number:04}" for number in range(6)}
+    made = load_linear_settings(tmp_path / "best.yaml")
+    best = chosen.values_of(study.best_trial)
+    assert (made.spread, made.population, made.strategy) == (best["spread"], best["population"], best["strategy"])
+
+
+def test_no_trial_is_begun_once_the_time_is_over(path, tmp_path):
+    chosen = load_sweep(path)
+    sweeps._run_trial(chosen, tmp_path, time.monotonic() - 1.0)
+    assert study_of(chosen, tmp_path).trials == []

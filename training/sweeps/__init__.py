@@ -1,1 +1,0 @@
-"""Sweeps: many training runs with other values of some keys, chosen by Optuna."""
