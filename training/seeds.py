@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import files
 from ..errors import ConfigError
+from .hooks.callback import TrainingCallback
 from .methods import SeedSettings, train
 from .run_folder import AnyRunFolder
 
@@ -78,7 +79,9 @@ def begin(runs: Sequence[SeedRun], command: Sequence[str], *, overwrite: bool = 
         _folder_of(run.chosen).create(run.folder, run.chosen, command, overwrite=overwrite)
 
 
-def train_seed(run: SeedRun, progress: Callable[[Any], None] | None = None) -> list[dict[str, Any]]:
+def train_seed(
+    run: SeedRun, progress: Callable[[Any], None] | None = None, callbacks: Sequence[TrainingCallback] = ()
+) -> list[dict[str, Any]]:
     """Train to the end, from where the run folder is.
 
     Two that train in one folder would mix their files: one waits for the other, as for a process on a machine that was
@@ -87,6 +90,7 @@ def train_seed(run: SeedRun, progress: Callable[[Any], None] | None = None) -> l
     Args:
         run: whose folder is begun.
         progress: called after every update of the method's own `Progress`.
+        callbacks: of the training.
 
     Returns:
         Rows of the learning curve.
@@ -96,7 +100,8 @@ def train_seed(run: SeedRun, progress: Callable[[Any], None] | None = None) -> l
         MeshwrightError: as the method says.
     """
     with _alone(run.folder), chdir(run.work_dir):
-        trained = train(run.chosen, run.folder, resume=True, graphs_dir=run.graphs_dir, progress=progress)
+        given: dict[str, Any] = {"graphs_dir": run.graphs_dir, "progress": progress, "callbacks": callbacks}
+        trained = train(run.chosen, run.folder, resume=True, **given)
         rows: list[dict[str, Any]] = files.read_json(trained.learning_curve)
         return rows
 

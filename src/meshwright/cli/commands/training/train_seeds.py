@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .... import inputs
+from .... import files, inputs
 from ....errors import CheckpointError, ConfigError
 from ....quantities import counted
 from ... import interrupts, output
@@ -48,9 +49,10 @@ def train_seeds(
         MeshwrightError: something of it is wrong; no run is begun then.
     """
     from ....evaluation.workers.choice import chosen_workers
+    from ....models.policy_files import LINE_TO_BEAT
     from ....training.hooks.names import log_names
     from ....training.run_folder import resumed_files
-    from ....training.seeds import SeedRun, begin, seed_folder, seeds_of, train_seed
+    from ....training.seeds import SeedRun, begin, seed_folder, seeds_of
 
     wanted = seeds_of(seeds)
     if any(change.partition("=")[0].strip() == "seed" for change in changes):
@@ -84,13 +86,17 @@ def train_seeds(
                 out.flush()
 
         try:
-            those.do(train_seed, runs, keep)
+            those.do(_train, runs, keep)
         except KeyboardInterrupt:
             profiles = [] if graphs is None else ["--graphs", str(graphs)]
             words = ["--resume", str(prefix), "--seeds", seeds, *profiles]
             raise interrupts.to_resume([run.folder for run in runs], *words) from None
     shown = [(run, _relative(run.folder), curves[run.folder]) for run in runs]
-    told = [{"seed": run.chosen.seed, "run": str(folder), "learning_curve": curve} for run, folder, curve in shown]
+    lines = [files.read_json(path) if (path := run.folder / LINE_TO_BEAT).is_file() else {} for run in runs]
+    told = [
+        {"seed": run.chosen.seed, "run": str(folder), "learning_curve": curve, "line_to_beat": line}
+        for (run, folder, curve), line in zip(shown, lines, strict=True)
+    ]
     output.write_json(json_file, {"runs": told})
     measure = next(key for key in VALIDATED if key in shown[0][2][-1])
     best = _best(runs[0].chosen)
@@ -99,11 +105,13 @@ def train_seeds(
             str(run.chosen.seed),
             str(folder),
             _figure(measure, best(row[measure] for row in curve)),
+            _figure(measure, line["value"]) if line else "",
+            _verdict(line),
             f"{curve[-1]['elapsed_s']:.0f} s",
         ]
-        for run, folder, curve in shown
+        for (run, folder, curve), line in zip(shown, lines, strict=True)
     ]
-    columns = ["seed", "run folder", f"best {VALIDATED[measure]}", "time"]
+    columns = ["seed", "run folder", f"best {VALIDATED[measure]}", "line to beat", "the policy is", "time"]
     title = f"Trained {runs[0].chosen.name}, {counted(len(runs), 'seed')}"
     output.table(output.console(json_file), title, columns, rows, numbers_from=2)
 
@@ -143,6 +151,19 @@ def _best(chosen: SeedSettings) -> Callable[..., Any]:
     from ....envs.fleet.objective import is_better
 
     return max if is_better(load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).fleet, 1.0, 0.0) else min
+
+
+def _train(run: SeedRun, progress: Callable[[Any], None] | None = None) -> list[dict[str, Any]]:
+    """Train a seed against the best rule; its run folder keeps both."""
+    from ....evaluation.line_to_beat import LineToBeat
+    from ....training.seeds import train_seed
+
+    return train_seed(run, progress, [LineToBeat(StringIO(), run.graphs_dir)])
+
+
+def _verdict(line: Mapping[str, Any]) -> str:
+    found = line.get("verdict")
+    return "" if found is None else f"{'better' if found['is_better'] else 'not better'} than {line['rule']}"
 
 
 def _figure(measure: str, value: float) -> str:
