@@ -13,9 +13,11 @@ the forward pass of a chunk is embedding, layers, head as far as it has them, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from operator import itemgetter
+from typing import Any
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
@@ -40,7 +42,13 @@ from .step_work import SUMMED, ModelParts, StepWork
 MOST_BLOCKS = 65_536
 """Blocks that are kept."""
 
+MOST_WORKS = 4_096
+"""Works of which the next ones of the same family take what they share."""
+
 _BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
+_WORKS: dict[object, LayoutWork] = {}
+_FAMILY = itemgetter(*(Layout.model_fields.keys() - {"schedule", "overlap_pp"}))
+"""The keys of a layout on which all but the order of its passes depends; of bidirectional ones the schedule too."""
 
 _UNCUT = {
     **dict.fromkeys(("tp", "cp", "pp", "ep", "dp", "virtual_stages"), 1),
@@ -96,6 +104,7 @@ class LayoutWork(StepWork):
             where stages have meshes of their own.
         key: what of the layout the work on one micro-batch depends on, see `layer.micro_batch_key`.
         meshes: of each stage the work as if all had its mesh; none where they have one. Blocks and boundary are the first one's.
+        shared: see `once`.
     """
 
     shape: TransformerShape
@@ -107,10 +116,17 @@ class LayoutWork(StepWork):
     boundary: tuple[Message, ...]
     key: tuple[object, ...]
     meshes: tuple[LayoutWork, ...] = ()
+    shared: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def at(self, stage: int) -> LayoutWork:
         """The work as if all stages had the mesh of this one; itself where they do."""
         return self.meshes[stage] if self.meshes else self
+
+    def once(self, key: object, make: Callable[[], Any]) -> Any:
+        """What is worked out once for all layouts that differ in the order of passes alone."""
+        if key not in self.shared:
+            self.shared[key] = make()
+        return self.shared[key]
 
     def other_chunk(self, chunk: ChunkWork) -> ChunkWork | None:
         """The other chunk of the same rank under a bidirectional schedule; None under others."""
@@ -272,6 +288,19 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes)
     if checks:
         check(shape, layout, length)
+    family = shape, length, layout.schedule if layout.is_bidirectional else "", _FAMILY(vars(layout))
+    if (known_work := _WORKS.get(family)) is None:
+        if len(_WORKS) >= MOST_WORKS:
+            _WORKS.clear()
+        known_work = _WORKS[family] = _described(shape, layout, length)
+    if known_work.layout is layout:
+        return known_work
+    work = object.__new__(LayoutWork)
+    vars(work).update(vars(known_work), layout=layout)
+    return work
+
+
+def _described(shape: TransformerShape, layout: Layout, length: int) -> LayoutWork:
     key = blocks.micro_batch_key(layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
     chunks, layers = spread(
