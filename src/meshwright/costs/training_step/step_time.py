@@ -69,6 +69,7 @@ class Pricer(StepPricer):
     kinds: DeviceKinds | None = None
     _blocks: dict[object, dict[str, BlockTimes]] = field(default_factory=dict, repr=False, compare=False)
     _chunks: dict[object, ChunkTimes] = field(default_factory=dict, repr=False, compare=False)
+    _passes: dict[object, tuple[Pass, PassTime]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -306,8 +307,9 @@ class Pricer(StepPricer):
         layers = {name: work.blocks[name] for name in work.layer_shapes} if layout.is_bidirectional else None
         # Besides the work itself the groups' places on the hosts decide, and whether a tied head sends its table on its own.
         sends_weights = layout.zero >= 3 or layout.reduces_in_passes
-        weights = (groups["shard"], groups["expert_dp"], layout.pp > 1) if sends_weights else ()
-        key = (work.shape, work.key, parts, layout.is_bidirectional, groups["tp"], groups["cp"], groups["ep"], kinds, *weights)
+        weights = (layout.pp > 1, groups["shard"], groups["expert_dp"]) if sends_weights else ()
+        places = tuple(map(self._place, (groups["tp"], groups["cp"], groups["ep"], *weights[1:])))
+        key = (work.shape, work.key, parts, layout.is_bidirectional, kinds, places, weights[:1])
         if key not in self._blocks:
             width = layout.number_bytes
 
@@ -316,7 +318,13 @@ class Pricer(StepPricer):
 
             def times(block: BlockWork, kind: int) -> BlockTimes:
                 def time(items: Pass) -> PassTime:
-                    return pass_time(items, self.model_of(kind), seconds, width, self.slowdown)
+                    known = id(items), kind, places
+                    if known in self._passes:
+                        return self._passes[known][1]
+                    found = pass_time(items, self.model_of(kind), seconds, width, self.slowdown)
+                    if items is block.forward or items is block.backward:  # these are the same for every recomputation
+                        self._passes[known] = items, found
+                    return found
 
                 return BlockTimes.of(block, time, parts=parts, others=layers)
 
@@ -324,6 +332,10 @@ class Pricer(StepPricer):
                 name: BlockTimes.slowest([times(block, kind) for kind in kinds]) for name, block in work.blocks.items()
             }
         return self._blocks[key]
+
+    def _place(self, group: Stand) -> object:
+        """What of a group's place on the hosts its messages' prices depend on."""
+        return group
 
     def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, BlockTimes]]) -> tuple[float, float, float]:
         """Exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.

@@ -99,7 +99,7 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     layout, pp = work.layout, work.layout.pp
     if work.meshes:
         return max(((stage, stage_memory(work, stage)) for stage in range(pp)), key=lambda pair: pair[1].total)
-    stages = work.once(("stages", _computes_again(layout)), lambda: _looked_at(work))
+    stages = work.once(("stages", _computes_again(layout), layout.recompute_num_layers > 1), lambda: _looked_at(work))
     return max(((stage, _stage_memory(work, stage)) for stage in stages), key=lambda pair: pair[1].total)
 
 
@@ -126,6 +126,7 @@ def _stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     layout = work.layout
     parameters, optimizer, gradients, again, buffers = work.once(stage, lambda: _steady(work, stage))
     kept = _kept_bytes(work, stage, _of_layers(work))
+    again *= 1 if layout.keeps_some_layers else layout.recompute_num_layers
     if layout.is_fsdp2:
         moments = _moments(work, stage, gradients, kept, again)
         return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
@@ -266,7 +267,8 @@ def _group_inputs(work: LayoutWork, stage: int) -> float:
     size = work.layout.recompute_num_layers
     if size == 1 or work.layout.keeps_some_layers:
         return 1.0
-    own = [chunk.num_layers for chunk in work.chunks if chunk.stage == stage]
+    chunks = work.chunks[stage :: work.layout.pp] if not work.layout.is_bidirectional else work.chunks
+    own = [chunk.num_layers for chunk in chunks if chunk.stage == stage]
     return sum(-(-number // size) for number in own) / max(1, sum(own))
 
 
@@ -286,12 +288,10 @@ def _kept_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> 
 
 
 def _again_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
-    """What a layer computes again before its backward pass."""
+    """The most that a layer computes again before its backward pass."""
     layout, names = work.layout, work.stages[stage].layers
     if layout.recompute == "full":
-        computed = [of_layer[name].whole for name in names if not name.endswith(KEPT)]
-        together = 1 if layout.keeps_some_layers else layout.recompute_num_layers
-        return together * max(computed, default=0.0)
+        return max((of_layer[name].whole for name in names if not name.endswith(KEPT)), default=0.0)
     if layout.recompute == "selective-ops" or (layout.recompute == "selective" and layout.attention == "unfused"):
         return max(0.0, *(of_layer[name].whole - of_layer[name].selective for name in names))
     return 0.0

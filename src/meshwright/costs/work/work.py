@@ -47,8 +47,8 @@ MOST_WORKS = 4_096
 
 _BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
 _WORKS: dict[object, LayoutWork] = {}
-_FAMILY = itemgetter(*(Layout.model_fields.keys() - {"schedule", "overlap_pp"}))
-"""The keys of a layout on which all but the order of its passes depends; of bidirectional ones the schedule too."""
+_FAMILY = itemgetter(*(Layout.model_fields.keys() - {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}))
+"""The keys of a layout that layouts of one family share; they share the layers of their stages too."""
 
 _UNCUT = {
     **dict.fromkeys(("tp", "cp", "pp", "ep", "dp", "virtual_stages"), 1),
@@ -288,20 +288,6 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes)
     if checks:
         check(shape, layout, length)
-    family = shape, length, layout.schedule if layout.is_bidirectional else "", _FAMILY(vars(layout))
-    if (known_work := _WORKS.get(family)) is None:
-        if len(_WORKS) >= MOST_WORKS:
-            _WORKS.clear()
-        known_work = _WORKS[family] = _described(shape, layout, length)
-    if known_work.layout is layout:
-        return known_work
-    work = object.__new__(LayoutWork)
-    vars(work).update(vars(known_work), layout=layout)
-    return work
-
-
-def _described(shape: TransformerShape, layout: Layout, length: int) -> LayoutWork:
-    key = blocks.micro_batch_key(layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
     chunks, layers = spread(
         shape.num_layers,
@@ -312,11 +298,24 @@ def _described(shape: TransformerShape, layout: Layout, length: int) -> LayoutWo
         again,
         layout.stage_layers,
     )
+    apart: object = None
     if layout.is_bidirectional:
         chunks, layers = there_and_back(chunks, layout)
-    held = _blocks(shape, layout, length, key)
-    stages = _stages(shape, layout, layers, held)
-    return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
+        apart = layout.schedule
+    elif layout.framework == "fsdp2" or shape.long_skips is not None:
+        apart = layout.virtual_stages
+    family = shape, length, apart, id(layers), _FAMILY(vars(layout))
+    if (known_work := _WORKS.get(family)) is None:
+        if len(_WORKS) >= MOST_WORKS:
+            _WORKS.clear()
+        key = blocks.micro_batch_key(layout, length)
+        held = _blocks(shape, layout, length, key)
+        stages = _stages(shape, layout, layers, held)
+        known_work = LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
+        _WORKS[family] = known_work
+    work = object.__new__(LayoutWork)
+    vars(work).update(vars(known_work), layout=layout, chunks=chunks)
+    return work
 
 
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
@@ -326,19 +325,30 @@ def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) 
 
 
 def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]) -> Mapping[str, BlockWork]:
-    """Layers, embedding and head, made once for each key."""
+    """Layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds of that."""
     has_own_table = has_table_copy(layout) or not shape.is_head_tied
     known = shape, has_own_table, key
     if known not in _BLOCKS:
         if len(_BLOCKS) >= MOST_BLOCKS:
             _BLOCKS.clear()
-        made = {block_name(number): blocks.layer(kind, layout, length) for number, kind in enumerate(shape.kinds)}
-        if layout.keeps_some_layers:
-            kept = layout.model_copy(update={"recompute": "none"})
-            made |= {block_name(n, is_kept=True): blocks.layer(kind, kept, length) for n, kind in enumerate(shape.kinds)}
-        made["embedding"] = blocks.embedding(shape, layout, length)
-        made["head"] = blocks.head(shape, layout, length, has_own_table)
-        _BLOCKS[known] = made
+        plain = layout.model_copy(update={"recompute": "none", "recompute_method": "uniform"})
+        plain_key = shape, has_own_table, blocks.micro_batch_key(plain, length)
+        if known == plain_key or plain_key not in _BLOCKS:
+            made = {block_name(number): blocks.layer(kind, plain, length) for number, kind in enumerate(shape.kinds)}
+            made["embedding"] = blocks.embedding(shape, plain, length)
+            made["head"] = blocks.head(shape, plain, length, has_own_table)
+            _BLOCKS[plain_key] = made
+        if known not in _BLOCKS:
+            kept = _BLOCKS[plain_key]
+            again = {block_name(n): blocks.layer(kind, layout, length) for n, kind in enumerate(shape.kinds)}
+            if layout.zero < 3:  # passes of a layer that is not computed again are the same: the same objects
+                for name, one in again.items():
+                    ahead, back = kept[name].forward, kept[name].backward
+                    recompute = ahead if layout.recompute == "full" else one.recompute
+                    again[name] = replace(one, forward=ahead, recompute=recompute, backward=back)
+            if layout.keeps_some_layers:
+                again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
+            _BLOCKS[known] = again | {name: kept[name] for name in ("embedding", "head")}
     return _BLOCKS[known]
 
 
