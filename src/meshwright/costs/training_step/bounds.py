@@ -200,8 +200,8 @@ class LowerBound(BoundedPricer):
             self._least[key] = min(super(LowerBound, self).message_s(message, layout, g) for g in groups)
         return self._least[key]
 
-    def _place(self, group: Stand) -> object:
-        """Its size, by which alone messages are priced where hosts are alike."""
+    def place(self, group: Stand) -> object:
+        """Its size, by which alone messages are priced here where hosts are alike."""
         return group if isinstance(self.wires, PlacedNetwork) else group.size
 
     def node_s(self, work: LayoutWork) -> float:

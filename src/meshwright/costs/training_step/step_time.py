@@ -294,8 +294,7 @@ class Pricer(StepPricer):
         return np.tile(total, layout.virtual_stages)
 
     def _chunk_times(self, blocks: dict[str, BlockTimes], held: Parts) -> ChunkTimes:
-        key = (id(blocks), held)  # the blocks stay in `_blocks`, so that the id stays theirs
-        if key not in self._chunks:
+        if (key := (id(blocks), held)) not in self._chunks:  # the blocks stay in `_blocks`, so that the id stays theirs
             self._chunks[key] = ChunkTimes.of(blocks, held)
         return self._chunks[key]
 
@@ -303,39 +302,28 @@ class Pricer(StepPricer):
         self, work: LayoutWork, at: Mapping[str, Stand] | None = None, kinds: tuple[int, ...] = (0,)
     ) -> dict[str, BlockTimes]:
         layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
-        parts = layout.parts_gradients
         layers = {name: work.blocks[name] for name in work.layer_shapes} if layout.is_bidirectional else None
         # Besides the work itself the groups' places on the hosts decide, and whether a tied head sends its table on its own.
-        sends_weights = layout.zero >= 3 or layout.reduces_in_passes
-        weights = (layout.pp > 1, groups["shard"], groups["expert_dp"]) if sends_weights else ()
-        places = tuple(map(self._place, (groups["tp"], groups["cp"], groups["ep"], *weights[1:])))
-        key = (work.shape, work.key, parts, layout.is_bidirectional, kinds, places, weights[:1])
+        weights = ("shard", "expert_dp") if layout.zero >= 3 or layout.reduces_in_passes else ()
+        places = tuple(self.place(groups[name]) for name in ("tp", "cp", "ep", *weights))
+        key = (work.shape, work.key, layout.parts_gradients, layout.is_bidirectional, kinds, places, weights and layout.pp > 1)
         if key not in self._blocks:
-            width = layout.number_bytes
 
             def seconds(item: Message) -> float:
                 return self.message_s(item, layout, groups[item.axis])
 
             def times(block: BlockWork, kind: int) -> BlockTimes:
                 def time(items: Pass) -> PassTime:
-                    known = id(items), kind, places
-                    if known in self._passes:
-                        return self._passes[known][1]
-                    found = pass_time(items, self.model_of(kind), seconds, width, self.slowdown)
-                    if items is block.forward or items is block.backward:  # these are the same for every recomputation
-                        self._passes[known] = items, found
-                    return found
+                    known = id(items), kind, places  # the passes stay, so that the id stays theirs
+                    if known not in self._passes:
+                        made = pass_time(items, self.model_of(kind), seconds, layout.number_bytes, self.slowdown)
+                        self._passes[known] = items, made
+                    return self._passes[known][1]
 
-                return BlockTimes.of(block, time, parts=parts, others=layers)
+                return BlockTimes.of(block, time, parts=layout.parts_gradients, others=layers)
 
-            self._blocks[key] = {
-                name: BlockTimes.slowest([times(block, kind) for kind in kinds]) for name, block in work.blocks.items()
-            }
+            self._blocks[key] = {n: BlockTimes.slowest([times(one, kind) for kind in kinds]) for n, one in work.blocks.items()}
         return self._blocks[key]
-
-    def _place(self, group: Stand) -> object:
-        """What of a group's place on the hosts its messages' prices depend on."""
-        return group
 
     def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, BlockTimes]]) -> tuple[float, float, float]:
         """Exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.

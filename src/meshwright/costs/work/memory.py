@@ -99,7 +99,14 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     layout, pp = work.layout, work.layout.pp
     if work.meshes:
         return max(((stage, stage_memory(work, stage)) for stage in range(pp)), key=lambda pair: pair[1].total)
-    stages = work.once(("stages", _computes_again(layout), layout.recompute_num_layers > 1), lambda: _looked_at(work))
+    known = "peak", layout.schedule, layout.virtual_stages, layout.recompute_num_layers
+    found: tuple[int, StageMemory] = work.once(known, lambda: _peak(work))
+    return found
+
+
+def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
+    several = _computes_again(work.layout), work.layout.recompute_num_layers > 1
+    stages = work.once(("stages", *several), lambda: _looked_at(work))
     return max(((stage, _stage_memory(work, stage)) for stage in stages), key=lambda pair: pair[1].total)
 
 

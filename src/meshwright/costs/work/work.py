@@ -29,7 +29,6 @@ from .latent_attention import narrow_parameters
 from .layer import BlockWork
 from .model_chunks import (
     ChunkWork,
-    block_name,
     check,
     end_stages,
     has_table_copy,
@@ -39,13 +38,9 @@ from .model_chunks import (
 from .operations import Message
 from .step_work import SUMMED, ModelParts, StepWork
 
-MOST_BLOCKS = 65_536
-"""Blocks that are kept."""
-
 MOST_WORKS = 4_096
 """Works of which the next ones of the same family take what they share."""
 
-_BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
 _WORKS: dict[object, LayoutWork] = {}
 _FAMILY = itemgetter(*(Layout.model_fields.keys() - {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}))
 """The keys of a layout that layouts of one family share; they share the layers of their stages too."""
@@ -261,8 +256,10 @@ class LayoutWork(StepWork):
     @property
     def pass_axes(self) -> frozenset[str]:
         """Axes of the messages that belong to passes; ``tp``, ``cp`` and ``ep`` unless weights or gradients travel there too."""
-        passes = [items for block in self.blocks.values() for items in (block.forward, block.recompute, block.backward)]
-        return frozenset(item.axis for items in passes for item in items if isinstance(item, Message))
+        passes = (items for block in self.blocks.values() for items in (block.forward, block.recompute, block.backward))
+        axes = (item.axis for items in passes for item in items if isinstance(item, Message))
+        found: frozenset[str] = self.once("pass axes", lambda: frozenset(axes))
+        return found
 
 
 def describe(shape: TransformerShape, layout: Layout, sequence_length: int | None = None, *, checks: bool = True) -> LayoutWork:
@@ -309,7 +306,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         if len(_WORKS) >= MOST_WORKS:
             _WORKS.clear()
         key = blocks.micro_batch_key(layout, length)
-        held = _blocks(shape, layout, length, key)
+        held = blocks.blocks_of(shape, layout, length)
         stages = _stages(shape, layout, layers, held)
         known_work = LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
         _WORKS[family] = known_work
@@ -322,34 +319,6 @@ def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) 
     """The work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
     stages = _stages(work.shape, work.layout, [held.layers for held in work.stages], blocks)
     return replace(work, blocks=blocks, stages=stages, key=(*work.key, key))
-
-
-def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]) -> Mapping[str, BlockWork]:
-    """Layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds of that."""
-    has_own_table = has_table_copy(layout) or not shape.is_head_tied
-    known = shape, has_own_table, key
-    if known not in _BLOCKS:
-        if len(_BLOCKS) >= MOST_BLOCKS:
-            _BLOCKS.clear()
-        plain = layout.model_copy(update={"recompute": "none", "recompute_method": "uniform"})
-        plain_key = shape, has_own_table, blocks.micro_batch_key(plain, length)
-        if known == plain_key or plain_key not in _BLOCKS:
-            made = {block_name(number): blocks.layer(kind, plain, length) for number, kind in enumerate(shape.kinds)}
-            made["embedding"] = blocks.embedding(shape, plain, length)
-            made["head"] = blocks.head(shape, plain, length, has_own_table)
-            _BLOCKS[plain_key] = made
-        if known not in _BLOCKS:
-            kept = _BLOCKS[plain_key]
-            again = {block_name(n): blocks.layer(kind, layout, length) for n, kind in enumerate(shape.kinds)}
-            if layout.zero < 3:  # passes of a layer that is not computed again are the same: the same objects
-                for name, one in again.items():
-                    ahead, back = kept[name].forward, kept[name].backward
-                    recompute = ahead if layout.recompute == "full" else one.recompute
-                    again[name] = replace(one, forward=ahead, recompute=recompute, backward=back)
-            if layout.keeps_some_layers:
-                again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
-            _BLOCKS[known] = again | {name: kept[name] for name in ("embedding", "head")}
-    return _BLOCKS[known]
 
 
 def _stages(
