@@ -324,9 +324,8 @@ def waiting(schedule: str, num_stages: int, num_micro_batches: int, stage: int) 
     p, m = num_stages, num_micro_batches
     kind = orders(schedule, p, 1, min(m, STEADY_ROUNDS * p + m % p))[stage, :, 0]
     done = [np.cumsum(kind == one) for one in (FORWARD, BACKWARD, WEIGHT)]
-    pairs = sorted(set(zip((done[0] - done[1]).tolist(), (done[1] - done[2]).tolist(), strict=True)), reverse=True)
-    found: list[tuple[int, int]] = []
-    for one in pairs:  # by falling first numbers, so that those with more in front have as much of the first, or more
+    pairs, found = set(zip((done[0] - done[1]).tolist(), (done[1] - done[2]).tolist(), strict=True)), list[tuple[int, int]]()
+    for one in sorted(pairs, reverse=True):  # all before have as much of the first number, or more
         if not found or one[1] > found[-1][1]:
             found.append(one)
     return tuple(reversed(found))
