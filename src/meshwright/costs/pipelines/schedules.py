@@ -324,8 +324,11 @@ def waiting(schedule: str, num_stages: int, num_micro_batches: int, stage: int) 
     p, m = num_stages, num_micro_batches
     kind = orders(schedule, p, 1, min(m, STEADY_ROUNDS * p + m % p))[stage, :, 0]
     done = [np.cumsum(kind == one) for one in (FORWARD, BACKWARD, WEIGHT)]
-    pairs = set(zip((done[0] - done[1]).tolist(), (done[1] - done[2]).tolist(), strict=True))
-    return tuple(sorted(one for one in pairs if not any(o != one and o[0] >= one[0] and o[1] >= one[1] for o in pairs)))
+    pairs, found = set(zip((done[0] - done[1]).tolist(), (done[1] - done[2]).tolist(), strict=True)), list[tuple[int, int]]()
+    for one in sorted(pairs, reverse=True):  # all before have as much of the first number, or more
+        if not found or one[1] > found[-1][1]:
+            found.append(one)
+    return tuple(reversed(found))
 
 
 def _warm_up(p: int, v: int, m: int, stage: int, round_of: int) -> int:

@@ -85,7 +85,7 @@ class BoundedPricer(Pricer):
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
         """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
-        return replace(self, _blocks=other._blocks, _chunks=other._chunks, _shares=other._shares)
+        return replace(self, _blocks=other._blocks, _chunks=other._chunks, _passes=other._passes, _shares=other._shares)
 
     def bound_s(self, work: LayoutWork) -> float:
         """A lower bound on `step_s`.
@@ -199,6 +199,10 @@ class LowerBound(BoundedPricer):
             )
             self._least[key] = min(super(LowerBound, self).message_s(message, layout, g) for g in groups)
         return self._least[key]
+
+    def place(self, group: Stand) -> object:
+        """Its size, by which alone messages are priced here where hosts are alike."""
+        return group if isinstance(self.wires, PlacedNetwork) else group.size
 
     def node_s(self, work: LayoutWork) -> float:
         """At most the step of every layout that differs in schedule and virtual stages alone.

@@ -132,6 +132,10 @@ class StepPricer(ABC):
             return self
         return self.in_order(DEFAULT_ORDER, self.wires.on(devices))
 
+    def place(self, group: Stand) -> object:
+        """The part of a group's place on the hosts by which its messages are priced."""
+        return group
+
     def message_s(self, message: Message, layout: Layout, group: Stand | None = None) -> float:
         """Seconds of a message that has the links for itself.
 

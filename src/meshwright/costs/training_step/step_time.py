@@ -69,6 +69,7 @@ class Pricer(StepPricer):
     kinds: DeviceKinds | None = None
     _blocks: dict[object, dict[str, BlockTimes]] = field(default_factory=dict, repr=False, compare=False)
     _chunks: dict[object, ChunkTimes] = field(default_factory=dict, repr=False, compare=False)
+    _passes: dict[object, tuple[Pass, PassTime]] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -293,8 +294,7 @@ class Pricer(StepPricer):
         return np.tile(total, layout.virtual_stages)
 
     def _chunk_times(self, blocks: dict[str, BlockTimes], held: Parts) -> ChunkTimes:
-        key = (id(blocks), held)  # the blocks stay in `_blocks`, so that the id stays theirs
-        if key not in self._chunks:
+        if (key := (id(blocks), held)) not in self._chunks:  # the blocks stay in `_blocks`, so that the id stays theirs
             self._chunks[key] = ChunkTimes.of(blocks, held)
         return self._chunks[key]
 
@@ -302,27 +302,27 @@ class Pricer(StepPricer):
         self, work: LayoutWork, at: Mapping[str, Stand] | None = None, kinds: tuple[int, ...] = (0,)
     ) -> dict[str, BlockTimes]:
         layout, groups = work.layout, self.lanes(work)[0].at(0) if at is None else at
-        parts = layout.parts_gradients
         layers = {name: work.blocks[name] for name in work.layer_shapes} if layout.is_bidirectional else None
         # Besides the work itself the groups' places on the hosts decide, and whether a tied head sends its table on its own.
-        sends_weights = layout.zero >= 3 or layout.reduces_in_passes
-        weights = (groups["shard"], groups["expert_dp"], layout.pp > 1) if sends_weights else ()
-        key = (work.shape, work.key, parts, layout.is_bidirectional, groups["tp"], groups["cp"], groups["ep"], kinds, *weights)
+        weights = ("shard", "expert_dp") if layout.zero >= 3 or layout.reduces_in_passes else ()
+        places = tuple(self.place(groups[name]) for name in ("tp", "cp", "ep", *weights))
+        key = (work.shape, work.key, layout.parts_gradients, layout.is_bidirectional, kinds, places, weights and layout.pp > 1)
         if key not in self._blocks:
-            width = layout.number_bytes
 
             def seconds(item: Message) -> float:
                 return self.message_s(item, layout, groups[item.axis])
 
             def times(block: BlockWork, kind: int) -> BlockTimes:
                 def time(items: Pass) -> PassTime:
-                    return pass_time(items, self.model_of(kind), seconds, width, self.slowdown)
+                    known = id(items), kind, places  # the passes stay, so that the id stays theirs
+                    if known not in self._passes:
+                        made = pass_time(items, self.model_of(kind), seconds, layout.number_bytes, self.slowdown)
+                        self._passes[known] = items, made
+                    return self._passes[known][1]
 
-                return BlockTimes.of(block, time, parts=parts, others=layers)
+                return BlockTimes.of(block, time, parts=layout.parts_gradients, others=layers)
 
-            self._blocks[key] = {
-                name: BlockTimes.slowest([times(block, kind) for kind in kinds]) for name, block in work.blocks.items()
-            }
+            self._blocks[key] = {n: BlockTimes.slowest([times(one, kind) for kind in kinds]) for n, one in work.blocks.items()}
         return self._blocks[key]
 
     def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, BlockTimes]]) -> tuple[float, float, float]:

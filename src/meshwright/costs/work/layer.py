@@ -9,6 +9,7 @@ Legend: ``s`` tokens of a sequence, ``b`` sequences of a micro-batch, ``t`` tens
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -24,6 +25,7 @@ from .elementwise import (
     norm,
 )
 from .layer_parts import LayerParts
+from .model_chunks import block_name, has_table_copy
 from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, row_bytes
 
 PREFETCHED_PARAMETERS = 5e7
@@ -35,6 +37,9 @@ LOOK_UP_KERNELS, SORTED_KERNELS = 10, 12
 """Launches in which PyTorch looks tokens up (with the masks of those that another rank holds), and in which it adds their
 gradients to a table (it sorts them first, in several passes). Counts that reproduce the host's time best in the calibration
 set; 3 and 3, 8 and 8 were tried too."""
+
+MOST_BLOCKS = 65_536
+"""Blocks that are kept."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,37 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
         layout.compile,
         layout.precision == "fp8",
     )
+
+
+_BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
+
+
+def blocks_of(shape: TransformerShape, layout: Layout, length: int) -> Mapping[str, BlockWork]:
+    """Layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds of that."""
+    has_own_table = has_table_copy(layout) or not shape.is_head_tied
+    known = shape, has_own_table, micro_batch_key(layout, length)
+    if known not in _BLOCKS:
+        if len(_BLOCKS) >= MOST_BLOCKS:
+            _BLOCKS.clear()
+        plain = layout.model_copy(update={"recompute": "none", "recompute_method": "uniform"})
+        plain_key = shape, has_own_table, micro_batch_key(plain, length)
+        if known == plain_key or plain_key not in _BLOCKS:
+            made = {block_name(number): layer(kind, plain, length) for number, kind in enumerate(shape.kinds)}
+            made["embedding"] = embedding(shape, plain, length)
+            made["head"] = head(shape, plain, length, has_own_table)
+            _BLOCKS[plain_key] = made
+        if known not in _BLOCKS:
+            kept = _BLOCKS[plain_key]
+            again = {block_name(n): layer(kind, layout, length) for n, kind in enumerate(shape.kinds)}
+            if layout.zero < 3:  # passes of a layer that is not computed again are the same: the same objects
+                for name, one in again.items():
+                    ahead, back = kept[name].forward, kept[name].backward
+                    recompute = ahead if layout.recompute == "full" else one.recompute
+                    again[name] = replace(one, forward=ahead, recompute=recompute, backward=back)
+            if layout.keeps_some_layers:
+                again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
+            _BLOCKS[known] = again | {name: kept[name] for name in ("embedding", "head")}
+    return _BLOCKS[known]
 
 
 def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:

@@ -89,9 +89,8 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
     """
     if not work.meshes:
-        return _stage_memory(work, stage, _OfLayer.of(work))
-    own = work.at(stage)
-    held, slices = _stage_memory(own, stage, _OfLayer.of(own)), slice_buffer_bytes(work, stage)
+        return _stage_memory(work, stage)
+    held, slices = _stage_memory(work.at(stage), stage), slice_buffer_bytes(work, stage)
     return replace(held, buffers=held.buffers + slices, runtime=held.runtime + FRAGMENTATION * slices)
 
 
@@ -100,7 +99,20 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     layout, pp = work.layout, work.layout.pp
     if work.meshes:
         return max(((stage, stage_memory(work, stage)) for stage in range(pp)), key=lambda pair: pair[1].total)
-    of_layer = _OfLayer.of(work)
+    known = "peak", layout.schedule, layout.virtual_stages, layout.recompute_num_layers
+    found: tuple[int, StageMemory] = work.once(known, lambda: _peak(work))
+    return found
+
+
+def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
+    several = _computes_again(work.layout), work.layout.recompute_num_layers > 1
+    stages = work.once(("stages", *several), lambda: _looked_at(work))
+    return max(((stage, _stage_memory(work, stage)) for stage in stages), key=lambda pair: pair[1].total)
+
+
+def _looked_at(work: LayoutWork) -> list[int]:
+    """Stages of which one holds the most."""
+    layout, pp = work.layout, work.layout.pp
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
     stages = {0, pp // 2, pp - 1} | {stage for stage, number in enumerate(layers) if number > least}
@@ -109,32 +121,45 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     if not (_computes_again(layout) or layout.recompute_num_layers > 1 or work.shape.long_skips):
         # Of equal stages the first one keeps the most micro-batches.
         stages = set({id(work.stages[stage]): stage for stage in sorted(stages, reverse=True)}.values())
-    found = [(stage, _stage_memory(work, stage, of_layer)) for stage in sorted(stages)]
-    return max(found, key=lambda pair: pair[1].total)
+    return sorted(stages)
 
 
-def _stage_memory(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> StageMemory:
+def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
+    found: dict[str, _OfLayer] = work.once(("layers", _computes_again(work.layout)), lambda: _OfLayer.of(work))
+    return found
+
+
+def _stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     layout = work.layout
-    held = work.stages[stage]
+    parameters, optimizer, gradients, again, buffers = work.once(stage, lambda: _steady(work, stage))
+    kept = _kept_bytes(work, stage, _of_layers(work))
+    again *= 1 if layout.keeps_some_layers else layout.recompute_num_layers
+    if layout.is_fsdp2:
+        moments = _moments(work, stage, gradients, kept, again)
+        return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
+    return _held(parameters, optimizer, gradients, kept + again, buffers)
+
+
+def _steady(work: LayoutWork, stage: int) -> tuple[float, float, float, float, float]:
+    """Parameters, optimizer, gradients, what a layer computes again, and buffers: whatever micro-batches a stage keeps."""
+    layout, held = work.layout, work.stages[stage]
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     shards = layout.num_shards
     expert_shards = min(shards, layout.dp * layout.cp // layout.ep) if layout.shards_optimizer else 1
     shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
-    kept, again = _activations(work, stage, of_layer)
+    again, buffers = _again_bytes(work, stage, _of_layers(work)), _message_buffers(work, stage)
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
         if layout.zero >= 2 and not layout.reduces_in_passes:
             # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
             part = min(1.0, 2 / layout.virtual_stages)
             gradients = gradient_width * (shared + part * (held.parameters - shared))
         parameters = 4.0 * shared + (0.0 if layout.zero >= 3 else width * held.parameters)
-        moments = _moments(work, stage, gradients, kept, again)
-        return max((_held(parameters, 8.0 * held.optimizer_parameters, *moment) for moment in moments), key=lambda one: one.total)
+        return parameters, 8.0 * held.optimizer_parameters, gradients, again, buffers
     parameters = width * (shared if layout.zero >= 3 else held.parameters)
     optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
     logits = _logits_bytes(work) if stage in end_stages(layout)[1] else 0.0
-    buffers = _message_buffers(work, stage) + logits + _sharding_buffers(work, stage)
-    return _held(parameters, optimizer, gradients, kept + again, buffers)
+    return parameters, optimizer, gradients, again, buffers + logits + _sharding_buffers(work, stage)
 
 
 def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:
@@ -197,12 +222,12 @@ def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
 
     A weight gradient that a zero-bubble schedule puts off keeps its activations, see `put_off_bytes`.
     """
-    return _layers_bytes(work, stage, _OfLayer.of(work))
+    return _layers_bytes(work, stage, _of_layers(work))
 
 
 def kept_bytes(work: LayoutWork) -> float:
     """Activations of one layer of the main kind that a micro-batch keeps from its forward pass to its backward pass."""
-    return _OfLayer.of(work)["layer"].kept
+    return _of_layers(work)["layer"].kept
 
 
 def put_off_bytes(work: LayoutWork) -> float:
@@ -211,7 +236,7 @@ def put_off_bytes(work: LayoutWork) -> float:
     That is all of it; a layer that is recomputed as a whole has by then all activations again but those inside attention,
     which holds no weights.
     """
-    return _OfLayer.of(work)["layer"].put_off
+    return _of_layers(work)["layer"].put_off
 
 
 def _computes_again(layout: Layout) -> bool:
@@ -249,7 +274,8 @@ def _group_inputs(work: LayoutWork, stage: int) -> float:
     size = work.layout.recompute_num_layers
     if size == 1 or work.layout.keeps_some_layers:
         return 1.0
-    own = [chunk.num_layers for chunk in work.chunks if chunk.stage == stage]
+    chunks = work.chunks[stage :: work.layout.pp] if not work.layout.is_bidirectional else work.chunks
+    own = [chunk.num_layers for chunk in chunks if chunk.stage == stage]
     return sum(-(-number // size) for number in own) / max(1, sum(own))
 
 
@@ -257,23 +283,25 @@ def _kept(layout: Layout, stage: int) -> float:
     return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
 
 
-def _activations(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> tuple[float, float]:
-    """What is kept from forward to backward passes, and what a layer computes again before its own."""
+def _kept_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
+    """What is kept from forward to backward passes."""
     layout, shape = work.layout, work.shape
-    held = [of_layer[name] for name in work.stages[stage].layers]
-    total, again = _layers_bytes(work, stage, of_layer), 0.0
+    total, (with_embedding, with_head) = _layers_bytes(work, stage, of_layer), end_stages(layout)
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     split = layout.tp if layout.sequence_parallel else 1
-    if layout.recompute == "full":
-        computed = [of_layer[name].whole for name in work.stages[stage].layers if not name.endswith(KEPT)]
-        together = 1 if layout.keeps_some_layers else layout.recompute_num_layers
-        again = together * max(computed, default=0.0)
-    elif layout.recompute == "selective-ops" or (layout.recompute == "selective" and layout.attention == "unfused"):
-        again = max(0.0, *(one.whole - one.selective for one in held))
-    with_embedding, with_head = end_stages(layout)
     if stage in with_embedding and shape.has_dropout:
         total += _kept(layout, stage) * tokens * shape.hidden / split
-    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage in with_head else 0.0), again
+    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage in with_head else 0.0)
+
+
+def _again_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
+    """The most that a layer computes again before its backward pass."""
+    layout, names = work.layout, work.stages[stage].layers
+    if layout.recompute == "full":
+        return max((of_layer[name].whole for name in names if not name.endswith(KEPT)), default=0.0)
+    if layout.recompute == "selective-ops" or (layout.recompute == "selective" and layout.attention == "unfused"):
+        return max(0.0, *(of_layer[name].whole - of_layer[name].selective for name in names))
+    return 0.0
 
 
 def _message_buffers(work: LayoutWork, stage: int) -> float:

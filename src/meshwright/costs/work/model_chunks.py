@@ -19,6 +19,8 @@ Parts = tuple[tuple[str, int], ...]
 KEPT = ", kept"
 """Behind the names of layers that are not computed again, where others of their kind are."""
 
+_LAYERS: dict[tuple[Parts, ...], tuple[Mapping[str, int], ...]] = {}
+
 
 @dataclass(frozen=True)
 class ChunkWork:
@@ -85,8 +87,7 @@ def spread(
         for name, of_run in runs:
             held[chunk % pp][name] = held[chunk % pp].get(name, 0) + of_run
         first += number
-    known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-    return tuple(chunks), tuple(known.setdefault(tuple(sorted(layers.items())), layers) for layers in held)
+    return tuple(chunks), _same(held)
 
 
 def there_and_back(chunks: Sequence[ChunkWork], layout: Layout) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
@@ -102,8 +103,14 @@ def there_and_back(chunks: Sequence[ChunkWork], layout: Layout) -> tuple[tuple[C
     for one in placed:
         held[one.stage].update(dict(one.parts))
     layers = [{name: n for name, n in of_stage.items() if name not in ("embedding", "head")} for of_stage in held]
+    return tuple(placed), _same(layers)
+
+
+def _same(layers: Sequence[dict[str, int]]) -> tuple[Mapping[str, int], ...]:
+    """The layers of stages, of equal ones the same object; of all stages too."""
     known: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
-    return tuple(placed), tuple(known.setdefault(tuple(sorted(one.items())), one) for one in layers)
+    found = tuple(known.setdefault(tuple(sorted(one.items())), one) for one in layers)
+    return _LAYERS.setdefault(tuple(tuple(one.items()) for one in found), found)
 
 
 def end_stages(layout: Layout) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -13,9 +13,11 @@ the forward pass of a chunk is embedding, layers, head as far as it has them, th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from operator import itemgetter
+from typing import Any
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
@@ -27,7 +29,6 @@ from .latent_attention import narrow_parameters
 from .layer import BlockWork
 from .model_chunks import (
     ChunkWork,
-    block_name,
     check,
     end_stages,
     has_table_copy,
@@ -37,10 +38,12 @@ from .model_chunks import (
 from .operations import Message
 from .step_work import SUMMED, ModelParts, StepWork
 
-MOST_BLOCKS = 65_536
-"""Blocks that are kept."""
+MOST_WORKS = 4_096
+"""Works of which the next ones of the same family take what they share."""
 
-_BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
+_WORKS: dict[object, LayoutWork] = {}
+_FAMILY = itemgetter(*(Layout.model_fields.keys() - {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}))
+"""The keys of a layout that layouts of one family share; they share the layers of their stages too."""
 
 _UNCUT = {
     **dict.fromkeys(("tp", "cp", "pp", "ep", "dp", "virtual_stages"), 1),
@@ -96,6 +99,7 @@ class LayoutWork(StepWork):
             where stages have meshes of their own.
         key: what of the layout the work on one micro-batch depends on, see `layer.micro_batch_key`.
         meshes: of each stage the work as if all had its mesh; none where they have one. Blocks and boundary are the first one's.
+        shared: see `once`.
     """
 
     shape: TransformerShape
@@ -107,10 +111,17 @@ class LayoutWork(StepWork):
     boundary: tuple[Message, ...]
     key: tuple[object, ...]
     meshes: tuple[LayoutWork, ...] = ()
+    shared: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def at(self, stage: int) -> LayoutWork:
         """The work as if all stages had the mesh of this one; itself where they do."""
         return self.meshes[stage] if self.meshes else self
+
+    def once(self, key: object, make: Callable[[], Any]) -> Any:
+        """What is worked out once for all layouts that differ in the order of passes alone."""
+        if key not in self.shared:
+            self.shared[key] = make()
+        return self.shared[key]
 
     def other_chunk(self, chunk: ChunkWork) -> ChunkWork | None:
         """The other chunk of the same rank under a bidirectional schedule; None under others."""
@@ -245,8 +256,10 @@ class LayoutWork(StepWork):
     @property
     def pass_axes(self) -> frozenset[str]:
         """Axes of the messages that belong to passes; ``tp``, ``cp`` and ``ep`` unless weights or gradients travel there too."""
-        passes = [items for block in self.blocks.values() for items in (block.forward, block.recompute, block.backward)]
-        return frozenset(item.axis for items in passes for item in items if isinstance(item, Message))
+        passes = (items for block in self.blocks.values() for items in (block.forward, block.recompute, block.backward))
+        axes = (item.axis for items in passes for item in items if isinstance(item, Message))
+        found: frozenset[str] = self.once("pass axes", lambda: frozenset(axes))
+        return found
 
 
 def describe(shape: TransformerShape, layout: Layout, sequence_length: int | None = None, *, checks: bool = True) -> LayoutWork:
@@ -272,7 +285,6 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes)
     if checks:
         check(shape, layout, length)
-    key = blocks.micro_batch_key(layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
     chunks, layers = spread(
         shape.num_layers,
@@ -283,34 +295,30 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         again,
         layout.stage_layers,
     )
+    apart: object = None
     if layout.is_bidirectional:
         chunks, layers = there_and_back(chunks, layout)
-    held = _blocks(shape, layout, length, key)
-    stages = _stages(shape, layout, layers, held)
-    return LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
+        apart = layout.schedule
+    elif layout.framework == "fsdp2" or shape.long_skips is not None:
+        apart = layout.virtual_stages
+    family = shape, length, apart, id(layers), _FAMILY(vars(layout))
+    if (known_work := _WORKS.get(family)) is None:
+        if len(_WORKS) >= MOST_WORKS:
+            _WORKS.clear()
+        key = blocks.micro_batch_key(layout, length)
+        held = blocks.blocks_of(shape, layout, length)
+        stages = _stages(shape, layout, layers, held)
+        known_work = LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
+        _WORKS[family] = known_work
+    work = object.__new__(LayoutWork)
+    vars(work).update(vars(known_work), layout=layout, chunks=chunks)
+    return work
 
 
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
     """The work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
     stages = _stages(work.shape, work.layout, [held.layers for held in work.stages], blocks)
     return replace(work, blocks=blocks, stages=stages, key=(*work.key, key))
-
-
-def _blocks(shape: TransformerShape, layout: Layout, length: int, key: tuple[object, ...]) -> Mapping[str, BlockWork]:
-    """Layers, embedding and head, made once for each key."""
-    has_own_table = has_table_copy(layout) or not shape.is_head_tied
-    known = shape, has_own_table, key
-    if known not in _BLOCKS:
-        if len(_BLOCKS) >= MOST_BLOCKS:
-            _BLOCKS.clear()
-        made = {block_name(number): blocks.layer(kind, layout, length) for number, kind in enumerate(shape.kinds)}
-        if layout.keeps_some_layers:
-            kept = layout.model_copy(update={"recompute": "none"})
-            made |= {block_name(n, is_kept=True): blocks.layer(kind, kept, length) for n, kind in enumerate(shape.kinds)}
-        made["embedding"] = blocks.embedding(shape, layout, length)
-        made["head"] = blocks.head(shape, layout, length, has_own_table)
-        _BLOCKS[known] = made
-    return _BLOCKS[known]
 
 
 def _stages(

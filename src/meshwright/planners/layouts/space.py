@@ -82,7 +82,10 @@ class LayoutFamily:
 
     def leanest(self, zero: int) -> Layout:
         """The layout with 1F1B, one chunk a stage and a ZeRO stage."""
-        return Layout.model_construct(**(self.keys | {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}))
+        keys = {"schedule": "1f1b", "virtual_stages": 1, "zero": zero}
+        if "base" in vars(self):
+            return self.base.model_copy(update=keys)
+        return Layout.model_construct(**self.keys | keys)
 
 
 class Level(NamedTuple):
@@ -166,8 +169,8 @@ class LayoutSpace:
 
     def layout(self, node: LayoutFamily, leaf: Leaf) -> Layout:
         """The layout of a leaf."""
-        keys = node.keys | leaf._asdict()
-        return Layout.model_construct(**keys | self.request.as_run(keys))
+        keys = leaf._asdict()
+        return node.base.model_copy(update=keys | self.request.as_run(node.keys | keys))
 
     def rank_orders(self, layout: Layout, wires: GroupNetwork) -> tuple[str, ...]:
         """The rank orders of a layout whose prices differ and whose groups are regular, the default first."""
