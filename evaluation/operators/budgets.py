@@ -47,7 +47,7 @@ class BudgetCurves:
             if planner is not None and not planner.is_search:
                 continue
             first = operator_policy(name, objective)
-            if first.kind == "constant":
+            if first.kind in ("constant", "own"):
                 continue
             how = "" if planner is not None else "search-"
             shown = name if planner is not None else f"{name}@search"
