@@ -20,7 +20,7 @@ from typing import Any
 from .. import inputs
 from ..envs import ground
 from ..envs.ground import Ground
-from ..errors import PolicyError
+from ..errors import Names, PolicyError
 from ..models.policy_files import SHIPPED, shipped_folder, shipped_with
 from ..planners.fleet.rules import BASES
 from ..planners.linear import LinearScorer, LinearWeights
@@ -149,7 +149,8 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", spec):
         raise PolicyError(f"a policy of your own is spelled {OWN}MODULE:NAME", value=spec, choices=[OWN + spec])
     degree = re.fullmatch(r"fixed[ _-]?([0-9]{1,9})", spec)
-    choices = [*baselines, *(SHIPPED + name for name in shipped_names()), *([f"fixed-{degree[1]}"] if degree else [])]
+    names = [*baselines, *(SHIPPED + name for name in shipped_names()), *([f"fixed-{degree[1]}"] if degree else [])]
+    choices = Names("policies", names)
     raise PolicyError("no such policy, run folder or file", value=spec, choices=choices)
 
 
@@ -180,7 +181,7 @@ def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> 
 def shipped_names() -> list[str]:
     """The trained policies for benchmarks without a fleet that come with the package."""
     held = (path for path in shipped_folder().iterdir() if path.suffix in (".pt", ".json"))
-    return sorted(path.stem for path in held if not path.name.endswith((OF_FLEET, *OF_PLACEMENT)))
+    return Names("policies", sorted(path.stem for path in held if not path.name.endswith((OF_FLEET, *OF_PLACEMENT))))
 
 
 def shipped_fleet_names() -> list[str]:
