@@ -1,5 +1,8 @@
 """Policies that users write: in each world one that decides as a rule does gives that rule's records."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -148,6 +151,17 @@ def test_a_fleets_cheapest_entry_of_the_first_job_is_least_device_seconds(tmp_pa
     for one, other in zip(ones, others, strict=True):
         for name, values in vars(one).items():
             np.testing.assert_array_equal(values, getattr(other, name))
+
+
+def test_the_rule_of_the_page_starts_each_job_on_the_fewest_devices(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "environments.md").read_text()
+    (code,) = re.findall(r"^```python\n(import numpy as np\n\n\nclass .*?)^```", page, re.S | re.M)
+    (tmp_path / "rules_of_the_page.py").write_text(code)
+    fleet = load_fleet_benchmark(str(write_small_fleet(tmp_path))).build()
+    mine, rule = (
+        play_episodes(fleet_player(name, fleet), fleet, (0, 1))[0] for name in ("python:rules_of_the_page:Narrow", "fixed-1")
+    )
+    assert [one.finish_s.tolist() for one in mine] == [one.finish_s.tolist() for one in rule]
 
 
 def test_a_users_policy_picks_hosts_one_by_one(tmp_path):
