@@ -6,6 +6,7 @@ is the path of a run folder or of its ``policy.json`` (see `planners.elastic.sav
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -96,7 +97,6 @@ class OwnShares:
         for e, (policy, spans) in enumerate(self._players):
             now = ElasticRound(simulation, e, self._num_ranks, spans)
             while not now.is_decided:
-                seen = now.observation(now.mask(), num_jobs) if getattr(policy, "observes", True) else {}
-                now.take(possible_choice(policy, now.decision(), seen))
+                now.take(possible_choice(policy, now.decision(), partial(now.observation, now.mask(), num_jobs)))
             now.give(node_of_rank)
         return node_of_rank

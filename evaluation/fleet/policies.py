@@ -37,6 +37,7 @@ from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_PRICED, BEST_REFUSAL, BEST_SHARES, fleet_rule, nearest_rule
 from ...planners.own_policy import OWN, own_policy, possible_choice
 from ...planners.policy import Policy
+from ...planners.policy_names import parsed
 from ...planners.rules import NAMES
 from ...planning.policies import OF_ONE_JOB, POLICY_FILES, display_name, fleet_policy_file
 from ...simulation.fleet import dynamics
@@ -148,24 +149,16 @@ class OwnPlayer(FleetPlayer):
 
     policy: Policy
 
-    @property
-    def observes(self) -> bool:  # type: ignore[override]
-        """Whether the policy reads observations."""
-        return getattr(self.policy, "observes", True)
-
     def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
         """See `FleetPlayer.chooser`."""
         links = observed_links(batch.fleet)
         self.policy.reset(seed)
 
-        def choose_own() -> int:
-            seen: dict[str, NDArray[Any]] = {}
-            if self.observes:
-                batch.observe(e)
-                seen = {name: values[e].copy() for name, values in with_links(links, batch.observations._asdict()).items()}
-            return possible_choice(self.policy, fleet_decision(batch.fleet, batch.state, e), seen)
+        def observe() -> dict[str, NDArray[Any]]:
+            batch.observe(e)
+            return {name: values[e].copy() for name, values in with_links(links, batch.observations._asdict()).items()}
 
-        return choose_own
+        return lambda: possible_choice(self.policy, fleet_decision(batch.fleet, batch.state, e), observe)
 
 
 @dataclass(frozen=True)
@@ -351,7 +344,7 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
             raise PolicyError("scores: wants a trained policy after it, a run folder or shipped:NAME", value=spec) from None
         if "," in spec:
             raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
-        if spec.partition("@")[0] in NAMES:
+        if parsed(spec).whole in NAMES:
             raise PolicyError(OF_ONE_JOB, value=spec) from None
         names = (RANDOM, BOUND, SYNCHRONOUS_ONLY)
         others = [other for other in names if other == nearest(spec, names)]

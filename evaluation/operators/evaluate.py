@@ -15,6 +15,7 @@ from ...envs.operators.benchmark import PlacementBenchmark
 from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
+from ...planners.policy_names import parsed
 from ...simulation.operators.forms import FORMS, WORDS, ValueForm, form_value_s
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
@@ -250,7 +251,7 @@ def _results(
 
 def _searches(policy: OperatorPolicySpec) -> bool:
     """Whether it searches, or proves that nothing is better: neither is a rule."""
-    name = policy.name.partition("@")[0]
+    name = parsed(policy.name).whole
     planner = PLACEMENT_PLANNERS.get(name)
     return name == BEST_MOVE or (planner is not None and (planner.is_search or planner.is_exact))
 

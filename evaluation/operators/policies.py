@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.own_policy import OWN, own_policy, possible_choice
 from ...planners.policy import Policy, WorldDecision
+from ...planners.policy_names import parsed
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
@@ -26,9 +27,13 @@ CONSTANTS = ("fastest-device", "round-robin")
 _DEFAULT_BUDGET_S = 1.0
 
 
+Instance = TypeVar("Instance")
+Placement = TypeVar("Placement")
+
+
 @dataclass(frozen=True)
-class OperatorPolicySpec:
-    """Somebody who places instances.
+class PlacingPolicy(Generic[Instance, Placement]):
+    """A policy that places whole instances.
 
     Attributes:
         name: as it was asked for.
@@ -39,8 +44,12 @@ class OperatorPolicySpec:
 
     name: str
     kind: str
-    place: Callable[[OperatorInstance, int], OperatorPlacement]
+    place: Callable[[Instance, int], Placement]
     trained: dict[str, Any] = field(default_factory=dict)
+
+
+OperatorPolicySpec = PlacingPolicy[OperatorInstance, OperatorPlacement]
+"""A policy that gives ops devices."""
 
 
 def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySpec:
@@ -53,7 +62,7 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
         PolicyError: no such name, or not for this objective.
         CheckpointError: the file holds no policy of operator placement.
     """
-    name, _, how = spec.partition("@")
+    name, *_, how = parsed(spec)
     if name in PLACEMENT_PLANNERS:
         budget_s = searching_s(spec, how) if how or PLACEMENT_PLANNERS[name].is_search else None
 
@@ -80,7 +89,7 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
     return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)
 
 
-def searching_s(spec: str, how: str) -> float:
+def searching_s(spec: str, how: str | None) -> float:
     """Seconds that a search is given in what is behind the ``@`` of a policy; 1 where nothing is.
 
     Raises:
@@ -95,8 +104,8 @@ def searching_s(spec: str, how: str) -> float:
     return seconds
 
 
-def _steps(spec: str, how: str) -> int:
-    steps = int(how) if how.isascii() and how.isdigit() else 0 if how else DEFAULT_STEPS
+def _steps(spec: str, how: str | None) -> int:
+    steps = DEFAULT_STEPS if not how else int(how) if how.isascii() and how.isdigit() else 0
     if not 1 <= steps <= 10_000:
         raise PolicyError("steps after @ are a whole number from 1 to 10000", field="policy", value=spec)
     return steps
@@ -137,20 +146,20 @@ def place_by(policy: Policy, instance: OperatorInstance, objective: OperatorObje
     batch, all_devices = PlacementBatch([instance], objective, 1), np.arange(instance.num_devices)
     batch.begin(np.zeros(1, np.int64))
     seen = new_placement_observations(1, instance.num_ops, instance.num_devices)
-    observes = getattr(policy, "observes", True)
 
     def figures() -> dict[str, NDArray[Any]]:
         op_s = instance.times_s[instance.group == instance.group[batch.lead[0]]].sum(axis=0)
         features = zip(CANDIDATE_FEATURES, batch.state.candidates[0].T.copy(), strict=True)
         return {"device": all_devices, "op_s": op_s, **dict(features)}
 
+    def observe() -> dict[str, NDArray[Any]]:
+        observe_placements(batch.stacked, batch.state, batch.lead, np.ones(1, np.bool_), seen)
+        return {name: values[0].copy() for name, values in seen._asdict().items()}
+
     policy.reset(seed)
     while batch.is_live[0]:
-        if observes:
-            observe_placements(batch.stacked, batch.state, batch.lead, np.ones(1, np.bool_), seen)
-        observation = {name: values[0].copy() for name, values in seen._asdict().items()} if observes else {}
         decision = WorldDecision(instance, batch.state.can_place[0].astype(np.bool_), figures)
-        batch.step(np.array([possible_choice(policy, decision, observation)]))
+        batch.step(np.array([possible_choice(policy, decision, observe)]))
     if batch.is_dead[0]:
         raise PlanError("memory leaves no device for some op", field=policy.name, value=instance.name)
     return batch.placement(0, policy.name)

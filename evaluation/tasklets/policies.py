@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,25 +12,14 @@ from ...envs.tasklets.observation import new_filling_observations, observe_filli
 from ...planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
 from ...planners.own_policy import OWN, own_policy, possible_choice
 from ...planners.policy import Policy, WorldDecision
+from ...planners.policy_names import parsed
 from ...simulation.tasklets.filling import CANDIDATE_FEATURES
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
-from ..operators.policies import searching_s
+from ..operators.policies import PlacingPolicy, searching_s
 
-
-@dataclass(frozen=True)
-class TaskletPolicySpec:
-    """A policy that groups the devices of networks.
-
-    Attributes:
-        name: as it was asked for.
-        kind: ``planner``, ``learned`` or a user's ``own``.
-        place: groups the devices of a network; the seed is of what is drawn.
-    """
-
-    name: str
-    kind: str
-    place: Callable[[TaskletInstance, int], TaskletPlacement]
+TaskletPolicySpec = PlacingPolicy[TaskletInstance, TaskletPlacement]
+"""A policy that groups the devices of networks."""
 
 
 def tasklet_policy(spec: str) -> TaskletPolicySpec:
@@ -45,7 +32,7 @@ def tasklet_policy(spec: str) -> TaskletPolicySpec:
         PolicyError: no such name, or no such budget.
         CheckpointError: the file holds no policy of tasklets.
     """
-    name, _, how = spec.partition("@")
+    name, *_, how = parsed(spec)
     if name in SOLVERS:
         budget_s = searching_s(spec, how)
         return TaskletPolicySpec(
@@ -71,20 +58,20 @@ def fill_by(policy: Policy, instance: TaskletInstance, seed: int) -> TaskletPlac
     """
     batch, seen = FillingBatch([instance], 1), new_filling_observations(1, instance.num_devices)
     batch.begin(np.zeros(1, np.int64))
-    observes, all_devices = getattr(policy, "observes", True), np.arange(instance.num_devices)
+    observe_network(batch.stacked, batch.state, 0, seen)
+    all_devices = np.arange(instance.num_devices)
 
     def figures() -> dict[str, NDArray[Any]]:
         stage = np.full(instance.num_devices, batch.state.num_joined[0] // instance.num_replicas)
         features = zip(CANDIDATE_FEATURES, batch.state.candidates[0].T.copy(), strict=True)
         return {"device": all_devices, "stage": stage, **dict(features)}
 
+    def observe() -> dict[str, NDArray[Any]]:
+        observe_filling(batch.stacked, batch.state, np.ones(1, np.bool_), seen)
+        return {name: values[0].copy() for name, values in seen._asdict().items()}
+
     policy.reset(seed)
-    if observes:
-        observe_network(batch.stacked, batch.state, 0, seen)
     while batch.is_live[0]:
-        if observes:
-            observe_filling(batch.stacked, batch.state, np.ones(1, np.bool_), seen)
-        observation = {name: values[0].copy() for name, values in seen._asdict().items()} if observes else {}
         decision = WorldDecision(instance, batch.state.can_join[0].astype(np.bool_), figures)
-        batch.step(np.array([possible_choice(policy, decision, observation)]))
+        batch.step(np.array([possible_choice(policy, decision, observe)]))
     return placed_tasklets(instance, batch.stages(0), policy.name)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from .. import inputs
 from ..errors import MeshwrightError, PolicyError
-from .policy import Policy, checked
+from .policy import Policy, WorldDecision, checked
 
 OWN = "python:"
 
@@ -50,12 +50,13 @@ class OwnPolicy:
         return chosen
 
 
-def possible_choice(policy: Policy, decision: Any, observation: Mapping[str, NDArray[Any]]) -> int:
-    """The action of a policy.
+def possible_choice(policy: Policy, decision: WorldDecision, observe: Callable[[], Mapping[str, NDArray[Any]]]) -> int:
+    """The action of a policy, which is handed an observation unless it wants none.
 
     Raises:
         PolicyError: it is no action, or none that is possible now.
     """
+    observation = observe() if getattr(policy, "observes", True) else {}
     chosen = checked(policy.choose(decision, observation), policy.name, len(decision.mask))
     if not decision.mask[chosen]:
         possible = np.flatnonzero(decision.mask).astype(str)

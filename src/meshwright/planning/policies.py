@@ -26,6 +26,7 @@ from ..planners.fleet.rules import BASES
 from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.own_policy import OWN, own_policy
 from ..planners.policy import Policy
+from ..planners.policy_names import parsed
 from ..planners.rollout import Ladder, Rollout
 from ..planners.rules import DEFAULT_PLACEMENT, DEGREES, NAMES, rule_of_thumb
 from ..simulation.cluster.scenario import Scenario
@@ -46,7 +47,7 @@ FILE_ENDINGS = (".pt", ".json")
 
 def is_baseline(spec: str) -> bool:
     """Whether a spelling is a baseline's bare name."""
-    bare = spec.partition("@")[0]
+    bare = parsed(spec).whole
     return bare in (*NAMES, BEST_FIXED) or re.fullmatch(DEGREES, bare) is not None
 
 
@@ -78,7 +79,7 @@ def network_of(spec: str) -> str:
 def is_best_fixed(spec: str) -> bool:
     """Whether a spelling is ``best-fixed``, with a placement rule or without, or a rollout planner over it."""
     named = base_of(spec) if is_rollout(spec) else spec
-    return named.partition("@")[0] == BEST_FIXED
+    return parsed(named).whole == BEST_FIXED
 
 
 def each_fixed(spec: str, scenario: Scenario) -> dict[str, str]:
@@ -336,7 +337,7 @@ def _base(spec: str, scenario: Scenario) -> Ladder | LinearWeights:
     Raises:
         PolicyError: unknown, or none that the planner can play on with.
     """
-    bare, _, placement = spec.partition("@")
+    bare, *_, placement = parsed(spec)
     if is_baseline(spec):
         policy(spec, scenario)  # refuses a degree or placement rule that the scenario does not have
         named = re.fullmatch(DEGREES, bare)
