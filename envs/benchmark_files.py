@@ -14,7 +14,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 
 from .. import files
-from ..errors import ConfigError, InputFileError
+from ..errors import ConfigError, InputFileError, Names
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 PRESET = "preset:"
@@ -38,7 +38,7 @@ def each_once(policies: tuple[str, ...]) -> tuple[str, ...]:
 
 def preset_names(kind: str | None = None) -> list[str]:
     """The built-in benchmarks, or those of one kind."""
-    return sorted(name for name, found in _presets().items() if kind in (None, found))
+    return Names("benchmarks", sorted(name for name, found in _presets().items() if kind in (None, found)))
 
 
 def find_benchmark(spec: str) -> tuple[Path, bool]:
@@ -53,7 +53,7 @@ def find_benchmark(spec: str) -> tuple[Path, bool]:
             raise ConfigError("unknown benchmark", field="benchmark", value=name, choices=preset_names())
         return _folder() / f"{name}.yaml", True
     if not Path(spec).exists() and "/" not in spec and not spec.endswith((".yaml", ".yml")):
-        choices = [f"{PRESET}{one}" for one in preset_names()]
+        choices = Names("benchmarks", [f"{PRESET}{one}" for one in preset_names()])
         raise ConfigError("no such benchmark and no such file", field="benchmark", value=spec, choices=choices)
     return Path(spec), False
 

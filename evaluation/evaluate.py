@@ -40,7 +40,7 @@ from .bounds import is_beam, least_blocking_rate
 from .decision_stats import degrees_by_state
 from .episodes import Player
 from .metrics import METRICS, completion_percentiles_s, degree_shares, metrics, outcome_shares, rule_shares, shape_shares
-from .statistics import excludes_zero, interval, least, paired
+from .statistics import CHALLENGERS, excludes_zero, interval, least, paired
 from .workers.processes import Processes
 from .workers.workers import Workers
 
@@ -215,7 +215,7 @@ def verdict(rows: Sequence[dict[str, Any]], best: Sequence[dict[str, Any]]) -> s
     if _all_tie(playing):
         rate = f"{100 * _blocked(playing[0]):.3g} %"
         return f"No winner: all {len(playing)} policies tie at {rate} of jobs blocked, which tells none of them from another."
-    learned = least((row for row in rows if row["kind"] == "learned"), _blocked)
+    learned = least((row for row in rows if row["kind"] in CHALLENGERS), _blocked)
     if not best:
         return f"No baseline was compared with {named(learned)}." if learned else "Nothing was compared."
     has_several = len(best) > 1

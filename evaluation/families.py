@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .evaluate import FORMAT_VERSION
-from .statistics import excludes_zero, least, paired
+from .statistics import CHALLENGERS, excludes_zero, least, paired
 from .tables import best_baselines
 
 Data = Mapping[str, Any]
@@ -39,7 +39,7 @@ def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
     the one with the least mean among the tuned ones; where no fixed degree was tuned, a benchmark does not count. Of several that
     tie, the first is what is compared with.
     """
-    policies = dict.fromkeys(str(row["policy"]) for result in results for row in result["rows"] if row["kind"] == "learned")
+    policies = dict.fromkeys(str(row["policy"]) for result in results for row in result["rows"] if row["kind"] in CHALLENGERS)
     found = []
     for policy in policies:
         for against in (BEST_FIXED, BEST_BASELINE):

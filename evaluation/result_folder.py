@@ -30,6 +30,7 @@ from .plots.interactive.gantt_charts import episode_chart, step_chart
 from .plots.step_chart import step_svg
 from .report.report import Picture, report_html
 from .saved_results import read_curve
+from .statistics import CHALLENGERS
 from .tables import to_csv, to_markdown
 
 FILES = ("results.json", "results.csv", "results.md", "report.html", "episode.trace.json")
@@ -68,7 +69,7 @@ def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | 
 def best_policy(results: dict[str, Any]) -> str:
     """The best learned policy, or the best one where none is learned; no reference."""
     policies = [row for row in results["rows"] if row["kind"] != "reference"]
-    rows = [row for row in policies if row["kind"] == "learned"] or policies
+    rows = [row for row in policies if row["kind"] in CHALLENGERS] or policies
     return str(rows[0]["policy"])
 
 

@@ -30,7 +30,7 @@ class _Row(Told):
     """One policy; figures are None where it placed no job."""
 
     policy: str
-    kind: Literal["learned", "baseline", "planner", "reference"]
+    kind: Literal["learned", "own", "baseline", "planner", "reference"]
     blocking_rate: Interval
     per_seed: _PerSeed
     mean_completion_s: Interval | None = None
@@ -79,7 +79,7 @@ class _FleetRow(Told):
     """One policy of a fleet; figures are None in episodes in which no job completed."""
 
     policy: str
-    kind: Literal["learned", "baseline", "planner", "reference"]
+    kind: Literal["learned", "own", "baseline", "planner", "reference"]
     per_seed: dict[str, list[float | None]]
     degrees: dict[str, float]
     layouts: dict[str, float]
@@ -151,7 +151,7 @@ class _ElasticRow(Told):
     """One scheduler of elastic jobs."""
 
     policy: str
-    kind: Literal["learned", "baseline", "planner", "published"]
+    kind: Literal["learned", "own", "baseline", "planner", "published"]
     against_best_baseline: Interval | None
     against_published: Interval | None
     worst_against_published: float | None
@@ -194,7 +194,7 @@ class _ElasticFigures(Told):
     """One scheduler with the figures of every workload."""
 
     policy: str
-    kind: Literal["learned", "baseline", "planner", "published"]
+    kind: Literal["learned", "own", "baseline", "planner", "published"]
     per_seed: dict[str, list[float | None]]
 
 

@@ -22,6 +22,8 @@ import numpy as np
 
 CONFIDENCE = 0.95
 NUM_RESAMPLES = 10_000
+CHALLENGERS = ("learned", "own")
+"""Kinds of policies that verdicts compare with baselines: networks, and those that users write."""
 
 Interval = dict[str, Any]
 Item = TypeVar("Item")

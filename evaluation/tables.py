@@ -9,7 +9,7 @@ from .. import files
 from ..quantities import counted
 from .alike import alike, joined
 from .metrics import METRICS
-from .statistics import excludes_zero
+from .statistics import CHALLENGERS, excludes_zero
 
 Data = Mapping[str, Any]
 
@@ -130,7 +130,7 @@ def _markdown_cells(results: Data, group: Sequence[Data]) -> list[str]:
     if told is None:
         told = with_verdict(row["against_best_baseline"], 100.0, 1)
     latency = results.get("timing", {}).get("decision_latency_s", {}).get(row["policy"])
-    is_learned = row["kind"] == "learned"
+    is_learned = row["kind"] in CHALLENGERS
     return [
         f"**{escaped(joined(group))}**" if is_learned else escaped(joined(group, lambda name: name + chosen_for(results, name))),
         with_ends(row["blocking_rate"], 100.0, 1),

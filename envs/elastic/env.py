@@ -14,13 +14,13 @@ from ...errors import ConfigError, PolicyError
 from ...jobs.readers.elastic import ElasticWorkload
 from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 from ...planners.elastic.known_curves import known_curves, rank_choices
-from ...planners.elastic.shortest_remaining import give
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET, BatchRule
 from ...simulation.elastic.workload_draws import WorkloadDraws
 from ..single import check_render_mode, refuse_options, taken_action
 from .benchmark import TRACE, ElasticBenchmark, load_elastic_benchmark, reference_path
-from .observation import Spans, elastic_space, observe_elastic
+from .observation import Spans, elastic_space
+from .round import ElasticRound
 
 Observation = dict[str, Any]
 Knows = Literal["applications", "profiles"]
@@ -145,11 +145,9 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
         if self._is_over:
             raise PolicyError("the episode is over, or none has begun; reset the environment")
         chosen, was_possible = taken_action(action, self.action_masks())  # no ranks are always possible, and the first
-        self._choice[self._place] = chosen - 1
-        self._given[self._place] = self.num_ranks[chosen - 1] if chosen > 0 else 0
-        self._place += 1
+        self._round.take(chosen)
         reward = 0.0
-        if self._place == len(self._active):
+        if self._round.is_decided:
             self._run_round()
             self._wait()
             reward = self._reward()
@@ -159,49 +157,39 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
 
     def action_masks(self) -> NDArray[np.bool_]:
         """Actions that are possible, ``(o + 1,)``; the form that MaskablePPO asks for."""
-        mask = np.zeros(len(self.num_ranks) + 1, np.bool_)
-        mask[0] = True
-        if not self._is_over and self._place < len(self._active):
-            left = self.simulation.cluster.num_devices - int(np.maximum(self._given, 0).sum())
-            mask[1:] = np.isfinite(self._spans_s[self._place]) & (self.num_ranks <= left)
-        return mask
+        if self._is_over:
+            return np.asarray(np.arange(len(self.num_ranks) + 1) == 0)
+        return self._round.mask()
 
     def render(self) -> str | None:
         """A line for each job in the system: application, ranks and age; None without a render mode."""
         if self.render_mode is None:
             return None
         jobs, (workload,) = self.simulation.jobs, self.simulation.workloads
-        lines = [f"{workload.name}: {len(self._active)} jobs after {jobs.now_s[0]:,} s"]
-        for place, job in enumerate(self._active.tolist()):
-            told = f", next {self._given[place]}" if self._given[place] >= 0 else ""
+        active, given = self._round.active, self._round.given
+        lines = [f"{workload.name}: {len(active)} jobs after {jobs.now_s[0]:,} s"]
+        for place, job in enumerate(active.tolist()):
+            told = f", next {given[place]}" if given[place] >= 0 else ""
             age_s = jobs.now_s[0] - jobs.submission_s[0, job]
             lines.append(f"{workload.job_names[job]}: {jobs.num_ranks[0, job]} ranks{told}, {age_s:,} s old")
         return "\n".join(lines)
 
     def _run_round(self) -> None:
         """Give what was decided and let a round pass."""
-        cluster, jobs = self.simulation.cluster, self.simulation.jobs
-        node_of_rank = jobs.node_of_rank.copy()
-        size = cluster.num_nodes, cluster.devices_per_node
-        give(jobs, 0, self._active, self._choice, self.num_ranks, node_of_rank, *size)
+        node_of_rank = self.simulation.jobs.node_of_rank.copy()
+        self._round.give(node_of_rank)
         self.simulation.step(node_of_rank)
         self._rounds += 1
 
     def _wait(self) -> None:
         """Let rounds pass until there is a job to decide, or all have ended."""
         while True:
-            jobs = self.simulation.jobs
-            is_here = (jobs.submission_s[0] <= jobs.now_s[0]) & (jobs.completion_s[0] == NOT_YET) & self.simulation.is_job[0]
-            self._active = np.flatnonzero(is_here)
-            if len(self._active) or self.simulation.is_over:
+            self._round = ElasticRound(self.simulation, 0, self.num_ranks, self._spans)
+            if len(self._round.active) or self.simulation.is_over:
                 break
-            self.simulation.step(jobs.node_of_rank.copy())
+            self.simulation.step(self.simulation.jobs.node_of_rank.copy())
             self._rounds += 1
-        self._is_over = len(self._active) == 0
-        self._place = 0
-        self._choice = np.full(len(self._active), -1, np.int64)
-        self._given = np.full(len(self._active), -1, np.int64)
-        self._spans_s = np.array([self._spans.of(job) for job in self._active.tolist()]).reshape(-1, len(self.num_ranks))
+        self._is_over = len(self._round.active) == 0
 
     def _spent_s(self) -> float:
         """What all jobs have spent in the system so far."""
@@ -216,14 +204,13 @@ class ElasticEnv(gymnasium.Env[Observation, np.int64]):
 
     def _info(self) -> dict[str, Any]:
         jobs = self.simulation.jobs
-        info: dict[str, Any] = {"now_s": int(jobs.now_s[0]), "active": len(self._active)}
+        info: dict[str, Any] = {"now_s": int(jobs.now_s[0]), "active": len(self._round.active)}
         if self._is_over and self.simulation.is_over:
             info["mean_completion_s"] = self._spent_s() / int(jobs.num_jobs[0])
         return info
 
     def _observation(self) -> Observation:
-        mask = self.action_masks()
-        return observe_elastic(self.simulation, self._active, self._given, self._spans_s, self._place, mask, self._most_jobs)
+        return self._round.observation(self.action_masks(), self._most_jobs)
 
 
 def _draws(simulation: ElasticSimulation, trace: str | Path | None) -> WorkloadDraws:

@@ -57,26 +57,29 @@ class Spans:
         simulation: reset.
         num_ranks: numbers of ranks that are considered, ``(o,)``.
         curves: of applications that ran before; None where jobs are known by their own steps alone.
+        e: the episode.
     """
 
-    def __init__(self, simulation: ElasticSimulation, num_ranks: NDArray[np.int64], curves: KnownCurves | None) -> None:
-        self._simulation, self._num_ranks, self._curves = simulation, num_ranks, curves
+    def __init__(
+        self, simulation: ElasticSimulation, num_ranks: NDArray[np.int64], curves: KnownCurves | None, e: int = 0
+    ) -> None:
+        self._simulation, self._num_ranks, self._curves, self._e = simulation, num_ranks, curves, e
 
     def of(self, job: int) -> NDArray[np.float64]:
         """Seconds to the end on each number of ranks, infinite where it cannot be used, ``(o,)``.
 
         Known by its own steps alone a job is expected to take as long again as it has had, as by `ExpectedRemaining`.
         """
-        simulation, jobs = self._simulation, self._simulation.jobs
+        simulation, jobs, e = self._simulation, self._simulation.jobs, self._e
         found = np.full(len(self._num_ranks), np.inf)
         if self._curves is not None:
-            job_spans(simulation.apps, jobs, 0, job, self._curves, found)
+            job_spans(simulation.apps, jobs, e, job, self._curves, found)
             return found
         goodputs = np.zeros(len(self._num_ranks))
-        most = int(simulation.most_ranks[jobs.application[0, job]])
-        job_goodputs(simulation.apps, jobs, 0, job, most, self._num_ranks, simulation.cluster.devices_per_node, goodputs)
+        most = int(simulation.most_ranks[jobs.application[e, job]])
+        job_goodputs(simulation.apps, jobs, e, job, most, self._num_ranks, simulation.cluster.devices_per_node, goodputs)
         can = goodputs > 0.0
-        found[can] = (FIRST_S + jobs.service_s[0, job]) * goodputs[0] / goodputs[can]
+        found[can] = (FIRST_S + jobs.service_s[e, job]) * goodputs[0] / goodputs[can]
         return found
 
 
@@ -88,28 +91,31 @@ def observe_elastic(
     place: int,
     action_mask: NDArray[np.bool_],
     num_jobs: int,
+    *,
+    e: int = 0,
 ) -> dict[str, Any]:
     """The observation as a dictionary of new arrays.
 
     Args:
-        simulation: with one episode.
+        simulation: reset.
         active: jobs that are decided this round, ``(a,)``.
         given: ranks of those decided so far, -1 beyond, ``(a,)``.
         spans_s: of each of them, ``(a, o)``.
         place: of the current job in ``active``.
         action_mask: ``(o + 1,)``.
         num_jobs: ``j``.
+        e: the episode.
     """
     jobs, devices = simulation.jobs, simulation.cluster.num_devices
     row, spans = np.zeros((num_jobs, len(JOB)), np.float32), np.zeros((num_jobs, spans_s.shape[1]), np.float32)
-    held, age = jobs.service_s[0, active], jobs.now_s[0] - jobs.submission_s[0, active]
-    restarts = np.maximum(jobs.num_restarts[0, active], 0)
+    held, age = jobs.service_s[e, active], jobs.now_s[e] - jobs.submission_s[e, active]
+    restarts = np.maximum(jobs.num_restarts[e, active], 0)
     features = (
         np.ones(len(active)),
         given >= 0,
-        jobs.num_ranks[0, active] / devices,
+        jobs.num_ranks[e, active] / devices,
         np.maximum(given, 0) / devices,
-        jobs.requested_ranks[0, active] / devices,
+        jobs.requested_ranks[e, active] / devices,
         held / (held + _HELD_S),
         age / (age + _AGE_S),
         restarts / (restarts + _RESTARTS),

@@ -96,9 +96,9 @@ class FleetBatch:
         if self._observes:
             self.observe()
 
-    def observe(self) -> None:
-        """Write the observations of all episodes."""
-        for e in range(self.num_episodes):
+    def observe(self, only: int | None = None) -> None:
+        """Write the observations of all episodes, or of one."""
+        for e in range(self.num_episodes) if only is None else (only,):
             observe(self.fleet.problem, self.state, e, self._observer, self.observations)
 
 

@@ -20,6 +20,7 @@ from ...envs.fleet.record import FleetRecord
 from ...errors import ConfigError, PolicyError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...models.policy_files import made_sentences
+from ...planners.own_policy import OWN
 from ..evaluate import FIRST_TEST_SEED, check_names
 from ..statistics import interval, least
 from ..workers.processes import Processes
@@ -97,7 +98,7 @@ def evaluate_fleet(
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     check_names([policy_name(spec) for spec in wanted])
     fleet = fleet or benchmark.build()
-    if fleet.workload is not None and all(is_rule(spec) and not is_best_fixed_entry(spec) for spec in wanted):
+    if fleet.workload is not None and all(is_rule(spec) and not is_best_fixed_entry(spec) and OWN not in spec for spec in wanted):
         fleet = replace(fleet, workload=fleet.workload.for_rules())
     for spec in wanted:
         try:

@@ -6,6 +6,7 @@ A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a
 ``best-refusal`` in place of ``fixed-N``, ``goodput-shares-N``, ``priced-W`` and ``refuse-N`` in the name of a rule, which
 `evaluation.fleet.evaluate` turns into the numbers that do best on validation episodes; ``shipped:NAME``, a trained policy that
 comes with the package; ``scores:POLICY``, the linear scores of a trained policy without its network, whose hosts a rule packs;
+``python:MODULE:NAME``, a user's own (see `planners.own_policy`);
 anything else is the path of a run folder or of its policy.
 """
 
@@ -15,14 +16,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ... import inputs
 from ...envs.fleet.batch import FleetBatch
+from ...envs.fleet.decision import fleet_decision
 from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
+from ...envs.fleet.spaces import observed_links, with_links
 from ...errors import PolicyError, nearest
 from ...models.policy_files import SHIPPED
 from ...planners.fleet.linear_scores import FleetScores, choose_by_scores, linear_scorer, play_by_scores
@@ -31,8 +35,11 @@ from ...planners.fleet.rollout import FleetRollout
 from ...planners.fleet.rule import FleetRule
 from ...planners.fleet.rule_kernel import choose
 from ...planners.fleet.rules import BEST_FIXED_ENTRY, BEST_PRICED, BEST_REFUSAL, BEST_SHARES, fleet_rule, nearest_rule
+from ...planners.own_policy import OWN, own_policy, possible_choice
+from ...planners.policy import Policy
+from ...planners.policy_names import parsed
 from ...planners.rules import NAMES
-from ...planning.policies import OF_ONE_JOB, OWN, POLICY_FILES, fleet_policy_file
+from ...planning.policies import OF_ONE_JOB, POLICY_FILES, display_name, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
 from .bounds import BOUND
@@ -65,13 +72,19 @@ class FleetPlayer(ABC):
         """The fleet as this policy meets it: the jobs are those of ``fleet``, and so are the numbers of its entries."""
         return fleet
 
-    @abstractmethod
     def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
         """Play every episode of a batch, which have begun with these seeds; the number of decisions."""
+        count = 0
+        for e, seed in enumerate(seeds):
+            choose_next = self.chooser(batch, seed, e)
+            while not batch.state.is_over[e]:
+                dynamics.act(batch.fleet.problem, batch.state, e, choose_next())
+                count += 1
+        return count
 
     @abstractmethod
-    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
-        """What gives, call by call, the next action of the only episode of a batch, which has begun with this seed.
+    def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
+        """A function that gives, call by call, the next action of an episode of a batch, which has begun with this seed.
 
         The caller carries it out on the batch's state; observations need not be up to date.
         """
@@ -92,10 +105,10 @@ class RulePlayer(FleetPlayer):
         plays = play_by_scores if isinstance(self.rule, FleetScores) else play_rule
         return sum(plays(batch.fleet.problem, batch.state, e, self.rule) for e in range(batch.num_episodes))
 
-    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+    def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
         """See `FleetPlayer.chooser`."""
         chooses = choose_by_scores if isinstance(self.rule, FleetScores) else choose
-        return lambda: int(chooses(batch.fleet.problem, batch.state, 0, self.rule))
+        return lambda: int(chooses(batch.fleet.problem, batch.state, e, self.rule))
 
 
 class RandomPlayer(FleetPlayer):
@@ -105,10 +118,10 @@ class RandomPlayer(FleetPlayer):
         """See `FleetPlayer.play`; the choices follow from the seeds."""
         return sum(play_at_random(batch.fleet.problem, batch.state, e, _rng(seed)) for e, seed in enumerate(seeds))
 
-    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+    def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
         """See `FleetPlayer.chooser`."""
         rng = _rng(seed)
-        return lambda: int(choose_at_random(batch.state, 0, rng))
+        return lambda: int(choose_at_random(batch.state, e, rng))
 
 
 @dataclass(frozen=True)
@@ -121,18 +134,31 @@ class RolloutPlayer(FleetPlayer):
 
     planner: FleetRollout
 
-    def play(self, batch: FleetBatch, seeds: Sequence[int]) -> int:
-        """See `FleetPlayer.play`."""
-        count = 0
-        for e in range(batch.num_episodes):
-            while not batch.state.is_over[e]:
-                dynamics.act(batch.fleet.problem, batch.state, e, self.planner.choose(batch.state, e))
-                count += 1
-        return count
-
-    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+    def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
         """See `FleetPlayer.chooser`."""
-        return lambda: self.planner.choose(batch.state, 0)
+        return lambda: self.planner.choose(batch.state, e)
+
+
+@dataclass(frozen=True)
+class OwnPlayer(FleetPlayer):
+    """Plays by a user's policy.
+
+    Attributes:
+        policy: which; it sees a decision by `envs.fleet.decision`.
+    """
+
+    policy: Policy
+
+    def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
+        """See `FleetPlayer.chooser`."""
+        links = observed_links(batch.fleet)
+        self.policy.reset(seed)
+
+        def observe() -> dict[str, NDArray[Any]]:
+            batch.observe(e)
+            return {name: values[e].copy() for name, values in with_links(links, batch.observations._asdict()).items()}
+
+        return lambda: possible_choice(self.policy, fleet_decision(batch.fleet, batch.state, e), observe)
 
 
 @dataclass(frozen=True)
@@ -154,12 +180,12 @@ class LearnedPlayer(FleetPlayer):
             batch.step(self.policy(batch))
         return count
 
-    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+    def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
         """See `FleetPlayer.chooser`."""
 
         def choose_observed() -> int:
             batch.observe()
-            return int(self.policy(batch)[0])
+            return int(self.policy(batch)[e])
 
         return choose_observed
 
@@ -187,9 +213,9 @@ class SynchronousPlayer(FleetPlayer):
         """See `FleetPlayer.play`."""
         return self.player.play(batch, seeds)
 
-    def chooser(self, batch: FleetBatch, seed: int) -> Callable[[], int]:
+    def chooser(self, batch: FleetBatch, seed: int, e: int = 0) -> Callable[[], int]:
         """See `FleetPlayer.chooser`."""
-        return self.player.chooser(batch, seed)
+        return self.player.chooser(batch, seed, e)
 
 
 def is_best_fixed_entry(spec: str) -> bool:
@@ -223,23 +249,22 @@ def _bare(spec: str) -> str:
 
 
 def policy_kind(spec: str) -> str:
-    """What a policy counts as: ``baseline``, ``learned``, ``planner`` or, of a bound, ``reference``."""
+    """What a policy counts as: ``baseline``, ``learned``, ``own``, ``planner`` or, of a bound, ``reference``."""
     if spec == BOUND:
         return "reference"
     if spec.removeprefix(EXACT).startswith(ROLLOUT):
         return "planner"
+    if spec.removeprefix(EXACT).startswith(OWN):
+        return "own"
     return "baseline" if is_rule(spec) else "learned"
 
 
 def policy_name(spec: str) -> str:
     """A policy in tables: the name of a run folder, or of a file that is not its ``policy.pt``, without what leads to it."""
-    if is_rule(spec) or spec.startswith(SHIPPED):
-        return spec
     for asked in (EXACT, SCORES):
         if spec.startswith(asked):
             return asked + policy_name(spec.removeprefix(asked))
-    path = Path(spec).resolve()
-    return path.parent.name if path.name in POLICY_FILES else path.stem if path.suffix == ".pt" else path.name
+    return spec if is_rule(spec) and not spec.startswith(OWN) else display_name(spec)
 
 
 def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
@@ -256,6 +281,8 @@ def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
     if spec.startswith(ROLLOUT):
         rule = fleet_rule(spec.removeprefix(ROLLOUT), fleet.problem, fleet.work_device_s)
         return RolloutPlayer(FleetRollout(fleet.problem, fleet.settings.num_jobs, rule, reward_weights(fleet)[: len(Total) + 1]))
+    if spec.startswith(OWN):
+        return OwnPlayer(own_policy(spec)(fleet))
     if is_rule(spec):
         return RulePlayer(_rule(spec, fleet))
     path = fleet_policy_file(_bare(spec))
@@ -324,7 +351,7 @@ def _rule(spec: str, fleet: Fleet) -> FleetRule:
             raise PolicyError("scores: wants a trained policy after it, a run folder or shipped:NAME", value=spec) from None
         if "," in spec:
             raise PolicyError("names one policy; several are told apart by blanks", value=spec) from None
-        if spec.startswith(OWN) or spec.partition("@")[0] in NAMES:
+        if parsed(spec).whole in NAMES:
             raise PolicyError(OF_ONE_JOB, value=spec) from None
         names = (RANDOM, BOUND, SYNCHRONOUS_ONLY)
         others = [other for other in names if other == nearest(spec, names)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..evaluate import named
-from ..statistics import excludes_zero, least, paired
+from ..statistics import CHALLENGERS, excludes_zero, least, paired
 from .objectives import Objective
 
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ def fleet_verdict(rows: Sequence[Row], best: Sequence[Row], objective: Objective
     if all_tie(playing, objective):
         value = _value(playing[0], objective)
         return f"No winner: all {len(playing)} policies tie at {value} in {objective.words}, which tells none from another."
-    learned = least((row for row in playing if row["kind"] == "learned"), objective.cost)
+    learned = least((row for row in playing if row["kind"] in CHALLENGERS), objective.cost)
     if not best:
         return f"No baseline was compared with {named(learned)}." if learned else "No baseline was compared."
     has_several = len(best) > 1

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ...budget_clock import clock_s
 from ...planners.operators.place import PLACEMENT_PLANNERS
+from ...planners.policy_names import parsed
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from ..statistics import interval
@@ -42,12 +43,12 @@ class BudgetCurves:
         A learned policy searches from its own placement (``@search-SECONDS``).
         """
         searches: dict[str, list[OperatorPolicySpec]] = {}
-        for name in dict.fromkeys(policy.partition("@")[0] for policy in policies) if budgets_s else ():
+        for name in dict.fromkeys(parsed(policy).whole for policy in policies) if budgets_s else ():
             planner = PLACEMENT_PLANNERS.get(name)
             if planner is not None and not planner.is_search:
                 continue
             first = operator_policy(name, objective)
-            if first.kind == "constant":
+            if first.kind in ("constant", "own"):
                 continue
             how = "" if planner is not None else "search-"
             shown = name if planner is not None else f"{name}@search"

@@ -17,11 +17,12 @@ from ...errors import ConfigError, PlanError
 from ...models.policy_files import how_made
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
+from ...planners.policy_names import parsed
 from ...simulation.operators.forms import FORMS, WORDS, ValueForm, form_value_s
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, lower_bound
 from ...simulation.operators.schedules import upward_order
-from ..statistics import interval, paired
+from ..statistics import CHALLENGERS, interval, paired
 from ..tables import against_words, with_ends
 from .budgets import BudgetCurves
 from .classes import by_class, classes, facts
@@ -186,7 +187,7 @@ def _results(
 ) -> Data:
     infeasible, form = np.isnan(values), benchmark.placement.valued_form
     best = np.nanmin(values, axis=0)
-    is_rule = [each.kind != "learned" and not _searches(each) for each in chosen]
+    is_rule = [each.kind not in CHALLENGERS and not _searches(each) for each in chosen]
     ruled = values[np.array(is_rule)]
     has_rule = bool(len(ruled)) and not np.isnan(ruled).all(axis=0).any()
     best_rule = np.nanmin(ruled, axis=0) if has_rule else np.ones(len(instances))
@@ -261,13 +262,13 @@ def _results(
 
 def _searches(policy: OperatorPolicySpec) -> bool:
     """Whether it searches, or proves that nothing is better: neither is a rule."""
-    name = policy.name.partition("@")[0]
+    name = parsed(policy.name).whole
     planner = PLACEMENT_PLANNERS.get(name)
     return name == BEST_MOVE or (planner is not None and (planner.is_search or planner.is_exact))
 
 
 def _verdict(rows: Sequence[Data]) -> str:
-    learned = [row for row in rows if row["kind"] == "learned"]
+    learned = [row for row in rows if row["kind"] in CHALLENGERS]
     if not learned:
         everywhere = [row for row in rows if not row["infeasible"]]
         best = min(everywhere, key=lambda row: row["over_best_known"]["mean"], default=None)

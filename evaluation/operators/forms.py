@@ -83,7 +83,7 @@ class _OperatorValues(Told):
     """One policy with the value of every instance; ``against_best_rule`` is None where no rule placed all of them."""
 
     policy: str
-    kind: Literal["planner", "constant", "learned"]
+    kind: Literal["planner", "constant", "learned", "own"]
     against_best_rule: Interval | None
     is_rule: bool
     infeasible: Share

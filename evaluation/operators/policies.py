@@ -1,17 +1,23 @@
-"""What places ops, by name: planners, constant rules, learned policies."""
+"""What places ops, by name: planners, constant rules, learned policies, and what users write."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ...envs.operators.batch import PlacementBatch
+from ...envs.operators.observation import new_placement_observations, observe_placements
 from ...errors import PlanError, PolicyError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
+from ...planners.own_policy import OWN, own_policy, possible_choice
+from ...planners.policy import Policy, WorldDecision
+from ...planners.policy_names import parsed
+from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from .refining import BEST_MOVE, DEFAULT_STEPS, best_moves
@@ -21,21 +27,29 @@ CONSTANTS = ("fastest-device", "round-robin")
 _DEFAULT_BUDGET_S = 1.0
 
 
+Instance = TypeVar("Instance")
+Placement = TypeVar("Placement")
+
+
 @dataclass(frozen=True)
-class OperatorPolicySpec:
-    """Somebody who places instances.
+class PlacingPolicy(Generic[Instance, Placement]):
+    """A policy that places whole instances.
 
     Attributes:
         name: as it was asked for.
-        kind: ``planner``, ``constant`` or ``learned``.
+        kind: ``planner``, ``constant``, ``learned`` or a user's ``own``.
         place: places an instance; the seed is of what is drawn.
         trained: of a learned policy, on what and how, and the settings of its network.
     """
 
     name: str
     kind: str
-    place: Callable[[OperatorInstance, int], OperatorPlacement]
+    place: Callable[[Instance, int], Placement]
     trained: dict[str, Any] = field(default_factory=dict)
+
+
+OperatorPolicySpec = PlacingPolicy[OperatorInstance, OperatorPlacement]
+"""A policy that gives ops devices."""
 
 
 def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySpec:
@@ -48,7 +62,7 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
         PolicyError: no such name, or not for this objective.
         CheckpointError: the file holds no policy of operator placement.
     """
-    name, _, how = spec.partition("@")
+    name, *_, how = parsed(spec)
     if name in PLACEMENT_PLANNERS:
         budget_s = searching_s(spec, how) if how or PLACEMENT_PLANNERS[name].is_search else None
 
@@ -63,14 +77,19 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
         steps = _steps(spec, how)
         return OperatorPolicySpec(spec, "planner", lambda instance, seed: best_moves(instance, objective, steps))
     if name in CONSTANTS and not how:
-        return OperatorPolicySpec(spec, "constant", lambda instance, seed: _constant(instance, name, objective))
+        return OperatorPolicySpec(
+            spec, "constant", lambda instance, seed: place_by(ConstantRule(name, instance), instance, objective, seed)
+        )
+    if spec.startswith(OWN):
+        own = own_policy(spec)
+        return OperatorPolicySpec(spec, "own", lambda instance, seed: place_by(own(instance), instance, objective, seed))
     from ...models.operators.player import load_player  # takes a while, and planners need no network
 
     player, mode = load_player(spec, objective)
     return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)
 
 
-def searching_s(spec: str, how: str) -> float:
+def searching_s(spec: str, how: str | None) -> float:
     """Seconds that a search is given in what is behind the ``@`` of a policy; 1 where nothing is.
 
     Raises:
@@ -85,30 +104,62 @@ def searching_s(spec: str, how: str) -> float:
     return seconds
 
 
-def _steps(spec: str, how: str) -> int:
-    steps = int(how) if how.isascii() and how.isdigit() else 0 if how else DEFAULT_STEPS
+def _steps(spec: str, how: str | None) -> int:
+    steps = DEFAULT_STEPS if not how else int(how) if how.isascii() and how.isdigit() else 0
     if not 1 <= steps <= 10_000:
         raise PolicyError("steps after @ are a whole number from 1 to 10000", field="policy", value=spec)
     return steps
 
 
-def _constant(instance: OperatorInstance, name: str, objective: OperatorObjective) -> OperatorPlacement:
-    """A placement that looks at nothing but speeds and memory.
+class ConstantRule:
+    """One of `CONSTANTS`; it looks at nothing but speeds and memory."""
+
+    observes = False
+
+    def __init__(self, name: str, instance: OperatorInstance) -> None:
+        self.name, self._turn = name, 0
+        ratio = np.where(np.isfinite(instance.times_s), instance.times_s, np.nan)
+        self._by_speed = np.argsort(np.nan_to_num(np.nanmean(ratio, axis=0), nan=np.inf), kind="stable")
+
+    def reset(self, seed: int) -> None:
+        """Begin with the first device again."""
+        self._turn = 0
+
+    def choose(self, decision: WorldDecision, observation: Mapping[str, NDArray[Any]]) -> int:
+        """See `planners.policy.Policy`."""
+        num_devices = len(decision.mask)
+        wanted = self._by_speed if self.name == "fastest-device" else np.roll(np.arange(num_devices), -self._turn)
+        device = next(int(each) for each in wanted if decision.mask[each])
+        self._turn = (device + 1) % num_devices
+        return device
+
+
+def place_by(policy: Policy, instance: OperatorInstance, objective: OperatorObjective, seed: int) -> OperatorPlacement:
+    """Place an instance by a policy that chooses a device for one group of ops after another.
+
+    Its decisions have the features ``device``, ``op_s``, the seconds of the group on each device, and `CANDIDATE_FEATURES`.
 
     Raises:
         PlanError: memory leaves no device for some op.
+        PolicyError: the policy chose a device that the ops may not have.
     """
-    batch = PlacementBatch([instance], objective, 1)
+    batch, all_devices = PlacementBatch([instance], objective, 1), np.arange(instance.num_devices)
     batch.begin(np.zeros(1, np.int64))
-    ratio = np.where(np.isfinite(instance.times_s), instance.times_s, np.nan)
-    by_speed = np.argsort(np.nan_to_num(np.nanmean(ratio, axis=0), nan=np.inf), kind="stable")
-    turn = 0
+    seen = new_placement_observations(1, instance.num_ops, instance.num_devices)
+
+    def figures() -> dict[str, NDArray[Any]]:
+        op_s = instance.times_s[instance.group == instance.group[batch.lead[0]]].sum(axis=0)
+        features = zip(CANDIDATE_FEATURES, batch.state.candidates[0].T.copy(), strict=True)
+        return {"device": all_devices, "op_s": op_s, **dict(features)}
+
+    def observe() -> dict[str, NDArray[Any]]:
+        observe_placements(batch.stacked, batch.state, batch.lead, np.ones(1, np.bool_), seen)
+        return {name: values[0].copy() for name, values in seen._asdict().items()}
+
+    policy.reset(seed)
     while batch.is_live[0]:
-        can = batch.state.can_place[0]
-        wanted = by_speed if name == "fastest-device" else np.roll(np.arange(instance.num_devices), -turn)
-        device = next(int(each) for each in wanted if can[each])
-        turn = (device + 1) % instance.num_devices
-        batch.step(np.array([device]))
+        decision = WorldDecision(instance, batch.state.can_place[0].astype(np.bool_), figures)
+        batch.step(np.array([possible_choice(policy, decision, observe)]))
     if batch.is_dead[0]:
-        raise PlanError("memory leaves no device for some op", field=name, value=instance.name)
-    return batch.placement(0, name)
+        raise PlanError("memory leaves no device for some op", field=policy.name, value=instance.name)
+    return batch.placement(0, policy.name)

@@ -8,6 +8,7 @@ from typing import Any
 from ...quantities import counted
 from ...simulation.operators.forms import FORMS
 from ..alike import alike, joined
+from ..statistics import CHALLENGERS
 from ..tables import escaped, table, with_ends, with_verdict
 from .evaluate import Data
 
@@ -121,7 +122,7 @@ def paired_cells(results: Data) -> Cells | None:
     None where nothing learned is compared with anybody.
     """
     groups = ranked(results)
-    learned = [group[0] for group in groups if group[0]["kind"] == "learned"]
+    learned = [group[0] for group in groups if group[0]["kind"] in CHALLENGERS]
     if not learned or len(groups) < 2:
         return None
     rows = [

@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..statistics import CHALLENGERS
 from .style import BASELINE, EXPIRED, INK, LEARNED, MUTED, ORANGE, REFERENCE, RULE, RUNNING, ink_on, reasons, shade
 from .svg import SMALL, TEXT, WIDTH, Canvas, LegendEntry, canvas, legend_height, printable, shortened, spread, text_width
 
@@ -74,7 +75,7 @@ def bars_svg(rows: Sequence[BarRow], axis: str, name: str, label: str, start: fl
         axes = _bars(sheet, len(rows), left, top, right - left)
         for y, row in enumerate(rows):
             middle = top + (y + 0.5) * _ROW
-            is_learned = row.kind == "learned"
+            is_learned = row.kind in CHALLENGERS
             if row.mean is None:
                 sheet.write(right + 44, middle, "none", colour=MUTED, align="right")
                 continue
@@ -123,7 +124,7 @@ def reasons_svg(rows: Sequence[Row]) -> str:
                     middle = top + (y + 0.5) * _ROW
                     sheet.write(x, middle, f"{share:.1f}", size=SMALL, colour=ink_on(reason.colour), align="center")
                 start += share
-            is_learned = rows[y]["kind"] == "learned"
+            is_learned = rows[y]["kind"] in CHALLENGERS
             sheet.write(WIDTH - 14, top + (y + 0.5) * _ROW, f"{start:.1f}", align="right", bold=is_learned)
         axes.set_xlim(0, widest)
         axes.set_xlabel("jobs turned away (% of jobs after warm-up)")
@@ -254,7 +255,7 @@ def _bars(sheet: Canvas, count: int, left: float, top: float, width: float) -> A
 
 
 def _names_width(rows: Sequence[Row]) -> float:
-    bold = {"learned": 1.13}
+    bold = dict.fromkeys(CHALLENGERS, 1.13)
     return max((bold.get(row["kind"], 1.0) * text_width(_name(row)) for row in rows), default=60.0) + 20
 
 
@@ -262,7 +263,7 @@ def _names(sheet: Canvas, rows: Sequence[Row], top: float) -> float:
     """Names beside their rows, and where the axes begin."""
     left = _names_width(rows)
     for y, row in enumerate(rows):
-        is_learned = row["kind"] == "learned"
+        is_learned = row["kind"] in CHALLENGERS
         sheet.write(left - 8, top + (y + 0.5) * _ROW, _name(row), align="right", bold=is_learned, size=TEXT)
     return left
 

@@ -153,7 +153,7 @@ def looks_of(policies: Sequence[tuple[str, str]]) -> list[Look]:
     rest = iter(_LOOKS * (1 + len(policies) // len(_LOOKS)))
     learned = iter([(LEARNED, "-"), (BLUE, "--"), (BLUE, ":"), *([(BLUE, "-.")] * len(policies))])
     references = iter([(GREEN, "--"), *([(GREEN, ":")] * len(policies))])
-    kinds = {"learned": learned, "reference": references}
+    kinds = {"learned": learned, "own": learned, "reference": references}
     return [next(kinds.get(kind, rest)) for _, kind in policies]
 
 

@@ -15,7 +15,7 @@ from ..plots.charts import BarRow, bars_svg
 from ..plots.interactive.gantt_charts import Chart
 from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
-from ..statistics import interval
+from ..statistics import CHALLENGERS, interval
 from ..tasklets.tables import tasklet_cells, tasklet_title
 from .pages import Drawn, PageTable, Row, cells, figure_cells, page
 
@@ -196,7 +196,7 @@ def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]
 
 def policy_row(texts: Sequence[str], kind: str) -> Row:
     """A row of a table, shaded where it is a learned policy's."""
-    return Row(figure_cells(texts), is_learned=kind == "learned")
+    return Row(figure_cells(texts), is_learned=kind in CHALLENGERS)
 
 
 def _bars(rows: Sequence[Data], figure: PolicyFigure) -> list[BarRow]:

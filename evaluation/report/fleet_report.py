@@ -28,6 +28,7 @@ from ..plots.interactive.gantt_charts import Chart, fleet_chart
 from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..plots.style import MUTED
+from ..statistics import CHALLENGERS
 from .interference import losses
 from .pages import Drawn, PageTable, Row, cells, figure_cells, page
 
@@ -61,7 +62,7 @@ def shown_policies(found: FleetEvaluation) -> list[str]:
     Of several that played the same, as a tuned baseline and what was chosen for it, there is one.
     """
     rows = [row for row in found.results["rows"] if row["kind"] != "reference"]
-    first = [row["policy"] for row in rows if row["kind"] == "learned"][:1]
+    first = [row["policy"] for row in rows if row["kind"] in CHALLENGERS][:1]
     names = [*first, *found.results["best_baselines"][:1], *(row["policy"] for row in rows)]
     groups = [[row["policy"] for row in group] for group in alike(found.results["rows"])]
     once: dict[int, str] = {}
@@ -107,7 +108,7 @@ def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]
         verdict=results["verdict"],
         facts=(facts, *results["remarks"]),
         policies=PageTable(
-            cells(head), [Row(figure_cells(row), kind == "learned") for row, kind in zip(rows, kinds, strict=True)], kind="wide"
+            cells(head), [Row(figure_cells(row), kind in CHALLENGERS) for row, kind in zip(rows, kinds, strict=True)], kind="wide"
         ),
         legend="Means over the episodes, 95 % bootstrap intervals in brackets, differences paired. Blocked jobs were turned "
         "away, expired in the queue or ended late; late ones are a part of them. Learned policies are shaded"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...planners.policy_names import parsed
 from ...quantities import counted
 from ..operators.tables import (
     ablation_cells,
@@ -77,8 +78,8 @@ def _budgets(results: dict[str, Any]) -> list[Drawn]:
     budgets = results.get("budgets", {"rows": []})
     if not budgets["rows"]:
         return []
-    searches = {row["policy"].partition("@")[0] for row in budgets["rows"] if row["kind"] == "planner"}
-    others = [row for row in figure_rows(results) if row["policy"].partition("@")[0] not in searches]
+    searches = {parsed(row["policy"]).whole for row in budgets["rows"] if row["kind"] == "planner"}
+    others = [row for row in figure_rows(results) if parsed(row["policy"]).whole not in searches]
     told = "Value over the best known against the time that a placement takes: searches with several budgets as lines, with "
     return [Drawn([budgets_svg(budgets, others)], told + "95 % intervals, all others as points.")]
 

@@ -17,7 +17,7 @@ from ..plots.interactive.gantt_charts import Chart
 from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..plots.style import RUNNING
-from ..statistics import least
+from ..statistics import CHALLENGERS, least
 from ..tables import beside, best_baselines, chosen_for, mean_figures, mean_text, remarks, verdict_word
 from .pages import Cell, Drawn, PageTable, Row, cells, page
 
@@ -163,7 +163,7 @@ def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
             )
         ),
     ]
-    return Row(shown, is_learned=row["kind"] == "learned")
+    return Row(shown, is_learned=row["kind"] in CHALLENGERS)
 
 
 def _with_interval(value: Data | None) -> Cell:

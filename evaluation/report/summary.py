@@ -22,7 +22,7 @@ from ..plots.curves import BLOCKING, LearningMeasure
 from ..plots.interactive.scatter_charts import policies_chart
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..saved_results import read_any_results, read_curve
-from ..statistics import paired
+from ..statistics import CHALLENGERS, paired
 from ..tables import escaped, table, with_ends, with_verdict
 from .compared import COMPARED, Compared
 from .operator_tables import operator_ablations, transfer_cells
@@ -119,7 +119,7 @@ def learned_names(summary: Summary) -> list[str]:
     """The learned policies that were evaluated."""
     placing = [row for kind, result in summary.others.values() if kind == "operators" for row in result["rows"]]
     names = [name for rows in _learned(summary).values() for name in rows]
-    return list(dict.fromkeys([*names, *(str(row["policy"]) for row in placing if row["kind"] == "learned")]))
+    return list(dict.fromkeys([*names, *(str(row["policy"]) for row in placing if row["kind"] in CHALLENGERS)]))
 
 
 def made(summary: Summary) -> list[str]:
@@ -346,7 +346,7 @@ def _learned(summary: Summary) -> dict[str, dict[str, tuple[Data, Sequence[int]]
     found: dict[str, dict[str, tuple[Data, Sequence[int]]]] = {}
     for result in summary.results.values():
         for row in result["rows"]:
-            if row["kind"] == "learned":
+            if row["kind"] in CHALLENGERS:
                 found.setdefault(str(result["benchmark"]), {}).setdefault(str(row["policy"]), (row, result["seeds"]))
     return found
 

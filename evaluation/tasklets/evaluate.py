@@ -13,7 +13,7 @@ from ...envs.tasklets.benchmark import MOST_TESTED, TaskletBenchmark
 from ...errors import ConfigError
 from ...models.policy_files import how_made
 from ...planners.arrangement.arrange import ArrangementRequest, arrange
-from ..statistics import interval, paired
+from ..statistics import CHALLENGERS, interval, paired
 from ..tables import against_words, with_ends
 from .policies import TaskletPolicySpec, tasklet_policy
 
@@ -134,12 +134,12 @@ def _rows(
 
 def best_search(rows: Sequence[Data]) -> Data | None:
     """The row of the best of those that do not learn, in the mean; None where all learn."""
-    searches = [row for row in rows if row["kind"] != "learned"]
+    searches = [row for row in rows if row["kind"] not in CHALLENGERS]
     return min(searches, key=lambda row: float(row["over_best_known"]["mean"])) if searches else None
 
 
 def _verdict(rows: Sequence[Data]) -> str:
-    learned, best = [row for row in rows if row["kind"] == "learned"], best_search(rows)
+    learned, best = [row for row in rows if row["kind"] in CHALLENGERS], best_search(rows)
     if best is None or not learned:
         found = min(rows, key=lambda row: float(row["over_best_known"]["mean"]))
         return f"Best is {found['policy']}; nobody else is compared with learned policies."

@@ -18,6 +18,7 @@ from ...errors import PolicyError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
+from ...planners.policy_names import parsed
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from ..policy_files import SHIPPED
@@ -217,7 +218,7 @@ def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer
         PolicyError: no such file or shipped policy, no such way to ask, or it was trained for another objective.
         CheckpointError: the file holds no policy of operator placement.
     """
-    name, _, how = spec.partition("@")
+    name, *_, how = parsed(spec)
     mode, file = PlayMode.of(how or "greedy"), operator_policy_file(name)
     if not os.path.exists(file):  # unlike Path.exists, it says no to names that are too long
         choices = [*PLACEMENT_PLANNERS, *(SHIPPED + each for each in shipped_operators())]

@@ -14,6 +14,7 @@ from ...budget_clock import NO_MOVE, clock_s
 from ...envs.tasklets.batch import FillingBatch
 from ...errors import PolicyError
 from ...planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange_from
+from ...planners.policy_names import parsed
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
 from ..operators.player import PlayMode, one_thread
@@ -90,7 +91,7 @@ def load_tasklet_player(spec: str) -> tuple[TaskletPlayer, PlayMode]:
         PolicyError: no such file or shipped policy, or no such way to ask.
         CheckpointError: the file holds no policy of tasklets.
     """
-    name, _, how = spec.partition("@")
+    name, *_, how = parsed(spec)
     mode, file = PlayMode.of(how or "greedy"), tasklet_policy_file(name)
     if mode.kind == "shuffled":
         choices = ["greedy", "sample-64", "search-0.1"]

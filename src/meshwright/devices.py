@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from . import settings
-from .errors import ConfigError
+from .errors import ConfigError, Names
 
 _LONG_NAMES = ("rtx-pro-6000",)
 """Device types whose names hold a hyphen that does not begin a variant."""
@@ -250,7 +250,7 @@ def is_variant(name: str, product: str) -> bool:
 
 def device_names() -> list[str]:
     """The names of the built-in device types."""
-    return list(_names())
+    return Names("devices", _names())
 
 
 @cache

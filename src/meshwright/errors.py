@@ -44,6 +44,18 @@ _OF_NAMES = re.compile(r"\^\[(?P<first>[^\]^]+)\]\[(?P<rest>[^\]^]+)\]\{0,(?P<mo
 """Regular expressions of names: a first letter, and a number of others."""
 
 
+class Names(list[str]):
+    """Valid names that a command lists.
+
+    Attributes:
+        listing: what ``meshwright list`` is asked for.
+    """
+
+    def __init__(self, listing: str, names: Iterable[str]) -> None:
+        super().__init__(names)
+        self.listing = listing
+
+
 class MeshwrightError(Exception):
     """Something in the user's input is wrong.
 
@@ -73,7 +85,10 @@ class MeshwrightError(Exception):
         self.line = line
         self.field = field
         self.value = value
+        listing: str | None = getattr(choices, "listing", None)
         self.choices = None if choices is None else sorted(choices, key=_as_numbers)
+        if self.choices is not None and listing is not None:
+            self.choices = Names(listing, self.choices)
         super().__init__(self._message())
 
     def at(self, *, file: str | Path | None = None, field: str | None = None) -> Self:
@@ -102,7 +117,9 @@ class MeshwrightError(Exception):
         near = nearest(str(self.value), self.choices) if self.value is not None else None
         if near is not None:
             return f"; did you mean {_shortened(near)}?"
-        shown = ", ".join(_cut(choice) for choice in self.choices[:20]) + (", ..." if len(self.choices) > 20 else "")
+        shown = ", ".join(_cut(choice) for choice in self.choices[:20])
+        if len(self.choices) > 20:
+            shown += ", ..." + (f" (all: meshwright list {self.choices.listing})" if isinstance(self.choices, Names) else "")
         return f"; valid: {shown}"
 
     def __reduce__(self) -> tuple[object, ...]:

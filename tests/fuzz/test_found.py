@@ -133,7 +133,7 @@ def test_numbers_of_devices_are_whole_numbers(devices):
 @pytest.mark.parametrize(
     ("code", "told"),
     [
-        ("class Mine:\n    pass\n", r"Mine\(\) is called with 1 argument: scenario"),
+        ("class Mine:\n    pass\n", r"Mine has no method reset\(seed\)"),
         ("def Mine(scenario, more):\n    pass\n", r"Mine\(scenario, more\) is called with 1 argument: scenario"),
         (
             "class Mine:\n    def __init__(self, scenario): pass\n    def reset(self, seed): pass",

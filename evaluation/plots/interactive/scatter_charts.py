@@ -19,6 +19,7 @@ Row = Mapping[str, Any]
 
 KINDS = {
     "learned": ("learned policy", BLUE),
+    "own": ("policy of your own", BLUE),
     "baseline": ("baseline", "#8a929c"),
     "planner": ("planner", "#8a929c"),
     "published": ("published scheduler", GREEN),
@@ -101,7 +102,7 @@ def policies_chart(
     front = undominated([(x.of(row), y.of(row)) for row in known], (x.is_more_better, y.is_more_better))  # type: ignore[misc]
     series = []
     kinds = dict.fromkeys(KINDS.get(row["kind"], ("policy", BASELINE)) for row in known)
-    for name, colour in sorted(kinds, key=lambda kind: kind == KINDS["learned"]):
+    for name, colour in sorted(kinds, key=lambda kind: kind in (KINDS["learned"], KINDS["own"])):
         numbers = [number for number, row in enumerate(known) if KINDS.get(row["kind"], ("policy", BASELINE)) == (name, colour)]
         of = [known[number] for number in numbers]
         made = _series(name, colour, [(x.of(row), y.of(row)) for row in of], numbers)

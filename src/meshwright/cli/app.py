@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .commands import export, profile, summarise, verify_export
+from .commands import list as listing
 from .commands.calibrate.app import calibrate
 from .commands.evaluation import evaluate
 from .commands.live import decisions, feedback, replay, serve, slurm_hooks, submit
@@ -55,6 +56,7 @@ app.command("place", short_help="Put each op of a job on a device, by planners o
 app.command("profile", short_help="Trace a model of PyTorch into a job graph.")(profile.profile_model)
 app.command("arrange", short_help="Choose the devices of stages and replicas on an uneven network.")(arrange.arrange_devices)
 app.command("estimate", short_help="Price one parallel layout of a job: time, utilisation, memory.")(estimate.estimate_layout)
+app.command("list", short_help="List every preset, policy, environment, format or device.")(listing.list_names)
 app.command("export", short_help="Write a plan in the form of a scheduler or launcher.")(export.export_plan)
 app.command("verify-export", short_help="Hold what a launched job printed against its plan.")(verify_export.verify_export)
 app.command("serve", short_help="Decide for the jobs of a live cluster, over HTTP.")(serve.serve_cluster)

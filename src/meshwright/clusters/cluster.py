@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from .. import files, settings
 from ..devices import DeviceSettings, DeviceType, device_type
-from ..errors import ClusterError, ConfigError, InputFileError, nearest
+from ..errors import ClusterError, ConfigError, InputFileError, Names, nearest
 from . import plausible
 from .routes import Carried
 from .settings import ClusterSettings
@@ -265,7 +265,7 @@ def load_cluster(spec: str) -> Cluster:
 
 def preset_names() -> list[str]:
     """The clusters that come with the package."""
-    return sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml"))
+    return Names("clusters", sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml")))
 
 
 def _preset(name: str) -> Path:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from .. import files
 from ..devices import DeviceType, device_type
-from ..errors import GraphError
+from ..errors import GraphError, Names
 from ..quantities import counted
 from .graph import JobGraph
 from .readers import huggingface, pipedream, version_2
@@ -250,7 +250,7 @@ def _find(spec: str, graphs_dir: str | Path | None) -> Path:
         raise GraphError(f"{what} {path.suffix[1:].upper()}", file=path)
     if path.exists():
         return path
-    zoo = [f"zoo:{name}" for name in zoo_names()]
+    zoo = Names("jobs", [f"zoo:{name}" for name in zoo_names()])
     _check_local(spec, path)
     is_bare_name = path.name == spec and path.suffix not in (".txt", ".json")
     if is_bare_name:

@@ -1,15 +1,16 @@
-"""The interface of every decider, from a rule of thumb to a network."""
+"""The one interface of whoever decides, in every world: rules, planners, networks and what users write."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import PolicyError
-from ..simulation.cluster.decision import Decision
 
 
 def checked(choice: object, name: str, num_candidates: int) -> int:
@@ -23,8 +24,40 @@ def checked(choice: object, name: str, num_candidates: int) -> int:
     return int(choice)
 
 
+class ActionTable(Protocol):
+    """A decision of any world: which actions are possible, and figures of each by name, ``a`` actions."""
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Whether each action is possible, ``(a,)``."""
+
+    @property
+    def features(self) -> Mapping[str, NDArray[Any]]:
+        """Figures of each action, ``(a,)`` each; those of actions that are not possible mean nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class WorldDecision:
+    """A decision of a fleet, of elastic jobs, of operator placement or of tasklets; see `ActionTable`.
+
+    Attributes:
+        world: what is played: a `Fleet`, `ElasticSimulation`, `OperatorInstance` or `TaskletInstance`.
+        mask: whether each action is possible.
+        figures: makes the features, which takes longer than most rules do.
+    """
+
+    world: Any
+    mask: NDArray[np.bool_]
+    figures: Callable[[], Mapping[str, NDArray[Any]]]
+
+    @cached_property
+    def features(self) -> Mapping[str, NDArray[Any]]:
+        """Figures of each action by name; to be looked at before the action is taken."""
+        return self.figures()
+
+
 class Policy(Protocol):
-    """Maps a decision to a candidate.
+    """Maps a decision to an action.
 
     One that looks at plain figures only may say so by an attribute ``observes = False``; it is then handed no observation,
     which saves making one.
@@ -39,11 +72,11 @@ class Policy(Protocol):
         """Start an episode; all randomness of the policy follows from the seed."""
         ...
 
-    def choose(self, decision: Decision, observation: Mapping[str, NDArray[Any]]) -> int:
-        """The candidate to take; zero rejects the job.
+    def choose(self, decision: Any, observation: Mapping[str, NDArray[Any]]) -> int:
+        """The number of the action to take; in `JobPartitioning-v0` zero rejects the job.
 
         Args:
-            decision: the job and its candidates in plain figures.
-            observation: the same as an agent sees it (see `envs.job_partitioning.JobPartitioningEnv`).
+            decision: an `ActionTable`, in `JobPartitioning-v0` a `simulation.cluster.decision.Decision`.
+            observation: the same as an agent sees it, by the keys of the world's environment.
         """
         ...

@@ -22,6 +22,7 @@ from ..errors import PolicyError
 from ..simulation.cluster.decision import Decision
 from ..simulation.cluster.dynamics import RULE_NAMES
 from .policy import Policy
+from .policy_names import parsed
 
 DEFAULT_PLACEMENT = "first-fit"
 # Of a quotient of times.
@@ -137,9 +138,9 @@ def rule_of_thumb(name: str, *, degrees: Iterable[int], placements: Iterable[str
     Raises:
         PolicyError: an unknown rule, degree or placement; the nearest valid one is named.
     """
-    bare, at, placement = name.partition("@")
+    bare, *_, mode = parsed(name)
     placements, degrees = list(placements), list(degrees)
-    placement = placement if at else DEFAULT_PLACEMENT
+    placement = DEFAULT_PLACEMENT if mode is None else mode
     if placement not in placements:
         known = "is not among the scenario's placement rules" if placement in RULE_NAMES else "unknown placement rule"
         raise PolicyError(known, field=name, value=placement, choices=placements)

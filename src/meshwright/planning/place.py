@@ -26,6 +26,7 @@ from ..jobs.load import JobSource
 from ..planners.operators.place import PLACEMENT_PLANNERS
 from ..planners.operators.place import place as place_by
 from ..planners.operators.request import PlacementRequest
+from ..planners.policy_names import parsed
 from ..plans import PlacementPlan, op_placement_plan
 from ..plans.document import Figure
 from ..plans.op_placement import OPTIMIZERS, STATE_COPIES, Optimizer
@@ -285,7 +286,7 @@ def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> 
     from ..models.operators.saved import shipped_operators
     from ..models.policy_files import SHIPPED
 
-    if not by.startswith(SHIPPED) and not os.path.exists(by.partition("@")[0]):
+    if not by.startswith(SHIPPED) and not os.path.exists(parsed(by).whole):
         shipped = [SHIPPED + name for name in shipped_operators()]
         raise PolicyError("no such planner", field="--by", value=by, choices=[BEST, *PLACEMENT_PLANNERS, *shipped])
     player, mode = load_player(by, request.objective)

@@ -11,23 +11,22 @@ anything else is the path of a run folder, of its ``policy.pt``, or of the ``pol
 
 from __future__ import annotations
 
-import inspect
 import re
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from .. import inputs
 from ..envs import ground
 from ..envs.ground import Ground
-from ..errors import PolicyError
+from ..errors import Names, PolicyError
 from ..models.policy_files import SHIPPED, shipped_folder, shipped_with
 from ..planners.fleet.rules import BASES
 from ..planners.linear import LinearScorer, LinearWeights
+from ..planners.own_policy import OWN, own_policy
 from ..planners.policy import Policy
+from ..planners.policy_names import parsed
 from ..planners.rollout import Ladder, Rollout
 from ..planners.rules import DEFAULT_PLACEMENT, DEGREES, NAMES, rule_of_thumb
 from ..simulation.cluster.scenario import Scenario
@@ -35,7 +34,6 @@ from ..simulation.cluster.scenario import Scenario
 BEST_FIXED = "best-fixed"
 ROLLOUT = "rollout"
 WITHOUT_GRAPH = "without-graph"
-OWN = "python:"
 MENU_RULE = "menu:"
 """Begins a rule of fleets on the menu of one job alone, as ``menu:fastest-feasible``."""
 
@@ -44,11 +42,12 @@ OF_PLACEMENT = (".operators.pt", ".tasklets.pt")
 OF_ONE_JOB = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
 # Files of policies, as run folders hold them: a network, a linear scorer.
 POLICY_FILES = ("policy.pt", "policy.json")
+FILE_ENDINGS = (".pt", ".json")
 
 
 def is_baseline(spec: str) -> bool:
     """Whether a spelling is a baseline's bare name."""
-    bare = spec.partition("@")[0]
+    bare = parsed(spec).whole
     return bare in (*NAMES, BEST_FIXED) or re.fullmatch(DEGREES, bare) is not None
 
 
@@ -80,7 +79,7 @@ def network_of(spec: str) -> str:
 def is_best_fixed(spec: str) -> bool:
     """Whether a spelling is ``best-fixed``, with a placement rule or without, or a rollout planner over it."""
     named = base_of(spec) if is_rollout(spec) else spec
-    return named.partition("@")[0] == BEST_FIXED
+    return parsed(named).whole == BEST_FIXED
 
 
 def each_fixed(spec: str, scenario: Scenario) -> dict[str, str]:
@@ -103,15 +102,17 @@ def check_best_fixed(spec: str, scenario: Scenario) -> None:
 
 
 def kind(spec: str) -> str:
-    """What a policy counts as in a comparison: ``baseline``, ``learned``, or ``planner``, which no verdict takes for either.
+    """What a policy counts as in a comparison: ``baseline``, ``learned``, a user's ``own`` or ``planner``.
 
-    A linear scorer is a baseline.
+    A linear scorer is a baseline. Verdicts compare what is learned or a user's own with the baselines.
 
     Raises:
         PolicyError: no shipped policy, file or run folder of that name.
     """
     if is_rollout(spec):
         return "planner"
+    if spec.startswith(OWN):
+        return "own"
     if is_baseline(spec):
         return "baseline"
     file = trained_file(spec)
@@ -149,7 +150,8 @@ def policy_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> P
     if re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", spec):
         raise PolicyError(f"a policy of your own is spelled {OWN}MODULE:NAME", value=spec, choices=[OWN + spec])
     degree = re.fullmatch(r"fixed[ _-]?([0-9]{1,9})", spec)
-    choices = [*baselines, *(SHIPPED + name for name in shipped_names()), *([f"fixed-{degree[1]}"] if degree else [])]
+    names = [*baselines, *(SHIPPED + name for name in shipped_names()), *([f"fixed-{degree[1]}"] if degree else [])]
+    choices = Names("policies", names)
     raise PolicyError("no such policy, run folder or file", value=spec, choices=choices)
 
 
@@ -180,7 +182,7 @@ def trained_file(spec: str, baselines: Sequence[str] = (*NAMES, BEST_FIXED)) -> 
 def shipped_names() -> list[str]:
     """The trained policies for benchmarks without a fleet that come with the package."""
     held = (path for path in shipped_folder().iterdir() if path.suffix in (".pt", ".json"))
-    return sorted(path.stem for path in held if not path.name.endswith((OF_FLEET, *OF_PLACEMENT)))
+    return Names("policies", sorted(path.stem for path in held if not path.name.endswith((OF_FLEET, *OF_PLACEMENT))))
 
 
 def shipped_fleet_names() -> list[str]:
@@ -226,7 +228,7 @@ def is_by_menu(policy: str) -> bool:
 
 
 def display_name(spec: str) -> str:
-    """How a policy is called in tables."""
+    """A policy in tables: of a run folder, or of a file that is not its policy, the name without what leads to it."""
     if is_rollout(spec) and not is_baseline(base_of(spec)):
         return f"{ROLLOUT}({display_name(base_of(spec))})"
     if is_blind(spec):
@@ -235,8 +237,8 @@ def display_name(spec: str) -> str:
         return spec
     if spec.startswith(OWN):
         return spec.rpartition(":")[2]
-    path = Path(spec)
-    return path.parent.name if path.name in POLICY_FILES and path.parent.name else path.stem
+    path = Path(spec).resolve()
+    return path.parent.name if path.name in POLICY_FILES else path.stem if path.suffix in FILE_ENDINGS else path.name
 
 
 def policy(spec: str, scenario: Scenario) -> Policy:
@@ -254,7 +256,7 @@ def policy(spec: str, scenario: Scenario) -> Policy:
     if is_rollout(spec):
         return Rollout(display_name(spec), scenario, _base(base_of(spec), scenario))
     if spec.startswith(OWN):
-        return _own_policy(spec, scenario)
+        return own_policy(spec)(scenario)
     path = trained_file(spec, [*NAMES, BEST_FIXED, ROLLOUT, *fixed_names(scenario, "")])
     if path is None or (path.suffix == ".json" and is_blind(spec)):
         raise PolicyError("only a trained network can be made blind to graphs", field=WITHOUT_GRAPH, value=network_of(spec))
@@ -335,7 +337,7 @@ def _base(spec: str, scenario: Scenario) -> Ladder | LinearWeights:
     Raises:
         PolicyError: unknown, or none that the planner can play on with.
     """
-    bare, _, placement = spec.partition("@")
+    bare, *_, placement = parsed(spec)
     if is_baseline(spec):
         policy(spec, scenario)  # refuses a degree or placement rule that the scenario does not have
         named = re.fullmatch(DEGREES, bare)
@@ -348,53 +350,3 @@ def _base(spec: str, scenario: Scenario) -> Ladder | LinearWeights:
     if path.suffix != ".json":
         raise PolicyError("the base of a rollout planner is a baseline or a linear scorer", field=ROLLOUT, value=spec)
     return LinearWeights.load(path)
-
-
-def _own_policy(spec: str, scenario: Scenario) -> Policy:
-    """Import and make a user's policy; what its own code raises is passed on as it is."""
-    module, colon, name = spec.removeprefix(OWN).partition(":")
-    if not colon or not all(part.isidentifier() for part in (*module.split("."), name)):
-        raise PolicyError("a policy of your own is spelled python:MODULE:NAME", value=spec)
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:  # an installed command does not look there by itself
-        sys.path.insert(0, str(Path.cwd()))
-    try:
-        home = import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name != module.split(".")[0] and error.name != module:
-            raise
-        raise PolicyError("no such module in this folder or on the Python path", field=spec, value=module) from None
-    if home.__file__ is not None:
-        inputs.note(Path(home.__file__))
-    if not callable(getattr(home, name, None)):
-        names = [n for n, value in vars(home).items() if callable(value) and not n.startswith("_")]
-        raise PolicyError(f"module {module} has no such callable", value=name, choices=names)
-    _check_takes(getattr(home, name), ("scenario",), name, spec)
-    made = getattr(home, name)(scenario)
-    start = "reset" if hasattr(made, "reset") or not hasattr(made, "begin") else "begin"  # its name in versions before
-    for method, given in ((start, ("seed",)), ("choose", ("decision", "observation"))):
-        if not callable(getattr(made, method, None)):
-            raise PolicyError(f"{name} has no method {method}({', '.join(given)})", value=spec)
-        _check_takes(getattr(made, method), given, f"{name}.{method}", spec)
-    if start == "begin":
-        made.reset = made.begin
-    if not isinstance(getattr(made, "name", None), str):
-        made.name = name
-    own: Policy = made
-    return own
-
-
-def _check_takes(function: Callable[..., object], given: tuple[str, ...], name: str, spec: str) -> None:
-    """Refuse a callable that cannot be called with so many arguments; one that does not tell what it takes passes.
-
-    Raises:
-        PolicyError: it cannot.
-    """
-    try:
-        taken = inspect.signature(function)
-    except (TypeError, ValueError):  # of a class or function that is not written in Python
-        return
-    try:
-        taken.bind(*given)
-    except TypeError:
-        problem = f"{name}{taken} is called with {len(given)} argument{'s' * (len(given) > 1)}: {', '.join(given)}"
-        raise PolicyError(problem, value=spec) from None

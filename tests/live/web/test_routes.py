@@ -357,6 +357,7 @@ def test_a_replay_runs_beside_the_service_and_its_result_is_the_commands(tmp_pat
         told = found.get("why") or found["result"]["rows"][0]["policy"]
         assert told
         problem(asked.get("/v1/replays/2"), 404)
-        wrong = {**request, "policies": ["python:os:system"]}
-        assert "would import a module" in problem(asked.post("/v1/replays", json=wrong), 422)["detail"]
+        for spec in ("python:os:system", "menu:python:os:system", "synchronous-only:python:os:system"):
+            wrong = {**request, "policies": [spec]}
+            assert "would import a module" in problem(asked.post("/v1/replays", json=wrong), 422)["detail"]
         problem(asked.post("/v1/replays", json={**request, "until": "2019-01-01T00:00:00Z"}), 422)

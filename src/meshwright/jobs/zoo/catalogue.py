@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...devices import DeviceType, device_type
-from ...errors import GraphError
+from ...errors import GraphError, Names
 from ..convolutional import ConvNetShape, cosmoflow, unet3d
 from ..graph import JobGraph
 from ..readers import huggingface
@@ -35,7 +35,7 @@ class _Model:
 
 def zoo_names() -> list[str]:
     """The names of the built-in job graphs."""
-    return sorted(_MODELS)
+    return Names("jobs", sorted(_MODELS))
 
 
 def zoo_graph(

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Path, Response
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
 from ...errors import MeshwrightError
-from ...planning.policies import OWN
+from ...planners.own_policy import OWN
 from ...worker_pool import WorkerPool
 from ..feedback.calibration import ObservedCalibration, calibration
 from ..feedback.runs import observed_runs
@@ -87,7 +87,7 @@ def replay_routes(context: Context) -> APIRouter:
         if sum(one.status == "running" for one in answers.values()) >= MOST_WAITING:
             raise ProblemError(429, "too many", f"{MOST_WAITING} replays are running", {"Retry-After": "60"})
         until = request.until or datetime.now(UTC)
-        if own := [spec for spec in request.policies if spec.startswith(OWN)]:
+        if own := [spec for spec in request.policies if OWN in spec]:
             raise ProblemError(422, "not over HTTP", f"policies: {own[0]} would import a module; replay it on the machine itself")
         if request.since >= until:
             raise ProblemError(422, "no span", "since: is not before the end")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import PolicyError, nearest
+from ..policy_names import numbered, parsed
 from .rule import EntryRule, FleetRule, JobOrder, PlacementChoice
 
 BASES: dict[str, tuple[JobOrder, EntryRule, bool]] = {
@@ -77,21 +78,21 @@ def fleet_rule(name: str, problem: HasDegrees, work_device_s: NDArray[np.float64
     Raises:
         PolicyError: there is none of this name.
     """
-    named, at, place = name.partition("@")
-    base, *extras = named.split("+")
+    spelled = parsed(name)
+    _, base, extras, place = spelled
     backfills, refusals = BACKFILL in extras, [extra for extra in extras if extra.startswith("refuse-")]
-    order_name, colon, entry_name = base.partition(":")
-    bare = entry_name if colon else base
-    are_known = len(extras) == backfills + len(refusals) and len(refusals) <= 1 and (not at or place in PLACES)
-    if not are_known or (colon and order_name not in ORDERS) or not (bare in BASES or _of_degree(bare)):
+    order_name, entry_name = spelled.name, spelled.rule
+    bare = base if entry_name is None else entry_name
+    are_known = len(extras) == backfills + len(refusals) and len(refusals) <= 1 and (place is None or place in PLACES)
+    if not are_known or (bare != base and order_name not in ORDERS) or not (bare in BASES or _of_degree(bare)):
         raise _no_rule(name, problem)
     order, entry, preempts, degree = _base(bare, name, problem)
     weight = WAITING_WEIGHT if bare == PRICED else float(degree) if entry == EntryRule.PRICED else 0.0
-    if colon:
+    if bare != base:
         order, _, preempts_order = BASES[order_name]
         preempts = preempts or preempts_order
-    placement = PlacementChoice[place.upper()] if at else PlacementChoice.PACKED
-    if "least-interference" in (base, entry_name):
+    placement = PlacementChoice.PACKED if place is None else PlacementChoice[place.upper()]
+    if bare == "least-interference":
         placement = PlacementChoice.LEAST_INTERFERENCE
     most = _most_work(refusals[0].removeprefix("refuse-"), name, work_device_s) if refusals else np.inf
     return FleetRule(int(order), int(entry), degree, int(placement), backfills, preempts, SERVICE_LIMIT_DEVICE_S, most, weight)
@@ -102,10 +103,9 @@ def nearest_rule(name: str, problem: HasDegrees) -> str | None:
 
     The parts that an evaluation chooses (``best-fixed-entry``, ``best-refusal``) count too.
     """
-    named, at, place = name.replace("_", "-").partition("@")
-    base, *extras = named.split("+")
+    _, base, extras, place = parsed(name.replace("_", "-"))
     if base.endswith(f"-{BACKFILL}"):
-        base, extras = base.removesuffix(f"-{BACKFILL}"), [BACKFILL, *extras]
+        base, extras = base.removesuffix(f"-{BACKFILL}"), (BACKFILL, *extras)
     order, colon, entry = base.rpartition(":")
     if colon and entry in ORDERS and order not in ORDERS:  # the wrong way round
         order, entry = entry, order
@@ -116,12 +116,12 @@ def nearest_rule(name: str, problem: HasDegrees) -> str | None:
         nearest(order, ORDERS) if colon else "",
         nearest(entry, entries),
         *(nearest(extra, [BACKFILL, BEST_REFUSAL, *(f"refuse-{n}" for n in re.findall("[0-9]+$", extra))]) for extra in extras),
-        nearest(place, PLACES) if at else "",
+        "" if place is None else nearest(place, PLACES),
     ]
     if None in found:
         return None
     first, second, *plus, last = found
-    return "+".join([f"{first}{colon}{second}", *map(str, plus)]) + f"{at}{last}"
+    return "+".join([f"{first}{colon}{second}", *map(str, plus)]) + ("" if place is None else f"@{last}")
 
 
 def _no_rule(name: str, problem: HasDegrees) -> PolicyError:
@@ -129,7 +129,7 @@ def _no_rule(name: str, problem: HasDegrees) -> PolicyError:
     meant = nearest_rule(name, problem)
     if meant not in (None, name):
         return PolicyError(f"no such rule of a fleet (got {name!r}); did you mean {meant!r}?")
-    place = name.partition("@")[2]
+    place = parsed(name).mode
     if place and place not in PLACES:
         return PolicyError(f"a rule places by @{', @'.join(PLACES)}", value=name)
     bases = [base for base in BASES if base not in ORDERS]
@@ -149,7 +149,7 @@ def _base(base: str, name: str, problem: HasDegrees) -> tuple[JobOrder, EntryRul
     """Order, entry, whether it decides again, and degree, or the weight of jobs that wait."""
     if base in BASES:
         return *BASES[base], 0
-    prefix, _, number = base.rpartition("-")
+    prefix, number = numbered(base)
     if prefix == PRICED:
         return *BASES[PRICED], int(number)
     found = np.flatnonzero(problem.degrees == int(number))
@@ -160,7 +160,7 @@ def _base(base: str, name: str, problem: HasDegrees) -> tuple[JobOrder, EntryRul
 
 
 def _of_degree(base: str) -> bool:
-    prefix, _, number = base.rpartition("-")
+    prefix, number = numbered(base)
     if prefix == PRICED:
         return re.fullmatch("[0-9]{1,2}", number) is not None
     return prefix in OF_DEGREE and re.fullmatch("[0-9]{1,9}", number) is not None

@@ -6,6 +6,7 @@ Legend: ``a`` candidates, number 0 rejects the job; ``n`` devices, ``b`` blocks,
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,6 +90,17 @@ class Decision:
     def held_devices(self) -> NDArray[np.int64]:
         """Devices that each candidate holds, zero where there is no block, ``(a,)``."""
         return self.degree if self.num_devices is None else self.num_devices
+
+    @property
+    def mask(self) -> NDArray[np.bool_]:
+        """Whether each candidate may be chosen, ``(a,)``; the name that decisions of every world have for it."""
+        return self.can_place
+
+    @property
+    def features(self) -> dict[str, NDArray[Any]]:
+        """Figures of each candidate by name, ``(a,)`` each."""
+        rows = {"ranks": self.degree, "devices": self.held_devices, "placement": np.array(self.rule), "block": self.block}
+        return {**rows, "completion_s": self.completion_s, "device_s": self.device_seconds}
 
     def beating(self, candidate: int) -> NDArray[np.int64]:
         """The candidates that can be placed and beat one in predicted time and in devices, the fastest first.

@@ -60,7 +60,7 @@ def evaluate_policies(
 
     A policy is a run folder, a policy.pt, shipped:NAME, python:MODULE:NAME, or one of the baselines random, max, min,
     cheapest-feasible, fastest-feasible, acceptable-jct, fixed-K, ladder-K-K and best-fixed, each with an optional @PLACEMENT,
-    as in min@aligned.
+    as in min@aligned. python:MODULE:NAME, a class of your own, plays every benchmark; meshwright list policies names all others.
 
     Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
 

@@ -96,9 +96,10 @@ def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacem
     """
     from ....models.policy_files import SHIPPED  # takes a while, and searches need no network
     from ....models.tasklets.saved import shipped_tasklets
+    from ....planners.policy_names import parsed
 
     shipped = [SHIPPED + name for name in shipped_tasklets()]
-    name = solver.partition("@")[0]
+    name = parsed(solver).whole
     if name not in shipped and (name.startswith(SHIPPED) or not os.path.exists(name)):
         from ....planners.arrangement.arrange import SOLVERS
 

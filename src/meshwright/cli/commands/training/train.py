@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from .... import inputs
-from ....errors import CheckpointError, ConfigError, MeshwrightError
+from ....errors import CheckpointError, ConfigError, MeshwrightError, Names
 from ... import interrupts, output
 from ...options import Changes, GraphsDir, JsonFile
 from .kept import kept_rows
@@ -292,7 +292,7 @@ def first_of(prefix: Path, seeds: str) -> Path:
 def preset_names() -> list[str]:
     """The training configs that ship with the package."""
     folder = Path(str(resources("meshwright.configs"))) / "train"
-    return sorted(f"preset:{path.stem}" for path in folder.glob("*.yaml"))
+    return Names("train", sorted(f"preset:{path.stem}" for path in folder.glob("*.yaml")))
 
 
 def config_path(spec: str) -> Path:

@@ -1,0 +1,153 @@
+"""``meshwright list``: every name that a command takes, one a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from ... import files, packaged
+from ...errors import ConfigError
+from .. import output
+from ..options import JsonFile
+
+
+class Listed(NamedTuple):
+    """A name as a command takes it.
+
+    Attributes:
+        kind: what it names.
+        name: so spelled.
+        description: one line.
+    """
+
+    kind: str
+    name: str
+    description: str
+
+
+def list_names(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="presets (benchmarks, clusters, jobs, workloads, job-types and train; or one of these), policies, environments, "
+            "frameworks, formats or devices.",
+        ),
+    ],
+    json_file: JsonFile = None,
+) -> None:
+    """List every name of a kind with a description, one a line."""
+    if what not in (wanted := {**LISTS, "presets": presets}):
+        raise ConfigError("no such list", field="WHAT", value=what, choices=wanted)
+    output.check_file("--json", json_file)
+    found = list(wanted[what]())
+    output.write_json(json_file, [one._asdict() for one in found])
+    console = output.console(json_file)
+    for one in found:
+        console.print(f"{one.name}: {one.description}", markup=False, soft_wrap=True)
+
+
+def presets() -> Iterator[Listed]:
+    """All that comes with the package as files or graphs and is named without a path."""
+    for one in ("benchmarks", "clusters", "jobs", "workloads", "job-types", "train"):
+        yield from LISTS[one]()
+
+
+def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Callable[[], Iterator[Listed]]:
+    """The YAML files of a folder of configs, described by the first sentence of each."""
+
+    def found() -> Iterator[Listed]:
+        held = packaged.Shipped(folder, kind)
+        for name in held.names():
+            yield Listed(kind, prefix + name, first_sentence(held.path(name)))
+
+    return found
+
+
+def first_sentence(path: Path) -> str:
+    """The first sentence of the comment at the top of a file, without its full stop."""
+    lines = files.read_text(path).splitlines()
+    count = next((at for at, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return " ".join(line.lstrip("# ") for line in lines[:count]).partition(". ")[0].removesuffix(".")
+
+
+def _jobs() -> Iterator[Listed]:
+    from ...jobs.zoo.catalogue import zoo_graph, zoo_names
+
+    for name in zoo_names():
+        yield Listed("job", f"zoo:{name}", f"a built-in graph of {zoo_graph(name).num_ops} ops")
+
+
+def _policies() -> Iterator[Listed]:
+    from ...evaluation.elastic.policies import BASELINES
+    from ...evaluation.operators.policies import CONSTANTS
+    from ...models.policy_files import SHIPPED, shipped_folder
+    from ...planners.arrangement.arrange import SOLVERS
+    from ...planners.fleet import rules as fleet
+    from ...planners.operators.place import PLACEMENT_PLANNERS
+    from ...planners.own_policy import OWN
+    from ...planners.rules import NAMES
+
+    for name in (*NAMES, "fixed-K", "ladder-K-K", "best-fixed", "rollout"):
+        yield Listed("policy", name, "a rule for one job at a time, as of preset:quickstart; @PLACEMENT may follow")
+    tuned = (fleet.BEST_FIXED_ENTRY, fleet.BEST_SHARES, fleet.BEST_PRICED, "random", "rollout:RULE", "synchronous-only:POLICY")
+    for name in (*fleet.BASES, *(f"{base}-N" for base in fleet.OF_DEGREE), f"{fleet.PRICED}-W", *tuned):
+        yield Listed("policy", name, "a rule of fleets, as of preset:llm-256; ORDER:ENTRY, +backfill and @PLACE may be joined")
+    for name in BASELINES:
+        yield Listed("policy", name, "a scheduler of elastic jobs, as of preset:elastic-published-1.0")
+    for name, planner in PLACEMENT_PLANNERS.items():
+        yield Listed("policy", name, f"a planner of ops, as of preset:latency-tight: {planner.rule}")
+    for name in CONSTANTS:
+        yield Listed("policy", name, "a rule of ops, as of preset:latency-tight")
+    for name in SOLVERS:
+        yield Listed("policy", name, "a solver of tasklets, as of preset:tasklets-64; @SECONDS may follow")
+    of = {"fleet": "fleets", "operators": "ops", "tasklets": "tasklets", "json": "elastic jobs"}
+    for path in sorted(shipped_folder().iterdir()):
+        name, *ending = path.name.split(".")
+        if ending and ending[-1] in ("pt", "json"):
+            yield Listed("policy", SHIPPED + name, f"trained, of {of.get(ending[0], 'jobs')}")
+    yield Listed("policy", f"{OWN}MODULE:NAME", "your own, in every world")
+
+
+def _environments() -> Iterator[Listed]:
+    import inspect
+
+    import gymnasium
+
+    from ...envs.registration import IDS
+
+    for name in IDS:
+        module, _, attribute = str(gymnasium.spec(name).entry_point).partition(":")
+        described = inspect.getdoc(getattr(__import__(module, fromlist=[attribute]), attribute)) or ""
+        yield Listed("environment", name, described.partition("\n")[0].removesuffix("."))
+
+
+def _frameworks() -> Iterator[Listed]:
+    from ...plans.frameworks.table import FRAMEWORKS
+
+    yield from (Listed("framework", name, one.title) for name, one in FRAMEWORKS.items())
+
+
+def _formats() -> Iterator[Listed]:
+    from ...export import targets
+
+    yield from (Listed("format", name, one.summary) for name, one in targets.items())
+
+
+LISTS: dict[str, Callable[[], Iterator[Listed]]] = {
+    "benchmarks": _shipped("benchmark", "benchmarks"),
+    "clusters": _shipped("cluster", "clusters"),
+    "jobs": _jobs,
+    "workloads": _shipped("workload", "workloads"),
+    "job-types": _shipped("job types", "job_types", ""),
+    "train": _shipped("training config", "train"),
+    "policies": _policies,
+    "environments": _environments,
+    "frameworks": _frameworks,
+    "formats": _formats,
+    "devices": _shipped("device", "devices", ""),
+}
+"""By name of a list what it holds; `presets` joins some."""

@@ -1,0 +1,62 @@
+"""``meshwright list``: whatever is there is in a list, and nothing else."""
+
+import json
+
+import pytest
+
+from meshwright.cli import run_command_line
+from meshwright.cli.commands.list import LISTS, list_names
+from meshwright.cli.commands.training.train import preset_names as training_configs
+from meshwright.clusters.cluster import preset_names as clusters
+from meshwright.devices import device_names
+from meshwright.envs.benchmark_files import preset_names as benchmarks
+from meshwright.envs.registration import IDS
+from meshwright.errors import ConfigError, MeshwrightError, Names
+from meshwright.export import targets
+from meshwright.jobs.workload import workload_names
+from meshwright.jobs.zoo.catalogue import zoo_names
+from meshwright.models.policy_files import shipped_folder
+from meshwright.planners.menu.settings import JOB_TYPES
+from meshwright.planners.operators.place import PLACEMENT_PLANNERS
+from meshwright.plans.frameworks.table import FRAMEWORKS
+
+PRESETS = {
+    "benchmarks": {f"preset:{name}" for name in benchmarks()},
+    "clusters": {f"preset:{name}" for name in clusters()},
+    "jobs": {f"zoo:{name}" for name in zoo_names()},
+    "workloads": {f"preset:{name}" for name in workload_names()},
+    "job-types": set(JOB_TYPES.names()),
+    "train": set(training_configs()),
+}
+OTHERS = {"environments": set(IDS), "frameworks": set(FRAMEWORKS), "formats": set(targets), "devices": set(device_names())}
+
+
+@pytest.mark.parametrize(("what", "names"), [*PRESETS.items(), *OTHERS.items()])
+def test_a_list_holds_what_its_registry_holds(what, names):
+    found = list(LISTS[what]())
+    assert {one.name for one in found} == names
+    assert len(found) == len(names)
+    assert all(one.description and "\n" not in one.description for one in found)
+
+
+def test_the_presets_are_all_lists_of_them_and_are_json_too(capsys):
+    assert run_command_line(["list", "presets", "--json", "-"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {one["name"] for one in told} == set.union(*PRESETS.values())
+    assert run_command_line(["list", "devices"]) == 0
+    assert [line.partition(": ")[0] for line in capsys.readouterr().out.splitlines()] == list(device_names())
+
+
+def test_every_shipped_policy_and_planner_is_listed():
+    names = [one.name for one in LISTS["policies"]()]
+    shipped = {f"shipped:{path.name.split('.')[0]}" for path in shipped_folder().iterdir() if path.suffix in (".pt", ".json")}
+    assert {name for name in names if name.startswith("shipped:")} == shipped
+    assert set(PLACEMENT_PLANNERS) < set(names)
+
+
+def test_an_error_that_cuts_a_list_names_the_command():
+    names = Names("benchmarks", [f"name-{number}" for number in range(21)])
+    assert str(MeshwrightError("unknown", choices=names)).endswith("... (all: meshwright list benchmarks)")
+    assert "meshwright list" not in str(MeshwrightError("unknown", choices=names[:20]))
+    with pytest.raises(ConfigError, match="no such list"):
+        list_names("everything")

@@ -1,0 +1,246 @@
+"""Policies that users write: in each world one that decides as a rule does gives that rule's records."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from meshwright.envs.elastic.benchmark import load_elastic_benchmark
+from meshwright.envs.elastic.env import ElasticEnv
+from meshwright.envs.fleet.benchmark import load_fleet_benchmark
+from meshwright.envs.operators.benchmark import load_placement_benchmark
+from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
+from meshwright.errors import MeshwrightError, PolicyError
+from meshwright.evaluation.elastic.policies import elastic_scheduler
+from meshwright.evaluation.evaluate import evaluate
+from meshwright.evaluation.fleet.episodes import play_episodes
+from meshwright.evaluation.fleet.evaluate import evaluate_fleet
+from meshwright.evaluation.fleet.policies import fleet_player
+from meshwright.evaluation.operators.evaluate import evaluate_operators
+from meshwright.evaluation.tasklets.evaluate import evaluate_tasklets
+from meshwright.planners.elastic.scheduler import play
+from meshwright.planners.own_policy import own_policy
+from meshwright.simulation.tasklets.placement import placed_tasklets
+
+from ..elastic_samples import simulation_of, workload, write_folder
+from ..fleet_samples import DEADLINES, ELASTIC, write_small_fleet
+
+RULES = '''
+import numpy as np
+
+
+class First:
+    """The first possible action of any world."""
+
+    def reset(self, seed):
+        self.count = 0
+
+    def choose(self, decision, observation):
+        assert all(len(values) == len(decision.mask) for values in decision.features.values())
+        self.count += 1
+        return int(np.flatnonzero(decision.mask)[0])
+
+
+class Smallest(First):
+    """`min`: the fewest ranks that are offered, by first fit."""
+
+    def __init__(self, scenario):
+        self.scenario = scenario
+
+    def choose(self, decision, observation):
+        ranks = decision.features["ranks"]
+        offered = np.flatnonzero((decision.features["placement"] == "first-fit") & decision.mask)
+        return int(offered[ranks[offered].argmin()]) if len(offered) else 0
+
+
+class Cheapest(First):
+    """`least-device-seconds`: the first waiting job by its cheapest entry."""
+
+    observes = False
+
+    def choose(self, decision, observation):
+        assert not observation
+        of_first = decision.mask & (decision.features["kind"] == "start") & (decision.features["place"] == 0)
+        if not of_first.any():
+            return int(decision.mask.argmax())
+        return int(np.where(of_first, decision.features["device_s"], np.inf).argmin())
+
+
+class Picker(First):
+    """The job that may start, on as many devices as may be, and the last hosts."""
+
+    def choose(self, decision, observation):
+        assert {"pick"} == set(decision.features["kind"]) or "pick" not in decision.features["kind"]
+        return int(np.flatnonzero(decision.mask)[-1])
+
+
+class Turns(First):
+    """`round-robin`."""
+
+    def reset(self, seed):
+        self.turn = 0
+
+    def choose(self, decision, observation):
+        count = len(decision.mask)
+        device = next(d % count for d in range(self.turn, self.turn + count) if decision.mask[d % count])
+        self.turn = (device + 1) % count
+        return device
+
+
+class Fastest(First):
+    """`shortest-remaining` of a job that is alone."""
+
+    def choose(self, decision, observation):
+        fits = np.where(decision.mask, decision.features["remaining_s"], np.inf)
+        changes = 30.0 * (decision.features["ranks"] != decision.features["current_ranks"])
+        return int((fits + changes).argmin())
+
+
+class Equal(First):
+    """Equal shares."""
+
+    def act(self, decision, observation):
+        share = decision.world.cluster.num_devices // decision.features["num_jobs"][0]
+        return int(np.flatnonzero(decision.mask & (decision.features["ranks"] <= share))[-1])
+
+    choose = act
+
+
+class Raising(First):
+    def choose(self, decision, observation):
+        return {}["absent"]
+
+
+class Late(First):
+    def choose(self, decision, observation):
+        return int(decision.mask.argmin())
+
+
+class Wordy(First):
+    def choose(self, decision, observation):
+        return "first"
+'''
+
+
+@pytest.fixture(autouse=True)
+def rules(tmp_path, monkeypatch):
+    (tmp_path / "own_rules_of_all.py").write_text(RULES)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path / "own_rules_of_all.py"
+
+
+def own(name):
+    return f"python:own_rules_of_all:{name}"
+
+
+def test_one_job_at_a_time_the_fewest_ranks_are_min(small, scenario):
+    rows = evaluate(small, [own("Smallest"), own("First"), "min"], num_seeds=2, scenario=scenario).results["rows"]
+    found = {row["policy"]: row for row in rows}
+    assert found["Smallest"]["per_seed"] == found["min"]["per_seed"]
+    assert found["Smallest"]["kind"] == "own"
+
+
+@pytest.mark.parametrize("changes", [[], DEADLINES, [*ELASTIC, "fleet.load=2"]])
+def test_a_fleets_cheapest_entry_of_the_first_job_is_least_device_seconds(tmp_path, changes):
+    fleet = load_fleet_benchmark(str(write_small_fleet(tmp_path)), changes=changes).build()
+    mine, rule = (fleet_player(name, fleet) for name in (own("Cheapest"), "least-device-seconds"))
+    (ones, count, _), (others, of_rule, _) = (play_episodes(player, fleet, (0, 1, 2)) for player in (mine, rule))
+    assert count == of_rule
+    for one, other in zip(ones, others, strict=True):
+        for name, values in vars(one).items():
+            np.testing.assert_array_equal(values, getattr(other, name))
+
+
+def test_the_rule_of_the_page_starts_each_job_on_the_fewest_devices(tmp_path):
+    page = (Path(__file__).resolve().parents[2] / "docs" / "environments.md").read_text()
+    (code,) = re.findall(r"^```python\n(import numpy as np\n\n\nclass .*?)^```", page, re.S | re.M)
+    (tmp_path / "rules_of_the_page.py").write_text(code)
+    fleet = load_fleet_benchmark(str(write_small_fleet(tmp_path))).build()
+    mine, rule = (
+        play_episodes(fleet_player(name, fleet), fleet, (0, 1))[0] for name in ("python:rules_of_the_page:Narrow", "fixed-1")
+    )
+    assert [one.finish_s.tolist() for one in mine] == [one.finish_s.tolist() for one in rule]
+
+
+def test_a_users_policy_picks_hosts_one_by_one(tmp_path):
+    fleet = load_fleet_benchmark(str(write_small_fleet(tmp_path)), changes=["fleet.placements=[construct]"]).build()
+    (record,), count, _ = play_episodes(fleet_player(own("Picker"), fleet), fleet, (0,))
+    assert np.isfinite(record.finish_s).any()
+    assert count > len(record.finish_s)
+
+
+def test_a_fleet_compares_a_users_policy_and_its_masks_apply(tmp_path):
+    chosen = load_fleet_benchmark(str(write_small_fleet(tmp_path)))
+    fleet = chosen.build()
+    found = evaluate_fleet(chosen, [own("First"), f"synchronous-only:{own('Cheapest')}"], num_seeds=2, fleet=fleet).results
+    kinds = {row["policy"]: row["kind"] for row in found["rows"]}
+    assert kinds["First"] == kinds["synchronous-only:Cheapest"] == "own"
+    assert "First" in found["verdict"] or "Cheapest" in found["verdict"]
+    for name, told in (("Late", "masked"), ("Wordy", "must choose"), ("Raising", "KeyError: 'absent'")):
+        with pytest.raises(PolicyError, match=told):
+            play_episodes(fleet_player(own(name), fleet), fleet, (0,))
+
+
+def test_devices_in_turns_are_round_robin():
+    changes = ["placement.instances.num_ops=[8]", "placement.devices.num_devices=[3]", "best_known_s=0.01", "budgets_s=[0.01]"]
+    chosen = load_placement_benchmark("preset:latency-tight", changes=changes).model_copy(update={"policies": ()})
+    rows = evaluate_operators(chosen, [own("Turns"), "round-robin", own("First")], num_seeds=3)["rows"]
+    mine, rule, first = rows
+    assert mine["values_s"] == rule["values_s"] != first["values_s"]
+    assert (mine["kind"], rule["is_rule"], mine["is_rule"]) == ("own", True, False)
+
+
+def test_devices_in_order_fill_the_stages_in_order():
+    changes = ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "best_known_s=0.01", "policies=[chain@0.01]"]
+    chosen = load_tasklet_benchmark("preset:tasklets-64", changes=changes)
+    row = next(row for row in evaluate_tasklets(chosen, [own("First")], num_seeds=2)["rows"] if row["kind"] == "own")
+    in_order = [placed_tasklets(chosen.instance("test", seed), np.arange(8).reshape(2, 4), "order").value_s for seed in (0, 1)]
+    assert row["values_s"] == in_order
+
+
+@pytest.fixture
+def elastic(tmp_path):
+    folder = write_folder(tmp_path / "elastic")
+    changes = [f"elastic.data={folder}", "elastic.cluster.num_nodes=3"]
+    return load_elastic_benchmark("preset:elastic-published-1.0", changes=changes)
+
+
+def test_a_job_that_is_alone_gets_its_fastest_ranks_as_by_shortest_remaining(elastic):
+    simulation, alone = (
+        simulation_of(elastic.elastic.folder / "applications"),
+        [workload([(0, 1, 4, 64)]), workload([(0, 0, 1, 64)])],
+    )
+    mine, rule = (play(simulation, elastic_scheduler(name), alone) for name in (own("Fastest"), "shortest-remaining"))
+    assert [spans.tolist() for spans in mine] == [spans.tolist() for spans in rule]
+
+
+def test_equal_shares_end_when_they_do_in_the_environment(elastic, rules):
+    jobs = workload([(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64), (90, 1, 1, 64), (1500, 1, 4, 64)])
+    few = workload([(0, 0, 4, 64), (300, 1, 1, 64)])
+    (spans, _) = play(simulation_of(elastic.elastic.folder / "applications"), elastic_scheduler(own("Equal")), [jobs, few])
+    env = ElasticEnv(elastic, workload=jobs)
+    seen, info, over = *env.reset(), False
+    while not over:
+        share = 12 // info["active"]
+        numbers = np.append(0, env.num_ranks)
+        seen, _, over, _, info = env.step(int(np.flatnonzero((seen["action_mask"] == 1) & (numbers <= share))[-1]))
+    assert info["mean_completion_s"] == spans.mean()
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import no_such_module_at_all", "broken.py:1: python:broken:Rule: ModuleNotFoundError"),
+        ("def Rule(:", "broken.py:1: python:broken:Rule: SyntaxError"),
+        ("class Rule:\n    def __init__(self, world):\n        world.absent", "broken.py:3: python:broken:Rule: AttributeError"),
+        ("class Rule:\n    def reset(self, seed): pass\n    choose = 1", r"Rule has no method choose\(decision, observation\)"),
+    ],
+)
+def test_what_is_wrong_with_a_users_code_is_told_with_its_line(code, told, rules, monkeypatch):
+    rules.with_name("broken.py").write_text(code)
+    monkeypatch.delitem(__import__("sys").modules, "broken", raising=False)
+    with pytest.raises(MeshwrightError, match=told) as error:
+        own_policy("python:broken:Rule")(object())
+    assert "\n" not in str(error.value)
