@@ -113,8 +113,9 @@ def sweep(chosen: SweepSettings, folder: Path, jobs: int, until_s: float, after:
         study.tell(trial.number, state=TrialState.FAIL)
         study.enqueue_trial(trial.params)
     with WorkerPool(jobs) as pool:
-        for _ in pool.map(partial(_run_trial, chosen, folder), [until_s] * (chosen.trials - _num_ended(study))):
-            after(study)
+        for is_trained in pool.map(partial(_run_trial, chosen, folder), [until_s] * (chosen.trials - _num_ended(study))):
+            if is_trained:
+                after(study)
     if study.get_trials(states=(TrialState.COMPLETE,)):
         best = chosen.config_with(chosen.values_of(study.best_trial))
         files.write_text(folder / BEST, to_yaml(best.model_copy(update={"name": f"{chosen.name}-best"})))
@@ -142,10 +143,10 @@ def _num_ended(study: optuna.Study) -> int:
     return sum(trial.state not in lost or "problem" in trial.user_attrs for trial in study.get_trials(deepcopy=False))
 
 
-def _run_trial(chosen: SweepSettings, folder: Path, until_s: float) -> None:
-    """Ask for a trial and train it, in any process, unless the time is over."""
+def _run_trial(chosen: SweepSettings, folder: Path, until_s: float) -> bool:
+    """Ask for a trial and train it, in any process, unless the time is over; says whether it did."""
     if time.monotonic() >= until_s:
-        return
+        return False
     study = study_of(chosen, folder)
     trial = study.ask({key: of.distribution() for key, of in chosen.parameters.items()})
     reported = _Reported(trial)
@@ -156,5 +157,6 @@ def _run_trial(chosen: SweepSettings, folder: Path, until_s: float) -> None:
     except ConfigError as error:
         trial.set_user_attr("problem", str(error))
         study.tell(trial, state=TrialState.FAIL)
-        return
-    study.tell(trial, *((None, TrialState.PRUNED) if reported.is_pruned else (reported.best,)))
+    else:
+        study.tell(trial, *((None, TrialState.PRUNED) if reported.is_pruned else (reported.best,)))
+    return True
