@@ -1,4 +1,4 @@
-"""Results of the documentation as tasks of doit over public commands (``make results``).
+"""StudyResults of the documentation as tasks of doit over public commands (``make results``).
 
 Tasks are ``train:RUN``, ``evaluate:NAME``, ``table:NAME`` and ``page``; `configs/results.yaml` lists them. Each training and
 each evaluation is a process of its own with a folder of its own. What was made by today's settings is not made again, and a
@@ -32,7 +32,7 @@ from meshwright.envs.benchmark_files import SCENARIO, find_benchmark, kind_of
 from meshwright.errors import ConfigError
 from meshwright.training.methods import load_config
 
-from .results_tables import Results, Table, fill_page, lines_of
+from .results_tables import StudyResults, StudyTable, fill_page, lines_of
 
 PROGRAM = (sys.executable, "-c", "from meshwright.cli import main; main()")
 PAGE = Path("docs/results.md")
@@ -44,7 +44,7 @@ FIRST_STAGES = {"pretrained.pt": "td", "imitated.pt": "imitated"}
 Name = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]|<each>)([A-Za-z0-9_-]|<each>){0,62}$")]
 
 
-class Entry(settings.Settings):
+class StudyEntry(settings.Settings):
     """What trainings and evaluations have in common.
 
     Attributes:
@@ -60,7 +60,7 @@ class Entry(settings.Settings):
     quick: tuple[str, ...] = ()
 
 
-class Training(Entry):
+class StudyTraining(StudyEntry):
     """Training runs ``NAME[-VARIANT]-seed-SEED`` of one config.
 
     Attributes:
@@ -74,7 +74,7 @@ class Training(Entry):
     seeds: tuple[int, ...] = Field(default=(0,), min_length=1)
 
 
-class Evaluation(Entry):
+class StudyEvaluation(StudyEntry):
     """An evaluation; of a family of benchmarks, one of each variant.
 
     Attributes:
@@ -106,9 +106,9 @@ class Study(settings.Settings):
         traced: presets whose jobs arrive as the trace of ``--trace`` records them.
     """
 
-    training: tuple[Training, ...]
-    evaluations: tuple[Evaluation, ...]
-    tables: dict[str, Table]
+    training: tuple[StudyTraining, ...]
+    evaluations: tuple[StudyEvaluation, ...]
+    tables: dict[str, StudyTable]
     traced: tuple[str, ...] = ()
 
 
@@ -128,7 +128,7 @@ class Run:
 
     name: str
     trainings: tuple[str, ...]
-    entry: Training
+    entry: StudyTraining
     changes: tuple[str, ...]
 
 
@@ -214,8 +214,8 @@ class Tasks:
         for name, table in self.study.tables.items():
             file = self.places.out / "tables" / f"{name}.md"
 
-            def write(table: Table = table, file: Path = file) -> None:
-                files.write_text(file, "\n".join(lines_of(table, Results(self.places.out, self.runs_of))) + "\n")
+            def write(table: StudyTable = table, file: Path = file) -> None:
+                files.write_text(file, "\n".join(lines_of(table, StudyResults(self.places.out, self.runs_of))) + "\n")
 
             needs = [f"evaluate:{one}" for one in table.needed()]
             yield {"name": name, "actions": [write], "task_dep": needs, "targets": [str(file)], "uptodate": [False]}
@@ -225,12 +225,14 @@ class Tasks:
 
         def write() -> None:
             page = self.places.out / PAGE.name if self.places.quick else PAGE
-            absent = fill_page(PAGE, page, self.study.tables, Results(self.places.out, self.runs_of), quick=self.places.quick)
+            absent = fill_page(
+                PAGE, page, self.study.tables, StudyResults(self.places.out, self.runs_of), quick=self.places.quick
+            )
             sys.stdout.write(f"written: {page}\n" + (f"not made yet: {', '.join(absent)}\n" if absent else ""))
 
         return {"actions": [write], "uptodate": [False], "verbosity": 2}
 
-    def _evaluation(self, entry: Evaluation, changes: Sequence[str], label: str) -> dict[str, Any]:
+    def _evaluation(self, entry: StudyEvaluation, changes: Sequence[str], label: str) -> dict[str, Any]:
         name = f"{entry.name}/{label}" if label else entry.name
         needs = self.runs_of((*entry.trained, *entry.pretrained, *entry.planned))
 

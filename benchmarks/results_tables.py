@@ -29,7 +29,7 @@ OVER_BOUND = Objective("over_bound", "value", "times the lower bound", 1.0, 2)
 _PLACE = re.compile(r"<!-- results: (?P<name>[^ ]+) -->\n.*?<!-- end of results: (?P=name) -->", re.DOTALL)
 
 
-class Row(settings.Settings):
+class StudyRow(settings.Settings):
     """One row; exactly one of policy, trained, pretrained, planned and quoted says whose figures it shows.
 
     Attributes:
@@ -61,7 +61,7 @@ class Row(settings.Settings):
         return self
 
 
-class Table(settings.Settings):
+class StudyTable(settings.Settings):
     """Policies by benchmark; ``<column>`` in a name stands for the column.
 
     Attributes:
@@ -81,8 +81,8 @@ class Table(settings.Settings):
     ours: str | None = None
     policy: str | None = None
     asked: str = "greedy"
-    rows: tuple[Row, ...] = ()
-    references: tuple[Row, ...] = ()
+    rows: tuple[StudyRow, ...] = ()
+    references: tuple[StudyRow, ...] = ()
     source: str | None = None
     transposed: bool = False
 
@@ -98,7 +98,7 @@ class Table(settings.Settings):
 
 
 @dataclass
-class Results:
+class StudyResults:
     """Saved results below a folder.
 
     Attributes:
@@ -159,14 +159,14 @@ def _tuned(chosen: Any) -> str:
 class _Column:
     """The figures of one benchmark."""
 
-    def __init__(self, chosen: Table, results: Results, label: str) -> None:
+    def __init__(self, chosen: StudyTable, results: StudyResults, label: str) -> None:
         self.label, self.results = label, results
         self.objective, self.rows = BLOCKED, dict[str, dict[str, Any]]()
         for name in chosen.evaluations:
             if (made := results.of(name.replace(COLUMN, label))) is not None:
                 self.objective = made[0]
                 self.rows = made[1] | self.rows
-        ours = Row(label="ours", policy=chosen.policy, trained=chosen.ours, asked=chosen.asked)
+        ours = StudyRow(label="ours", policy=chosen.policy, trained=chosen.ours, asked=chosen.asked)
         self.ours = self.values(ours)
         self.runs = results.runs_of([chosen.ours.replace(COLUMN, label)]) if chosen.ours else []
         self.asked = chosen.asked
@@ -178,7 +178,7 @@ class _Column:
         ]
         self.baselines += [(row.label, found) for row in chosen.rows if row.pretrained and (found := self.values(row))]
 
-    def names(self, row: Row) -> list[str]:
+    def names(self, row: StudyRow) -> list[str]:
         """Return the policies whose mean a row shows, as results name them."""
         if row.policy is not None:
             return [row.policy]
@@ -190,14 +190,14 @@ class _Column:
             return [name for run in runs for prefix in ("td", "imitated") if (name := f"{prefix}-{run}") in self.rows]
         return runs if row.asked == "greedy" else [f"{run}@{row.asked}" for run in runs]
 
-    def values(self, row: Row) -> list[float] | None:
+    def values(self, row: StudyRow) -> list[float] | None:
         """Return a row's figure by episode, the mean over its runs; None where one is absent."""
         names = [] if row.quoted or (row.columns and self.label not in row.columns) else self.names(row)
         if not names or any(name not in self.rows for name in names):
             return None
         return [float(x) for x in np.mean([self.rows[name]["values"] for name in names], axis=0)]
 
-    def against(self, row: Row) -> str:
+    def against(self, row: StudyRow) -> str:
         """Return ours against a row, by the training seeds that both have."""
         seeds = {name.rpartition("-seed-")[2] for name in ([] if row.policy or row.quoted else self.names(row))}
         mode = "" if self.asked == "greedy" else f"@{self.asked}"
@@ -226,7 +226,7 @@ class _Column:
         share = f" ({with_ends(found, 100 / reached, 0, sign='+')} %)" if reached else ""
         return f"{text} {verdict_word(found, self.objective.sign)}{share}"
 
-    def cell(self, row: Row) -> str:
+    def cell(self, row: StudyRow) -> str:
         """Return what a row shows here."""
         if row.quoted:
             return escaped(row.quoted.get(self.label, NOTHING))
@@ -246,7 +246,7 @@ class _Column:
         return f"{escaped(self.label)}: {self.objective.words}, {self.objective.unit}"
 
 
-def lines_of(chosen: Table, results: Results) -> list[str]:
+def lines_of(chosen: StudyTable, results: StudyResults) -> list[str]:
     """Return a table as lines of Markdown; none where no evaluation was made."""
     columns = [_Column(chosen, results, label) for label in chosen.columns]
     if not any(column.rows for column in columns):
@@ -274,7 +274,9 @@ def lines_of(chosen: Table, results: Results) -> list[str]:
     return [*table(whole[0], whole[1:]), *source]
 
 
-def fill_page(template: Path, page: Path, tables: dict[str, Table], results: Results, *, quick: bool = False) -> list[str]:
+def fill_page(
+    template: Path, page: Path, tables: dict[str, StudyTable], results: StudyResults, *, quick: bool = False
+) -> list[str]:
     """Fill the places of a page; returns the evaluations that were not made.
 
     Raises:
@@ -299,5 +301,5 @@ def fill_page(template: Path, page: Path, tables: dict[str, Table], results: Res
     return sorted(_absent(tables.values(), results))
 
 
-def _absent(tables: Iterable[Table], results: Results) -> set[str]:
+def _absent(tables: Iterable[StudyTable], results: StudyResults) -> set[str]:
     return {name for one in tables for name in one.needed() if results.of(name) is None}

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from benchmarks.results import Places, Study, Tasks, main
-from benchmarks.results_tables import Results, Row, Table, fill_page, lines_of
+from benchmarks.results_tables import StudyResults, StudyRow, StudyTable, fill_page, lines_of
 from meshwright import settings
 from meshwright.errors import ConfigError, InputFileError
 
@@ -84,9 +84,9 @@ def test_a_table_worked_by_hand(tmp_path):
     write_results(tmp_path, "one", a=("baseline", [0.2, 0.4]), b=("baseline", [0.3, 0.5]))
     write_results(tmp_path, "two", **{"mine-seed-0": ("learned", [0.1, 0.2]), "mine-seed-1": ("learned", [0.1, 0.4])})
     runs = {"mine": ["mine-seed-0", "mine-seed-1"]}
-    results = Results(tmp_path, lambda names: [run for name in names for run in runs.get(name, [])])
-    rows = (Row(label="first", policy="a", against=True), Row(label="said elsewhere", quoted={"x": "9"}))
-    lines = lines_of(Table(columns=("x",), evaluations=("one", "two"), ours="mine", rows=rows, source="a paper"), results)
+    results = StudyResults(tmp_path, lambda names: [run for name in names for run in runs.get(name, [])])
+    rows = (StudyRow(label="first", policy="a", against=True), StudyRow(label="said elsewhere", quoted={"x": "9"}))
+    lines = lines_of(StudyTable(columns=("x",), evaluations=("one", "two"), ours="mine", rows=rows, source="a paper"), results)
     told = dict(re.fullmatch(r"\| (.*) \| (.*) \|", line).groups() for line in lines if line.startswith("|"))
     assert told["first"].startswith("30.00 ")
     assert told["said elsewhere"] == "9"
@@ -101,12 +101,12 @@ def test_a_table_worked_by_hand(tmp_path):
 def test_a_page_keeps_its_prose_and_the_places_of_what_was_not_made(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("Words.\n<!-- results: t -->\nold\n<!-- end of results: t -->\nMore.\n")
-    tables = {"t": Table(columns=("x",), evaluations=("one",), policy="a")}
-    results = Results(tmp_path, lambda names: [])
+    tables = {"t": StudyTable(columns=("x",), evaluations=("one",), policy="a")}
+    results = StudyResults(tmp_path, lambda names: [])
     assert fill_page(page, page, tables, results) == ["one"]
     assert "old" in page.read_text()
     write_results(tmp_path, "one", a=("learned", [0.2, 0.4]))
-    assert fill_page(page, page, tables, Results(tmp_path, lambda names: []), quick=True) == []
+    assert fill_page(page, page, tables, StudyResults(tmp_path, lambda names: []), quick=True) == []
     text = page.read_text()
     assert "old" not in text
     assert "**Quick run:" in text
@@ -127,5 +127,5 @@ def test_the_tables_of_the_page_are_those_of_its_archive(tmp_path):
     subprocess.run(["tar", "-xJf", ROOT / "docs" / "results.tar.xz", "-C", tmp_path], check=True)
     study = settings.load(Study, ROOT / "configs" / "results.yaml")
     tasks = Tasks(study, Places(tmp_path, None, None, False))
-    fill_page(ROOT / "docs" / "results.md", tmp_path / "page.md", study.tables, Results(tmp_path, tasks.runs_of))
+    fill_page(ROOT / "docs" / "results.md", tmp_path / "page.md", study.tables, StudyResults(tmp_path, tasks.runs_of))
     assert (tmp_path / "page.md").read_text() == (ROOT / "docs" / "results.md").read_text()

@@ -16,7 +16,7 @@ from ... import interrupts, output
 from ...options import Changes, JsonFile
 
 if TYPE_CHECKING:
-    from ....training.sweeps import SweepSettings
+    from ....training.libraries.sweeps import SweepSettings
 
 
 def sweep_config(
@@ -46,7 +46,7 @@ def sweep_config(
     output.check_folder("--out", out)
     if importlib.util.find_spec("optuna") is None:
         raise ConfigError("Optuna is not installed; the extra is: pip install 'meshwright[sweep]'", field="sweep")
-    from ....training.sweeps import STORAGE, SWEEP, load_sweep
+    from ....training.libraries.sweeps import STORAGE, SWEEP, load_sweep
 
     if resume is not None:
         if not (resume / SWEEP).is_file() or not (resume / STORAGE).is_file():
@@ -67,7 +67,7 @@ def _run(chosen: SweepSettings, folder: Path, jobs: int, until_s: float, json_fi
     """Train the trials with a bar, or a line for each, and print where the best config is."""
     import optuna
 
-    from ....training.sweeps import BEST, sweep
+    from ....training.libraries.sweeps import BEST, sweep
 
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         bar = bars.add_task("trials", total=chosen.trials, note="")

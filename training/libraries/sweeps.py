@@ -15,12 +15,12 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution, Floa
 from optuna.trial import FrozenTrial, TrialState
 from pydantic import Field, model_validator
 
-from .. import files, settings
-from ..errors import ConfigError, MeshwrightError
-from ..worker_pool import WorkerPool
-from .hooks.callback import TrainingCallback, ValidationRecord
-from .methods import SeedSettings, is_less_better, load_config, train
-from .run_folder import to_yaml
+from ... import files, settings
+from ...errors import ConfigError, MeshwrightError
+from ...worker_pool import WorkerPool
+from ..hooks.callback import TrainingCallback, ValidationRecord
+from ..methods import SeedSettings, is_less_better, load_config, train
+from ..run_folder import to_yaml
 
 SWEEP, STORAGE, BEST = "sweep.yaml", "sweep.db", "best.yaml"
 

@@ -12,8 +12,8 @@ from meshwright.training.linear.settings import load_linear_settings
 if importlib.util.find_spec("optuna") is None:
     pytest.skip("optuna is not installed (an extra)", allow_module_level=True)
 
-from meshwright.training import sweeps
-from meshwright.training.sweeps import load_sweep, study_of, sweep
+from meshwright.training.libraries import sweeps
+from meshwright.training.libraries.sweeps import load_sweep, study_of, sweep
 
 LINEAR = """
 method: linear
