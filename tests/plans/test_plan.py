@@ -63,7 +63,7 @@ def test_a_plan_larger_than_memory_is_refused_with_both_numbers(chain, two_hosts
     from dataclasses import replace
 
     huge = replace(chain, activation_bytes=np.full(4, 90e9))
-    with pytest.raises(PlanError, match=r"rank 0: needs 360\.000 GB, device gpu-07/0 has 80\.000 GB"):
+    with pytest.raises(PlanError, match=r"rank 0: needs 360\.000 GB, device gpu-07/0 has 85\.201 GB"):
         op_split_plan(Job(huge, 1), two_hosts, OpSplits(np.ones(4, int)), place(two_hosts, [0]))
 
 

@@ -170,25 +170,25 @@ def test_faster_links_never_lengthen_a_step(tmp_path):
 def test_a_job_larger_than_every_device_is_refused_with_both_numbers(tmp_path):
     # 12 GB of weights are 96 GB of model state, on every rank that has the op; activations of 4 GB can be cut in four
     large = profile("large", [1.0], [1.0], [], activation_bytes=[4e9], parameter_bytes=[12e9])
-    with pytest.raises(PlanError, match=r"job: fits no block of host: .*needs 97\.000 GB .*has 80\.000 GB \(got 'large'\)"):
+    with pytest.raises(PlanError, match=r"job: fits no block of host: .*needs 97\.000 GB .*has 85\.201 GB \(got 'large'\)"):
         table(tmp_path, large)
 
 
 def test_a_job_that_only_fits_when_it_is_cut_runs_where_it_fits(tmp_path):
-    # 72 GB of model state and 20 GB of activations: 92, 82 and 77 GB on a rank of 1, 2, 4
-    wide = profile("wide", [1.0], [1.0], [], activation_bytes=[20e9], parameter_bytes=[9e9])
+    # 76 GB of model state and 20 GB of activations: 96, 86 and 81 GB on a rank of 1, 2, 4
+    wide = profile("wide", [1.0], [1.0], [], activation_bytes=[20e9], parameter_bytes=[9.5e9])
     assert table(tmp_path, wide)[0][2].tolist() == [False, False, True]
 
 
 def test_a_job_that_lacks_memory_on_small_devices_only_is_told_so(tmp_path):
-    # 24 GB of state and 60 GB of activations: too much for one A100 (84 of 80 GB), and half of it (54 GB) for the V100
-    # of 32 GB beside it. The A100 lacks the least, 4 GB.
+    # 24 GB of state and 64 GB of activations: too much for one A100 (88 of 85.2 GB), and half of it (56 GB) for the V100
+    # of 34 GB next to it. The A100 lacks the least, 2.8 GB.
     matrices = {"bandwidth_gbytes_per_s": [[1, 1], [1, 1]], "latency_us": [[0, 0], [0, 0]]}
     mixed = Cluster.from_data(
         {"name": "mixed", "device": "a100", "device_overrides": {"host-1": "v100"}, "topology": {"kind": "matrix", **matrices}}
     )
-    wide = profile("wide", [1.0], [1.0], [], activation_bytes=[60e9], parameter_bytes=[3e9])
-    with pytest.raises(PlanError, match=r"fits no block of mixed: .*needs 84\.000 GB .*has 80\.000 GB"):
+    wide = profile("wide", [1.0], [1.0], [], activation_bytes=[64e9], parameter_bytes=[3e9])
+    with pytest.raises(PlanError, match=r"fits no block of mixed: .*needs 88\.000 GB .*has 85\.201 GB"):
         table(tmp_path, wide, mixed)
 
 

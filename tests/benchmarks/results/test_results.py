@@ -12,7 +12,7 @@ from benchmarks.results_tables import StudyResults, StudyRow, StudyTable, fill_p
 from meshwright import settings
 from meshwright.errors import ConfigError, InputFileError
 
-from ..tree import ROOT
+from ...tree import ROOT
 
 SMALL = """
 training:
