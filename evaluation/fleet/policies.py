@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from ... import inputs
 from ...envs.fleet.batch import FleetBatch
-from ...envs.fleet.decision import fleet_decision
 from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
 from ...envs.fleet.spaces import observed_links, with_links
@@ -42,6 +41,7 @@ from ...planners.rules import NAMES
 from ...planning.policies import OF_ONE_JOB, POLICY_FILES, display_name, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
+from .action_table import fleet_decision
 from .bounds import BOUND
 
 REFUSALS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
@@ -144,7 +144,7 @@ class OwnPlayer(FleetPlayer):
     """Plays by a user's policy.
 
     Attributes:
-        policy: which; it sees a decision by `envs.fleet.decision`.
+        policy: which; it sees a decision by `evaluation.fleet.action_table`.
     """
 
     policy: Policy

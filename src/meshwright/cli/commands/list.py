@@ -14,7 +14,7 @@ from .. import output
 from ..options import JsonFile
 
 
-class Listed(NamedTuple):
+class ListedName(NamedTuple):
     """A name as a command takes it.
 
     Attributes:
@@ -50,19 +50,19 @@ def list_names(
         console.print(f"{one.name}: {one.description}", markup=False, soft_wrap=True)
 
 
-def presets() -> Iterator[Listed]:
+def presets() -> Iterator[ListedName]:
     """All that comes with the package as files or graphs and is named without a path."""
     for one in ("benchmarks", "clusters", "jobs", "workloads", "job-types", "train"):
         yield from LISTS[one]()
 
 
-def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Callable[[], Iterator[Listed]]:
+def _shipped(kind: str, folder: str, prefix: str = "preset:") -> Callable[[], Iterator[ListedName]]:
     """The YAML files of a folder of configs, described by the first sentence of each."""
 
-    def found() -> Iterator[Listed]:
+    def found() -> Iterator[ListedName]:
         held = packaged.Shipped(folder, kind)
         for name in held.names():
-            yield Listed(kind, prefix + name, first_sentence(held.path(name)))
+            yield ListedName(kind, prefix + name, first_sentence(held.path(name)))
 
     return found
 
@@ -74,14 +74,14 @@ def first_sentence(path: Path) -> str:
     return " ".join(line.lstrip("# ") for line in lines[:count]).partition(". ")[0].removesuffix(".")
 
 
-def _jobs() -> Iterator[Listed]:
+def _jobs() -> Iterator[ListedName]:
     from ...jobs.zoo.catalogue import zoo_graph, zoo_names
 
     for name in zoo_names():
-        yield Listed("job", f"zoo:{name}", f"a built-in graph of {zoo_graph(name).num_ops} ops")
+        yield ListedName("job", f"zoo:{name}", f"a built-in graph of {zoo_graph(name).num_ops} ops")
 
 
-def _policies() -> Iterator[Listed]:
+def _policies() -> Iterator[ListedName]:
     from ...evaluation.elastic.policies import BASELINES
     from ...evaluation.operators.policies import CONSTANTS
     from ...models.policy_files import SHIPPED, shipped_folder
@@ -92,27 +92,29 @@ def _policies() -> Iterator[Listed]:
     from ...planners.rules import NAMES
 
     for name in (*NAMES, "fixed-K", "ladder-K-K", "best-fixed", "rollout"):
-        yield Listed("policy", name, "a rule for one job at a time, as of preset:quickstart; @PLACEMENT may follow")
+        yield ListedName("policy", name, "a rule for one job at a time, as of preset:quickstart; @PLACEMENT may follow")
     tuned = (fleet.BEST_FIXED_ENTRY, fleet.BEST_SHARES, fleet.BEST_PRICED, "random", "rollout:RULE", "synchronous-only:POLICY")
     for name in (*fleet.BASES, *(f"{base}-N" for base in fleet.OF_DEGREE), f"{fleet.PRICED}-W", *tuned):
-        yield Listed("policy", name, "a rule of fleets, as of preset:llm-256; ORDER:ENTRY, +backfill and @PLACE may be joined")
+        yield ListedName(
+            "policy", name, "a rule of fleets, as of preset:llm-256; as ORDER:ENTRY too, with +backfill and @PLACE"
+        )
     for name in BASELINES:
-        yield Listed("policy", name, "a scheduler of elastic jobs, as of preset:elastic-published-1.0")
+        yield ListedName("policy", name, "a scheduler of elastic jobs, as of preset:elastic-published-1.0")
     for name, planner in PLACEMENT_PLANNERS.items():
-        yield Listed("policy", name, f"a planner of ops, as of preset:latency-tight: {planner.rule}")
+        yield ListedName("policy", name, f"a planner of ops, as of preset:latency-tight: {planner.rule}")
     for name in CONSTANTS:
-        yield Listed("policy", name, "a rule of ops, as of preset:latency-tight")
+        yield ListedName("policy", name, "a rule of ops, as of preset:latency-tight")
     for name in SOLVERS:
-        yield Listed("policy", name, "a solver of tasklets, as of preset:tasklets-64; @SECONDS may follow")
+        yield ListedName("policy", name, "a solver of tasklets, as of preset:tasklets-64; @SECONDS may follow")
     of = {"fleet": "fleets", "operators": "ops", "tasklets": "tasklets", "json": "elastic jobs"}
     for path in sorted(shipped_folder().iterdir()):
         name, *ending = path.name.split(".")
         if ending and ending[-1] in ("pt", "json"):
-            yield Listed("policy", SHIPPED + name, f"trained, of {of.get(ending[0], 'jobs')}")
-    yield Listed("policy", f"{OWN}MODULE:NAME", "your own, in every world")
+            yield ListedName("policy", SHIPPED + name, f"trained, of {of.get(ending[0], 'jobs')}")
+    yield ListedName("policy", f"{OWN}MODULE:NAME", "your own, in every world")
 
 
-def _environments() -> Iterator[Listed]:
+def _environments() -> Iterator[ListedName]:
     import inspect
 
     import gymnasium
@@ -122,22 +124,22 @@ def _environments() -> Iterator[Listed]:
     for name in IDS:
         module, _, attribute = str(gymnasium.spec(name).entry_point).partition(":")
         described = inspect.getdoc(getattr(__import__(module, fromlist=[attribute]), attribute)) or ""
-        yield Listed("environment", name, described.partition("\n")[0].removesuffix("."))
+        yield ListedName("environment", name, described.partition("\n")[0].removesuffix("."))
 
 
-def _frameworks() -> Iterator[Listed]:
+def _frameworks() -> Iterator[ListedName]:
     from ...plans.frameworks.table import FRAMEWORKS
 
-    yield from (Listed("framework", name, one.title) for name, one in FRAMEWORKS.items())
+    yield from (ListedName("framework", name, one.title) for name, one in FRAMEWORKS.items())
 
 
-def _formats() -> Iterator[Listed]:
+def _formats() -> Iterator[ListedName]:
     from ...export import targets
 
-    yield from (Listed("format", name, one.summary) for name, one in targets.items())
+    yield from (ListedName("format", name, one.summary) for name, one in targets.items())
 
 
-LISTS: dict[str, Callable[[], Iterator[Listed]]] = {
+LISTS: dict[str, Callable[[], Iterator[ListedName]]] = {
     "benchmarks": _shipped("benchmark", "benchmarks"),
     "clusters": _shipped("cluster", "clusters"),
     "jobs": _jobs,
