@@ -264,7 +264,10 @@ def policy_name(spec: str) -> str:
     for asked in (EXACT, SCORES):
         if spec.startswith(asked):
             return asked + policy_name(spec.removeprefix(asked))
-    return spec if is_rule(spec) and not spec.startswith(OWN) else display_name(spec)
+    if is_rule(spec) or spec.startswith(SHIPPED):
+        return display_name(spec) if spec.startswith(OWN) else spec
+    path = Path(spec).resolve()
+    return path.parent.name if path.name in POLICY_FILES else path.stem if path.suffix == ".pt" else path.name
 
 
 def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:
