@@ -15,13 +15,7 @@ from ..options import JsonFile
 
 
 class ListedName(NamedTuple):
-    """A name as a command takes it.
-
-    Attributes:
-        kind: what it names.
-        name: so spelled.
-        description: one line.
-    """
+    """A name as a command takes it, of what kind it is, and one line on it."""
 
     kind: str
     name: str
