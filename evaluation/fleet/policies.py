@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 
 from ... import inputs
 from ...envs.fleet.batch import FleetBatch
-from ...envs.fleet.decision import fleet_decision
 from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
 from ...envs.fleet.spaces import observed_links, with_links
@@ -42,6 +41,7 @@ from ...planners.rules import NAMES
 from ...planning.policies import OF_ONE_JOB, POLICY_FILES, display_name, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
+from .action_table import fleet_decision
 from .bounds import BOUND
 
 REFUSALS = (0, 1, 2, 3, 4, 6, 8, 12, 16)
@@ -144,7 +144,7 @@ class OwnPlayer(FleetPlayer):
     """Plays by a user's policy.
 
     Attributes:
-        policy: which; it sees a decision by `envs.fleet.decision`.
+        policy: which; it sees a decision by `evaluation.fleet.action_table`.
     """
 
     policy: Policy
@@ -264,7 +264,10 @@ def policy_name(spec: str) -> str:
     for asked in (EXACT, SCORES):
         if spec.startswith(asked):
             return asked + policy_name(spec.removeprefix(asked))
-    return spec if is_rule(spec) and not spec.startswith(OWN) else display_name(spec)
+    if is_rule(spec) or spec.startswith(SHIPPED):
+        return display_name(spec) if spec.startswith(OWN) else spec
+    path = Path(spec).resolve()
+    return path.parent.name if path.name in POLICY_FILES else path.stem if path.suffix == ".pt" else path.name
 
 
 def fleet_player(spec: str, fleet: Fleet) -> FleetPlayer:

@@ -154,7 +154,7 @@ def test_a_fleets_cheapest_entry_of_the_first_job_is_least_device_seconds(tmp_pa
 
 
 def test_the_rule_of_the_page_starts_each_job_on_the_fewest_devices(tmp_path):
-    page = (Path(__file__).resolve().parents[2] / "docs" / "environments.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "scheduling_researcher.md").read_text()
     (code,) = re.findall(r"^```python\n(import numpy as np\n\n\nclass .*?)^```", page, re.S | re.M)
     (tmp_path / "rules_of_the_page.py").write_text(code)
     fleet = load_fleet_benchmark(str(write_small_fleet(tmp_path))).build()

@@ -42,7 +42,6 @@ OF_PLACEMENT = (".operators.pt", ".tasklets.pt")
 OF_ONE_JOB = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
 # Files of policies, as run folders hold them: a network, a linear scorer.
 POLICY_FILES = ("policy.pt", "policy.json")
-FILE_ENDINGS = (".pt", ".json")
 
 
 def is_baseline(spec: str) -> bool:
@@ -228,7 +227,7 @@ def is_by_menu(policy: str) -> bool:
 
 
 def display_name(spec: str) -> str:
-    """A policy in tables: of a run folder, or of a file that is not its policy, the name without what leads to it."""
+    """How a policy is called in tables."""
     if is_rollout(spec) and not is_baseline(base_of(spec)):
         return f"{ROLLOUT}({display_name(base_of(spec))})"
     if is_blind(spec):
@@ -237,8 +236,8 @@ def display_name(spec: str) -> str:
         return spec
     if spec.startswith(OWN):
         return spec.rpartition(":")[2]
-    path = Path(spec).resolve()
-    return path.parent.name if path.name in POLICY_FILES else path.stem if path.suffix in FILE_ENDINGS else path.name
+    path = Path(spec)
+    return path.parent.name if path.name in POLICY_FILES and path.parent.name else path.stem
 
 
 def policy(spec: str, scenario: Scenario) -> Policy:

@@ -15,13 +15,7 @@ from ..options import JsonFile
 
 
 class ListedName(NamedTuple):
-    """A name as a command takes it.
-
-    Attributes:
-        kind: what it names.
-        name: so spelled.
-        description: one line.
-    """
+    """A name as a command takes it, of what kind it is, and one line on it."""
 
     kind: str
     name: str
@@ -95,9 +89,7 @@ def _policies() -> Iterator[ListedName]:
         yield ListedName("policy", name, "a rule for one job at a time, as of preset:quickstart; @PLACEMENT may follow")
     tuned = (fleet.BEST_FIXED_ENTRY, fleet.BEST_SHARES, fleet.BEST_PRICED, "random", "rollout:RULE", "synchronous-only:POLICY")
     for name in (*fleet.BASES, *(f"{base}-N" for base in fleet.OF_DEGREE), f"{fleet.PRICED}-W", *tuned):
-        yield ListedName(
-            "policy", name, "a rule of fleets, as of preset:llm-256; ORDER:ENTRY, +backfill and @PLACE may be joined"
-        )
+        yield ListedName("policy", name, "a rule of fleets, as of preset:llm-256; as ORDER:ENTRY too, with +backfill and @PLACE")
     for name in BASELINES:
         yield ListedName("policy", name, "a scheduler of elastic jobs, as of preset:elastic-published-1.0")
     for name, planner in PLACEMENT_PLANNERS.items():

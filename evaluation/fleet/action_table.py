@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
+from ...envs.fleet.fleet import Fleet
 from ...planners.policy import WorldDecision
 from ...simulation.fleet.actions import first_pause, first_refusal, start_number
 from ...simulation.fleet.offers import choice_step_s
 from ...simulation.fleet.runs import restart_s
 from ...simulation.fleet.state import FleetState, PlacementRule
 from ...simulation.named_columns import Column
-from .fleet import Fleet
 
 PASS, START, RESIZE, PAUSE, REFUSE, PICK = range(6)
 KINDS = np.array(["pass", "start", "resize", "pause", "refuse", "pick"])
