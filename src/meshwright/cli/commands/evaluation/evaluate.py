@@ -77,7 +77,7 @@ def evaluate_policies(
     @search-SECONDS behind it, or a solver of meshwright arrange such as chain@0.1.
     """
     from ....envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, TASKLETS, kind_of
-    from ....evaluation.workers.choice import chosen_workers
+    from ....evaluation.workers import chosen_workers
     from .evaluate_fleet import EvaluationRequest, evaluate_fleet_policies
 
     policies, changes = policies or [], changes or []

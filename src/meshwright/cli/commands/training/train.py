@@ -174,10 +174,10 @@ def _train_network(asked: _ScenarioRequest) -> None:
     from ....training.settings import load_train_settings
 
     def train(*arguments: Any, **options: Any) -> RunFolder:
-        from ....evaluation.workers.choice import chosen_workers
+        from ....evaluation.workers import chosen_workers
         from ....training import train as training  # takes a while, and bars are there by now
 
-        with chosen_workers(asked.jobs, asked.ray, are_kept=True) as workers:
+        with chosen_workers(asked.jobs, asked.ray) as workers:
             is_alone = asked.jobs == 1 and asked.ray is None
             return training.train(*arguments, **options, share_out=None if is_alone else workers.do)
 
