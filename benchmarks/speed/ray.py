@@ -1,36 +1,26 @@
-"""Episodes and rollouts on a local Ray cluster beside as many processes; nothing where Ray is not installed."""
+"""Episodes on a local Ray and in as many processes; nothing where Ray is not installed."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 import sys
-import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.evaluation.episodes import Player
-from meshwright.evaluation.workers.processes import KeptProcesses, Processes
-from meshwright.evaluation.workers.ray_cluster import ray_workers
-from meshwright.training.rollouts.overlap import ShareOut, alone
-from meshwright.training.settings import load_train_settings
-from meshwright.training.train import train
+from meshwright.evaluation.workers import Workers, chosen_workers
 
 from .measure import BenchmarkFigure
 
 NUM_WORKERS, NUM_EPISODES, NUM_JOBS, NUM_ROUNDS = 2, 10, 1_200, 3
 POLICY = "rollout(fixed-8)"
-
-CONFIG = Path(__file__).parents[2] / "configs/train/quickstart.yaml"
-GROUPED = ("group_envs=64", "ppo.num_envs=128", "ppo.rollout_steps=64", "ppo.minibatch=1024", "pretraining=null", "log=[]")
-NUM_UPDATES = 7
 
 
 def ray_figures() -> list[BenchmarkFigure]:
@@ -42,51 +32,27 @@ def ray_figures() -> list[BenchmarkFigure]:
     scenario = benchmark.build()
     tasks = [(POLICY, seed) for seed in range(NUM_EPISODES)]
     began = time.perf_counter()
-    with ray_workers(f"local:{NUM_WORKERS}") as on_nodes:
+    with chosen_workers(1, f"local:{NUM_WORKERS}") as on_nodes:
         start_s = time.perf_counter() - began
         rounds = [
             [
                 _measured(partial(Player(benchmark, scenario, workers).play_all, tasks))
-                for workers in (Processes(NUM_WORKERS), on_nodes)
+                for workers in (Workers(NUM_WORKERS), on_nodes)
             ]
             for _ in range(NUM_ROUNDS)
         ]
-        rollouts = _rollouts_s(on_nodes.do)
     in_processes, on_ray = np.median(rounds, axis=0)
     wall, cpu = np.median([[ray[i] / processes[i] for processes, ray in rounds] for i in (0, 1)], axis=1)
     on = f"quickstart, {NUM_JOBS:,} jobs, {POLICY}, {NUM_WORKERS} at a time; {NUM_ROUNDS} rounds of {NUM_EPISODES}, in turn"
     return [
-        BenchmarkFigure("Ray: nodes of this machine started", start_s, "s", f"{NUM_WORKERS} nodes and a head"),
+        BenchmarkFigure("Ray: started on this machine", start_s, "s", f"{NUM_WORKERS} CPUs"),
         BenchmarkFigure("an episode, processes", in_processes[0], "s", on),
         BenchmarkFigure("an episode, Ray nodes", on_ray[0], "s", on),
         BenchmarkFigure("Ray nodes against processes", wall, "x", on),
         BenchmarkFigure("CPU of an episode, processes", in_processes[1], "s", on),
         BenchmarkFigure("CPU of an episode, Ray nodes with all that Ray runs", on_ray[1], "s", on),
         BenchmarkFigure("CPU, Ray nodes against processes", cpu, "x", on),
-        *rollouts,
     ]
-
-
-def _rollouts_s(on_ray: ShareOut) -> list[BenchmarkFigure]:
-    """Wall-clock seconds of a rollout of two groups of environments, and whether the policies are the same."""
-    steps = 128 * 64
-    changes = [*GROUPED, f"total_steps={NUM_UPDATES * steps}", "validate_every_steps=1000000", "num_validation_seeds=1"]
-    chosen = load_train_settings(CONFIG, changes)
-    figures, policies = [], set()
-    with tempfile.TemporaryDirectory() as folder, KeptProcesses(NUM_WORKERS) as kept:
-        for name, share_out in (("one process", alone), ("processes that stay", kept.do), ("Ray nodes", on_ray)):
-            spent_s: list[float] = []
-
-            def timed(*task: Any, share_out: ShareOut = share_out, spent_s: list[float] = spent_s) -> None:
-                began = time.perf_counter()
-                share_out(*task)
-                spent_s.append(time.perf_counter() - began)
-
-            policies.add(train(chosen, Path(folder) / name, share_out=timed).policy.read_bytes())
-            on = f"quickstart, 128 environments, {steps:,} decisions, {NUM_WORKERS} groups; median of {NUM_UPDATES - 1}"
-            figures.append(BenchmarkFigure(f"a rollout, {name}", float(np.median(spent_s[1:])), "s", on))
-    figures.append(BenchmarkFigure("policies that differ by who played", len(policies) - 1, "", "three runs"))
-    return figures
 
 
 def _measured(play_all: Callable[..., object]) -> tuple[float, float]:

@@ -33,7 +33,7 @@ def evaluate_policies(
     jobs: Annotated[int, typer.Option(metavar="N", help="Episodes played at a time; results do not depend on it.")] = 1,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="CLUSTER", help="Play on a Ray cluster: HOST:PORT, or local:N for N nodes of one CPU started here."),
+        typer.Option(metavar="CLUSTER", help="Play on a Ray cluster: HOST:PORT, or local:N for N CPUs of this machine."),
     ] = None,
     changes: Changes = None,
     references: Annotated[

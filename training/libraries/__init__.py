@@ -1,1 +1,0 @@
-"""The environments in other libraries of learning: RLlib, TorchRL, Tianshou; a module for each, which alone imports it."""
