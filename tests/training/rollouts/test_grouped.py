@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from meshwright import settings
-from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError
-from meshwright.evaluation.workers import processes
 from meshwright.models.masked_policy import log_shares
 from meshwright.training.curriculum import phases
 from meshwright.training.rollouts.group import GroupPlayer
@@ -18,7 +16,6 @@ from meshwright.training.rollouts.overlap import alone, rollout_workers
 from meshwright.training.settings import TrainSettings
 from meshwright.training.train import _model, train
 from meshwright.training.vec_env_wrappers import CentredReward, wrapper_of
-from meshwright.worker_pool import WorkerPool
 
 
 @pytest.fixture(scope="module")
@@ -130,13 +127,3 @@ def test_values_and_shares_are_those_of_the_network(rollout):
 def test_groups_that_do_not_fit_are_refused(config, changes, said):
     with pytest.raises(ConfigError, match=said):
         settings.load(TrainSettings, config, changes=changes)
-
-
-@pytest.mark.slow
-def test_the_command_trains_by_two_processes_which_stay_from_update_to_update(config, whole, tmp_path, monkeypatch):
-    begun = []
-    monkeypatch.setattr(processes, "WorkerPool", lambda number, *rest: begun.append(number) or WorkerPool(number, *rest))
-    words = [word for change in ("group_envs=2", "total_steps=256", "staggered=true") for word in ("--set", change)]
-    assert run_command_line(["train", str(config), *words, "--jobs", "2", "--out", str(tmp_path / "run")]) == 0
-    assert (tmp_path / "run" / "policy.pt").read_bytes() == whole
-    assert begun == [2]
