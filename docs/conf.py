@@ -41,9 +41,6 @@ autodoc_default_options = {"members": True, "exclude-members": "model_config", "
 napoleon_use_ivar = True
 napoleon_custom_sections = ["Source"]
 
-# Modules that import what is not installed with the documentation; the page of the environments explains them.
-LEFT_OUT = {f"meshwright.training.libraries.{name}" for name in ("rllib", "tianshou", "torchrl")}
-
 FLOORS = [
     "jobs",
     "clusters",
@@ -149,7 +146,7 @@ def modules_of(floor: str) -> list[str]:
     """The public modules of a floor, by name."""
     found = pkgutil.walk_packages(import_module(floor).__path__, f"{floor}.")
     public = (module.name for module in found if not module.name.rpartition(".")[2].startswith("_"))
-    return sorted(name for name in public if name not in LEFT_OUT)
+    return sorted(public)
 
 
 def page(title: str, modules: list[str]) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
-from .fragmentation import free_devices
+from .metrics import free_devices
 
 REJECTED = OUTCOME_WORDS[Outcome.REJECTED]
 FREE_DEVICES, DEADLINE, GRAPH = "free devices", "deadline", "graph"

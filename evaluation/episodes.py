@@ -15,9 +15,7 @@ from ..planning.policies import base_of, is_rollout, network_of, policy, trained
 from ..simulation.cluster.records import EpisodeRecord
 from ..simulation.cluster.scenario import Scenario
 from .bounds import beam_record, is_beam
-from .workers.carried import CarriedPolicies
-from .workers.processes import Processes
-from .workers.workers import Workers
+from .workers import CarriedPolicies, Workers
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ class Player:
 
     benchmark: BenchmarkSettings
     scenario: Scenario
-    workers: Workers = field(default_factory=Processes)
+    workers: Workers = field(default_factory=Workers)
     latency_s: dict[str, list[float]] = field(default_factory=dict, compare=False)
 
     def play_all(

@@ -41,8 +41,7 @@ from .decision_stats import degrees_by_state
 from .episodes import Player
 from .metrics import METRICS, completion_percentiles_s, degree_shares, metrics, outcome_shares, rule_shares, shape_shares
 from .statistics import CHALLENGERS, excludes_zero, interval, least, paired
-from .workers.processes import Processes
-from .workers.workers import Workers
+from .workers import Workers
 
 FORMAT_VERSION = 2
 FIRST_TEST_SEED = 0
@@ -97,7 +96,7 @@ def evaluate(
     num_seeds = benchmark.num_seeds if num_seeds is None else num_seeds
     if not 1 <= num_seeds <= FIRST_VALIDATION_SEED:
         raise ConfigError(f"must be 1 to {FIRST_VALIDATION_SEED}", field="seeds", value=num_seeds)
-    workers = workers or Processes(num_processes)
+    workers = workers or Workers(num_processes)
     wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
     if not wanted:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")

@@ -12,10 +12,27 @@ import logging
 import gymnasium
 import ray
 from ray.rllib.algorithms.ppo import PPOConfig
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.apis.value_function_api import ValueFunctionAPI
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.core.rl_module.torch.torch_rl_module import TorchRLModule
 
-from meshwright.training.libraries.rllib import ScorerRLModule
-from meshwright.training.libraries.scorer import blocking_rates
+from meshwright.models.candidate_scorer import CandidateScorer, blocking_rates
+
+
+class ScorerRLModule(TorchRLModule, ValueFunctionAPI):
+    """A `CandidateScorer` as a module of RLlib."""
+
+    def setup(self):
+        """See RLlib."""
+        self.scorer = CandidateScorer(self.observation_space)
+
+    def _forward(self, batch, **kwargs):
+        return {Columns.ACTION_DIST_INPUTS: self.scorer(batch[Columns.OBS])[0]}
+
+    def compute_values(self, batch, embeddings=None):
+        """Values of states, ``(b,)``."""
+        return self.scorer(batch[Columns.OBS])[1]
 
 
 def main() -> None:
@@ -37,7 +54,7 @@ def main() -> None:
             rollout_fragment_length=64,
             batch_mode="truncate_episodes",
         )
-        .rl_module(rl_module_spec=RLModuleSpec(module_class=ScorerRLModule, model_config={"width": 64}))
+        .rl_module(rl_module_spec=RLModuleSpec(module_class=ScorerRLModule))
         .training(
             train_batch_size_per_learner=4096,
             minibatch_size=512,

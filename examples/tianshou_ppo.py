@@ -14,10 +14,25 @@ from tianshou.algorithm import PPO
 from tianshou.algorithm.modelfree.reinforce import ProbabilisticActorPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Collector, VectorReplayBuffer
+from tianshou.env import DummyVectorEnv
+from torch import nn
 from torch.distributions import Categorical
 
-from meshwright.training.libraries.scorer import CandidateScorer, blocking_rates
-from meshwright.training.libraries.tianshou import TianshouActor, TianshouBatch, TianshouCritic
+import meshwright  # noqa: F401 - its environments become known
+from meshwright.models.candidate_scorer import CandidateScorer, blocking_rates
+
+
+class Part(nn.Module):
+    """Scores ``(b, a)`` of a `CandidateScorer`, or its values ``(b, 1)``, as Tianshou's policies read them."""
+
+    def __init__(self, scorer, *, is_critic):
+        super().__init__()
+        self.scorer, self.is_critic = scorer, is_critic
+
+    def forward(self, obs, state=None, info=None):
+        """Values, or scores and the state as it is."""
+        scores, values = self.scorer({key: torch.as_tensor(obs[key]) for key in self.scorer.keys})
+        return values.unsqueeze(-1) if self.is_critic else (scores, state)
 
 
 def main() -> None:
@@ -30,24 +45,23 @@ def main() -> None:
     torch.manual_seed(chosen.seed)
     torch.set_num_threads(1)
     num_envs, num_steps = 64, 64
-    episodes = gymnasium.make_vec(
-        "meshwright/JobPartitioning-v0", num_envs=num_envs, benchmark=chosen.benchmark, autoreset_mode="Disabled"
+    envs = DummyVectorEnv(
+        [lambda: gymnasium.make("meshwright/JobPartitioning-v0", benchmark=chosen.benchmark) for _ in range(num_envs)]
     )
-    scorer = CandidateScorer(episodes.single_observation_space)
-    envs = TianshouBatch(episodes, scorer.keys)
+    scorer = CandidateScorer(envs.observation_space[0])
     envs.seed(1000 * (1 + chosen.seed))
     seeds = range(20)
     untrained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
     policy = ProbabilisticActorPolicy(
-        actor=TianshouActor(scorer),
+        actor=Part(scorer, is_critic=False),
         dist_fn=lambda scores: Categorical(logits=scores),
-        action_space=episodes.single_action_space,
+        action_space=envs.action_space[0],
         action_scaling=False,
         action_bound_method=None,
     )
     ppo = PPO(
         policy=policy,
-        critic=TianshouCritic(scorer),
+        critic=Part(scorer, is_critic=True),
         optim=AdamOptimizerFactory(lr=1e-3, eps=1e-5),
         gamma=0.98,
         gae_lambda=0.95,

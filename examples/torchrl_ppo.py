@@ -11,13 +11,14 @@ import json
 import gymnasium
 import torch
 from tensordict.nn import TensorDictModule
+from torch.distributions import Categorical
 from torchrl.collectors import Collector
-from torchrl.modules import MaskedCategorical, ProbabilisticActor
+from torchrl.envs import GymWrapper
+from torchrl.modules import ProbabilisticActor
 from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
-from meshwright.training.libraries.scorer import CandidateScorer, blocking_rates
-from meshwright.training.libraries.torchrl import TorchRLBatch
+from meshwright.models.candidate_scorer import CandidateScorer, blocking_rates
 
 
 def main() -> None:
@@ -33,8 +34,7 @@ def main() -> None:
         "meshwright/JobPartitioning-v0", num_envs=64, benchmark=chosen.benchmark, autoreset_mode="Disabled"
     )
     scorer = CandidateScorer(episodes.single_observation_space)
-    features = [key for key in scorer.keys if key != "action_mask"]
-    env = TorchRLBatch(episodes, features)
+    env = GymWrapper(episodes, categorical_action_encoding=True)
     env.set_seed(1000 * (1 + chosen.seed))
     seeds = range(20)
     untrained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
@@ -45,8 +45,8 @@ def main() -> None:
 
     actor = ProbabilisticActor(
         TensorDictModule(lambda *columns: read(*columns)[0], in_keys=scorer.keys, out_keys=["logits"]),
-        in_keys={"logits": "logits", "mask": "action_mask"},
-        distribution_class=MaskedCategorical,
+        in_keys=["logits"],
+        distribution_class=Categorical,
         return_log_prob=True,
     )
     actor.scorer = scorer  # so that its weights are the module's

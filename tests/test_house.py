@@ -256,10 +256,7 @@ MODULES = {
 DOCUMENTED = {
     "meshwright.models.fleet.hetero": "fleet.md",
     "meshwright.simulation.contention.interleaving": "predictions.md",
-    "meshwright.training.libraries.rllib": "environments.md",
-    "meshwright.training.libraries.scorer": "environments.md",
-    "meshwright.training.libraries.tianshou": "environments.md",
-    "meshwright.training.libraries.torchrl": "environments.md",
+    "meshwright.models.candidate_scorer": "environments.md",
 }
 """Modules that no command and no public name reaches, each with the page that says what they are for."""
 

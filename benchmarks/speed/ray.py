@@ -1,4 +1,4 @@
-"""Episodes on a local Ray cluster beside as many processes; nothing where Ray is not installed."""
+"""Episodes on a local Ray and in as many processes; nothing where Ray is not installed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ import numpy as np
 
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.evaluation.episodes import Player
-from meshwright.evaluation.workers.processes import Processes
-from meshwright.evaluation.workers.ray_cluster import ray_workers
+from meshwright.evaluation.workers import Workers, chosen_workers
 
 from .measure import BenchmarkFigure
 
@@ -33,12 +32,12 @@ def ray_figures() -> list[BenchmarkFigure]:
     scenario = benchmark.build()
     tasks = [(POLICY, seed) for seed in range(NUM_EPISODES)]
     began = time.perf_counter()
-    with ray_workers(f"local:{NUM_WORKERS}") as on_nodes:
+    with chosen_workers(1, f"local:{NUM_WORKERS}") as on_nodes:
         start_s = time.perf_counter() - began
         rounds = [
             [
                 _measured(partial(Player(benchmark, scenario, workers).play_all, tasks))
-                for workers in (Processes(NUM_WORKERS), on_nodes)
+                for workers in (Workers(NUM_WORKERS), on_nodes)
             ]
             for _ in range(NUM_ROUNDS)
         ]
@@ -46,7 +45,7 @@ def ray_figures() -> list[BenchmarkFigure]:
     wall, cpu = np.median([[ray[i] / processes[i] for processes, ray in rounds] for i in (0, 1)], axis=1)
     on = f"quickstart, {NUM_JOBS:,} jobs, {POLICY}, {NUM_WORKERS} at a time; {NUM_ROUNDS} rounds of {NUM_EPISODES}, in turn"
     return [
-        BenchmarkFigure("Ray: nodes of this machine started", start_s, "s", f"{NUM_WORKERS} nodes and a head"),
+        BenchmarkFigure("Ray: started on this machine", start_s, "s", f"{NUM_WORKERS} CPUs"),
         BenchmarkFigure("an episode, processes", in_processes[0], "s", on),
         BenchmarkFigure("an episode, Ray nodes", on_ray[0], "s", on),
         BenchmarkFigure("Ray nodes against processes", wall, "x", on),

@@ -15,9 +15,7 @@ from ...jobs.readers.elastic import ElasticWorkload
 from ...planners.elastic.scheduler import ElasticScheduler, play
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET, BatchRule
-from ..workers.carried import CarriedPolicies
-from ..workers.processes import Processes
-from ..workers.workers import Workers
+from ..workers import CarriedPolicies, Workers
 from .policies import carried_file, elastic_scheduler
 
 ELASTIC_METRICS = {
@@ -52,7 +50,7 @@ class PlayedWorkloads:
 def play_all(
     published: PublishedElastic,
     specs: Sequence[str],
-    workers: Workers = Processes(),  # noqa: B008 - it cannot change
+    workers: Workers = Workers(),  # noqa: B008 - it cannot change
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[str, PlayedWorkloads]:
     """Every policy on every workload; those of a policy are played side by side.

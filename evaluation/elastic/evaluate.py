@@ -18,8 +18,7 @@ from ..evaluate import check_names
 from ..fleet.objectives import Objective
 from ..fleet.verdict import against, standings
 from ..statistics import interval
-from ..workers.processes import Processes
-from ..workers.workers import Workers
+from ..workers import Workers
 from .episodes import ELASTIC_METRICS, Figures, completion_figures, play_all
 from .policies import elastic_scheduler, policy_kind, policy_name, trained_file
 
@@ -57,7 +56,7 @@ def evaluate_elastic(
             numbers.
     """
     began = time.perf_counter()
-    workers = workers or Processes(num_processes)
+    workers = workers or Workers(num_processes)
     wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
     if not wanted:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")

@@ -14,9 +14,7 @@ from ...envs.fleet.benchmark import FleetBenchmark
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...simulation.fleet.timeline import FleetTimeline, watch
-from ..workers.carried import CarriedPolicies
-from ..workers.processes import Processes
-from ..workers.workers import Workers
+from ..workers import CarriedPolicies, Workers
 from .policies import FleetPlayer, carried_file, fleet_player
 
 SEEDS_AT_A_TIME = 5
@@ -39,7 +37,7 @@ class FleetEpisodes:
 
     benchmark: FleetBenchmark
     fleet: Fleet
-    workers: Workers = field(default_factory=Processes)
+    workers: Workers = field(default_factory=Workers)
     decisions: dict[str, tuple[int, float]] = field(default_factory=dict, compare=False)
 
     def play_all(

@@ -23,8 +23,7 @@ from ...models.policy_files import made_sentences
 from ...planners.own_policy import OWN
 from ..evaluate import FIRST_TEST_SEED, check_names
 from ..statistics import interval, least
-from ..workers.processes import Processes
-from ..workers.workers import Workers
+from ..workers import Workers
 from .bounds import BOUND, least_mean_completion_s
 from .episodes import FleetEpisodes
 from .menu_choices import add_ablations, break_evens, lone_entries, named_shares
@@ -92,7 +91,7 @@ def evaluate_fleet(
     num_seeds = benchmark.num_seeds if num_seeds is None else num_seeds
     if not 1 <= num_seeds <= FIRST_VALIDATION_SEED:
         raise ConfigError(f"must be 1 to {FIRST_VALIDATION_SEED}", field="seeds", value=num_seeds)
-    workers = workers or Processes(num_processes)
+    workers = workers or Workers(num_processes)
     wanted = list(dict.fromkeys([*specs, *benchmark.policies]))
     if not [spec for spec in wanted if spec != BOUND]:
         raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
@@ -18,16 +18,16 @@ from typing import Any
 
 
 class WorkerPool(ProcessPoolExecutor):
-    """Processes that are started afresh, not forked: they share no threads and no locks with this one.
+    """A number of processes that are started afresh, not forked: they share no threads and no locks with this one."""
 
-    Args:
-        number: of processes.
-        begin: called first in each of them; can be pickled.
-        arguments: of ``begin``; can be pickled.
-    """
+    def __init__(self, number: int) -> None:
+        super().__init__(number, get_context("spawn"), _begin)
 
-    def __init__(self, number: int, begin: Callable[..., None] | None = None, arguments: tuple[Any, ...] = ()) -> None:
-        super().__init__(number, get_context("spawn"), _begin, (begin, arguments))
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> bool | None:
+        """Wait for what is under way, or end it where Ctrl-C came."""
+        if kind is KeyboardInterrupt:
+            self.end()
+        return super().__exit__(kind, *rest)
 
     def end(self) -> None:
         """Kill the processes, whatever they do, and begin no more."""
@@ -52,10 +52,8 @@ def deaf_to_interrupts() -> Iterator[None]:
         signal(SIGINT, before)
 
 
-def _begin(begin: Callable[..., None] | None, arguments: tuple[Any, ...]) -> None:
+def _begin() -> None:
     Thread(target=_end_with_parent, name="ends with its parent", daemon=True).start()
-    if begin is not None:
-        begin(*arguments)
 
 
 def _end_with_parent() -> None:

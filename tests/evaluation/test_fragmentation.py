@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.playing import play_episode
-from meshwright.evaluation.fragmentation import fragmentation, free_devices
+from meshwright.evaluation.metrics import fragmentation, free_devices
 from meshwright.planners.rules import rule_of_thumb
 
 

@@ -13,11 +13,10 @@ from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import metrics, outcome_shares, utilisation
 from meshwright.evaluation.plots import charts, gantt
 from meshwright.evaluation.report import report
+from meshwright.evaluation.workers import Workers
 from meshwright.planning.policies import policy
 from meshwright.simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
 from meshwright.simulation.cluster.records import EpisodeRecord
-
-from .another_process import AnotherProcess
 
 CHANGES = {
     "queue_capacity": 2,
@@ -48,7 +47,7 @@ def same(first: EpisodeRecord, second: EpisodeRecord) -> bool:
 def test_another_process_meets_the_same_failures(eventful, built):
     tasks = [(name, seed) for name in ("random", "min") for seed in (0, 1)]
     here = Player(eventful, built).play_all(tasks)
-    there = Player(eventful, built, AnotherProcess()).play_all(tasks)
+    there = Player(eventful, built, Workers(2)).play_all(tasks)
     assert all(same(a, b) for a, b in zip(here, there, strict=True))
     assert sum(record.num_failures.sum() for record in here) > 0
     assert not same(here[0], here[1])

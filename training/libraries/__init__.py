@@ -1,1 +1,1 @@
-"""The environments in other libraries of learning: RLlib, TorchRL, Tianshou; a module for each, which alone imports it."""
+"""Adapters of libraries that learn or search: environments for Stable-Baselines3, sweeps by Optuna."""

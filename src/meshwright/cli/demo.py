@@ -60,9 +60,9 @@ def demonstrate(config: str, out: Path | None, changes: list[str], graphs: Path 
         MeshwrightError: the config is wrong or the run folder holds other things.
     """
     began = time.perf_counter()
-    from ..evaluation.workers.processes import Processes
+    from ..evaluation.workers import Workers
 
-    Processes(jobs)
+    Workers(jobs)
     output.check_folder("--out", out, is_replaced=True)
     console = output.console()
     with output.progress() as bars:

@@ -17,11 +17,11 @@ from meshwright.evaluation.fleet.metrics import FLEET_METRICS
 from meshwright.evaluation.fleet.objectives import OBJECTIVES
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player, policy_name
 from meshwright.evaluation.fleet.verdict import fleet_verdict
+from meshwright.evaluation.workers import Workers
 from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
 from meshwright.simulation.fleet.state import JobState, Total
 
 from ...fleet_samples import DEADLINES, ELASTIC
-from ..another_process import AnotherProcess
 
 SHARES = ("goodput-shares-1", "goodput-shares-2", "goodput-shares-4", "srtf:goodput-shares-4")
 
@@ -90,7 +90,7 @@ def test_nobody_gets_fewer_devices_than_the_least_share_and_one_is_no_bound(smal
 def test_another_process_gives_the_same_episodes(small, small_fleet):
     specs, seeds = ["fifo", "random"], range(6)
     alone = FleetEpisodes(small, small_fleet).play_all(specs, seeds)
-    together = FleetEpisodes(small, small_fleet, AnotherProcess()).play_all(specs, seeds)
+    together = FleetEpisodes(small, small_fleet, Workers(2)).play_all(specs, seeds)
     for spec in specs:
         for one, other in zip(alone[spec], together[spec], strict=True):
             for name, values in vars(one).items():

@@ -19,7 +19,7 @@ from gymnasium import spaces
 
 from meshwright.envs.job_partitioning_vector import JobPartitioningVectorEnv
 from meshwright.errors import ConfigError
-from meshwright.training.libraries.scorer import CandidateScorer, blocking_rates
+from meshwright.models.candidate_scorer import CandidateScorer, blocking_rates
 
 ROOT = Path(__file__).resolve().parents[3]
 # At least as much better than an untrained network's choice as that is better than chance: 19 % - 6 % = 13 %.

@@ -33,7 +33,7 @@ def evaluate_policies(
     jobs: Annotated[int, typer.Option(metavar="N", help="Episodes played at a time; results do not depend on it.")] = 1,
     ray: Annotated[
         str | None,
-        typer.Option(metavar="CLUSTER", help="Play on a Ray cluster: HOST:PORT, or local:N for N nodes of one CPU started here."),
+        typer.Option(metavar="CLUSTER", help="Play on a Ray cluster: HOST:PORT, or local:N for N CPUs of this machine."),
     ] = None,
     changes: Changes = None,
     references: Annotated[
@@ -77,7 +77,7 @@ def evaluate_policies(
     @search-SECONDS behind it, or a solver of meshwright arrange such as chain@0.1.
     """
     from ....envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, TASKLETS, kind_of
-    from ....evaluation.workers.choice import chosen_workers
+    from ....evaluation.workers import chosen_workers
     from .evaluate_fleet import EvaluationRequest, evaluate_fleet_policies
 
     policies, changes = policies or [], changes or []

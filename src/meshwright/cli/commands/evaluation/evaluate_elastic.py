@@ -9,7 +9,7 @@ from ... import output
 from .evaluate_fleet import EvaluationRequest, show_rows
 
 if TYPE_CHECKING:
-    from ....evaluation.workers.workers import Workers
+    from ....evaluation.workers import Workers
 
 
 def evaluate_elastic_policies(request: EvaluationRequest, workers: AbstractContextManager[Workers]) -> None:

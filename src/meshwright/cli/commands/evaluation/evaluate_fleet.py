@@ -15,7 +15,7 @@ from ....errors import MeshwrightError
 from ... import output
 
 if TYPE_CHECKING:
-    from ....evaluation.workers.workers import Workers
+    from ....evaluation.workers import Workers
 
 RESULT_FILES = ("results.json", "results.md", "report.html")
 

@@ -43,12 +43,12 @@ def train_seeds(
         method: how policies are found.
         resume, out: what the names of the run folders begin with; of runs that go on, or new ones.
         changes, log, overwrite, graphs, json_file: of the command.
-        jobs, ray: who trains, see `evaluation.workers.choice.chosen_workers`.
+        jobs, ray: who trains, see `evaluation.workers.chosen_workers`.
 
     Raises:
         MeshwrightError: something of it is wrong; no run is begun then.
     """
-    from ....evaluation.workers.choice import chosen_workers
+    from ....evaluation.workers import chosen_workers
     from ....models.policy_files import LINE_TO_BEAT
     from ....training.hooks.names import log_names
     from ....training.run_folder import resumed_files

@@ -13,8 +13,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from ...envs.job_partitioning_vector import JobPartitioningVectorEnv
-from ...errors import ConfigError
+from ..envs.job_partitioning_vector import JobPartitioningVectorEnv
+from ..errors import ConfigError
 
 # Keys of the observations of the environments, by what they describe.
 OF_ACTIONS = ("candidates", "candidate")
