@@ -365,9 +365,8 @@ def settings_path(config: str) -> Path:
 
 
 def _reference(option: Path | None, below: str) -> Path | None:
-    named = os.environ.get("MESHWRIGHT_REFERENCE")
-    found = option or (Path(named) / below if named else None)
-    return found if found is not None and found.exists() else None
+    found = option or Path(os.environ.get("MESHWRIGHT_REFERENCE", ".absent")) / below
+    return found if found.exists() else None
 
 
 def main(arguments: list[str] | None = None) -> int:
