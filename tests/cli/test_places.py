@@ -44,6 +44,7 @@ PLANNED = [
     "profile {model} --input 2x3 --out out/traced.json --json out/calls.json",
     "export out/ops.json --format tensorflow --out out/tensorflow",
     "verify-export out/layout.json {log} --format deepspeed --json out/verified.json",
+    "list devices --json out/devices.json",
     "state add out/plan.json --state out/now.db",
     "state add out/plan.json --state out/now.json",
     "state prune --state out/now.db --keep-days 1",

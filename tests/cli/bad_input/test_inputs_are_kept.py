@@ -70,7 +70,7 @@ COMMANDS = {
     "calibration": (("--state", "now.db"), ("now.db",), ("--json",)),
     "calibrate kernels": (("kernels.yaml",), ("kernels.yaml",), ("--out", "--json")),
 }
-NO_INPUTS = {"slurm-hooks", "validate sharing", "calibrate measure", "calibrate sharing"}
+NO_INPUTS = {"list", "slurm-hooks", "validate sharing", "calibrate measure", "calibrate sharing"}
 FILES = {"--json", "--trace", "--all", "--plot", "--out"}
 """Options that name what is written, a file or a folder."""
 
