@@ -38,7 +38,8 @@ tables:
 
 
 @pytest.fixture
-def study(tmp_path):
+def study(tmp_path, monkeypatch):
+    monkeypatch.delenv("MESHWRIGHT_REFERENCE", raising=False)  # the toy's jobs are named, so it takes no profiles
     (tmp_path / "study.yaml").write_text(SMALL)
     return tmp_path / "study.yaml"
 
