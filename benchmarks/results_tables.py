@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import fsum
 from pathlib import Path
 from typing import Any, Self
@@ -17,15 +17,19 @@ from pydantic import Field, model_validator
 
 from meshwright import files, settings
 from meshwright.errors import InputFileError
-from meshwright.evaluation.elastic.evaluate import OBJECTIVE as ELASTIC
-from meshwright.evaluation.fleet.objectives import OBJECTIVES, Objective
+from meshwright.evaluation.metrics import METRICS, Metric
+from meshwright.evaluation.saved_results import read_results
 from meshwright.evaluation.statistics import interval, paired
 from meshwright.evaluation.tables import escaped, table, verdict_word, with_ends
 
 COLUMN = "<column>"
 NOTHING = "-"
-BLOCKED = Objective("blocking_rate", "blocked jobs", "%", 100.0, 2)
-OVER_BOUND = Objective("over_bound", "value", "times the lower bound", 1.0, 2)
+_OWN = {
+    "cluster": replace(METRICS["blocking_rate"], digits=2),
+    "elastic": replace(METRICS["mean_completion_s"], unit="s", scale=1.0, digits=0),
+    "operators": replace(METRICS["over_bound"], words="value", unit="times the lower bound"),
+}
+"""Metrics of worlds whose tables differ from those of an evaluation."""
 _PLACE = re.compile(r"<!-- results: (?P<name>[^ ]+) -->\n.*?<!-- end of results: (?P=name) -->", re.DOTALL)
 
 
@@ -108,9 +112,9 @@ class StudyResults:
 
     out: Path
     runs_of: Callable[[Sequence[str]], list[str]]
-    _read: dict[str, tuple[Objective, dict[str, dict[str, Any]]] | None] = field(default_factory=dict)
+    _read: dict[str, tuple[Metric, dict[str, dict[str, Any]]] | None] = field(default_factory=dict)
 
-    def of(self, evaluation: str) -> tuple[Objective, dict[str, dict[str, Any]]] | None:
+    def of(self, evaluation: str) -> tuple[Metric, dict[str, dict[str, Any]]] | None:
         """Return the objective and the rows of an evaluation, by policy; None where it was not made."""
         if evaluation not in self._read:
             path = self.out / "evaluations" / evaluation / "results.json"
@@ -118,24 +122,18 @@ class StudyResults:
         return self._read[evaluation]
 
 
-def _rows(path: Path) -> tuple[Objective, dict[str, dict[str, Any]]]:
-    """Read rows with their figures by episode (``values``), their kind, and the choice of a tuned rule."""
-    found = files.read_json(path)
-    kind = next((key for key in ("placement", "elastic", "fleet") if key in found), "scenario")
-    own = {"placement": OVER_BOUND, "elastic": ELASTIC, "scenario": BLOCKED}
-    objective = own[kind] if kind in own else OBJECTIVES[found["objective"]]
-    tuned = found.get("best_fixed", {}) | found.get("best_fixed_entry", {})
+def _rows(path: Path) -> tuple[Metric, dict[str, dict[str, Any]]]:
+    """Read rows with their figures by case (``values``), whether they are baselines, and the choice of a tuned rule."""
+    found = read_results(path)
+    is_placed = found["world"] == "operators"
+    objective = _OWN.get(found["world"]) or METRICS[found["objective"]]
     rows: dict[str, dict[str, Any]] = {}
     for row in found["rows"]:
-        if kind == "placement":
-            values = [value / bound for value, bound in zip(row["values_s"], found["bounds_s"], strict=True)]
-            is_baseline = row["is_rule"]
-        else:
-            values, is_baseline = row["per_seed"][objective.metric], row["kind"] == "baseline"
+        values = row["per_case"].get(objective.name, [None])
         if None not in values:
-            name = _name(row["policy"])
-            rows.setdefault(name, {"values": values, "is_baseline": is_baseline, "tuned": _tuned(tuned.get(row["policy"]))})
-    if rules := [row["values"] for row in rows.values() if row["is_baseline"]] if kind == "placement" else []:
+            tuned = _tuned(found["tuned"].get(row["policy"]))
+            rows.setdefault(_name(row["policy"]), {"values": values, "is_baseline": row["kind"] == "baseline", "tuned": tuned})
+    if rules := [row["values"] for row in rows.values() if row["is_baseline"]] if is_placed else []:
         rows["best-rule"] = {"values": np.min(rules, axis=0).tolist(), "is_baseline": True, "tuned": ""}
     return objective, rows
 
@@ -161,7 +159,7 @@ class _Column:
 
     def __init__(self, chosen: StudyTable, results: StudyResults, label: str) -> None:
         self.label, self.results = label, results
-        self.objective, self.rows = BLOCKED, dict[str, dict[str, Any]]()
+        self.objective, self.rows = _OWN["cluster"], dict[str, dict[str, Any]]()
         for name in chosen.evaluations:
             if (made := results.of(name.replace(COLUMN, label))) is not None:
                 self.objective = made[0]
@@ -243,7 +241,7 @@ class _Column:
 
     def heading(self) -> str:
         """Return the benchmark with what its figures are."""
-        return f"{escaped(self.label)}: {self.objective.words}, {self.objective.unit}"
+        return f"{escaped(self.label)}: {self.objective.axis}"
 
 
 def lines_of(chosen: StudyTable, results: StudyResults) -> list[str]:

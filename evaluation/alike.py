@@ -1,4 +1,4 @@
-"""Policies that played the same, as a tuned baseline and what was chosen for it, so that tables and figures show them once."""
+"""Policies that played the same, as a tuned baseline and its choice, so that tables and figures show them once."""
 
 from __future__ import annotations
 
@@ -6,31 +6,28 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-Row = Mapping[str, Any]
+from .statistics import NO_POLICY
 
-_APART = ("policy", "seconds", "against_best_baseline", "against_published", "worst_against_published", "against")
-"""What tells rows of identical policies apart: their names, how long they took, and what is taken to one of them."""
+Row = Mapping[str, Any]
 
 
 def alike(rows: Sequence[Row]) -> list[list[Row]]:
-    """Rows of policies of one kind whose figures agree in every episode, together; each group where its first row stood.
+    """Group rows of policies of one kind whose figures agree in every case; each group where its first row is.
 
-    References are no policies and stay apart.
+    References are no policies and are never grouped.
 
     Args:
         rows: of an evaluation, as ``results.json`` holds them.
     """
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        played = {key: value for key, value in row.items() if key not in _APART}
-        is_policy = row["kind"] not in ("reference", "published")
-        key = json.dumps(played, sort_keys=True) if is_policy else f"{row['kind']}: {row['policy']}"
-        groups.setdefault(key, []).append(row)
+        key = json.dumps([row["kind"], row["per_case"], row["details"]], sort_keys=True)
+        groups.setdefault(f"{row['policy']} {key}" if row["kind"] in NO_POLICY else key, []).append(row)
     return list(groups.values())
 
 
 def joined(rows: Sequence[Row], name: Callable[[str], str] = str) -> str:
-    """The names of rows as one.
+    """Return the names of rows as one.
 
     Args:
         rows: of policies that played the same.

@@ -1,54 +1,53 @@
-"""Results of a family of benchmarks as one: the rows of all variants, and on how many of them each learned policy wins."""
+"""Results of a family of benchmarks as one: those of all variants, and on how many of them each learned policy wins."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .evaluate import FORMAT_VERSION
-from .statistics import CHALLENGERS, excludes_zero, least, paired
-from .tables import best_baselines
+from .evaluate import FORMAT, FORMAT_VERSION
+from .metrics import METRICS
+from .statistics import CHALLENGERS, excludes_zero, least
+from .verdict import paired_rows
 
 Data = Mapping[str, Any]
 
-BEST_FIXED, BEST_BASELINE = "best fixed degree", "best baseline"
+BEST_TUNED, BEST_BASELINE = "best tuned baseline", "best baseline"
 
 
 def combined(name: str, results: Sequence[Data]) -> dict[str, Any]:
-    """The results of a family as plain data.
+    """Return the results of a family as plain data.
 
     Args:
         name: of the family.
-        results: of its variants (see `evaluation.evaluate`).
+        results: of its variants.
     """
-    apart = ("scenario", "seeds", "best_fixed", "best_baseline", "best_baselines", "verdict", "off_ground", "timing")
     return {
+        "format": f"{FORMAT}-of-a-family",
         "format_version": FORMAT_VERSION,
         "benchmark": name,
-        "rows": [row for result in results for row in result["rows"]],
         "standings": family_standings(results),
-        "variants": {result["benchmark"]: {key: result[key] for key in apart} for result in results},
+        "variants": list(results),
     }
 
 
 def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
-    """How each learned policy compares over several benchmarks with the best fixed degree and the best baseline of each.
+    """Return how each learned policy compares over several benchmarks with the best tuned and the best baseline of each.
 
-    ``better``, ``unclear`` and ``worse`` count benchmarks by the interval of the paired difference of blocking rates,
-    ``lower`` those with the lower mean; ``worst_ratio`` is the greatest quotient of the mean rates. The best fixed degree is
-    the one with the least mean among the tuned ones; where no fixed degree was tuned, a benchmark does not count. Of several that
-    tie, the first is what is compared with.
+    ``better``, ``unclear`` and ``worse`` count benchmarks by the interval of the paired difference of the objective, ``ahead``
+    those with the better mean; ``worst_ratio`` is the greatest quotient of the means. Where no baseline was tuned, a benchmark
+    does not count. Of several that tie, the first is compared.
     """
     policies = dict.fromkeys(str(row["policy"]) for result in results for row in result["rows"] if row["kind"] in CHALLENGERS)
     found = []
     for policy in policies:
-        for against in (BEST_FIXED, BEST_BASELINE):
+        for against in (BEST_TUNED, BEST_BASELINE):
             pairs = [pair for result in results if (pair := _pair(result, policy, against)) is not None]
             if not pairs:
                 continue
-            signs = [excludes_zero(paired(*(row["per_seed"]["blocking_rate"] for row in pair))) for pair in pairs]
-            means = [tuple(row["blocking_rate"]["mean"] for row in pair) for pair in pairs]
-            ratios = [rate / other for rate, other in means if other > 0]
+            differences = [(metric, paired_rows(row, other, metric)) for metric, row, other in pairs]
+            signs = [0 if each is None else metric.sign * excludes_zero(each) for metric, each in differences]
+            means = [[row["metrics"][metric.name]["mean"] for row in rows] for metric, *rows in pairs]
             found.append(
                 {
                     "policy": policy,
@@ -57,31 +56,27 @@ def family_standings(results: Sequence[Data]) -> list[dict[str, Any]]:
                     "better": signs.count(-1),
                     "unclear": signs.count(0),
                     "worse": signs.count(1),
-                    "lower": sum(rate < other for rate, other in means),
-                    "worst_ratio": max(ratios, default=None),
+                    "ahead": sum(m.sign * (one - other) < 0 for (m, *_), (one, other) in zip(pairs, means, strict=True)),
+                    "worst_ratio": max((one / other for one, other in means if other > 0), default=None),
                 }
             )
     return found
 
 
 def standing_cells(found: Sequence[Data]) -> tuple[list[str], list[list[str]]]:
-    """Head and rows of a table of `family_standings`."""
-    head = ["policy", "against", "benchmarks", "better", "unclear", "worse", "lower mean", "worst ratio"]
+    """Return head and rows of a table of `family_standings`."""
+    head = ["policy", "against", "benchmarks", "better", "unclear", "worse", "better mean", "worst ratio"]
     rows = []
     for row in found:
         worst = "-" if row["worst_ratio"] is None else f"{row['worst_ratio']:.2f}"
-        counts = [str(row[key]) for key in ("benchmarks", "better", "unclear", "worse", "lower")]
+        counts = [str(row[key]) for key in ("benchmarks", "better", "unclear", "worse", "ahead")]
         rows.append([str(row["policy"]), str(row["against"]), *counts, worst])
     return head, rows
 
 
-def _pair(result: Data, policy: str, against: str) -> tuple[Data, Data] | None:
-    """The rows of a policy and of what it is held against, where a result has both."""
-    rows = {str(row["policy"]): row for row in result["rows"]}
-    if against == BEST_BASELINE:
-        others = [rows[name] for name in best_baselines(result)[:1] if name in rows]
-    else:
-        others = [rows[name] for name in result["best_fixed"] if name in rows]
-    if policy not in rows or not others:
-        return None
-    return rows[policy], least(others, lambda row: float(row["blocking_rate"]["mean"]))[0]
+def _pair(result: Data, policy: str, against: str) -> tuple[Any, Data, Data] | None:
+    """Return the objective and the rows of a policy and of what it is held against, where a result has both."""
+    rows, metric = {str(row["policy"]): row for row in result["rows"]}, METRICS[result["objective"]]
+    names = result["best_baselines"][:1] if against == BEST_BASELINE else result["tuned"]
+    others = [rows[name] for name in names if name in rows]
+    return (metric, rows[policy], least(others, metric.cost)[0]) if policy in rows and others else None

@@ -1,163 +1,196 @@
-"""Figures of one episode, from its record.
+"""`METRICS`: every figure by which policies are compared, in any world; a new one is a row here.
 
-All of them leave out the jobs that arrive during the warm-up and the cool-down, and jobs that still wait in the queue
-when the episode ends. Jobs that still run then count as placed, with the completion time that they will have; under the
-published PAC-ML rules they count as blocked instead."""
+A figure of an episode is a function of the world's view of it: `ClusterFigures`, `FleetFigures`, `ElasticFigures`, or
+`PlacementFigures` of one instance of operator placement or of tasklets. It is None where it is not defined.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..simulation.cluster.records import EpisodeRecord
-from ..simulation.cluster.scenario import Scenario
-from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
+Figures = Any
+"""A view of an episode; see the module."""
 
-# Percentiles of the completion times of all placed jobs that `completion_percentiles_s` tells.
-PERCENTILES = tuple(range(0, 101, 2))
-SEVERAL_BLOCKS = "several blocks"
-
-# Name of each figure and what it counts; absent (None) where no job was accepted.
-METRICS = {
-    "blocking_rate": "share of jobs turned away, by choice or not",
-    "acceptance_rate": "share of jobs placed",
-    "mean_completion_s": "mean completion time of placed jobs, seconds",
-    "p50_completion_s": "median of the same, seconds",
-    "p95_completion_s": "95th percentile of the same, seconds",
-    "p99_completion_s": "99th percentile of the same, seconds",
-    "mean_slack": "mean share of the allowed time that placed jobs leave unused",
-    "p5_slack": "5th percentile of the same",
-    "p50_slack": "median of the same",
-    "throughput_per_h": "placed jobs for each hour of arrivals",
-    "utilisation": "share of device-time held by jobs",
-    "fragmentation": "share of ranks that free devices would suffice for and no free block has",
-    "mean_degree": "mean number of ranks of placed jobs",
-    "mean_wait_s": "mean time that placed jobs waited in the queue, seconds",
-    "mean_delay_s": "mean time by which failures and preemptions made placed jobs end later, seconds",
-}
+TERMINAL, FILES, DATA = 0, 1, 2
+LESS, MORE = 1, -1
+"""Signs of metrics of which less, or more, is better."""
 
 
-def metrics(record: EpisodeRecord, scenario: Scenario) -> dict[str, float | None]:
-    """The figures named in `METRICS`."""
-    counted = scenario.settings.counted
-    accepted = np.zeros(len(record.arrival_s), np.bool_)
-    accepted[counted] = record.is_served[counted]
-    num_accepted = int(accepted.sum())
-    num_arrived = int((~record.is_waiting[counted]).sum()) + record.num_undecided
-    found: dict[str, float | None] = {
-        "blocking_rate": record.blocking_rate(counted),
-        "acceptance_rate": num_accepted / num_arrived if num_arrived else 1.0,
-        "throughput_per_h": throughput_per_h(record, scenario, num_accepted),
-        "utilisation": utilisation(record, scenario),
-        "fragmentation": fragmentation(record, scenario),
-    }
-    if num_accepted == 0:
-        return {name: found.get(name) for name in METRICS}
-    completion_s = record.completion_s[accepted]
-    allowed_s = record.allowed_s[accepted]
-    has_deadline = np.isfinite(allowed_s)
-    found["mean_completion_s"] = float(completion_s.mean())
-    for percent in (50, 95, 99):
-        found[f"p{percent}_completion_s"] = float(np.percentile(completion_s, percent))
-    if has_deadline.any():
-        slack = (1.0 - completion_s / allowed_s)[has_deadline]
-        found["mean_slack"] = float(slack.mean())
-        found["p5_slack"], found["p50_slack"] = (float(np.percentile(slack, percent)) for percent in (5, 50))
-    found["mean_degree"] = float(record.degree[accepted].mean())
-    found["mean_wait_s"] = float(record.wait_s[accepted].mean())
-    found["mean_delay_s"] = float(record.delay_s[accepted].mean())
-    return {name: found.get(name) for name in METRICS}
+@dataclass(frozen=True)
+class Metric:
+    """A figure of an episode, and how tables show its mean.
 
-
-def utilisation(record: EpisodeRecord, scenario: Scenario) -> float | None:
-    """Share of device-time held from the first to the last counted arrival; None where that takes no time."""
-    begin_s, end_s = (float(record.arrival_s[scenario.settings.counted][i]) for i in (0, -1))
-    if end_s <= begin_s:
-        return None
-    accepted = record.is_accepted
-    held_s = np.minimum(record.finish_s[accepted], end_s) - np.maximum(record.start_s[accepted], begin_s)
-    held = float((np.maximum(held_s, 0.0) * record.num_held[accepted]).sum())
-    return held / (scenario.cluster.num_devices * (end_s - begin_s))
-
-
-def throughput_per_h(record: EpisodeRecord, scenario: Scenario, num_accepted: int) -> float | None:
-    """Jobs placed among the counted arrivals over the time that these take, each until the next one; None where none passes."""
-    arrival_s = record.arrival_s[scenario.settings.counted]
-    length_s = float(arrival_s[-1] - arrival_s[0])
-    return num_accepted * (len(arrival_s) - 1) / len(arrival_s) / (length_s / 3600.0) if length_s > 0 else None
-
-
-def completion_percentiles_s(records: list[EpisodeRecord], scenario: Scenario) -> list[float] | None:
-    """`PERCENTILES` of the completion times of the counted jobs of several episodes that were placed; None without any."""
-    counted = scenario.settings.counted
-    times = np.concatenate([record.completion_s[counted][record.is_served[counted]] for record in records])
-    return [float(value) for value in np.percentile(times, PERCENTILES)] if len(times) else None
-
-
-def shape_shares(records: list[EpisodeRecord], scenario: Scenario) -> dict[str, float]:
-    """Share of each shape of block among the counted jobs of several episodes that were placed, smallest blocks first."""
-    counted = scenario.settings.counted
-    blocks = np.concatenate([record.block[counted][record.is_accepted[counted]] for record in records])
-    names = [*dict.fromkeys(scenario.space.shape_names), SEVERAL_BLOCKS]
-    number = np.array([names.index(name) for name in (*scenario.space.shape_names, SEVERAL_BLOCKS)])
-    found = np.bincount(number[blocks], minlength=len(names))  # -1, several blocks, is the last entry
-    return {name: float(count) / len(blocks) for name, count in zip(names, found.tolist(), strict=True) if count}
-
-
-def rule_shares(records: list[EpisodeRecord], scenario: Scenario) -> dict[str, float]:
-    """Share of each placement rule among the same jobs: the first rule whose candidate was the one chosen."""
-    counted = scenario.settings.counted
-    chosen = np.concatenate([record.candidate[counted][record.is_accepted[counted]] for record in records])
-    rules = [scenario.candidate_rule[candidate] for candidate in chosen.tolist()]
-    return {rule: rules.count(rule) / len(rules) for rule in scenario.settings.placement_rules if rule in rules}
-
-
-def degree_shares(records: list[EpisodeRecord], scenario: Scenario) -> dict[str, float]:
-    """Share of each degree among the counted jobs of several episodes that were placed."""
-    counted = scenario.settings.counted
-    degrees = np.concatenate([record.degree[counted][record.is_accepted[counted]] for record in records])
-    return {str(d): float((degrees == d).mean()) if len(degrees) else 0.0 for d in scenario.space.degrees}
-
-
-def outcome_shares(records: list[EpisodeRecord], scenario: Scenario) -> dict[str, float]:
-    """Share of each outcome among the counted jobs of several episodes, as `EpisodeRecord.blocking_rate` counts them.
-
-    Those that still wait do not count; those that are never decided count, and have no outcome.
+    Attributes:
+        name: key in results.
+        worlds: that have it, and where they show it: `TERMINAL` (everywhere), `FILES` (tables of files and pages) or `DATA`.
+        heading: of a column, without the unit.
+        unit: in which it is shown.
+        scale: factor from the figure to that unit.
+        digits: shown after the point.
+        of: computes it from a view of an episode.
+        words: for sentences and axes.
+        sign: `LESS` or `MORE`.
     """
-    counts = [record.counts(scenario.settings.counted) for record in records]
-    waiting = OUTCOME_WORDS[Outcome.WAITING]
-    words = [word for word in OUTCOME_WORDS.values() if word != waiting and any(word in count for count in counts)]
-    found = {word: sum(count.get(word, 0) for count in counts) for word in words}
-    arrived = sum(found.values()) + sum(record.num_undecided for record in records)
-    return {word: number / max(1, arrived) for word, number in found.items()}
+
+    name: str
+    worlds: Mapping[str, int]
+    heading: str
+    unit: str
+    scale: float
+    digits: int
+    of: Callable[[Figures], float | None]
+    words: str
+    sign: int = LESS
+
+    @property
+    def column(self) -> str:
+        """Heading with the unit."""
+        return f"{self.heading}, {self.unit}" if self.unit else self.heading
+
+    @property
+    def difference_unit(self) -> str:
+        """Unit of differences: points where the figure is a share."""
+        return "points" if self.unit == "%" else self.unit
+
+    @property
+    def axis(self) -> str:
+        """Words with the unit."""
+        return f"{self.words}, {self.unit}" if self.unit else self.words
+
+    def cost(self, row: Mapping[str, Any]) -> float:
+        """Return a row's mean with the sign by which less is better; infinite where it has none."""
+        value = row["metrics"].get(self.name)
+        return float("inf") if value is None else self.sign * float(value["mean"])
+
+    def text(self, figure: float) -> str:
+        """Return a figure in the unit."""
+        return f"{self.scale * figure:.{self.digits}f} {self.unit}".strip()
 
 
-def fragmentation(record: EpisodeRecord, scenario: Scenario) -> float | None:
-    """Mean over the counted arrivals that find a free device of the share of ranks lost to fragmentation.
-
-    At each such arrival, one less the ranks of the largest free block over the largest degree for which as many devices
-    are free: 0 where the free devices can serve as large a job as their number allows, 3/4 where 8 are free and no block
-    of more than 2. None where no arrival finds a free device.
-    """
-    counted = scenario.settings.counted
-    is_free = free_devices(record, scenario)[counted]
-    degrees = np.array(scenario.space.degrees, np.int64)
-    sizes = np.diff(scenario.space.start)
-    owns = np.zeros((scenario.space.num_blocks, is_free.shape[1]), np.float32)
-    owns[np.repeat(np.arange(len(sizes)), sizes), scenario.space.devices[: sizes.sum()]] = 1.0
-    block_is_free = (~is_free).astype(np.float32) @ owns.T == 0
-    largest = np.where(block_is_free, degrees[scenario.space.degree], 0).max(axis=1)
-    allowed = np.concatenate([[0], degrees])[np.searchsorted(degrees, is_free.sum(axis=1), side="right")]
-    meets = allowed > 0
-    return float((1.0 - largest[meets] / allowed[meets]).mean()) if meets.any() else None
+def _mean(values: NDArray[np.float64]) -> float | None:
+    return float(values.mean()) if len(values) else None
 
 
-def free_devices(record: EpisodeRecord, scenario: Scenario) -> NDArray[np.bool_]:
-    """Whether each device is free when each job arrives, before it is decided, ``(k, n)``."""
-    arrival_s = record.arrival_s
-    is_free = np.ones((len(arrival_s), scenario.cluster.num_devices), np.bool_)
-    for job in np.flatnonzero(record.is_accepted).tolist():
-        first = max(job + 1, int(np.searchsorted(arrival_s, record.start_s[job], side="left")))
-        last = int(np.searchsorted(arrival_s, record.finish_s[job], side="left"))
-        is_free[first:last, record.devices_of(job, scenario)] = False
-    return is_free
+def _percentile(values: NDArray[np.float64], percent: int) -> float | None:
+    return float(np.percentile(values, percent)) if len(values) else None
+
+
+_MIN, _H, _PERCENT, _WHOLE, _PLAIN = ("min", 1 / 60, 1), ("h", 1 / 3600, 2), ("%", 100.0, 1), ("%", 100.0, 0), ("", 1.0, 2)
+
+
+def _in(*, cluster: int | None = None, fleet: int | None = None, elastic: int | None = None) -> dict[str, int]:
+    found = {"cluster": cluster, "fleet": fleet, "elastic": elastic}
+    return {world: shown for world, shown in found.items() if shown is not None}
+
+
+_OPS, _PLACED = {"operators": TERMINAL}, {"operators": TERMINAL, "tasklets": TERMINAL}
+T, F, D = TERMINAL, FILES, DATA
+_ROWS = (
+    Metric("over_best_known", _PLACED, "over best known", "", 1.0, 3, lambda e: e.over_best_known, "value over the best known"),
+    Metric("over_best_rule", _OPS, "over best rule", "", 1.0, 3, lambda e: e.over_best_rule, "value over the best rule"),
+    Metric("over_bound", _OPS, "over bound", *_PLAIN, lambda e: e.over_bound, "value over the lower bound"),
+    Metric("won", _PLACED, "best", *_WHOLE, lambda e: e.won, "instances on which none is better", MORE),
+    Metric("without_value", _OPS, "none", *_WHOLE, lambda e: e.without_value, "instances without a value"),
+    Metric(
+        "mean_completion_s",
+        _in(cluster=T, fleet=T, elastic=T),
+        "completion",
+        *_MIN,
+        lambda e: _mean(e.completion_s),
+        "mean completion time",
+    ),
+    Metric("mean_wait_s", _in(cluster=D, fleet=T), "wait", *_MIN, lambda e: _mean(e.wait_s), "mean wait"),
+    Metric("blocking_rate", _in(cluster=T, fleet=T), "blocked", *_PERCENT, lambda e: e.blocking_rate, "blocked jobs"),
+    Metric("acceptance_rate", _in(cluster=D), "accepted", *_PERCENT, lambda e: e.acceptance_rate, "jobs placed", MORE),
+    Metric("devices_useful", _in(fleet=T), "useful", *_WHOLE, lambda e: e.devices_useful, "useful device-time", MORE),
+    Metric("utilisation", _in(cluster=T), "held", *_WHOLE, lambda e: e.utilisation, "devices held", MORE),
+    Metric("mean_degree", _in(cluster=T), "ranks", *_PLAIN, lambda e: _mean(e.degree), "ranks of a job"),
+    Metric(
+        "p50_completion_s",
+        _in(cluster=D, fleet=F, elastic=D),
+        "50 %",
+        *_MIN,
+        lambda e: _percentile(e.completion_s, 50),
+        "median of completion time",
+    ),
+    Metric(
+        "p95_completion_s",
+        _in(cluster=F, fleet=F, elastic=T),
+        "95 %",
+        *_MIN,
+        lambda e: _percentile(e.completion_s, 95),
+        "95th percentile of completion time",
+    ),
+    Metric(
+        "p99_completion_s",
+        _in(cluster=D, fleet=F, elastic=D),
+        "99 %",
+        *_MIN,
+        lambda e: _percentile(e.completion_s, 99),
+        "99th percentile of completion time",
+    ),
+    Metric("makespan_s", _in(fleet=F, elastic=T), "makespan", *_H, lambda e: e.makespan_s, "makespan"),
+    Metric("late_rate", _in(fleet=F), "late", *_PERCENT, lambda e: e.late_rate, "jobs that ended late"),
+    Metric(
+        "deadline_met_rate",
+        _in(fleet=F),
+        "deadline met",
+        *_PERCENT,
+        lambda e: e.deadline_met_rate,
+        "jobs that meet their deadline",
+        MORE,
+    ),
+    Metric("mean_slack", _in(cluster=F), "slack", *_PERCENT, lambda e: _mean(e.slack), "allowed time left unused", MORE),
+    Metric(
+        "p5_slack", _in(cluster=D), "5 % slack", *_PERCENT, lambda e: _percentile(e.slack, 5), "5th percentile of slack", MORE
+    ),
+    Metric("p50_slack", _in(cluster=D), "50 % slack", *_PERCENT, lambda e: _percentile(e.slack, 50), "median of slack", MORE),
+    Metric(
+        "throughput_per_h", _in(cluster=D), "throughput", "jobs/h", 1.0, 1, lambda e: e.throughput_per_h, "jobs an hour", MORE
+    ),
+    Metric("fragmentation", _in(cluster=F), "fragmentation", *_PERCENT, lambda e: e.fragmentation, "ranks lost to fragmentation"),
+    Metric("mean_delay_s", _in(cluster=F), "delay", *_MIN, lambda e: _mean(e.delay_s), "mean delay by interruptions"),
+    Metric(
+        "mean_finish_time_fairness",
+        _in(fleet=F),
+        "finish-time fairness",
+        *_PLAIN,
+        lambda e: _mean(e.finish_time_fairness),
+        "mean finish-time fairness",
+    ),
+    Metric(
+        "p95_finish_time_fairness",
+        _in(fleet=D),
+        "95 % fairness",
+        *_PLAIN,
+        lambda e: _percentile(e.finish_time_fairness, 95),
+        "95th percentile of finish-time fairness",
+    ),
+    Metric("devices_held", _in(fleet=F, elastic=T), "held", *_WHOLE, lambda e: e.devices_held, "devices held", MORE),
+    Metric("sharing_slowdown", _in(fleet=F), "slower by sharing", *_PERCENT, lambda e: e.sharing_slowdown, "slowdown by sharing"),
+    Metric(
+        "restarts_per_job", _in(fleet=F, elastic=T), "restarts a job", *_PLAIN, lambda e: e.restarts_per_job, "restarts a job"
+    ),
+    Metric("mean_devices", _in(fleet=F), "devices", "", 1.0, 1, lambda e: e.mean_devices, "devices of a job"),
+    Metric("device_hours", _in(fleet=D), "device-hours", "h", 1.0, 0, lambda e: e.device_hours, "device-hours"),
+    Metric("failures_per_job", _in(fleet=F), "failures a job", *_PLAIN, lambda e: e.failures_per_job, "failures a job"),
+    Metric("devices_out", _in(fleet=F), "out of order", *_PERCENT, lambda e: e.devices_out, "device-time out of order"),
+    Metric("lost_device_hours", _in(fleet=F), "lost", "device-hours", 1.0, 1, lambda e: e.lost_device_hours, "device-hours lost"),
+)
+METRICS: dict[str, Metric] = {one.name: one for one in _ROWS}
+"""By name, in the order of columns. Source of finish-time fairness: see `fleet.fleet_figures`."""
+
+
+def metrics_of(world: str) -> dict[str, Metric]:
+    """Return the figures of a world, in the order of columns."""
+    return {name: one for name, one in METRICS.items() if world in one.worlds}
+
+
+def figures(world: str, view: Figures) -> dict[str, float | None]:
+    """Return every figure of an episode by name; None where it is not defined."""
+    return {name: one.of(view) for name, one in metrics_of(world).items()}

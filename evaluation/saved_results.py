@@ -1,124 +1,167 @@
-"""Results of evaluations and learning curves as they lie on disk: read back, and what later pages take for granted checked.
+"""Results of evaluations and learning curves as they lie on disk: read back, and checked as far as tables and figures read them.
 
-A file may have been edited, cut short or written by another version. Here it is held against the form that `evaluation.evaluate`
-and the training loops write, as far as tables and figures read it, so that nothing beyond has to doubt it.
+A file may have been edited, cut short or written by another version. Results of version 1, when each world had a layout of its
+own, are converted by `former_results`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
 
 from .. import files, settings
 from ..errors import ConfigError, InputFileError
-from .elastic.evaluate import ELASTIC_FORMAT_VERSION
-from .evaluate import FORMAT_VERSION
-from .fleet.evaluate import FLEET_FORMAT_VERSION
-from .operators.evaluate import OPERATORS_FORMAT_VERSION
-from .operators.forms import OperatorValuesForm
-from .saved_forms import CURVES, OTHERS, CurveForm, ElasticResultsForm, FleetResultsForm, ResultsForm
+from .evaluate import FORMAT, FORMAT_VERSION
+from .former_results import converted, former_world
+from .metrics import METRICS
+
+
+class _Read(settings.Settings):
+    """Keys that are not read are passed over; numbers are numbers and no texts that read like them."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+
+class _Interval(_Read):
+    """Mean and 95 % interval; a single value has no ends."""
+
+    mean: float
+    # By other names here: `quantities` holds `low` and `high` to what ends of a configured range can be, and an end that a
+    # bootstrap rounds to 1e-20 is none of these.
+    lower_end: float | None = Field(alias="low")
+    upper_end: float | None = Field(alias="high")
+
+    @model_validator(mode="after")
+    def _has_both_ends(self) -> Self:
+        if (self.lower_end is None) != (self.upper_end is None):
+            raise ValueError("an interval has two ends, or none")
+        return self
+
+
+class _Row(_Read):
+    policy: str
+    kind: Literal["learned", "own", "baseline", "planner", "reference", "published"]
+    metrics: dict[str, _Interval | None]
+    per_case: dict[str, list[float | None]]
+    against: dict[str, _Interval]
+    details: dict[str, Any]
+
+
+class _Tuned(_Read):
+    chosen: str
+    tied: list[str]
+    values: dict[str, float]
+
+
+class _Timing(_Read):
+    decision_s: dict[str, dict[str, float]]
+
+
+class _Class(_Read):
+    dimension: str
+    name: str = Field(alias="class")
+    cases: list[int]
+
+
+class ResultsForm(_Read):
+    """The root of ``results.json``."""
+
+    world: Literal["cluster", "fleet", "elastic", "operators", "tasklets"]
+    benchmark: str
+    title: str
+    about: dict[str, Any]
+    case: str
+    cases: list[int | str] = Field(min_length=1)
+    classes: list[_Class]
+    objective: str
+    rows: list[_Row] = Field(min_length=1)
+    tuned: dict[str, _Tuned]
+    best_baseline: str | None
+    best_baselines: list[str]
+    verdict: str
+    made: list[str]
+    remarks: list[str]
+    more: dict[str, Any]
+    timing: _Timing
+
+    @model_validator(mode="after")
+    def _every_policy_has_every_case(self) -> Self:
+        if self.objective not in METRICS or self.world not in METRICS[self.objective].worlds:
+            raise ValueError(f"objective: {self.objective} is no metric of {self.world}")
+        names = [row.policy for row in self.rows]
+        for row in self.rows:
+            if names.count(row.policy) > 1:
+                raise ValueError(f"rows: {row.policy} appears twice")
+            if self.objective not in row.per_case or self.objective not in row.metrics:
+                raise ValueError(f"rows: {row.policy} has no {self.objective}")
+            for name, values in row.per_case.items():
+                if len(values) != len(self.cases):
+                    raise ValueError(f"rows: {row.policy} has {len(values)} values of {name} for {len(self.cases)} {self.case}s")
+        places = [place for one in self.classes for place in one.cases]
+        if places and not 0 <= min(places) <= max(places) < len(self.cases):
+            raise ValueError("classes: a place is that of no case")
+        return self
+
+
+class _Look(_Read):
+    """A row of ``learning_curve.json``; each method of training counts and validates by keys of its own."""
+
+    steps: int | None = Field(default=None, ge=0)
+    generation: int | None = Field(default=None, ge=0)
+    update: int | None = Field(default=None, ge=0)
+    validation: float | None = None
+    validation_blocking_rate: float | None = Field(default=None, ge=0, le=1)
+    validation_mean_completion_s: float | None = None
+    training_blocking_rate: float | None = Field(default=None, ge=0, le=1)
+    elapsed_s: float = Field(default=0.0, ge=0)
+
+
+class CurveForm(_Read):
+    """A ``learning_curve.json`` below a key."""
+
+    looks: list[_Look]
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """What an evaluation wrote into ``results.json``.
-
-    Raises:
-        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
-    """
-    kind, found = read_any_results(path)
-    if kind is not None:
-        raise InputFileError(f"is an evaluation of {OTHERS[kind].words}, a scenario's is wanted", file=path)
-    return found
-
-
-def read_any_results(path: Path) -> tuple[str | None, dict[str, Any]]:
-    """What any evaluation wrote into ``results.json``, and its kind, a key of `saved_forms.OTHERS`; None of a scenario.
+    """Return the content of a ``results.json``, of version 1 as version 2 has it.
 
     Raises:
         InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
     """
     found = files.read_json(path)
-    for kind, form in OTHERS.items():
-        if isinstance(found, dict) and form.key in found:
-            if found.get("format_version") != form.version:
-                raise InputFileError(f"is no evaluation of {form.words} of format {form.version}; evaluate again", file=path)
-            _check(form.model, found, path)
-            return kind, found
-    if not isinstance(found, dict) or found.get("format_version") != FORMAT_VERSION or not found.get("rows"):
+    world = former_world(found) if isinstance(found, dict) else None
+    if world is not None:
+        try:
+            found = converted(found, world)
+        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+            raise InputFileError(f"is a result of format 1 that lacks something ({error})", file=path) from None
+    if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("format_version") != FORMAT_VERSION:
         raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)
     _check(ResultsForm, found, path)
-    return None, found
+    return found
 
 
-def read_fleet_results(path: Path) -> dict[str, Any]:
-    """What an evaluation of a fleet wrote into ``results.json``.
-
-    Raises:
-        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
-    """
-    return _results_with("fleet", "a fleet", FLEET_FORMAT_VERSION, FleetResultsForm, path)
-
-
-def read_elastic_results(path: Path) -> dict[str, Any]:
-    """What an evaluation of elastic workloads wrote into ``results.json``.
-
-    Raises:
-        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
-    """
-    return _results_with("elastic", "elastic jobs", ELASTIC_FORMAT_VERSION, ElasticResultsForm, path)
-
-
-def read_operator_results(path: Path) -> dict[str, Any]:
-    """What an evaluation of operator placement wrote into ``results.json``, with the value of every instance.
-
-    Raises:
-        InputFileError: missing, not JSON, of another version, or not of the form; the field is named.
-    """
-    return _results_with("placement", "operator placement", OPERATORS_FORMAT_VERSION, OperatorValuesForm, path)
-
-
-def read_curve(path: Path, method: str | None = None) -> list[dict[str, Any]]:
-    """The rows that a training run wrote into ``learning_curve.json``.
+def read_curve(path: Path, keys: tuple[str, str]) -> list[Mapping[str, Any]]:
+    """Return the rows that a training run wrote into ``learning_curve.json``.
 
     Args:
         path: the file.
-        method: of the training: ``fleet``, ``elastic``, ``operators`` or ``tasklets``; any other one validates by blocking rate.
+        keys: by which it counts and validates.
 
     Raises:
         InputFileError: missing, not JSON, or not of the form; the field is named.
     """
-    return _looks(path, CURVES.get(method or "", CurveForm))
-
-
-def read_fleet_curve(path: Path) -> list[dict[str, Any]]:
-    """Read the learning curve of a fleet's policy; see `read_curve`."""
-    return read_curve(path, "fleet")
-
-
-def read_operator_curve(path: Path) -> list[dict[str, Any]]:
-    """Read the learning curve of a policy of operator placement; see `read_curve`."""
-    return read_curve(path, "operators")
-
-
-def read_elastic_curve(path: Path) -> list[dict[str, Any]]:
-    """Read the learning curve of weights for elastic jobs; see `read_curve`."""
-    return read_curve(path, "elastic")
-
-
-def _results_with(key: str, of: str, version: int, model: type[settings.Settings], path: Path) -> dict[str, Any]:
-    """Results of a kind that a key of the root tells from others."""
-    found = files.read_json(path)
-    if not isinstance(found, dict) or found.get("format_version") != version or key not in found:
-        raise InputFileError(f"is no evaluation of {of} of format {version}; evaluate again", file=path)
-    _check(model, found, path)
-    return found
-
-
-def _looks(path: Path, model: type[settings.Settings]) -> list[dict[str, Any]]:
     found = files.read_json(path)
     if not isinstance(found, list):
         raise InputFileError("is no learning curve: a list of rows is wanted", file=path)
-    _check(model, {"looks": found}, path)
+    _check(CurveForm, {"looks": found}, path)
+    for number, row in enumerate(found):
+        for key in keys:
+            if key not in row or (key == keys[0] and row[key] is None):
+                raise InputFileError("lacks a key", file=path, field=f"looks[{number}]", value=key)
     return found
 
 

@@ -24,6 +24,8 @@ CONFIDENCE = 0.95
 NUM_RESAMPLES = 10_000
 CHALLENGERS = ("learned", "own")
 """Kinds of policies that verdicts compare with baselines: networks, and those that users write."""
+NO_POLICY = ("reference", "published")
+"""Kinds of rows that play nothing."""
 
 Interval = dict[str, Any]
 Item = TypeVar("Item")

@@ -1,4 +1,4 @@
-"""The rows of an evaluation as text: CSV with every figure, Markdown with the ones that matter."""
+"""The rows of an evaluation of any world as text: cells for terminals and pages, Markdown, CSV."""
 
 from __future__ import annotations
 
@@ -6,154 +6,163 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .. import files
-from ..quantities import counted
 from .alike import alike, joined
-from .metrics import METRICS
+from .metrics import FILES, METRICS, TERMINAL, Metric, metrics_of
 from .statistics import CHALLENGERS, excludes_zero
 
 Data = Mapping[str, Any]
+Cells = tuple[list[str], list[list[str]]]
 
-MARKDOWN_HEAD = (
-    "policy",
-    "blocked, % of jobs",
-    "against the best baseline, points",
-    "mean completion, h",
-    "95th percentile, h",
-    "slack, % of allowed",
-    "devices held, %",
-    "fragmentation, %",
-    "mean ranks",
-    "decision, ms (99th percentile)",
-)
+
+def result_cells(results: Data, shown_in: int = TERMINAL, *, has_words: bool = False) -> Cells:
+    """Return headings and rows: policy, objective, difference to the best baseline, other comparisons, other metrics, time.
+
+    Policies that played alike share a row; rows are as many and in the order of `alike.alike`. Metrics that no row has are left
+    out.
+
+    Args:
+        results: of `evaluate`.
+        shown_in: where, see `Metric.worlds`.
+        has_words: whether a difference is called better, worse or unclear.
+    """
+    objective = METRICS[results["objective"]]
+    groups = alike(results["rows"])
+    of_world = metrics_of(results["world"]).values()
+    shown = [one for one in of_world if one.worlds[results["world"]] <= shown_in and one is not objective and _has(results, one)]
+    further = list(dict.fromkeys(heading for row in results["rows"] for heading in row["against"] if heading != _BEST))
+    unit = f", {objective.difference_unit}" if objective.difference_unit else ""
+    taken = results.get("timing", {}).get("decision_s", {})
+    head = ["policy", objective.column, f"against best baseline{unit}", *(f"against {heading}{unit}" for heading in further)]
+    head += [*(one.column for one in shown), *(["time, ms"] if taken else [])]
+    rows = []
+    for group in groups:
+        row = group[0]
+        took = taken.get(row["policy"], {})
+        took_s = took.get("median", took.get("mean"))
+        rows.append(
+            [
+                joined(group, lambda name: name + chosen_for(results, name)),
+                value_cell(row, objective),
+                best_cell(results, row, has_words=has_words),
+                *(difference_cell(row["against"].get(heading), objective, has_words=has_words) for heading in further),
+                *(mean_cell(row, one) for one in shown),
+                *(["-" if took_s is None else f"{1e3 * took_s:.2f}"] if taken else []),
+            ]
+        )
+    return head, rows
+
+
+_BEST = "best baseline"
+
+
+def _has(results: Data, metric: Metric) -> bool:
+    """Whether any row has a figure that says something; shares of exceptions are left out where there are none."""
+    found = [value for row in results["rows"] if (value := row["metrics"].get(metric.name)) is not None]
+    return any(value["mean"] for value in found) if metric.name in _EXCEPTIONS else bool(found)
+
+
+_EXCEPTIONS = ("without_value", "mean_delay_s")
+
+
+def value_cell(row: Data, metric: Metric) -> str:
+    """Return the mean of a metric with its interval."""
+    return with_ends(row["metrics"].get(metric.name), metric.scale, metric.digits)
+
+
+def mean_cell(row: Data, metric: Metric) -> str:
+    """Return the mean of a metric; a dash where there is none."""
+    value = row["metrics"].get(metric.name)
+    return "-" if value is None else f"{metric.scale * value['mean']:.{metric.digits}f}"
+
+
+def difference_cell(difference: Data | None, metric: Metric, *, has_words: bool) -> str:
+    """Return a paired difference with its interval, in words too whether it is better, worse or unclear."""
+    if difference is None:
+        return "-"
+    text = with_ends(difference, metric.scale, metric.digits, sign="+")
+    return f"{text} {verdict_word(difference, metric.sign)}" if has_words else text
+
+
+def best_cell(results: Data, row: Data, *, has_words: bool) -> str:
+    """Return a row's difference to the best baseline, or what it is in its place."""
+    if row["kind"] in _INSTEAD:
+        return _INSTEAD[row["kind"]]
+    best = results["best_baselines"]
+    if len(best) > 1 and results["best_baseline"] is None:
+        return "all tie"
+    if row["policy"] in best:
+        return "best baseline, tied" if len(alike([each for each in results["rows"] if each["policy"] in best])) > 1 else _BEST
+    return difference_cell(row["against"].get(_BEST), METRICS[results["objective"]], has_words=has_words)
+
+
+_INSTEAD = {"reference": "reference", "published": "published"}
+
+
+def chosen_for(results: Data, policy: str) -> str:
+    """Return in brackets the choice of a tuned baseline, and whether others did as well; empty for any other policy."""
+    tuned = results["tuned"].get(policy)
+    return "" if tuned is None else f" ({tuned['chosen']}{', tied' if tuned['tied'] else ''})"
 
 
 def to_csv(results: Data) -> str:
-    """A line per policy: mean, low and high of each figure."""
-    head = ["policy", "kind", "benchmark", "num_seeds", *(f"{m}_{end}" for m in METRICS for end in ("mean", "low", "high"))]
+    """Return a line per policy: mean, low and high of each metric."""
+    ends, names = ("mean", "low", "high"), list(metrics_of(results["world"]))
+    head = ["policy", "kind", "benchmark", "num_cases", *(f"{name}_{end}" for name in names for end in ends)]
     rows = []
     for row in results["rows"]:
-        figures = [None if row[m] is None else row[m][end] for m in METRICS for end in ("mean", "low", "high")]
-        rows.append([row["policy"], row["kind"], row["benchmark"], row["num_seeds"], *figures])
+        figures = [(row["metrics"].get(name) or {}).get(end) for name in names for end in ends]
+        rows.append([row["policy"], row["kind"], results["benchmark"], len(results["cases"]), *figures])
     return files.csv_text(head, rows)
 
 
 def to_markdown(results: Data) -> str:
-    """A heading, a table with a line for each policy, or for several that decided alike, and the verdict."""
-    scenario, seeds = results["scenario"], results["seeds"]
+    """Return a heading, a table with a line for each policy, the verdict, remarks and the world's tables."""
+    from .sections import tables_of
+
+    head, rows = result_cells(results, FILES, has_words=True)
+    learned = [group[0]["kind"] in CHALLENGERS for group in alike(results["rows"])]
+    cells = [
+        [f"**{escaped(row[0])}**" if bold else escaped(row[0]), *map(escaped, row[1:])]
+        for row, bold in zip(rows, learned, strict=True)
+    ]
     lines = [
         f"# Benchmark {escaped(results['benchmark'])}",
         "",
-        f"Cluster {escaped(scenario['cluster'])}, {counted(scenario['num_devices'], 'device')}; "
-        f"{counted(len(seeds), 'episode')} of "
-        f"{scenario['num_jobs']} arrivals (seeds {min(seeds)} to {max(seeds)}); 95 % bootstrap intervals over the episodes, "
-        "differences paired.",
+        f"{escaped(results['title'])}; 95 % bootstrap intervals over the {results['case']}s, differences paired.",
         "",
-        *table(MARKDOWN_HEAD, [_markdown_cells(results, group) for group in alike(results["rows"])]),
+        *table(list(map(escaped, head)), cells),
         "",
-        escaped(results["verdict"]),
-        "",
-        *(line for sentence in remarks(results) for line in (f"{escaped(sentence)}.", "")),
+        *(line for sentence in (results["verdict"], *results["remarks"]) for line in (escaped(sentence), "")),
     ]
+    for heading, (names, more) in tables_of(results).items():
+        lines += [f"## {escaped(heading)}", "", *table(list(map(escaped, names)), [list(map(escaped, row)) for row in more]), ""]
     return "\n".join(lines)
 
 
-def beside(results: Data, row: Data) -> str | None:
-    """What a row shows where others show their difference to the best baseline; None where there is one to show.
-
-    Args:
-        results: what `evaluation.evaluate` found.
-        row: one of its rows.
-    """
-    best = best_baselines(results)
-    if row["kind"] == "reference":
-        return "clairvoyant reference"
-    if len(best) > 1 and results["best_baseline"] is None:
-        return "all tie"
-    if row["policy"] in best:
-        num_best = len(alike([each for each in results["rows"] if each["policy"] in best]))
-        return "best baseline, tied" if num_best > 1 else "best baseline"
-    return "-" if row["against_best_baseline"] is None else None
-
-
-def remarks(results: Data) -> list[str]:
-    """Sentences without full stops: how policies were made, where they are off the ground of their training, foreign figures."""
-    # All are absent in results of former versions.
-    made = [sentence.rstrip(".") for sentence in results.get("made", ())]
-    return [*made, *results.get("off_ground", {}).values(), *results.get("foreign_figures", ())]
-
-
-def best_baselines(results: Data) -> list[str]:
-    """The baselines with the least mean by name: one, or several that tie; empty where no baseline was compared."""
-    best = results["best_baseline"]
-    named: list[str] = results.get("best_baselines", [] if best is None else [best])  # absent in results of former versions
-    return named
-
-
-def chosen_for(results: Data, policy: str) -> str:
-    """In brackets what was chosen for a tuned baseline, and whether others did as well; empty for any other policy."""
-    tuned = results["best_fixed"].get(policy)
-    return "" if tuned is None else f" ({tuned['chosen']}{', tied' if tuned.get('tied') else ''})"
-
-
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a Markdown table; the cells are Markdown already."""
+    """Return the lines of a Markdown table; the cells are Markdown already."""
     return [f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows)]
 
 
-def with_ends(value: Data | None, scale: float, digits: int, *, sign: str = "", base: float = 0.0) -> str:
-    """Mean and interval above ``base``, as ``4.6 [3.9, 5.3]``; the mean alone where there is no interval."""
+def with_ends(value: Data | None, scale: float, digits: int, *, sign: str = "") -> str:
+    """Return mean and interval, as ``4.6 [3.9, 5.3]``; the mean alone where there is no interval."""
     if value is None:
         return "-"
-    figures = (value[end] for end in ("mean", "low", "high"))
-    mean, *ends = (None if one is None else f"{scale * (one - base):{sign}.{digits}f}" for one in figures)
+    mean, *ends = (None if value[end] is None else f"{scale * value[end]:{sign}.{digits}f}" for end in ("mean", "low", "high"))
     return f"{mean}" if None in ends else f"{mean} [{ends[0]}, {ends[1]}]"
 
 
-def with_verdict(difference: Data | None, scale: float, digits: int, *, sign: int = 1) -> str:
-    """A paired difference with its interval, and whether it is better, worse or unclear; see `verdict_word`."""
-    return "-" if difference is None else f"{with_ends(difference, scale, digits, sign='+')} {verdict_word(difference, sign)}"
+def seconds_text(seconds: float) -> str:
+    """Return seconds, below one second in ms."""
+    return f"{seconds:g} s" if seconds >= 1 else f"{1e3 * seconds:g} ms"
 
 
 def verdict_word(difference: Data, sign: int = 1) -> str:
-    """``better``, ``worse`` or ``unclear``; ``sign`` is 1 where less is better, -1 where more is."""
+    """Return ``better``, ``worse`` or ``unclear``; ``sign`` is 1 where less is better, -1 where more is."""
     return ("unclear", "worse", "better")[sign * excludes_zero(difference)]
 
 
-def against_words(difference: Data) -> str:
-    """``better than``, ``worse than`` or ``not clearly different from``, where less is better."""
-    return ("not clearly different from", "worse than", "better than")[excludes_zero(difference)]
-
-
-def _markdown_cells(results: Data, group: Sequence[Data]) -> list[str]:
-    row = group[0]
-    told = beside(results, row)
-    if told is None:
-        told = with_verdict(row["against_best_baseline"], 100.0, 1)
-    latency = results.get("timing", {}).get("decision_latency_s", {}).get(row["policy"])
-    is_learned = row["kind"] in CHALLENGERS
-    return [
-        f"**{escaped(joined(group))}**" if is_learned else escaped(joined(group, lambda name: name + chosen_for(results, name))),
-        with_ends(row["blocking_rate"], 100.0, 1),
-        told,
-        *mean_figures(row),
-        "-" if latency is None else f"{1e3 * latency['p99']:.2f}",
-    ]
-
-
-def mean_figures(row: Data) -> tuple[str, ...]:
-    """What tables and pages show of a policy besides its blocking rate: hours, hours, then percents, and devices of a job."""
-    hours, percent = (1 / 3600, 2), (100.0, 1)
-    shown = {"mean_completion_s": hours, "p95_completion_s": hours, "mean_slack": percent, "utilisation": percent}
-    shown |= {"fragmentation": percent, "mean_degree": (1.0, 2)}
-    return tuple(mean_text(row[key], *form) for key, form in shown.items())
-
-
-def mean_text(value: Data | None, scale: float, digits: int) -> str:
-    """The mean of a figure in other units, rounded; a dash where there is none."""
-    return "-" if value is None else f"{scale * value['mean']:.{digits}f}"
-
-
 def escaped(text: object) -> str:
-    """Text with the characters escaped that mean something in a cell of a Markdown table."""
+    """Return text with the characters escaped that mean something in a cell of a Markdown table."""
     plain = "".join(letter if letter.isprintable() else "?" for letter in str(text))
     return "".join("\\" + letter if letter in "\\`*_[]<>|" else letter for letter in plain)

@@ -1,4 +1,4 @@
-"""Playing published workloads under many schedulers, in one process or several, and the figures of a workload."""
+"""Playing published workloads under many schedulers, in one process or several."""
 
 from __future__ import annotations
 
@@ -11,25 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...envs.elastic.benchmark import PublishedElastic
-from ...jobs.readers.elastic import ElasticWorkload
 from ...planners.elastic.scheduler import ElasticScheduler, play
 from ...simulation.elastic.simulation import ElasticSimulation
 from ...simulation.elastic.state import NOT_YET, BatchRule
 from ..workers import CarriedPolicies, Workers
+from .elastic_figures import ElasticFigures
 from .policies import carried_file, elastic_scheduler
-
-ELASTIC_METRICS = {
-    "mean_completion_s": "mean time from submission to end, seconds",
-    "p50_completion_s": "median of the same",
-    "p95_completion_s": "95th percentile of the same",
-    "p99_completion_s": "99th percentile of the same",
-    "makespan_s": "time from the first submission to the last end, seconds",
-    "devices_held": "share of device-time that jobs held from the first submission to the last end",
-    "restarts_per_job": "mean number of restarts",
-}
-"""Name of each figure and what it counts; None where stored completion times do not tell it."""
-
-Figures = dict[str, float | None]
 
 
 @dataclass(frozen=True)
@@ -37,12 +24,12 @@ class PlayedWorkloads:
     """A policy on all workloads.
 
     Attributes:
-        per_workload: the figures of each.
+        views: of each.
         num_decisions: rounds of all workloads.
         decisions_s: that its decisions took in all.
     """
 
-    per_workload: list[Figures]
+    views: list[ElasticFigures]
     num_decisions: int
     decisions_s: float
 
@@ -82,29 +69,17 @@ def _play(published: PublishedElastic, policies: CarriedPolicies[ElasticSchedule
     scheduler = _Timed(policies[spec])
     spans = play(published.simulation, scheduler, published.workloads)
     jobs, num_devices = published.simulation.jobs, published.simulation.cluster.num_devices
-    per_workload = []
-    for e, (workload, row) in enumerate(zip(published.workloads, spans, strict=True)):
-        figures = completion_figures(workload, row)
-        assert figures["makespan_s"] is not None
-        figures["devices_held"] = float(jobs.service_s[e].sum()) / (num_devices * figures["makespan_s"])
-        figures["restarts_per_job"] = float(np.maximum(jobs.num_restarts[e, : len(row)], 0).mean())
-        per_workload.append(figures)
-    return PlayedWorkloads(per_workload, scheduler.num_decisions, scheduler.spent_s)
-
-
-def completion_figures(workload: ElasticWorkload, spans_s: NDArray[np.int64]) -> Figures:
-    """The figures that follow from completion times.
-
-    Args:
-        workload: whose jobs they are.
-        spans_s: from the submission of each job to its end, ``(j,)``.
-    """
-    found: Figures = dict.fromkeys(ELASTIC_METRICS)
-    found["mean_completion_s"] = float(spans_s.mean())
-    for percent in (50, 95, 99):
-        found[f"p{percent}_completion_s"] = float(np.percentile(spans_s, percent))
-    found["makespan_s"] = float((workload.submission_s + spans_s).max() - workload.submission_s.min())
-    return found
+    views = [
+        ElasticFigures(
+            workload,
+            row,
+            float(jobs.service_s[e].sum()),
+            num_devices,
+            float(np.maximum(jobs.num_restarts[e, : len(row)], 0).mean()),
+        )
+        for e, (workload, row) in enumerate(zip(published.workloads, spans, strict=True))
+    ]
+    return PlayedWorkloads(views, scheduler.num_decisions, scheduler.spent_s)
 
 
 class _Timed:

@@ -5,7 +5,7 @@ Nothing here is in the results of a fleet whose menu is layouts alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,7 @@ from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...planners.menu.named_entry import name_of
 from ..statistics import interval
-from .objectives import Objective
 from .policies import EXACT
-from .verdict import against
 
 Row = dict[str, Any]
 
@@ -63,40 +61,10 @@ def break_evens(fleet: Fleet) -> list[Row]:
     ]
 
 
-def add_ablations(rows: Sequence[Row], objective: Objective) -> list[str]:
-    """Add to each row whose policy was also played with exact entries alone the paired difference; says it in sentences."""
-    by_name, told = {row["policy"]: row for row in rows}, []
-    for name, row in by_name.items():
-        exact = by_name.get(EXACT + name)
-        difference = against(row, exact, objective)
-        if exact is None or difference is None or exact[objective.metric] is None:
-            continue
-        row["against_synchronous_only"] = difference
-        share = 100 * difference["mean"] / exact[objective.metric]["mean"]
-        told.append(f"{name} against itself with exact entries alone: {objective.difference(difference)}, {share:+.1f} %.")
-    return told
-
-
 def lone_entries(rows: Sequence[Row]) -> list[str]:
     """Learned policies that take one entry alone, in sentences."""
     return [
-        f"{row['policy']} takes one entry alone, {next(iter(row['entries']))}."
+        f"{row['policy']} takes one entry alone, {next(iter(row['details']['entries']))}."
         for row in rows
-        if row["kind"] == "learned" and not row["policy"].startswith(EXACT) and len(row.get("entries", ())) == 1
+        if row["kind"] == "learned" and not row["policy"].startswith(EXACT) and len(row["details"].get("entries", ())) == 1
     ]
-
-
-def choice_rows(results: Mapping[str, Any]) -> list[list[str]]:
-    """The largest shares of entries in per cent, by policy and type of jobs, as cells of a table."""
-    found = []
-    for row in results["rows"]:
-        for kind, shares in (("all", row.get("entries", {})), *row.get("entries_by_type", {}).items()):
-            if shares:
-                found.append([row["policy"], kind, ", ".join(f"{name}: {_percent(share)}" for name, share in shares.items())])
-    return found
-
-
-def _percent(share: Mapping[str, float | None]) -> str:
-    low, high = share["low"], share["high"]
-    ends = "" if low is None or high is None else f" [{100 * low:.0f}, {100 * high:.0f}]"
-    return f"{100 * (share['mean'] or 0.0):.0f} %{ends}"

@@ -13,9 +13,9 @@ from ...budget_clock import clock_s
 from ...planners.operators.place import PLACEMENT_PLANNERS
 from ...planners.policy_names import parsed
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from ...simulation.operators.placement import OperatorObjective
 from ..statistics import interval
-from .policies import OperatorPolicySpec, operator_policy
+from .policies import CONSTANTS, OperatorPolicySpec, operator_policy
 
 
 @dataclass(eq=False)
@@ -48,7 +48,7 @@ class BudgetCurves:
             if planner is not None and not planner.is_search:
                 continue
             first = operator_policy(name, objective)
-            if first.kind in ("constant", "own"):
+            if first.name in CONSTANTS or first.kind == "own":
                 continue
             how = "" if planner is not None else "search-"
             shown = name if planner is not None else f"{name}@search"
@@ -59,31 +59,25 @@ class BudgetCurves:
         return made
 
     def place(
-        self,
-        number: int,
-        instance: OperatorInstance,
-        placed: Callable[[OperatorPolicySpec, OperatorInstance, int], OperatorPlacement | None],
-        value_s: Callable[[OperatorInstance, OperatorPlacement | None], float],
+        self, number: int, instance: OperatorInstance, value_s: Callable[[OperatorPolicySpec, OperatorInstance, int], float]
     ) -> float:
-        """Place an instance with every budget; the best value, infinite where there is none."""
+        """Place an instance with every budget; returns the best value, infinite where there is none."""
         for row, specs in enumerate(self.searches.values()):
             for column, spec in enumerate(specs):
-                begun_s = clock_s()
-                made = placed(spec, instance, number)
-                self.seconds[row, column, number] = clock_s() - begun_s
-                self.values_s[row, column, number] = value_s(instance, made)
+                began_s = clock_s()
+                self.values_s[row, column, number] = value_s(spec, instance, number)
+                self.seconds[row, column, number] = clock_s() - began_s
         found = self.values_s[:, :, number]
         return float(np.nanmin(found)) if np.isfinite(found).any() else np.inf
 
-    def told(self, known: NDArray[np.float64], worst: NDArray[np.float64]) -> dict[str, Any]:
-        """What ``results.json`` holds: the value over the best known of searches that found anything.
+    def told(self, known: NDArray[np.float64]) -> dict[str, Any]:
+        """Return the value over the best known of searches that found anything.
 
         Args:
-            known: the best known value of each instance, ``(instances,)``.
-            worst: the worst of all policies, ``(instances,)``; where a search found nothing, the worst of it and of the curves.
+            known: the best known value of each instance, ``(instances,)``; where a search found nothing, it counts as the worst
+                of the curves.
         """
-        if self.values_s.size:
-            worst = np.fmax(worst, np.fmax.reduce(self.values_s, axis=(0, 1)))
+        worst = np.fmax.reduce(self.values_s, axis=(0, 1)) if self.values_s.size else known
         values = np.where(np.isnan(self.values_s), worst, self.values_s) / known
         return {
             "seconds": list(self.budgets_s),

@@ -1,4 +1,4 @@
-"""What kind of instance each is, and how policies do on each kind."""
+"""Classes of instances of operator placement."""
 
 from __future__ import annotations
 
@@ -49,15 +49,6 @@ def classes(told: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, list[int]]
         if len(of) > 1:
             found[dimension] = of
     return found
-
-
-def by_class(ratios: NDArray[np.float64], of: Mapping[str, Mapping[str, Sequence[int]]]) -> dict[str, dict[str, float]]:
-    """Mean of a policy's ratios ``(instances,)`` in each class."""
-    return {name: {each: float(np.mean(ratios[list(rows)])) for each, rows in which.items()} for name, which in of.items()}
-
-
-def _of_value(values: Sequence[Any], wanted: float) -> list[int]:
-    return [at for at, value in enumerate(values) if value is not None and _rounded(value) == wanted]
 
 
 def _thirds(values: Sequence[Any], known: NDArray[np.float64]) -> dict[str, list[int]]:

@@ -37,7 +37,7 @@ class PlacingPolicy(Generic[Instance, Placement]):
 
     Attributes:
         name: as it was asked for.
-        kind: ``planner``, ``constant``, ``learned`` or a user's ``own``.
+        kind: ``baseline``, ``planner`` (searches and exact methods), ``learned`` or a user's ``own``.
         place: places an instance; the seed is of what is drawn.
         trained: of a learned policy, on what and how, and the settings of its network.
     """
@@ -72,13 +72,14 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
         if objective not in PLACEMENT_PLANNERS[name].objectives:
             able = [each for each, planner in PLACEMENT_PLANNERS.items() if objective in planner.objectives]
             raise PolicyError(f"does not plan for {objective}", field="policy", value=spec, choices=able)
-        return OperatorPolicySpec(spec, "planner", plan)
+        kind = "planner" if PLACEMENT_PLANNERS[name].is_search or PLACEMENT_PLANNERS[name].is_exact else "baseline"
+        return OperatorPolicySpec(spec, kind, plan)
     if name == BEST_MOVE:
         steps = _steps(spec, how)
         return OperatorPolicySpec(spec, "planner", lambda instance, seed: best_moves(instance, objective, steps))
     if name in CONSTANTS and not how:
         return OperatorPolicySpec(
-            spec, "constant", lambda instance, seed: place_by(ConstantRule(name, instance), instance, objective, seed)
+            spec, "baseline", lambda instance, seed: place_by(ConstantRule(name, instance), instance, objective, seed)
         )
     if spec.startswith(OWN):
         own = own_policy(spec)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ..metrics import PERCENTILES
+from ..cluster.cluster_figures import PERCENTILES
 from .charts import by_blocking_rate
 from .style import BLUE, GREEN, GREY, INK, LEARNED, ORANGE, PINK, SKY, VERMILION
 from .svg import WIDTH, Canvas, canvas, printable, shortened, spread, text_width

@@ -36,7 +36,7 @@ def tasklet_policy(spec: str) -> TaskletPolicySpec:
     if name in SOLVERS:
         budget_s = searching_s(spec, how)
         return TaskletPolicySpec(
-            spec, "planner", lambda instance, seed: arrange(instance, ArrangementRequest(budget_s, seed, name))
+            spec, "baseline", lambda instance, seed: arrange(instance, ArrangementRequest(budget_s, seed, name))
         )
     if spec.startswith(OWN):
         own = own_policy(spec)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...operators.tables import seconds_text
+from ...tables import seconds_text
 from ..curves import looks_of
 from ..style import BLUE, MUTED, ORANGE, RULE, VERMILION, ink_on
 from ..svg import SMALL, WIDTH, LegendEntry, canvas, legend_height, printable, shortened, text_width

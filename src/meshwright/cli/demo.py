@@ -111,11 +111,11 @@ def _train(trained: TrainSettings, folder: Path, graphs: Path | None, scenario: 
 def _evaluate(run: RunFolder, benchmark: str, graphs: Path | None, scenario: Scenario, jobs: int, bars: Progress) -> Evaluation:
     from ..envs.benchmark import load_benchmark
     from ..evaluation.evaluate import evaluate
+    from ..evaluation.worlds.evaluated_cluster import EvaluatedCluster
+    from ..evaluation.worlds.evaluated_world import Options
 
-    report = output.phases(bars)
-    return evaluate(
-        load_benchmark(benchmark), [str(run.path)], num_processes=jobs, graphs_dir=graphs, scenario=scenario, progress=report
-    )
+    world = EvaluatedCluster(load_benchmark(benchmark), Options(graphs=graphs), scenario)
+    return evaluate(world, [str(run.path)], num_processes=jobs, progress=output.phases(bars))
 
 
 def _export(run: RunFolder, advance: Callable[[], None]) -> dict[str, Path]:

@@ -22,9 +22,9 @@ def summarise_results(
 ) -> None:
     """Put several evaluations and training runs on one page, without playing anything again.
 
-    A table of all policies on all benchmarks, load curves where one cluster was evaluated at several loads, learning curves
-    of training runs that differ in their seed, and an ablation table; of operator placement what was trained on what and tested
-    on what.
+    A table of all policies on all benchmarks with one objective, load curves where one cluster was evaluated at several loads,
+    learning curves of training runs that differ in their seed, and an ablation table; of operator placement a table of training
+    against test benchmarks.
     """
     from ...evaluation.report import summary
 
@@ -39,25 +39,13 @@ def summarise_results(
     learned = summary.learned_names(found)
     if against is not None and against not in learned:
         raise InputFileError("no learned policy of this name was evaluated", field="--against", value=against, choices=learned)
-    benchmarks, rows = summary.by_benchmark(found)
-    tables = summary.ablations(found, against) if against is not None else {}
     if out is not None:
         summary.write(found, out, against)
-    runs = {name: list(of) for name, of in found.learning.items()}
-    others = summary.other_benchmarks(found)
-    over_several = summary.operator_tables(found, against)
-    placed = {title: {"head": head, "rows": cells} for title, _, head, cells in over_several}
-    told = {"benchmarks": benchmarks, "rows": rows, "ablations": tables, "training_runs": runs, "other_benchmarks": others}
-    output.write_json(json_file, {**told, "operators": placed, "made": summary.made(found)})
+    data = summary.to_data(found, against)
+    output.write_json(json_file, data)
     console = output.console(json_file)
-    if rows:
-        output.table(console, "Blocked, % of jobs", ["policy", *benchmarks], rows)
-    for title, other in others.items():
-        output.table(console, title, other["head"], other["rows"])
-    for title, _, head, cells in over_several:
-        output.table(console, title, head, cells, numbers_from=2)
-    for sentence in summary.made(found):
+    for title, cells in {**data["evaluations"], **data["tables"]}.items():
+        output.table(console, title, cells["head"], cells["rows"])
+    for sentence in data["made"]:
         console.print(sentence, markup=False)
-    for benchmark, cells in tables.items():
-        output.table(console, f"Ablations on {benchmark}", ["policy", "blocked %", f"against {against}, points"], cells)
     output.print_written(console, json_file, out)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,25 +12,29 @@ import typer
 
 from .... import inputs
 from ....errors import ConfigError
-from ....quantities import counted
 from ... import output
 from ...options import Changes, GraphsDir, JsonFile
 
 if TYPE_CHECKING:
-    from ....envs.benchmark import BenchmarkSettings
+    from ....evaluation.evaluate import Evaluation
+    from ....evaluation.worlds.evaluated_world import EvaluatedWorld
+
+MOST_DECISIONS = 12
+"""Of an instance that is shown, on the terminal."""
 
 
 def evaluate_policies(
     policies: Annotated[
         list[str] | None,
-        typer.Argument(metavar="POLICY", help="Compared beside those that the benchmark names."),
+        typer.Argument(metavar="POLICY", help="Compared with those that the benchmark names."),
     ] = None,
     benchmark: Annotated[
         str,
         typer.Option(metavar="NAME", help="preset:NAME, a preset's bare name, or a path to YAML; of a family NAME/VARIANT too."),
     ] = "quickstart",
     seeds: Annotated[
-        int | None, typer.Option(metavar="N", help="Test episodes, 1 to 100; by default as the benchmark says.")
+        int | None,
+        typer.Option(metavar="N", help="Test episodes, workloads or instances; by default as the benchmark says."),
     ] = None,
     jobs: Annotated[int, typer.Option(metavar="N", help="Episodes played at a time; results do not depend on it.")] = 1,
     ray: Annotated[
@@ -49,7 +55,7 @@ def evaluate_policies(
     ] = None,
     show_instances: Annotated[
         list[int] | None,
-        typer.Option("--show", metavar="N", help="Of operator placement: instance N in detail, beside HEFT; as often as needed."),
+        typer.Option("--show", metavar="N", help="Of operator placement: instance N in detail, against HEFT; may be repeated."),
     ] = None,
     dump: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Of operator placement: instances and placements as JSON.")
@@ -76,127 +82,89 @@ def evaluate_policies(
     On distant devices, such as preset:tasklets-64, a policy is a run folder or shipped:NAME, with @sample-K or
     @search-SECONDS behind it, or a solver of meshwright arrange such as chain@0.1.
     """
-    from ....envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, TASKLETS, kind_of
-    from ....evaluation.workers import chosen_workers
-    from .evaluate_fleet import EvaluationRequest, evaluate_fleet_policies
-
-    policies, changes = policies or [], changes or []
-    others: dict[str, object] = {"--references": references, "--graphs": graphs, "--trace": trace}
-    workers = chosen_workers(jobs, ray)
-    kind = kind_of(benchmark)
-    for option, value in (("--show", show_instances), ("--dump", dump)):
-        if value is not None and kind != PLACEMENT:
-            raise ConfigError("goes with a benchmark of operator placement alone", field=option, value=str(value))
-    request = EvaluationRequest(policies, benchmark, seeds, changes, out, json_file, others)
-    if kind == FLEET:
-        evaluate_fleet_policies(request, workers)
-        return
-    if kind == ELASTIC:
-        from .evaluate_elastic import evaluate_elastic_policies
-
-        evaluate_elastic_policies(request, workers)
-        return
-    if kind == PLACEMENT:
-        from .evaluate_operators import evaluate_operator_policies
-
-        request.others.update({"--ray": ray, "--jobs": None if jobs == 1 else jobs})
-        evaluate_operator_policies(request, show_instances or [], dump)
-        return
-    if kind == TASKLETS:
-        from .evaluate_tasklets import evaluate_tasklet_policies
-
-        request.others.update({"--ray": ray, "--jobs": None if jobs == 1 else jobs})
-        evaluate_tasklet_policies(request)
-        return
     output.check_file("--json", json_file)
-    if graphs is not None:
-        from ....jobs.load import profile_names
+    from ....evaluation.evaluate import check, evaluate
+    from ....evaluation.workers import chosen_workers
+    from ....evaluation.worlds.evaluated_world import Options
+    from ....evaluation.worlds.registry import load_worlds
 
-        profile_names(graphs)  # refuses a folder without any
-    from ....envs.benchmark import load_variants
-    from ....evaluation.evaluate import Evaluation, check_fit, evaluate
-    from ....evaluation.families import combined
-    from ....planning.policies import note_files
-
-    wanted = [] if references is None else references.split(",")
+    policies, workers = policies or [], chosen_workers(jobs, ray)
+    named = tuple(references.split(",")) if references else ()
+    worlds = load_worlds(benchmark, changes or [], Options(named, graphs, trace, tuple(show_instances or ()), dump))
+    for option, value in (("--jobs", None if jobs == 1 else jobs), ("--ray", ray)):
+        if value is not None and not worlds[0].is_parallel:
+            raise ConfigError(f"does not go with a benchmark of {worlds[0].words}", field=option, value=str(value))
+    output.check_folder("--dump", dump, markers=("instance-0/instance.json",))
+    folders = _folders(out, worlds)
     console = output.console(json_file)
-    chosen = load_variants(benchmark, changes=changes, trace=trace)
-    folders = _folders(out, chosen)
-    note_files([*policies, *(spec for each in chosen for spec in each.policies)])
     removed: set[str] = set()
-    results: list[dict[str, Any]] = []
+    found: list[Evaluation] = []
     with output.progress() as bars:
-        scenarios = []
-        for each in chosen:
-            with output.set_up(bars) as simulated:
-                scenarios.append(each.build(graphs_dir=graphs, progress=simulated))
-            if len(chosen) > 1:  # what does not fit the last one is refused before the first one is played
-                check_fit(each, policies, scenarios[-1], wanted)
+        for world in worlds:
+            world.note_files([*policies, *world.benchmark.policies])
+            with output.set_up(bars) as report:
+                world.build(report)
+            if len(worlds) > 1:  # what does not fit the last one is refused before the first one is played
+                check(world, policies)
         with workers as players:
-            for each, scenario, folder in zip(chosen, scenarios, folders, strict=True):
-                found: Evaluation = evaluate(
-                    each,
-                    policies,
-                    references=wanted,
-                    num_seeds=seeds,
-                    workers=players,
-                    graphs_dir=graphs,
-                    scenario=scenario,
-                    progress=output.phases(bars),
-                )
-                results.append(found.results)
+            for world, folder in zip(worlds, folders, strict=True):
+                found.append(evaluate(world, policies, num_seeds=seeds, workers=players, progress=output.phases(bars)))
                 if folder is not None:
-                    removed |= _write(found, folder)
-    if len(chosen) == 1:
+                    removed |= _write(found[-1], folder)
+    results = [one.results for one in found]
+    if len(worlds) == 1:
         output.write_json(json_file, results[0])
     else:
-        output.write_json(json_file, combined(chosen[0].name.partition("/")[0], results))
+        from ....evaluation.families import combined
+
+        output.write_json(json_file, combined(worlds[0].benchmark.name.partition("/")[0], results))
         if out is not None:
-            _summarise(out)
+            from ....evaluation.report import summary
+
+            summary.write(summary.read(out), out)
     for result in results:
         show(console, result)
-    if len(chosen) > 1:
+    if len(worlds) > 1:
         _show_standings(console, results)
-    output.print_written(console, json_file, out)
+    output.print_written(console, json_file, out, dump)
     for name in sorted(removed):
         console.print(f"removed, an export of the plans before: {name}", markup=False, soft_wrap=True)
 
 
-def _folders(out: Path | None, chosen: Sequence[BenchmarkSettings]) -> list[Path | None]:
-    """Where the results of each benchmark go: ``out``, or a folder below it for each variant of a family."""
+def _folders(out: Path | None, worlds: Sequence[EvaluatedWorld]) -> list[Path | None]:
+    """Return where the results of each benchmark go: ``out``, or a folder below it for each variant of a family."""
     if out is None:
-        return [None] * len(chosen)
-    from ....evaluation.report import summary
-    from ....evaluation.result_folder import FILES, PLANS
+        return [None] * len(worlds)
+    from ....evaluation.result_folder import FILES, PLANS, TRACE
     from ....training.run_folder import resumed_files
 
-    folders = [out] if len(chosen) == 1 else [out / each.name.partition("/")[2] for each in chosen]
-    if len(chosen) > 1:
+    folders = [out] if len(worlds) == 1 else [out / world.benchmark.name.partition("/")[2] for world in worlds]
+    if len(worlds) > 1:
+        from ....evaluation.report import summary
+
         output.check_folder("--out", out, markers=("summary.html", *(f"{folder.name}/results.json" for folder in folders)))
         output.check_files_in("--out", out, summary.FILES)
-    for folder in folders:
+    for world, folder in zip(worlds, folders, strict=True):
         output.check_folder("--out", folder, markers=("results.json", "config.yaml"))
-        output.check_files_in("--out", folder, FILES)
-        output.check_folder("--out", folder / PLANS, markers=("index.json",), is_replaced=True)
+        output.check_files_in("--out", folder, (*FILES, TRACE) if world.name == "cluster" else FILES)
+        if world.name == "cluster":
+            output.check_folder("--out", folder / PLANS, markers=("index.json",), is_replaced=True)
         for path in resumed_files(folder):  # the report shows a training run that lies there
             inputs.note(path)
     return [*folders]
 
 
-def _write(found: Any, folder: Path) -> set[str]:
+def _write(found: Evaluation, folder: Path) -> set[str]:
     """Write an evaluation; returns the exports of former plans that were removed."""
     from ....evaluation.result_folder import write_evaluation
 
     exported = _exports(folder)
-    write_evaluation(found, folder)
+    write_evaluation(found, folder, command=shlex.join(["meshwright", *sys.argv[1:]]))
     return exported - _exports(folder)
 
 
-def _summarise(out: Path) -> None:
-    """The variants of a family on one page, as ``meshwright summarise`` writes it."""
-    from ....evaluation.report import summary
-
-    summary.write(summary.read(out), out)
+def _exports(out: Path) -> set[str]:
+    return {str(path) for path in (out / "export").glob("*")}
 
 
 def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
@@ -207,34 +175,17 @@ def _show_standings(out: Any, results: Sequence[dict[str, Any]]) -> None:
         output.table(out, f"Learned policies over {len(results)} benchmarks", head, rows, numbers_from=2)
 
 
-def _exports(out: Path) -> set[str]:
-    return {str(path) for path in (out / "export").glob("*")}
-
-
 def show(out: Any, results: dict[str, Any]) -> None:
-    """Print the table of an evaluation and its verdict."""
-    from ....evaluation.alike import alike, joined
-    from ....evaluation.tables import beside, chosen_for, remarks, with_ends
+    """Print the table of an evaluation, its verdict and remarks, and instances that are shown in detail."""
+    from ....evaluation.operators.difference_tables import difference_cells, difference_words
+    from ....evaluation.tables import result_cells
 
-    rows = []
-    for group in alike(results["rows"]):
-        row = group[0]
-        is_reference = row["kind"] == "reference"
-        told = "" if is_reference else beside(results, row)
-        rows.append(
-            [
-                joined(group, lambda name: name + chosen_for(results, name)) + (" (reference)" if is_reference else ""),
-                with_ends(row["blocking_rate"], 100.0, 1),
-                with_ends(row["against_best_baseline"], 100.0, 1, sign="+") if told is None else told,
-                "-" if row["mean_completion_s"] is None else f"{row['mean_completion_s']['mean'] / 3600:.2f}",
-                "-" if row["utilisation"] is None else f"{100 * row['utilisation']['mean']:.0f}",
-                "-" if row["mean_degree"] is None else f"{row['mean_degree']['mean']:.1f}",
-            ]
-        )
-    scenario = results["scenario"]
-    devices, episodes = counted(scenario["num_devices"], "device"), counted(len(results["seeds"]), "episode")
-    title = f"{results['benchmark']}: {scenario['cluster']}, {devices}, {episodes}"
-    columns = ["policy", "blocked %", "against best baseline, points", "completion h", "held %", "ranks"]
-    output.table(out, title, columns, rows)
-    for sentence in (results["verdict"], *(f"{told}." for told in remarks(results))):
+    output.table(out, results["title"], *result_cells(results))
+    for sentence in (results["verdict"], *results["remarks"]):
         out.print(sentence, markup=False)
+    for one in results["more"].get("shown", ()):
+        title, head, rows = difference_cells(one)
+        output.table(out, title, head, rows[:MOST_DECISIONS], numbers_from=3)
+        out.print(difference_words(one), markup=False)
+        if len(rows) > MOST_DECISIONS:
+            out.print(f"The table has the {MOST_DECISIONS} that matter most; --out and --json have all.", markup=False)

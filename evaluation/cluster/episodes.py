@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from ..envs.benchmark import BenchmarkSettings
-from ..envs.playing import play_episode
-from ..models.policy_files import SHIPPED
-from ..planners.policy import Policy
-from ..planning.policies import base_of, is_rollout, network_of, policy, trained_file
-from ..simulation.cluster.records import EpisodeRecord
-from ..simulation.cluster.scenario import Scenario
+from ...envs.benchmark import BenchmarkSettings
+from ...envs.playing import play_episode
+from ...models.policy_files import SHIPPED
+from ...planners.policy import Policy
+from ...planning.policies import base_of, is_rollout, network_of, policy, trained_file
+from ...simulation.cluster.records import EpisodeRecord
+from ...simulation.cluster.scenario import Scenario
+from ..workers import CarriedPolicies, Workers
 from .bounds import beam_record, is_beam
-from .workers import CarriedPolicies, Workers
 
 
 @dataclass(frozen=True)

@@ -1,12 +1,8 @@
-"""The report of an evaluation on a fleet: one self-contained HTML page.
-
-It tells who won, shows one episode of some policies (queue, devices, hosts, links, who slowed whom) and the times of all
-episodes.
-"""
+"""What a fleet adds to a report: one episode of some policies (queue, devices, hosts, links, who slowed whom), times of all."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,22 +11,21 @@ from numpy.typing import NDArray
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.record import FleetRecord
 from ...quantities import counted
-from ..alike import alike, joined
+from ..cluster.cluster_figures import PERCENTILES
+from ..evaluate import Evaluation
 from ..fleet.episodes import WatchedEpisode, watch_episode
-from ..fleet.evaluate import FleetEvaluation
 from ..fleet.policies import fleet_player
-from ..fleet.tables import COLUMNS, FAILURE_COLUMNS, MORE_COLUMNS, fleet_cells
-from ..metrics import PERCENTILES
 from ..plots.curves import looks_of
 from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
 from ..plots.gantt import Window
-from ..plots.interactive.gantt_charts import Chart, fleet_chart
-from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
-from ..plots.interactive.scatter_plot import scatter_svg
+from ..plots.interactive.gantt_charts import fleet_chart
 from ..plots.style import MUTED
-from ..statistics import CHALLENGERS
-from .interference import losses
-from .pages import Drawn, PageTable, Row, cells, figure_cells, page
+from ..statistics import NO_POLICY
+from .interference import Losses, losses
+from .pages import Drawn
+from .report_parts import Block, Part, PartTable, Sections
+from .shared_figures import drawn_rows
+from .shown import shown_policies
 
 MOST_SHOWN, MOST_CURVES = 4, 12
 MOST_TRUNKS, MOST_OTHERS = 8, 4
@@ -38,17 +33,6 @@ _PARTS = 240
 _SHORTEST_MIN = 0.1
 """Shorter times are drawn as this, for the axis is logarithmic."""
 
-_TOLD = (
-    "mean_completion_s",
-    "mean_wait_s",
-    "blocking_rate",
-    "restarts_per_job",
-    "sharing_slowdown",
-    "devices_held",
-    "mean_devices",
-)
-_COLUMNS = tuple(column for column in (*COLUMNS, *MORE_COLUMNS) if column[0] in _TOLD)
-_LATE = ("late_rate", "late, %", 100.0, 1)
 _RULE = (
     "A job that shares links with others takes longer for a step than alone. The model of shared links itself divides this loss "
     "among the others: each is charged what it adds on the link that slows the job most, and on its other links. A job that "
@@ -56,80 +40,45 @@ _RULE = (
 )
 
 
-def shown_policies(found: FleetEvaluation) -> list[str]:
-    """The policies of which an episode is shown: the best learned one, the best baseline, then others, best first.
-
-    Of several that played the same, as a tuned baseline and what was chosen for it, there is one.
-    """
-    rows = [row for row in found.results["rows"] if row["kind"] != "reference"]
-    first = [row["policy"] for row in rows if row["kind"] in CHALLENGERS][:1]
-    names = [*first, *found.results["best_baselines"][:1], *(row["policy"] for row in rows)]
-    groups = [[row["policy"] for row in group] for group in alike(found.results["rows"])]
-    once: dict[int, str] = {}
-    for name in names:
-        once.setdefault(next(number for number, group in enumerate(groups) if name in group), name)
-    return list(once.values())[:MOST_SHOWN]
+def fleet_sections(found: Evaluation) -> Sections:
+    """Return the sections of an evaluation; the first test episode of the policies that are shown is played again for it."""
+    fleet, seed = found.world.built, found.results["cases"][0]
+    shown = [name for name in shown_policies(found.results, MOST_SHOWN) if found.played[name].records]
+    return sections_of(found, [watch_episode(name, fleet_player(found.specs[name], fleet), fleet, seed) for name in shown])
 
 
-def fleet_report(found: FleetEvaluation, *, command: str = "") -> str:
-    """The page, with the first test episode of the policies that are shown, which are played again for it.
+def sections_of(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> Sections:
+    """Return the sections of an evaluation.
 
     Args:
-        found: what `evaluation.fleet.evaluate` found.
-        command: that made it.
-    """
-    fleet, seed = found.fleet, found.results["seeds"][0]
-    shown = shown_policies(found)
-    episodes = [watch_episode(name, fleet_player(found.played[name], fleet), fleet, seed) for name in shown]
-    return fleet_report_html(found, episodes, command=command)
-
-
-def fleet_report_html(found: FleetEvaluation, episodes: Sequence[WatchedEpisode], *, command: str = "") -> str:
-    """The page of an evaluation of a fleet, as HTML.
-
-    Args:
-        found: what `evaluation.fleet.evaluate` found.
+        found: the evaluation.
         episodes: the same episode of each policy that is shown, at least one.
-        command: that made it.
     """
-    results, fleet = found.results, found.fleet
-    about, seeds = results["fleet"], results["seeds"]
-    facts = (
-        f"Cluster {about['cluster']}, {counted(about['num_devices'], 'device')}; {_episodes(found)} of "
-        f"{about['num_jobs']} jobs: {', '.join(about['job_types'])}."
-    )
-    failures = FAILURE_COLUMNS if fleet.settings.has_failures else ()
-    head, rows = fleet_cells(results, (*_COLUMNS, _LATE, *failures), has_words=True)
-    kinds = [group[0]["kind"] for group in alike(results["rows"])]
-    return page(
-        "fleet.html",
-        title=results["benchmark"],
-        heading=f"Benchmark {results['benchmark']}",
-        verdict=results["verdict"],
-        facts=(facts, *results["remarks"]),
-        policies=PageTable(
-            cells(head), [Row(figure_cells(row), kind in CHALLENGERS) for row, kind in zip(rows, kinds, strict=True)], kind="wide"
-        ),
-        legend="Means over the episodes, 95 % bootstrap intervals in brackets, differences paired. Blocked jobs were turned "
-        "away, expired in the queue or ended late; late ones are a part of them. Learned policies are shaded"
-        + ("; policies that played alike in every episode share a row." if len(rows) < len(results["rows"]) else "."),
-        shown=f"One episode (seed {seeds[0]})",
-        drawn=_figures(found, episodes),
-        rule=_RULE,
-        shares_links=fleet.settings.sharing != "none",
-        slowed=[losses(episode, fleet) for episode in episodes] if fleet.settings.sharing != "none" else [],
-        command=command,
-        digest=about["digest"],
+    fleet, about = found.world.built, found.results["about"]
+    no_links = "Jobs share no links here (sharing: none)."
+    parts = [_slowed(losses(episode, fleet)) for episode in episodes] if fleet.settings.sharing != "none" else []
+    return Sections(
+        f"; {about['num_jobs']} jobs each: {', '.join(about['jobs'])}",
+        _figures(found, episodes),
+        [Block("Who slowed whom", _RULE if parts else no_links, parts)],
+        ["Blocked jobs were turned away, expired in the queue or ended late; late ones are a part of them."],
     )
 
 
-def _episodes(found: FleetEvaluation) -> str:
-    """How many test episodes were played, in words."""
-    return counted(len(found.results["seeds"]), "episode")
+def _slowed(lost: Losses) -> Part:
+    if lost.pairs is None or lost.types is None or lost.jobs is None:
+        return Part(lost.policy, lost.told)
+    rest = f"; {lost.rest}" if lost.rest else ""
+    tables = (
+        PartTable(lost.pairs),
+        PartTable(lost.types, "Minutes that jobs of a type (row) lost to jobs of each type (column)"),
+        PartTable(lost.jobs, f"Each slowed job under {lost.policy}{rest}"),
+    )
+    return Part(lost.policy, lost.told, tables)
 
 
-def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:
-    fleet = found.fleet
+def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:
+    fleet = found.world.built
     drawn = [
         Drawn(
             _over_time(found, episodes),
@@ -159,36 +108,22 @@ def _figures(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list
     drawn.append(
         Drawn(
             _times(found),
-            f"Times of the counted jobs of {_episodes(found)}: how many of them had ended, and how many had started, by how long "
-            f"after their arrival (times below {_SHORTEST_MIN:g} minutes are drawn there). A curve that ends below 100 % leaves "
-            "out jobs that were turned away." + also,
+            f"Times of the counted jobs of {counted(len(found.results['cases']), 'episode')}: how many of them had ended, and "
+            f"how many had started, by how long after their arrival (times below {_SHORTEST_MIN:g} minutes are drawn there). A "
+            "curve that ends below 100 % leaves out jobs that were turned away." + also,
         )
     )
-    chart, caption = _trade_off(found)
-    if chart is not None:
-        drawn.append(Drawn([scatter_svg(chart, "trade-off")], caption, chart))
     return drawn
 
 
-def _trade_off(found: FleetEvaluation) -> tuple[Chart | None, str]:
-    """Completion time against jobs turned away; against devices of a job where nobody turns any away, or all the same number."""
-    rows = _played_rows(found)
-    x = PolicyFigure("mean_completion_s", "mean completion time, min", 1 / 60)
-    y, told = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0), "Jobs blocked"
-    if len({row["blocking_rate"]["mean"] for row in rows}) < 2:
-        y, told = PolicyFigure("mean_devices", "devices of a job, mean", 1.0), "Devices that a job holds in the mean"
-    caption = f"{told} against the mean completion time of {_episodes(found)}, with 95 % intervals. {FRONT}"
-    return policies_chart("Policies by two of their figures", rows, x, y), caption
-
-
-def _over_time(found: FleetEvaluation, episodes: Sequence[WatchedEpisode]) -> list[str]:
+def _over_time(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[str]:
     kinds = {row["policy"]: str(row["kind"]) for row in found.results["rows"]}
     looks = looks_of([(episode.policy, kinds[episode.policy]) for episode in episodes])
     end_s = max(episode.record.end_s for episode in episodes)
     bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
     unit_s, unit = Window(0, 1, 0.0, end_s or 1.0).unit
     middle = (bounds_s[1:] + bounds_s[:-1]) / 2 / unit_s
-    devices = found.fleet.cluster.num_devices
+    devices = found.world.built.cluster.num_devices
     svgs = []
     for name, title, scale in (
         ("num_waiting", "Jobs waiting", 1.0),
@@ -254,7 +189,7 @@ def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
     return names, np.concatenate([np.arange(0, 2 * num_hosts, 2), np.array(others, np.int64)])
 
 
-def _times(found: FleetEvaluation) -> list[str]:
+def _times(found: Evaluation) -> list[str]:
     rows = _played_rows(found)[:MOST_CURVES]
     looks = looks_of([(str(row["policy"]), str(row["kind"])) for row in rows])
     svgs = []
@@ -263,17 +198,18 @@ def _times(found: FleetEvaluation) -> list[str]:
         ("starts", "Wait for the first start", "start_s"),
     ):
         curves = [
-            PanelLine(row["policy"], look, *_reached(found.records[row["first"]], until, found.fleet.settings.counted))
+            PanelLine(
+                row["policy"], look, *_reached(found.played[row["first"]].records, until, found.world.built.settings.counted)
+            )
             for row, look in zip(rows, looks, strict=True)
         ]
         svgs.append(curves_svg(name, title, curves, ("minutes", "% of counted jobs"), is_log=True))
     return svgs
 
 
-def _played_rows(found: FleetEvaluation) -> list[Mapping[str, Any]]:
-    """A row for all policies that played alike, with their names joined."""
-    groups = [group for group in alike(found.results["rows"]) if group[0]["kind"] != "reference"]
-    return [{**group[0], "policy": joined(group), "first": group[0]["policy"]} for group in groups]
+def _played_rows(found: Evaluation) -> list[dict[str, Any]]:
+    """Return a row for all policies that played alike."""
+    return [row for row in drawn_rows(found.results) if row["kind"] not in NO_POLICY]
 
 
 def _reached(records: Sequence[FleetRecord], until: str, counted: slice) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..simulation.cluster.records import EpisodeRecord
-from ..simulation.cluster.scenario import Scenario
-from ..simulation.cluster.state import OUTCOME_WORDS, Outcome
-from .metrics import free_devices
+from ...simulation.cluster.records import EpisodeRecord
+from ...simulation.cluster.scenario import Scenario
+from ...simulation.cluster.state import OUTCOME_WORDS, Outcome
 
 REJECTED = OUTCOME_WORDS[Outcome.REJECTED]
 FREE_DEVICES, DEADLINE, GRAPH = "free devices", "deadline", "graph"
@@ -72,3 +71,14 @@ def _shares(degree: NDArray[np.int64], number: NDArray[np.int64], names: Sequenc
         if total:
             found.append({"state": name, "decisions": total, "shares": words})
     return found
+
+
+def free_devices(record: EpisodeRecord, scenario: Scenario) -> NDArray[np.bool_]:
+    """Whether each device is free when each job arrives, before it is decided, ``(k, n)``."""
+    arrival_s = record.arrival_s
+    is_free = np.ones((len(arrival_s), scenario.cluster.num_devices), np.bool_)
+    for job in np.flatnonzero(record.is_accepted).tolist():
+        first = max(job + 1, int(np.searchsorted(arrival_s, record.start_s[job], side="left")))
+        last = int(np.searchsorted(arrival_s, record.finish_s[job], side="left"))
+        is_free[first:last, record.devices_of(job, scenario)] = False
+    return is_free

@@ -8,14 +8,13 @@ width as in ``clairvoyant-beam-256`` or without, is what a search with real plac
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 
-from ..errors import PolicyError
-from ..planners.bounds import known_episode
-from ..planners.bounds.beam_search import WIDTH, decide, replay
-from ..planners.bounds.linear_program import bound
-from ..simulation.cluster.records import EpisodeRecord
-from ..simulation.cluster.scenario import Scenario
+from ...errors import PolicyError
+from ...planners.bounds import known_episode
+from ...planners.bounds.beam_search import WIDTH, decide, replay
+from ...planners.bounds.linear_program import bound
+from ...simulation.cluster.records import EpisodeRecord
+from ...simulation.cluster.scenario import Scenario
 
 LINEAR_PROGRAMME, BEAM = "linear-programme", "clairvoyant-beam"
 NAMES = (LINEAR_PROGRAMME, BEAM)
@@ -29,24 +28,26 @@ def is_beam(spec: str) -> bool:
     return re.fullmatch(rf"{BEAM}(-[0-9]{{1,6}})?", spec) is not None
 
 
-def check(specs: Sequence[str], scenario: Scenario) -> None:
+def is_reference(spec: str) -> bool:
+    """Whether a spelling is a reference."""
+    return spec == LINEAR_PROGRAMME or spec.startswith(BEAM)
+
+
+def check(spec: str, scenario: Scenario) -> None:
     """Refuse what is no reference, or none for this scenario.
 
     Raises:
-        PolicyError: unknown, twice, too wide, or jobs wait or are interrupted.
+        PolicyError: unknown, too wide, or jobs wait or are interrupted.
     """
-    for spec in specs:
-        if spec != LINEAR_PROGRAMME and not is_beam(spec):
-            raise PolicyError("no such reference", field="references", value=spec, choices=NAMES)
-        if list(specs).count(spec) > 1:
-            raise PolicyError("named twice", field="references", value=spec)
-        if is_beam(spec) and not 1 <= _width(spec) <= MAX_WIDTH:
-            raise PolicyError(f"a width is 1 to {MAX_WIDTH}", field="references", value=spec)
-        if is_beam(spec) and _width(spec) * scenario.space.num_blocks > MAX_CELLS:
-            most = MAX_CELLS // scenario.space.num_blocks
-            problem = f"the cluster has {scenario.space.num_blocks:,} blocks, so a width is at most {most:,}"
-            raise PolicyError(problem, field="references", value=spec)
-        known_episode.check(scenario)
+    if spec != LINEAR_PROGRAMME and not is_beam(spec):
+        raise PolicyError("no such reference", field="references", value=spec, choices=NAMES)
+    if is_beam(spec) and not 1 <= _width(spec) <= MAX_WIDTH:
+        raise PolicyError(f"a width is 1 to {MAX_WIDTH}", field="references", value=spec)
+    if is_beam(spec) and _width(spec) * scenario.space.num_blocks > MAX_CELLS:
+        most = MAX_CELLS // scenario.space.num_blocks
+        problem = f"the cluster has {scenario.space.num_blocks:,} blocks, so a width is at most {most:,}"
+        raise PolicyError(problem, field="references", value=spec)
+    known_episode.check(scenario)
 
 
 def beam_record(spec: str, scenario: Scenario, seed: int) -> EpisodeRecord:

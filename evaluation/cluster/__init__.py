@@ -1,0 +1,1 @@
+"""Parts of an evaluation of `JobPartitioning-v0`: episodes, their figures, clairvoyant references, families of benchmarks."""

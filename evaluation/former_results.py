@@ -1,0 +1,143 @@
+"""Results of version 1, in which each world had a layout of its own, as version 2 has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .evaluate import FORMAT, FORMAT_VERSION
+from .metrics import METRICS, metrics_of
+from .statistics import interval
+from .verdict import paired_rows, standings
+
+_WORLD_KEYS = {"scenario": "cluster", "fleet": "fleet", "elastic": "elastic", "placement": "operators", "tasklets": "tasklets"}
+"""Key of the root by which version 1 tells its world."""
+_CASES = {"elastic": "workload", "operators": "instance", "tasklets": "network"}
+_PLACED = ("operators", "tasklets")
+
+
+def former_world(found: Mapping[str, Any]) -> str | None:
+    """Return the world of results of version 1; None of others."""
+    if "format" in found or "rows" not in found:
+        return None
+    return next((world for key, world in _WORLD_KEYS.items() if key in found), None)
+
+
+def converted(found: Mapping[str, Any], world: str) -> dict[str, Any]:
+    """Return results of version 1 as version 2 has them; differences and the verdict are made anew from the figures.
+
+    Args:
+        found: the results.
+        world: of them.
+
+    Raises:
+        KeyError, TypeError, ValueError: something is missing or malformed.
+    """
+    key = next(key for key, name in _WORLD_KEYS.items() if name == world)
+    objective = METRICS["over_best_known" if world in _PLACED else found.get("objective", "blocking_rate")]
+    case = _CASES.get(world, "episode")
+    cases = list(range(found["num_instances"])) if world in _PLACED else found.get("workloads", found.get("seeds"))
+    rows = [_row(row, found, world) for row in found["rows"]]
+    ranked = standings(rows, objective, case)
+    against = found["elastic"]["against"] if world == "elastic" else None
+    first = next((row for row in rows if row["policy"] == f"published:{against}"), None)
+    if first is not None:
+        for row in rows:
+            if (difference := paired_rows(row, first, objective)) is not None:
+                row["against"][f"published {against}"] = difference
+    about = {{"graphs": "jobs", "job_types": "jobs"}.get(name, name): value for name, value in found[key].items()}
+    tuned = found.get("best_fixed", {}) | found.get("best_fixed_entry", {})
+    classes = found.get("classes", ())
+    kinds = found.get("kinds", ())
+    timing = found.get("timing", {})
+    decision_s = {
+        **{name: {"median": one["p50"], "p99": one["p99"]} for name, one in timing.get("decision_latency_s", {}).items()},
+        **{name: {"mean": one} for name, one in timing.get("decision_s", {}).items()},
+        **{row["policy"]: dict(row["seconds"]) for row in found["rows"] if "seconds" in row},
+    }
+    made = list(found.get("made", ()))
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "world": world,
+        "benchmark": found["benchmark"],
+        "title": f"{found['benchmark']}: {len(cases)} {case}s",
+        "about": about,
+        "case": case,
+        "cases": cases,
+        "classes": [
+            *({"dimension": one["dimension"], "class": one["class"], "cases": one["instances"]} for one in classes),
+            *(
+                {"dimension": "kind", "class": kind, "cases": [place for place, one in enumerate(kinds) if one == kind]}
+                for kind in dict.fromkeys(kinds)
+            ),
+        ],
+        "objective": objective.name,
+        **ranked,
+        "tuned": {
+            name: {
+                "chosen": one["chosen"],
+                "played": one["chosen"],
+                "tied": list(one.get("tied", ())),
+                "cases": list(one.get("validation_seeds", ())),
+                "values": dict(one.get(objective.name, {})),
+            }
+            for name, one in tuned.items()
+        },
+        "made": made,
+        "remarks": [
+            *(found.get("remarks") or [*made, *found.get("off_ground", {}).values(), *found.get("foreign_figures", ())]),
+        ],
+        "more": {
+            **{
+                name: found[name]
+                for name in ("budgets", "shown", "break_evens", "best_known_s", "bounds_s", "known_s")
+                if name in found
+            },
+            **(
+                {"trained": {row["policy"]: row["trained"] for row in found["rows"] if row.get("trained")}}
+                if world in _PLACED
+                else {}
+            ),
+        },
+        "timing": {"elapsed_s": timing.get("elapsed_s", 0.0), "decision_s": decision_s},
+    }
+
+
+_DETAILS = (
+    "outcomes",
+    "degrees",
+    "shapes",
+    "rules",
+    "states",
+    "completion_percentiles_s",
+    "layouts",
+    "entries",
+    "entries_by_type",
+)
+
+
+def _row(row: Mapping[str, Any], found: Mapping[str, Any], world: str) -> dict[str, Any]:
+    names = metrics_of(world)
+    if world in _PLACED:
+        best = [min(values) for values in zip(*(each["values_s"] for each in found["rows"]), strict=True)]
+        per_case: dict[str, list[float | None]] = {
+            "over_best_known": [value / known for value, known in zip(row["values_s"], found["known_s"], strict=True)],
+            "won": [float(value <= least * (1 + 1e-9)) for value, least in zip(row["values_s"], best, strict=True)],
+        }
+        if "bounds_s" in found:
+            per_case["over_bound"] = [value / bound for value, bound in zip(row["values_s"], found["bounds_s"], strict=True)]
+    else:
+        num_cases = len(next(iter(row["per_seed"].values())))
+        per_case = {name: list(row["per_seed"].get(name, [None] * num_cases)) for name in names}
+    kind = row["kind"]
+    if kind == "constant" or (world in _PLACED and kind == "planner" and row.get("is_rule", world == "tasklets")):
+        kind = "baseline"
+    return {
+        "policy": row["policy"],
+        "kind": kind,
+        "metrics": {name: interval(values) for name, values in per_case.items()},
+        "per_case": per_case,
+        "against": {},
+        "details": {name: row[name] for name in _DETAILS if name in row and (row[name] or row["kind"] != "reference")},
+    }

@@ -1,0 +1,77 @@
+"""What operator placement adds to a report: value by time and class, and instances that are shown in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...planners.policy_names import parsed
+from ..evaluate import Evaluation
+from ..operators.difference_tables import difference_cells, difference_words
+from ..plots.operators.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
+from ..sections import known_at
+from .pages import Drawn, PageTable, Row, cells, figure_cells
+from .report_parts import Block, Part, PartTable, Sections
+from .shared_figures import drawn_rows
+
+Data = Mapping[str, Any]
+
+
+def operator_sections(found: Evaluation) -> Sections:
+    """Return the sections of an evaluation."""
+    results = found.results
+    parts = []
+    for one in results["more"]["shown"]:
+        title, head, rows = difference_cells(one)
+        table = PageTable(cells(head), [Row(figure_cells(row)) for row in rows])
+        folded = f"{len(rows)} ops or groups of ops on another device"
+        parts.append(Part(title, difference_words(one), (PartTable(table, folded),) if rows else ()))
+    blocks = [Block("Decisions against HEFT's", "", parts)] if parts else []
+    return Sections("", [*_budgets(results), *_classes(results), *_shown(results)], blocks)
+
+
+def _rows(results: Data) -> list[dict[str, Any]]:
+    """Return a row for each point of a figure, as figures of operator placement read them."""
+    took = results["timing"]["decision_s"]
+    rows = [row for row in drawn_rows(results) if row["over_best_known"] is not None]
+    return [{**row, "seconds": took[row["first"]]} for row in rows]
+
+
+def _budgets(results: Data) -> list[Drawn]:
+    budgets = results["more"]["budgets"]
+    if not budgets["rows"]:
+        return []
+    searches = {parsed(row["policy"]).whole for row in budgets["rows"] if row["kind"] == "planner"}
+    others = [row for row in _rows(results) if parsed(row["first"]).whole not in searches]
+    words = "Value over the best known against the time that a placement takes: searches with several budgets as lines, with "
+    return [Drawn([budgets_svg(budgets, others)], words + "95 % intervals, all others as points.")]
+
+
+def _classes(results: Data) -> list[Drawn]:
+    classes = [{**one, "instances": one["cases"]} for one in results["classes"]]
+    if not classes:
+        return []
+    per_case = {row["policy"]: row["per_case"]["over_best_known"] for row in results["rows"]}
+    rows = []
+    for row in _rows(results):
+        values, by_class = per_case[row["first"]], dict[str, dict[str, float]]()
+        for one in classes:
+            known = known_at(values, one["cases"])
+            by_class.setdefault(one["dimension"], {})[one["class"]] = sum(known) / len(known)
+        rows.append({**row, "by_class": by_class})
+    words = "Mean value over the best known on the instances of each class; the deeper the colour, the further above it."
+    return [Drawn([classes_svg(rows, classes)], words)]
+
+
+def _shown(results: Data) -> list[Drawn]:
+    drawn = []
+    for one in results["more"]["shown"]:
+        name = f"{one['number']}"
+        drawn += [
+            Drawn([shown_svg(one, f"shown-{name}")], f"Instance {name}: its ops on their devices, and the tensors that cross."),
+            Drawn(
+                [schedules_svg(one, f"schedules-{name}")],
+                f"Instance {name}: when each device runs its ops, as {one['policy']} and as HEFT places them.",
+            ),
+        ]
+    return drawn

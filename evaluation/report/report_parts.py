@@ -1,0 +1,47 @@
+"""What a world adds to the report of its evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .pages import Drawn, PageTable
+
+
+class PartTable(NamedTuple):
+    """A table of a part; folded away below a title, where it has one."""
+
+    table: PageTable
+    folded: str = ""
+
+
+class Part(NamedTuple):
+    """A heading with a sentence and tables."""
+
+    title: str
+    note: str
+    tables: Sequence[PartTable] = ()
+
+
+class Block(NamedTuple):
+    """A chapter of the page."""
+
+    title: str
+    note: str
+    parts: Sequence[Part]
+
+
+class Sections(NamedTuple):
+    """What a world adds.
+
+    Attributes:
+        facts: continues the line of what was played.
+        drawn: figures.
+        blocks: chapters.
+        method: points on how the numbers were made.
+    """
+
+    facts: str = ""
+    drawn: Sequence[Drawn] = ()
+    blocks: Sequence[Block] = ()
+    method: Sequence[str] = ()

@@ -1,0 +1,1 @@
+"""What `evaluate` plays: one adapter for each kind of benchmark, and their registry."""

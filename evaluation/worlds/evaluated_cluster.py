@@ -1,0 +1,143 @@
+"""`JobPartitioning-v0` as `evaluate` plays it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...costs.training_step.foreign_figures import foreign_figures
+from ...envs.benchmark import load_variants
+from ...envs.ground import Ground
+from ...jobs.load import profile_names
+from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ...planning import policies
+from ...quantities import counted
+from ...simulation.cluster.scenario import Scenario
+from ..cluster import bounds
+from ..cluster.cluster_figures import ClusterFigures, shares
+from ..cluster.episodes import Player
+from ..metrics import METRICS, Metric, figures
+from .evaluated_world import REFERENCE, EvaluatedWorld, Options, Played, Progress, Row, without_figures
+
+
+class EvaluatedCluster(EvaluatedWorld):
+    """See `EvaluatedWorld`; what is built is a `Scenario`."""
+
+    name, words, question = "cluster", "one job after another", "which policy blocks fewest jobs?"
+    takes = frozenset({"references", "graphs", "trace"})
+    trade_off = ("mean_completion_s", "blocking_rate")
+    built: Scenario
+
+    @classmethod
+    def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
+        """See `EvaluatedWorld`; of a family every variant."""
+        if options.graphs is not None:
+            profile_names(options.graphs)  # refuses a folder without any
+        return [cls(one, options) for one in load_variants(spec, changes=list(changes), trace=options.trace)]
+
+    def build(self, progress: Progress | None = None) -> None:
+        """See `EvaluatedWorld`."""
+        self.built = self.built or self.benchmark.build(graphs_dir=self.options.graphs, progress=progress)
+
+    def note_files(self, specs: Sequence[str]) -> None:
+        """See `EvaluatedWorld`."""
+        policies.note_files([spec for spec in specs if not bounds.is_reference(spec)])
+
+    def for_policies(self, specs: Sequence[str]) -> None:
+        """Play the trace as `Workload.for_rules` has it where nothing was trained or tuned."""
+        if all(self.kind(spec) == REFERENCE or policies.is_untrained(spec) for spec in specs):
+            self.built = replace(self.built, workload=self.built.workload.for_rules())
+
+    @property
+    def objective(self) -> Metric:
+        """See `EvaluatedWorld`."""
+        return METRICS["blocking_rate"]
+
+    def about(self, num_cases: int) -> dict[str, Any]:
+        """See `EvaluatedWorld`."""
+        chosen, workload = self.built.settings, self.built.workload
+        return {
+            "cluster": self.built.cluster.name,
+            "num_devices": self.built.cluster.num_devices,
+            "jobs": [graph.name for graph in workload.graphs],
+            "degrees": list(self.built.space.degrees),
+            "placement_rules": list(chosen.placement_rules),
+            "mean_interarrival_s": workload.mean_interarrival_s,
+            "num_jobs": chosen.num_jobs,
+            "num_warmup_jobs": chosen.num_warmup_jobs,
+            "num_cooldown_jobs": chosen.num_cooldown_jobs,
+            "queue_capacity": chosen.queue_capacity,
+            "digest": self.built.digest,
+            "digest_but_arrivals": self.built.digest_but_arrivals,
+        }
+
+    def title(self, num_cases: int) -> str:
+        """See `EvaluatedWorld`."""
+        cluster = self.built.cluster
+        devices = counted(cluster.num_devices, "device")
+        return f"{self.benchmark.name}: {cluster.name}, {devices}, {counted(num_cases, 'episode')}"
+
+    def kind(self, spec: str) -> str:
+        """See `EvaluatedWorld`."""
+        return REFERENCE if bounds.is_reference(spec) else policies.kind(spec)
+
+    def display_name(self, spec: str) -> str:
+        """See `EvaluatedWorld`."""
+        return spec if bounds.is_reference(spec) else policies.display_name(spec)
+
+    def trained_file(self, spec: str) -> Path | None:
+        """See `EvaluatedWorld`; of a rollout planner that of its base."""
+        base = policies.base_of(spec) if policies.is_rollout(spec) else spec
+        return None if bounds.is_reference(spec) else policies.trained_file(base)
+
+    def check(self, spec: str) -> None:
+        """See `EvaluatedWorld`."""
+        if bounds.is_reference(spec):
+            bounds.check(spec, self.built)
+        elif policies.is_best_fixed(spec):
+            policies.check_best_fixed(spec, self.built)
+        else:
+            policies.policy(spec, self.built)
+
+    def limits(self) -> tuple[int, int]:
+        """See `EvaluatedWorld`."""
+        return 1, FIRST_VALIDATION_SEED
+
+    def choices(self, spec: str) -> dict[str, str]:
+        """See `EvaluatedWorld`."""
+        return policies.each_fixed(spec, self.built) if policies.is_best_fixed(spec) else {}
+
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+        """See `EvaluatedWorld`."""
+        player = Player(self.benchmark, self.built, self.workers)
+        playing = [spec for spec in specs if spec != bounds.LINEAR_PROGRAMME]
+        tasks = [(spec, seed) for spec in playing for seed in cases]
+        report = None if progress is None else lambda done, of: progress(phase, done, of)
+        records, found = player.play_all(tasks, report), {}
+        for place, spec in enumerate(playing):
+            own, taken_s = records[place * len(cases) : (place + 1) * len(cases)], player.latency_s[spec]
+            took = dict(zip(("median", "p99"), np.percentile(taken_s, [50, 99]).tolist(), strict=True)) if taken_s else {}
+            found[spec] = Played([figures(self.name, ClusterFigures(one, self.built)) for one in own], own, took)
+        if bounds.LINEAR_PROGRAMME in specs:
+            rates = []
+            for seed in cases:
+                rates.append(bounds.least_blocking_rate(self.built, seed))
+                if progress is not None:
+                    progress(bounds.LINEAR_PROGRAMME, len(rates), len(cases))
+            found[bounds.LINEAR_PROGRAMME] = without_figures(self.name, self.objective.name, rates)
+        return found
+
+    def details(self, kind: str, played: Played) -> dict[str, Any]:
+        """See `EvaluatedWorld`."""
+        return shares(played.records, self.built, is_policy=kind != REFERENCE) if played.records else {}
+
+    def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+        """See `EvaluatedWorld`: policies off the ground of their training, and figures of other devices."""
+        here = Ground.of(self.benchmark.name, self.built)
+        found = [policies.off_ground(spec, here) for spec in specs.values() if self.kind(spec) != REFERENCE]
+        found += foreign_figures(self.built.cluster, self.built.settings.costs, has_layers=False)
+        return [f"{sentence}." for sentence in found if sentence is not None]

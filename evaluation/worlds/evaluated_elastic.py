@@ -1,0 +1,105 @@
+"""Published elastic workloads as `evaluate` plays them; their published completion times are rows of the kind ``published``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...envs.elastic.benchmark import PublishedElastic, load_elastic_benchmark
+from ...quantities import counted
+from ..elastic import policies
+from ..elastic.elastic_figures import ElasticFigures
+from ..elastic.episodes import play_all
+from ..metrics import METRICS, Metric, figures
+from .evaluated_world import PUBLISHED, EvaluatedWorld, Options, Played, Progress
+
+PUBLISHED_ROW = "published:"
+
+
+class EvaluatedElastic(EvaluatedWorld):
+    """See `EvaluatedWorld`; what is built is a `PublishedElastic`."""
+
+    name, words, case = "elastic", "elastic jobs", "workload"
+    question = "which scheduler completes elastic jobs first?"
+    trade_off = ("makespan_s", "mean_completion_s")
+    built: PublishedElastic
+
+    @classmethod
+    def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
+        """See `EvaluatedWorld`."""
+        return [cls(load_elastic_benchmark(spec, changes=list(changes)), options)]
+
+    def build(self, progress: Progress | None = None) -> None:
+        """See `EvaluatedWorld`."""
+        self.built = self.built or self.benchmark.build()
+
+    @property
+    def objective(self) -> Metric:
+        """See `EvaluatedWorld`."""
+        return METRICS["mean_completion_s"]
+
+    def about(self, num_cases: int) -> dict[str, Any]:
+        """See `EvaluatedWorld`."""
+        chosen = self.benchmark.elastic
+        return {
+            "load": chosen.load,
+            "against": chosen.against,
+            "num_jobs": [len(each.job_names) for each in self.built.workloads[:num_cases]],
+            "num_devices": chosen.cluster.num_devices,
+            "cluster": chosen.cluster.model_dump(),
+        }
+
+    def title(self, num_cases: int) -> str:
+        """See `EvaluatedWorld`."""
+        devices = counted(self.benchmark.elastic.cluster.num_devices, "device")
+        return f"{self.benchmark.name}: {devices}, {counted(num_cases, 'workload')} of {self.benchmark.elastic.load}"
+
+    def kind(self, spec: str) -> str:
+        """See `EvaluatedWorld`."""
+        return policies.policy_kind(spec)
+
+    def display_name(self, spec: str) -> str:
+        """See `EvaluatedWorld`."""
+        return policies.policy_name(spec)
+
+    def trained_file(self, spec: str) -> Path | None:
+        """See `EvaluatedWorld`."""
+        return policies.trained_file(spec)
+
+    def check(self, spec: str) -> None:
+        """See `EvaluatedWorld`."""
+        policies.elastic_scheduler(spec)
+
+    def limits(self) -> tuple[int, int]:
+        """See `EvaluatedWorld`."""
+        return 1, len(self.built.workloads)
+
+    def case_names(self, cases: Sequence[int]) -> list[Any]:
+        """See `EvaluatedWorld`."""
+        return [self.built.workloads[case].name for case in cases]
+
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+        """See `EvaluatedWorld`."""
+        report = None if progress is None else lambda done, of: progress(phase, done, of)
+        found = play_all(self.built.first(len(cases)), specs, self.workers, report)
+        return {
+            spec: Played(
+                [figures(self.name, view) for view in one.views],
+                decision_s={"mean": one.decisions_s / max(1, one.num_decisions)},
+            )
+            for spec, one in found.items()
+        }
+
+    def published(self, cases: Sequence[int]) -> dict[str, tuple[str, Played]]:
+        """See `EvaluatedWorld`."""
+        found = {}
+        for name, spans in self.built.published.items():
+            views = [ElasticFigures(self.built.workloads[case], spans[case]) for case in cases]
+            found[PUBLISHED_ROW + name] = PUBLISHED, Played([figures(self.name, view) for view in views])
+        return found
+
+    def comparisons(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """See `EvaluatedWorld`: each to the published times of the scheduler that the benchmark names."""
+        other = PUBLISHED_ROW + self.benchmark.elastic.against
+        return {f"published {self.benchmark.elastic.against}": {name: other for name in names if name != other}}

@@ -1,0 +1,153 @@
+"""A fleet as `evaluate` plays it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...costs.training_step.foreign_figures import foreign_figures
+from ...envs.fleet.benchmark import load_fleet_benchmark
+from ...envs.fleet.fleet import Fleet
+from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ...planners.own_policy import OWN
+from ...quantities import counted
+from ..fleet import policies
+from ..fleet.bounds import BOUND, least_mean_completion_s
+from ..fleet.episodes import FleetEpisodes
+from ..fleet.fleet_figures import FleetFigures, entry_shares
+from ..fleet.menu_choices import break_evens, lone_entries, named_shares
+from ..metrics import METRICS, Metric, figures
+from .evaluated_world import REFERENCE, EvaluatedWorld, Options, Played, Progress, Row, without_figures
+
+
+class EvaluatedFleet(EvaluatedWorld):
+    """See `EvaluatedWorld`; what is built is a `Fleet`."""
+
+    name, words, question = "fleet", "a fleet", "which policy runs the fleet best?"
+    trade_off = ("mean_completion_s", "blocking_rate")
+    built: Fleet
+
+    @classmethod
+    def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
+        """See `EvaluatedWorld`."""
+        return [cls(load_fleet_benchmark(spec, changes=list(changes)), options)]
+
+    def build(self, progress: Progress | None = None) -> None:
+        """See `EvaluatedWorld`."""
+        self.built = self.built or self.benchmark.build(progress=progress)
+
+    def for_policies(self, specs: Sequence[str]) -> None:
+        """Play the trace as `Workload.for_rules` has it where nothing was trained or tuned."""
+        if self.built.workload is None:
+            return
+        if all(policies.is_rule(one) and not policies.is_best_fixed_entry(one) and OWN not in one for one in specs):
+            self.built = replace(self.built, workload=self.built.workload.for_rules())
+
+    @property
+    def objective(self) -> Metric:
+        """See `EvaluatedWorld`."""
+        return METRICS[self.benchmark.fleet.objective]
+
+    def about(self, num_cases: int) -> dict[str, Any]:
+        """See `EvaluatedWorld`."""
+        fleet, chosen = self.built, self.built.settings
+        return {
+            "cluster": fleet.cluster.name,
+            "num_devices": fleet.cluster.num_devices,
+            "jobs": [one.name for one in fleet.menu.job_types],
+            "num_entries": len(fleet.menu.entries),
+            "degrees": fleet.problem.degrees.tolist(),
+            "placements": list(chosen.placements),
+            "sharing": chosen.sharing,
+            "elastic": None if chosen.elastic is None else chosen.elastic.model_dump(),
+            **({"failures": chosen.failures.model_dump()} if chosen.has_failures else {}),
+            "load": fleet.load,
+            "mean_interarrival_s": fleet.mean_interarrival_s,
+            "num_jobs": chosen.num_jobs,
+            "num_warmup_jobs": chosen.num_warmup_jobs,
+            "num_cooldown_jobs": chosen.num_cooldown_jobs,
+            "queue_capacity": chosen.queue_capacity,
+            "digest": fleet.digest,
+        }
+
+    def title(self, num_cases: int) -> str:
+        """See `EvaluatedWorld`."""
+        cluster = self.built.cluster
+        devices = counted(cluster.num_devices, "device")
+        return f"{self.benchmark.name}: {cluster.name}, {devices}, {counted(num_cases, 'episode')}"
+
+    def kind(self, spec: str) -> str:
+        """See `EvaluatedWorld`."""
+        return policies.policy_kind(spec)
+
+    def display_name(self, spec: str) -> str:
+        """See `EvaluatedWorld`."""
+        return policies.policy_name(spec)
+
+    def trained_file(self, spec: str) -> Path | None:
+        """See `EvaluatedWorld`."""
+        return policies.trained_file(spec)
+
+    def check(self, spec: str) -> None:
+        """See `EvaluatedWorld`."""
+        policies.check_policy(spec, self.built)
+
+    def limits(self) -> tuple[int, int]:
+        """See `EvaluatedWorld`."""
+        return 1, FIRST_VALIDATION_SEED
+
+    def choices(self, spec: str) -> dict[str, str]:
+        """See `EvaluatedWorld`."""
+        found = policies.each_fixed_entry(spec, self.built) if policies.is_best_fixed_entry(spec) else []
+        return {one: one for one in found}
+
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+        """See `EvaluatedWorld`."""
+        episodes = FleetEpisodes(self.benchmark, self.built, self.workers)
+        report = None if progress is None else lambda done, of: progress(phase, done, of)
+        records = episodes.play_all([spec for spec in specs if spec != BOUND], cases, report)
+        found = {}
+        for spec, own in records.items():
+            count, took_s = episodes.decisions[spec]
+            views = [figures(self.name, FleetFigures(one, self.built)) for one in own]
+            found[spec] = Played(views, own, {"mean": took_s / max(1, count)})
+        if BOUND in specs:
+            jobs = [self.built.sample(np.random.default_rng(seed)) for seed in cases]
+            least_s = [least_mean_completion_s(self.built, each) for each in jobs]
+            found[BOUND] = without_figures(self.name, "mean_completion_s", least_s)
+        return found
+
+    def comparisons(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        """See `EvaluatedWorld`: each policy to itself with exact entries alone, where both play."""
+        pairs = {name: policies.EXACT + name for name in names if policies.EXACT + name in names}
+        return {"itself with exact entries": pairs} if pairs else {}
+
+    def details(self, kind: str, played: Played) -> dict[str, Any]:
+        """See `EvaluatedWorld`."""
+        return {**entry_shares(played.records, self.built), **named_shares(played.records, self.built)} if played.records else {}
+
+    def more(self, rows: Sequence[Row]) -> dict[str, Any]:
+        """See `EvaluatedWorld`."""
+        found = break_evens(self.built)
+        return {"break_evens": found} if found else {}
+
+    def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
+        """See `EvaluatedWorld`: jobs that times leave out, policies off the ground of their training, figures of others."""
+        found = [*lone_entries(rows), *_left_out(rows, self.objective)]
+        found += [told for spec in specs.values() if (told := policies.off_ground(spec, self.built)) is not None]
+        foreign = foreign_figures(self.built.cluster, self.built.settings.costs.of_layouts, has_layers=True)
+        return [*found, *(f"{told}." for told in foreign)]
+
+
+def _left_out(rows: Sequence[Row], objective: Metric) -> list[str]:
+    """Say that times leave out jobs that never ran, where policies differ in how many."""
+    blocked = {row["policy"]: row["metrics"]["blocking_rate"]["mean"] for row in rows if row["kind"] != REFERENCE}
+    if objective.name in ("blocking_rate", "deadline_met_rate") or len(set(blocked.values())) < 2:
+        return []
+    most = max(blocked, key=lambda name: float(blocked[name]))
+    words = objective.words.capitalize()
+    return [f"{words} leaves out jobs that were turned away: of {most} {100 * blocked[most]:.1f} %."]

@@ -1,0 +1,74 @@
+"""Networks of distant devices as `evaluate` plays them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ...envs.tasklets.benchmark import MOST_TESTED, load_tasklet_benchmark
+from ...models.policy_files import policy_path
+from ...planners.arrangement.arrange import ArrangementRequest, arrange
+from ...planners.policy_names import parsed
+from ...quantities import counted
+from ...simulation.tasklets.instance import TaskletInstance
+from ..operators.policies import PlacingPolicy
+from ..tasklets.policies import TaskletPolicySpec, tasklet_policy
+from .evaluated_world import LEARNED, EvaluatedWorld, Options
+from .placed_instances import PlacedInstances
+
+_OWN_SEED = 1_000_003
+"""Seeds of the search for the best known begin here, so that it repeats no search that is compared."""
+
+
+class EvaluatedTasklets(PlacedInstances):
+    """See `EvaluatedWorld`."""
+
+    name, words, case = "tasklets", "tasklets", "network"
+    question = "who groups distant devices best?"
+
+    @classmethod
+    def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
+        """See `EvaluatedWorld`."""
+        return [cls(load_tasklet_benchmark(spec, changes=list(changes)), options)]
+
+    def make(self, spec: str) -> TaskletPolicySpec:
+        """See `PlacedInstances`."""
+        return tasklet_policy(spec)
+
+    def trained_file(self, spec: str) -> Path | None:
+        """See `EvaluatedWorld`."""
+        return policy_path(parsed(spec).whole, ".tasklets.pt", "tasklets") if self.kind(spec) == LEARNED else None
+
+    def about(self, num_cases: int) -> dict[str, Any]:
+        """See `EvaluatedWorld`."""
+        chosen: dict[str, Any] = self.benchmark.tasklets.model_dump(mode="json")
+        return chosen
+
+    def title(self, num_cases: int) -> str:
+        """See `EvaluatedWorld`."""
+        return f"{self.benchmark.name}: {counted(num_cases, 'network')}"
+
+    def limits(self) -> tuple[int, int]:
+        """See `EvaluatedWorld`."""
+        return 2, MOST_TESTED
+
+    def classes(self, cases: Sequence[int]) -> list[dict[str, Any]]:
+        """See `EvaluatedWorld`: kinds of networks."""
+        kinds = self.benchmark.tasklets.kinds
+        of = {kind: [place for place, case in enumerate(cases) if kinds[case % len(kinds)] == kind] for kind in kinds}
+        found = [{"dimension": "kind", "class": kind, "cases": places} for kind, places in of.items() if places]
+        return found if len(found) > 1 else []
+
+    def instance(self, case: int) -> TaskletInstance:
+        """See `PlacedInstances`."""
+        found: TaskletInstance = self.benchmark.instance("test", case)
+        return found
+
+    def place(self, policy: PlacingPolicy[Any, Any], instance: Any, case: int) -> float:
+        """See `PlacedInstances`."""
+        return float(policy.place(instance, case).value_s)
+
+    def search_longer(self, instance: Any, case: int) -> float:
+        """See `PlacedInstances`: by `arrange`."""
+        return arrange(instance, ArrangementRequest(self.benchmark.best_known_s, _OWN_SEED + case)).value_s

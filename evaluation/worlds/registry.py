@@ -1,0 +1,79 @@
+"""`WORLDS`: the adapter of each kind of benchmark; a new world is a line here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...envs.benchmark import BenchmarkSettings
+from ...envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, SCENARIO, TASKLETS, kind_of
+from ...envs.elastic.benchmark import ElasticBenchmark
+from ...envs.fleet.benchmark import FleetBenchmark
+from ...envs.operators.benchmark import PlacementBenchmark
+from ...envs.tasklets.benchmark import TaskletBenchmark
+from ...errors import MeshwrightError
+from .evaluated_cluster import EvaluatedCluster
+from .evaluated_elastic import EvaluatedElastic
+from .evaluated_fleet import EvaluatedFleet
+from .evaluated_operators import EvaluatedOperators
+from .evaluated_tasklets import EvaluatedTasklets
+from .evaluated_world import EvaluatedWorld, Options
+
+WORLDS: dict[str, type[EvaluatedWorld]] = {
+    one.name: one for one in (EvaluatedCluster, EvaluatedFleet, EvaluatedElastic, EvaluatedOperators, EvaluatedTasklets)
+}
+"""By the name that results carry."""
+
+_BY_KEY: dict[str | None, type[EvaluatedWorld]] = {
+    SCENARIO: EvaluatedCluster,
+    FLEET: EvaluatedFleet,
+    ELASTIC: EvaluatedElastic,
+    PLACEMENT: EvaluatedOperators,
+    TASKLETS: EvaluatedTasklets,
+}
+_BY_SETTINGS: dict[type[Any], type[EvaluatedWorld]] = {
+    BenchmarkSettings: EvaluatedCluster,
+    FleetBenchmark: EvaluatedFleet,
+    ElasticBenchmark: EvaluatedElastic,
+    PlacementBenchmark: EvaluatedOperators,
+    TaskletBenchmark: EvaluatedTasklets,
+}
+
+
+def load_worlds(spec: str, changes: Sequence[str] = (), options: Options = Options()) -> list[EvaluatedWorld]:  # noqa: B008
+    """Return what an evaluation of a benchmark plays: one world, of a family one for each variant.
+
+    Args:
+        spec: ``preset:NAME``, a built-in's bare name or a path.
+        changes: ``key=value`` texts that change its keys.
+        options: those that its kind takes.
+
+    Raises:
+        MeshwrightError: it is unknown or wrong, or an option is given that its kind does not take.
+    """
+    world = _BY_KEY.get(kind_of(spec), EvaluatedCluster)
+    for option, value in vars(options).items():
+        if value not in (None, ()) and option not in world.takes:
+            shown = value if not isinstance(value, tuple) else ",".join(map(str, value))
+            raise MeshwrightError(f"does not go with a benchmark of {world.words}", field=f"--{option}", value=str(shown))
+    return world.load(spec, changes, options)
+
+
+def world_of(benchmark: Any) -> EvaluatedWorld:
+    """Return a benchmark as it is played.
+
+    Args:
+        benchmark: name, path, settings, or an `EvaluatedWorld`.
+
+    Raises:
+        MeshwrightError: it is unknown, or a family.
+    """
+    if isinstance(benchmark, EvaluatedWorld):
+        return benchmark
+    if not isinstance(benchmark, str):
+        return _BY_SETTINGS[type(benchmark)](benchmark)
+    first, *others = load_worlds(benchmark)
+    if others:
+        names = [first.benchmark.name, *(one.benchmark.name for one in others)]
+        raise MeshwrightError("is a family of benchmarks; name one of them", field="benchmark", value=benchmark, choices=names)
+    return first
