@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,40 @@ SeedSettings = (
 """Configs of all methods."""
 
 
+@dataclass(frozen=True)
+class Method:
+    """A way to train.
+
+    Attributes:
+        load: reads its config from a file, with changes.
+        trainer: module below this package and function; loaded when it trains.
+        is_of_scenario: whether it takes ``graphs_dir`` and ``scenario``.
+    """
+
+    load: Callable[[Any, Sequence[str]], SeedSettings]
+    trainer: tuple[str, str]
+    is_of_scenario: bool = False
+
+
+def _loading(chosen: type[Any]) -> Callable[[Any, Sequence[str]], SeedSettings]:
+    def load(path: Any, changes: Sequence[str]) -> SeedSettings:
+        found: SeedSettings = settings.load(chosen, path, changes=changes)
+        return found
+
+    return load
+
+
+METHODS: dict[str | None, Method] = {
+    None: Method(load_train_settings, (".train", "train"), is_of_scenario=True),
+    "linear": Method(load_linear_settings, (".linear.tune", "tune"), is_of_scenario=True),
+    "fleet": Method(_loading(FleetTrainSettings), (".fleet.train", "train_fleet")),
+    "elastic": Method(_loading(ElasticTrainSettings), (".elastic.train", "train_elastic")),
+    "operators": Method(_loading(OperatorTrainSettings), (".operators.train", "train_operators")),
+    "tasklets": Method(_loading(TaskletTrainSettings), (".tasklets.train", "train_tasklets")),
+}
+"""By the key ``method`` of a config; None is PPO on `JobPartitioning-v0`."""
+
+
 def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
     """Read a training config of any method, by its key ``method``; without one it is PPO's.
 
@@ -38,17 +74,7 @@ def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
     for change in changes:
         data = settings.override(data, change)
     method = data.get("method") if isinstance(data, dict) else None
-    if method == "linear":
-        return load_linear_settings(path, changes)
-    if method == "fleet":
-        return settings.load(FleetTrainSettings, path, changes=changes)
-    if method == "elastic":
-        return settings.load(ElasticTrainSettings, path, changes=changes)
-    if method == "operators":
-        return settings.load(OperatorTrainSettings, path, changes=changes)
-    if method == "tasklets":
-        return settings.load(TaskletTrainSettings, path, changes=changes)
-    return load_train_settings(path, changes)
+    return METHODS.get(method, METHODS[None]).load(path, changes)
 
 
 def is_less_better(chosen: SeedSettings) -> bool:
@@ -97,36 +123,11 @@ def train(
     """
     config = load_config(chosen) if isinstance(chosen, str | Path) else chosen
     path, told = Path(folder), progress or (lambda now: None)
-    if isinstance(config, TrainSettings | LinearSettings):
-        options: dict[str, Any] = {"graphs_dir": graphs_dir, "scenario": scenario, "progress": told, "callbacks": callbacks}
-        options |= {"resume": resume, "overwrite": overwrite, "command": command}
-        if isinstance(config, LinearSettings):
-            from .linear.tune import tune
-
-            return tune(config, path, **options)
-        from .train import train as train_network
-
-        return train_network(config, path, **options)
-    if isinstance(config, FleetTrainSettings):
-        from ..envs.fleet.benchmark import load_fleet_benchmark
-        from .fleet.train import train_fleet
-
-        fleet = load_fleet_benchmark(config.benchmark, changes=config.changes).build()
-        return train_fleet(
-            config, path, fleet, resume=resume, overwrite=overwrite, command=command, progress=told, callbacks=callbacks
-        )
-    if isinstance(config, OperatorTrainSettings):
-        from .operators.train import train_operators
-
-        return train_operators(
-            config, path, resume=resume, overwrite=overwrite, command=command, progress=told, callbacks=callbacks
-        )
-    if isinstance(config, TaskletTrainSettings):
-        from .tasklets.train import train_tasklets
-
-        return train_tasklets(
-            config, path, resume=resume, overwrite=overwrite, command=command, progress=told, callbacks=callbacks
-        )
-    from .elastic.train import train_elastic
-
-    return train_elastic(config, path, resume=resume, overwrite=overwrite, command=command, progress=told, callbacks=callbacks)
+    method = METHODS[getattr(config, "method", None)]
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "command": command, "progress": told}
+    options["callbacks"] = callbacks
+    if method.is_of_scenario:
+        options |= {"graphs_dir": graphs_dir, "scenario": scenario}
+    module, name = method.trainer
+    made: AnyRunFolder[Any] = getattr(import_module(module, __package__), name)(config, path, **options)
+    return made

@@ -20,6 +20,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import Logger
 
 from ... import files
+from ...envs.fleet.benchmark import load_fleet_benchmark
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better
 from ...errors import ConfigError
@@ -67,7 +68,7 @@ class FleetProgress:
 def train_fleet(
     chosen: FleetTrainSettings,
     folder: Path,
-    fleet: Fleet,
+    fleet: Fleet | None = None,
     *,
     mixed: Sequence[Fleet] = (),
     resume: bool = False,
@@ -81,7 +82,7 @@ def train_fleet(
     Args:
         chosen: the config.
         folder: the run folder; new unless ``resume`` or ``overwrite``.
-        fleet: of the benchmark.
+        fleet: of the benchmark; built, with the further ones, where it is None.
         mixed: of the further ones.
         resume: go on from the folder's checkpoint, or from the start where it has none yet.
         overwrite: replace an existing run folder.
@@ -95,6 +96,8 @@ def train_fleet(
         MeshwrightError: the config is wrong, or the folder exists already. Nothing is written then.
     """
     run = FleetRunFolder.of(folder, chosen, resume=resume, overwrite=overwrite)
+    if fleet is None:
+        fleet, *mixed = (load_fleet_benchmark(one, changes=chosen.changes).build() for one in chosen.benchmarks)
     less = is_better(fleet.settings, 0.0, 1.0)
     reported = ReportedMeasure("fleet", fleet.settings.objective, "validation", "steps", "decisions", less)
     reporter = RunReporter(chosen, folder, reported, chosen.total_steps, callbacks)
