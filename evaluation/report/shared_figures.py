@@ -13,6 +13,7 @@ from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_cha
 from ..plots.interactive.scatter_plot import scatter_svg
 from ..statistics import NO_POLICY
 from ..tables import chosen_for
+from ..worlds.evaluated_world import TIME
 from ..worlds.registry import WORLDS
 from .pages import Drawn
 
@@ -21,8 +22,11 @@ Data = Mapping[str, Any]
 
 def drawn_rows(results: Data) -> list[dict[str, Any]]:
     """Return a row for all policies that played alike, with metrics and details as keys of the row, as figures read them."""
+    took = results["timing"]["decision_s"]
+    times = {name: {"mean": one.get("median", one.get("mean")), "low": None, "high": None} for name, one in took.items()}
     return [
         {
+            TIME: times.get(group[0]["policy"]),
             **group[0]["details"],
             **group[0]["metrics"],
             "kind": group[0]["kind"],
@@ -61,13 +65,16 @@ def policy_figure(metric: Metric) -> PolicyFigure:
 
 
 def _trade_off(results: Data, rows: Sequence[Data], mark: str) -> list[Drawn]:
-    x, y = (METRICS[name] for name in WORLDS[results["world"]].trade_off)
     playing = [row for row in rows if row["kind"] not in NO_POLICY]
-    for metric in (x, y):
-        if len({row[metric.name]["mean"] for row in playing if row.get(metric.name) is not None}) < 2:
-            return []
-    title = f"Policies by {x.words} and {y.words}"
-    chart: Chart | None = policies_chart(title, playing, policy_figure(x), policy_figure(y))
-    if chart is None:
-        return []
-    return [Drawn([scatter_svg(chart, f"trade-off{mark}")], f"{title}, means over the {results['case']}s. {FRONT}", chart)]
+    for pair in WORLDS[results["world"]].trade_offs:
+        if all(len({row[name]["mean"] for row in playing if row.get(name) is not None}) > 1 for name in pair):
+            x, y = (_TIME if name == TIME else policy_figure(METRICS[name]) for name in pair)
+            title = f"Policies by {x.name.partition(', ')[0]} and {y.name.partition(', ')[0]}"
+            chart: Chart | None = policies_chart(title, playing, x, y, is_log=(x is _TIME, False))
+            if chart is not None:
+                caption = f"{title}, means over the {results['case']}s. {FRONT}"
+                return [Drawn([scatter_svg(chart, f"trade-off{mark}")], caption, chart)]
+    return []
+
+
+_TIME = PolicyFigure(TIME, "time of a decision, ms", 1e3)

@@ -29,7 +29,7 @@ class EvaluatedCluster(EvaluatedWorld):
 
     name, words, question = "cluster", "one job after another", "which policy blocks fewest jobs?"
     takes = frozenset({"references", "graphs", "trace"})
-    trade_off = ("mean_completion_s", "blocking_rate")
+    trade_offs = (("mean_completion_s", "blocking_rate"),)
     built: Scenario
 
     @classmethod

@@ -22,7 +22,7 @@ class EvaluatedElastic(EvaluatedWorld):
 
     name, words, case = "elastic", "elastic jobs", "workload"
     question = "which scheduler completes elastic jobs first?"
-    trade_off = ("makespan_s", "mean_completion_s")
+    trade_offs = (("makespan_s", "mean_completion_s"),)
     built: PublishedElastic
 
     @classmethod

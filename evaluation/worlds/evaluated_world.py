@@ -18,6 +18,8 @@ Row = dict[str, Any]
 BASELINE, PLANNER, LEARNED, OWN, REFERENCE, PUBLISHED = "baseline", "planner", "learned", "own", "reference", "published"
 """Kinds of rows; the last two are no policies."""
 FIRST_TEST_SEED = 0
+TIME = "time_s"
+"""Seconds of a decision: median, or mean where that is not known."""
 
 
 @dataclass
@@ -63,7 +65,7 @@ class EvaluatedWorld(ABC):
         case: what is played, as "episode".
         takes: names of `Options` that it takes.
         question: heading of a report.
-        trade_off: two metrics that policies trade against each other, on the axes of a chart.
+        trade_offs: pairs of metrics, or `TIME`, that policies trade against each other; a chart has the first that differs.
         is_parallel: whether several workers may play.
     """
 
@@ -72,7 +74,7 @@ class EvaluatedWorld(ABC):
     case: ClassVar[str] = "episode"
     takes: ClassVar[frozenset[str]] = frozenset()
     question: ClassVar[str] = "which policy is best?"
-    trade_off: ClassVar[tuple[str, str]]
+    trade_offs: ClassVar[tuple[tuple[str, str], ...]]
     is_parallel: ClassVar[bool] = True
 
     def __init__(self, benchmark: Any, options: Options = Options(), built: Any = None) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...budget_clock import budgets_by, clock_s, clock_words
 from ..metrics import METRICS, Metric, figures
 from ..operators.policies import PlacingPolicy
-from .evaluated_world import BASELINE, LEARNED, EvaluatedWorld, Options, Played, Progress, Row
+from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, Played, Progress, Row
 
 _SAME = 1 + 1e-9
 """Values within this ratio are equal."""
@@ -42,7 +42,7 @@ class PlacedInstances(EvaluatedWorld):
     """A benchmark of instances that policies place whole."""
 
     is_parallel = False
-    trade_off = ("over_best_known", "won")
+    trade_offs = ((TIME, "over_best_known"),)
 
     def __init__(self, benchmark: Any, options: Options = Options(), built: Any = None) -> None:  # noqa: B008 - it cannot change
         super().__init__(benchmark, options, built)
