@@ -52,7 +52,7 @@ def figures_of(results: Data, mark: str = "") -> list[Drawn]:
     ]
     title, direction = objective.words.capitalize(), "less" if objective.sign > 0 else "more"
     caption = (
-        f"{title}: the {direction} the better. Bars are means over the {results['case']}s, whiskers 95 % intervals. Compare "
+        f"{title}: {direction} is better. Bars are means over the {results['case']}s, whiskers 95 % intervals. Compare "
         f"policies by the paired difference in the table: all met the same {results['case']}s."
     )
     svg = bars_svg(bars, objective.axis, f"objective{mark}", f"{title} of each policy", start, objective.digits)
