@@ -25,10 +25,10 @@ from ..training.run_folder import RunFolder, versions
 from .alike import alike
 from .episode_trace import to_chrome_trace
 from .evaluate import Evaluation
-from .plots.gantt import occupancy_svg
-from .plots.interactive.gantt_charts import episode_chart, step_chart
-from .plots.step_chart import step_svg
-from .report.report import Picture, report_html
+from .plots.figure import Figure
+from .plots.gantt import episode_figure
+from .plots.step import step_figure
+from .report.report import report_html
 from .saved_results import read_curve
 from .statistics import CHALLENGERS
 from .tables import to_csv, to_markdown
@@ -123,17 +123,14 @@ def _report(found: Evaluation, out: Path, shown: str, exports: dict[str, str]) -
     results, scenario = found.results, found.scenario
     record = found.records[shown][0]
     drawn = _drawn_policies(found, shown)
-    gantt: Picture = (
-        occupancy_svg(scenario, [(name, found.records[name][0]) for name in drawn[:2]]),
-        episode_chart(scenario, [(name, found.records[name][0]) for name in drawn]),
-    )
-    timeline: Picture | None = None
+    gantt = episode_figure(scenario, [(name, found.records[name][0]) for name in drawn])
+    timeline: Figure | None = None
     job = one_job(record, scenario)
     if job is not None:
         k, step = job
         graph = scenario.workload.graphs[int(record.graph_id[k])]
         names = [scenario.cluster.device_name(int(device)) for device in record.devices_of(k, scenario)]
-        timeline = step_svg(step, graph, device_names=names), step_chart(step, graph, names)
+        timeline = step_figure(step, graph, names)
     run = RunFolder(out)
     own_names = {display_name(str(path)) for path in (out, out.resolve(), out.resolve() / run.policy.name)}
     own = any(row["kind"] == "learned" and row["policy"] in own_names for row in results["rows"])

@@ -11,10 +11,9 @@ from ..elastic.tables import elastic_cells, elastic_title
 from ..fleet.objectives import OBJECTIVES
 from ..fleet.tables import fleet_cells, fleet_title
 from ..operators.tables import figure_rows, operator_cells, operator_title, ranked
-from ..plots.charts import BarRow, bars_svg
-from ..plots.interactive.gantt_charts import Chart
-from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
-from ..plots.interactive.scatter_plot import scatter_svg
+from ..plots.figure import Figure
+from ..plots.policies import BarRow, bars_figure
+from ..plots.trade_off import FRONT, PolicyFigure, policies_figure
 from ..statistics import CHALLENGERS, interval
 from ..tasklets.tables import tasklet_cells, tasklet_title
 from .pages import Drawn, PageTable, Row, cells, figure_cells, page
@@ -60,39 +59,36 @@ def elastic_report(results: Data, *, command: str = "") -> str:
     )
 
 
-def compared_elastic(results: Data, mark: str = "") -> Compared:
+def compared_elastic(results: Data) -> Compared:
     """An evaluation on published elastic workloads.
 
     Args:
         results: of it.
-        mark: ends the names of its drawings, where several evaluations are on one page.
     """
     head, rows = elastic_cells(results, has_words=True)
     groups = alike(results["rows"])
     named = [{**group[0], "policy": joined(group)} for group in groups]
     x = PolicyFigure("makespan_s", "makespan, h", 1 / 3600)
     y = PolicyFigure("mean_completion_s", "mean completion time, min", 1 / 60)
-    chart = policies_chart("Schedulers by mean completion time and makespan", named, x, y)
-    bars = bars_svg(_bars(named, y), "mean completion time (min)", f"completion{mark}", "Mean completion time of each scheduler")
+    chart = policies_figure("Schedulers by mean completion time and makespan", named, x, y)
+    bars = bars_figure(_bars(named, y), "mean completion time (min)", "Mean completion time of each scheduler")
     drawn = Drawn(
-        [bars],
+        bars,
         "Mean completion time of jobs, the less the better; means over the workloads, whiskers are 95 % intervals. "
         "Compare schedulers by the "
         "paired differences in the table, since all met the same jobs.",
     )
     caption = "Mean completion time against the time until the last job ends, means over the workloads."
-    return Compared(
-        elastic_title(results), results["verdict"], _table(head, rows, groups), [drawn, *_trade_off(chart, caption, mark)]
-    )
+    return Compared(elastic_title(results), results["verdict"], _table(head, rows, groups), [drawn, *_trade_off(chart, caption)])
 
 
-def compared_operators(results: dict[str, Any], mark: str = "") -> Compared:
+def compared_operators(results: dict[str, Any]) -> Compared:
     """An evaluation of operator placement; arguments as of `compared_elastic`."""
     told = (
         "Value of each policy's placements over the best known of the same instance: 1 is as good, 1.1 is 10 % worse. "
         "Means over the instances, whiskers are 95 % intervals."
     )
-    return _compared_placements(results, mark, operator_cells(results), operator_title(results), "step", "placement", told)
+    return _compared_placements(results, operator_cells(results), operator_title(results), "step", "placement", told)
 
 
 def tasklet_report(results: dict[str, Any], *, command: str = "") -> str:
@@ -116,23 +112,23 @@ def tasklet_report(results: dict[str, Any], *, command: str = "") -> str:
     )
 
 
-def compared_tasklets(results: dict[str, Any], mark: str = "") -> Compared:
+def compared_tasklets(results: dict[str, Any]) -> Compared:
     """An evaluation on networks of distant devices; arguments as of `compared_elastic`."""
     told = (
         "Communication of a step as each policy groups the devices, over the best known of the same network: 1 is as good. Means "
         "over the networks, whiskers are 95 % intervals."
     )
     cells = tasklet_cells(results)
-    return _compared_placements(results, mark, cells, tasklet_title(results), "communication", "grouping", told)
+    return _compared_placements(results, cells, tasklet_title(results), "communication", "grouping", told)
 
 
 def _compared_placements(
-    results: dict[str, Any], mark: str, cells: tuple[list[str], list[list[str]]], title: str, what: str, one: str, told: str
+    results: dict[str, Any], cells: tuple[list[str], list[list[str]]], title: str, what: str, one: str, told: str
 ) -> Compared:
     """Policies by value over the best known and by time.
 
     Args:
-        results, mark: as of `compared_elastic`.
+        results: as of `compared_elastic`.
         cells: of the table, head and rows.
         title: of the table.
         what: is compared, on an axis.
@@ -143,24 +139,23 @@ def _compared_placements(
     named = [{**row, "time_s": interval([row["seconds"]["median"]])} for row in figure_rows(results)]
     y = PolicyFigure("over_best_known", f"{what} over the best known", 1.0)
     x = PolicyFigure("time_s", f"time of a {one}, ms, median", 1e3)
-    chart = policies_chart(f"Policies by value and time of a {one}", named, x, y, is_log=(True, False))
+    chart = policies_figure(f"Policies by value and time of a {one}", named, x, y, is_log=(True, False))
     axis = "value over the best known (1 is as good)"
-    drawn = Drawn([bars_svg(_bars(named, y), axis, f"over-best{mark}", "Each policy over the best known", 1.0, 3)], told)
+    drawn = Drawn(bars_figure(_bars(named, y), axis, "Each policy over the best known", 1.0, 3), told)
     caption = f"Value over the best known against the time that a {one} takes, in the median."
     table = _table(*cells, groups)
-    return Compared(title, results["verdict"], table, [drawn, *_trade_off(chart, caption, mark)])
+    return Compared(title, results["verdict"], table, [drawn, *_trade_off(chart, caption)])
 
 
-def compared_fleet(results: Data, mark: str = "") -> Compared:
+def compared_fleet(results: Data) -> Compared:
     """An evaluation of a fleet, without its episodes; arguments as of `compared_elastic`."""
     groups, objective = alike(results["rows"]), OBJECTIVES[results["objective"]]
     head, rows = fleet_cells(results, has_words=True)
     named = [{**group[0], "policy": joined(group)} for group in groups]
     figure = PolicyFigure(objective.metric, f"{objective.words}, {objective.unit}", objective.scale, objective.sign < 0)
-    bars = bars_svg(
+    bars = bars_figure(
         _bars(named, figure),
         f"{objective.words} ({objective.unit})",
-        f"objective{mark}",
         f"{objective.words.capitalize()} of each policy",
         digits=objective.digits,
     )
@@ -170,9 +165,9 @@ def compared_fleet(results: Data, mark: str = "") -> Compared:
     y = PolicyFigure("blocking_rate", "blocked, % of jobs", 100.0)
     playing = [row for row in named if row["kind"] != "reference"]
     has_two = len({row["blocking_rate"]["mean"] for row in playing if row["blocking_rate"] is not None}) > 1
-    chart = policies_chart("Policies by jobs blocked and completion time", playing, x, y) if has_two else None
-    trade_off = _trade_off(chart, "Jobs blocked against the mean completion time, means over the episodes.", mark)
-    return Compared(fleet_title(results), results["verdict"], _table(head, rows, groups), [Drawn([bars], caption), *trade_off])
+    chart = policies_figure("Policies by jobs blocked and completion time", playing, x, y) if has_two else None
+    trade_off = _trade_off(chart, "Jobs blocked against the mean completion time, means over the episodes.")
+    return Compared(fleet_title(results), results["verdict"], _table(head, rows, groups), [Drawn(bars, caption), *trade_off])
 
 
 COMPARED: dict[str, Callable[..., Compared]] = {
@@ -188,10 +183,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]], groups: Sequence[
     return PageTable(cells(head), [policy_row(row, group[0]["kind"]) for row, group in zip(rows, groups, strict=True)], "wide")
 
 
-def _trade_off(chart: Chart | None, caption: str, mark: str = "") -> list[Drawn]:
-    if chart is None:
-        return []
-    return [Drawn([scatter_svg(chart, f"trade-off{mark}")], f"{caption} {FRONT}", chart)]
+def _trade_off(figure: Figure | None, caption: str) -> list[Drawn]:
+    return [] if figure is None else [Drawn(figure, f"{caption} {FRONT}")]
 
 
 def policy_row(texts: Sequence[str], kind: str) -> Row:

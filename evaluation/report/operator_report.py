@@ -16,7 +16,7 @@ from ..operators.tables import (
     objective_words,
     paired_cells,
 )
-from ..plots.operators.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
+from ..plots.operators import budgets_figure, classes_figure, schedules_figure, shown_figure
 from .compared import compared_operators, policy_row
 from .pages import Cell, Drawn, PageTable, cells, page
 
@@ -81,7 +81,7 @@ def _budgets(results: dict[str, Any]) -> list[Drawn]:
     searches = {parsed(row["policy"]).whole for row in budgets["rows"] if row["kind"] == "planner"}
     others = [row for row in figure_rows(results) if parsed(row["policy"]).whole not in searches]
     told = "Value over the best known against the time that a placement takes: searches with several budgets as lines, with "
-    return [Drawn([budgets_svg(budgets, others)], told + "95 % intervals, all others as points.")]
+    return [Drawn(budgets_figure(budgets, others), told + "95 % intervals, all others as points.")]
 
 
 def _classes(results: dict[str, Any]) -> list[Drawn]:
@@ -89,7 +89,7 @@ def _classes(results: dict[str, Any]) -> list[Drawn]:
     if not results.get("classes"):
         return []
     told = "Mean value over the best known on the instances of each class; the deeper the colour, the further above it."
-    return [Drawn([classes_svg(rows, results["classes"])], told)]
+    return [Drawn(classes_figure(rows, results["classes"]), told)]
 
 
 def _shown(results: dict[str, Any]) -> list[Drawn]:
@@ -97,9 +97,9 @@ def _shown(results: dict[str, Any]) -> list[Drawn]:
     for one in results.get("shown", []):
         name = f"{one['number']}"
         drawn += [
-            Drawn([shown_svg(one, f"shown-{name}")], f"Instance {name}: its ops on their devices, and the tensors that cross."),
+            Drawn(shown_figure(one), f"Instance {name}: its ops on their devices, and the tensors that cross."),
             Drawn(
-                [schedules_svg(one, f"schedules-{name}")],
+                schedules_figure(one),
                 f"Instance {name}: when each device runs its ops, as {one['policy']} and as HEFT places them.",
             ),
         ]

@@ -12,18 +12,15 @@ from urllib.parse import quote
 
 from ...quantities import counted
 from ..alike import alike, joined
-from ..plots import charts, curves
-from ..plots.interactive.gantt_charts import Chart
-from ..plots.interactive.scatter_charts import PolicyFigure, policies_chart
-from ..plots.interactive.scatter_plot import scatter_svg
+from ..plots import curves, policies
+from ..plots.figure import Figure
 from ..plots.style import RUNNING
+from ..plots.trade_off import PolicyFigure, policies_figure
 from ..statistics import CHALLENGERS, least
 from ..tables import beside, best_baselines, chosen_for, mean_figures, mean_text, remarks, verdict_word
 from .pages import Cell, Drawn, PageTable, Row, cells, page
 
 Data = Mapping[str, Any]
-Picture = tuple[str, Chart | None]
-"""A drawing as SVG, and the chart that answers to a pointer."""
 
 _HEAD = (
     Cell("policy"),
@@ -54,8 +51,8 @@ def report_html(
     results: Data,
     *,
     learning_curve: Sequence[Data] | None = None,
-    gantt: Picture | None = None,
-    timeline: Picture | None = None,
+    gantt: Figure | None = None,
+    timeline: Figure | None = None,
     config_yaml: str | None = None,
     command: str | None = None,
     versions: Mapping[str, str] | None = None,
@@ -66,8 +63,8 @@ def report_html(
     Args:
         results: what `evaluation.evaluate` found.
         learning_curve: rows of ``learning_curve.json``.
-        gantt: who held which device: `plots.gantt.occupancy_svg` and `plots.interactive.gantt_charts.episode_chart`.
-        timeline: one step: `plots.step_chart.step_svg` and `plots.interactive.gantt_charts.step_chart`.
+        gantt: who held which device: `plots.gantt.episode_figure`.
+        timeline: one step: `plots.step.step_figure`.
         config_yaml: the resolved config.
         command: the command line.
         versions: of packages, by name.
@@ -141,7 +138,7 @@ def _is_positive(value: Data | None) -> bool:
 
 
 def _groups(results: Data) -> list[list[Data]]:
-    return alike(charts.by_blocking_rate(results["rows"]))
+    return alike(policies.by_blocking_rate(results["rows"]))
 
 
 def _row(row: Data, told: str | None, further: Sequence[str] = ()) -> Row:
@@ -179,17 +176,17 @@ def _ends(value: Data, scale: float, form: str) -> str:
 
 
 def _figures(
-    rows: Sequence[Data], results: Data, learning_curve: Sequence[Data] | None, gantt: Picture | None, timeline: Picture | None
+    rows: Sequence[Data], results: Data, learning_curve: Sequence[Data] | None, gantt: Figure | None, timeline: Figure | None
 ) -> list[Drawn]:
-    drawn: list[tuple[Picture, str]] = [
+    drawn: list[tuple[Figure, str]] = [
         (
-            (charts.blocking_svg(rows), None),
+            policies.blocking_figure(rows),
             "Blocking rate: share of arriving jobs that were turned away, the fewer the better. Bars are means over the "
             "episodes, whiskers their 95 % intervals. Compare policies by the paired difference in the table, not by "
             "whether whiskers overlap: all policies met the same jobs.",
         ),
         (
-            (charts.reasons_svg(rows), None),
+            policies.reasons_figure(rows),
             "Why jobs were turned away. “No free block”: devices were free, but no set of them that a job may own and "
             "that meets the deadline, which is fragmentation. “No free device”: all were held. “Rejected by choice”: "
             "the policy had somewhere to put the job and did not. “Deadline out of reach”: too short even on an empty "
@@ -201,13 +198,13 @@ def _figures(
             ),
         ),
     ]
-    trade_off = policies_chart("Policies by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
+    trade_off = policies_figure("Policies by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
     if trade_off is not None:
-        drawn.insert(1, ((scatter_svg(trade_off, "trade-off"), trade_off), TRADE_OFF))
+        drawn.insert(1, (trade_off, TRADE_OFF))
     if learning_curve:
         drawn.append(
             (
-                (charts.learning_curve_svg(learning_curve, references(results)), None),
+                curves.learning_curve_figure(learning_curve, references(results)),
                 "How the policy learned. The thick line is its blocking rate on validation episodes, without exploration; the "
                 "thin one is measured in training, where it explores. The ring marks the policy that was kept. Dashed lines "
                 "are baselines on the test episodes, so their level is a guide, not a test.",
@@ -218,15 +215,13 @@ def _figures(
             (
                 gantt,
                 "The same arrivals under each policy. A bar is a job on the devices that it holds, in the colour of its job "
-                "graph and with its number where there is room; a white gap is an idle device. Small strokes above the bars "
-                "are arrivals; a mark tells that the job was turned away, and why. The drawing shows a window, the chart "
-                "the whole "
-                "episode.",
+                "graph and with its number where there is room; a gap is an idle device. A mark above the bars is a job that "
+                "was turned away.",
             )
         )
     drawn.append(
         (
-            (charts.degrees_svg(rows), None),
+            policies.shares_figure(rows, "degrees", "degree (ranks of a job)"),
             "Into how many ranks accepted jobs were cut. A row is a policy's histogram: the darker a cell, the greater "
             "the share of its accepted jobs.",
         )
@@ -234,7 +229,7 @@ def _figures(
     if any(row["shapes"] for row in rows):
         drawn.append(
             (
-                (charts.shapes_svg(rows), None),
+                policies.shares_figure(rows, "shapes", "shape of the block"),
                 "On which blocks accepted jobs ran. A row is a policy's histogram over the shapes of the cluster's blocks, from "
                 "few ranks to many.",
             )
@@ -242,7 +237,7 @@ def _figures(
     if len({rule for row in rows for rule in row["rules"]}) > 1:
         drawn.append(
             (
-                (charts.rules_svg(rows), None),
+                policies.shares_figure(rows, "rules", "placement rule"),
                 "By which placement rule the blocks were taken. Where several rules take the same block, the first of them in "
                 "the benchmark's order stands for all.",
             )
@@ -250,7 +245,7 @@ def _figures(
     if any(row["completion_percentiles_s"] for row in rows):
         drawn.append(
             (
-                (curves.completion_svg(rows), None),
+                curves.completion_figure(rows),
                 "Completion times of accepted jobs, all episodes together: the share that took no longer. Each policy accepts "
                 "other jobs, so a curve to the left is no merit by itself.",
             )
@@ -264,7 +259,7 @@ def _figures(
                 "the title is the part of the step in which the busiest rank does not compute.",
             )
         )
-    return [Drawn([svg], caption, chart) for (svg, chart), caption in drawn]
+    return [Drawn(figure, caption) for figure, caption in drawn]
 
 
 def _method(results: Data) -> list[str]:

@@ -17,10 +17,10 @@ from ...errors import InputFileError, MeshwrightError
 from ...quantities import counted
 from ..alike import alike
 from ..fleet.objectives import OBJECTIVES
-from ..plots import charts, curves
+from ..plots import curves
 from ..plots.curves import BLOCKING, LearningMeasure
-from ..plots.interactive.scatter_charts import policies_chart
-from ..plots.interactive.scatter_plot import scatter_svg
+from ..plots.policies import blocking_figure
+from ..plots.trade_off import policies_figure
 from ..saved_results import read_any_results, read_curve
 from ..statistics import CHALLENGERS, paired
 from ..tables import escaped, table, with_ends, with_verdict
@@ -278,7 +278,7 @@ def to_html(summary: Summary, against: str | None = None) -> str:
         tables.append((f"Ablations on {benchmark}", "", _table(head, rows)))
     for title, note, names, rows in operator_tables(summary, against):
         tables.append((title, note, _table([Cell(name) for name in names], rows)))
-    others = [COMPARED[kind](result, f"-{number}") for number, (kind, result) in enumerate(summary.others.values(), 1)]
+    others = [COMPARED[kind](result) for kind, result in summary.others.values()]
     titles = [one.title for one in others]
     others = [
         one._replace(title=f"{one.title} ({folder})") if titles.count(one.title) > 1 else one
@@ -322,22 +322,20 @@ def _drawings(summary: Summary, others: Sequence[Compared]) -> list[Drawn]:
     once = {labels[folder]: result for folder, result in reversed(summary.results.items())}
     for benchmark, result in reversed(once.items()):
         rows = named_rows(result)
-        chart = policies_chart(f"Policies on {benchmark} by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
+        trade_off = policies_figure(f"Policies on {benchmark} by jobs blocked and completion time", rows, COMPLETION, BLOCKED)
         caption = f"Blocking rate of each policy on {benchmark}, with 95 % intervals."
-        drawn.append(Drawn([charts.blocking_svg(rows, f"blocking-{len(drawn)}")], caption))
-        if chart is not None:
-            drawn.append(Drawn([scatter_svg(chart, f"trade-off-{len(drawn)}")], f"{benchmark}: {TRADE_OFF}", chart))
+        drawn.append(Drawn(blocking_figure(rows), caption))
+        if trade_off is not None:
+            drawn.append(Drawn(trade_off, f"{benchmark}: {TRADE_OFF}"))
     for one in others:
         drawn += [replace(each, caption=f"{one.title}. {each.caption}") for each in one.drawn]
     for where, of in loads(summary).items():
-        svg = curves.load_svg(of, kinds, f"load-{len(drawn)}")
-        drawn.append(Drawn([svg], f"Blocking rate against load on {where}, with 95 % intervals."))
+        drawn.append(Drawn(curves.load_figure(of, kinds), f"Blocking rate against load on {where}, with 95 % intervals."))
     for name, runs in summary.learning.items():
         measure = summary.measures.get(name, BLOCKING)
-        svg = curves.learning_svg(runs, f"seeds-{len(drawn)}", measure)
         what = "blocking rate" if measure is BLOCKING else measure.name
         told = f"Training runs that differ in their seed alone, on {name}: {what} on validation episodes."
-        drawn.append(Drawn([svg], told))
+        drawn.append(Drawn(curves.learning_figure(runs, measure), told))
     return drawn
 
 

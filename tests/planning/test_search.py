@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from meshwright.evaluation.plots.layout_search import layouts_svg
 
 from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
@@ -11,7 +12,6 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.work.work import describe
 from meshwright.devices import DeviceSettings, device_type
 from meshwright.errors import PlanError
-from meshwright.evaluation.plots.layout_search import layouts_svg
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import device_counts, search_layouts
 from meshwright.planning.usual import frameworks_text

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from meshwright.evaluation.plots.interactive import scatter_plot
 from meshwright.evaluation.plots.interactive.gantt_charts import MOST_BARS, episode_chart, step_chart
 from meshwright.evaluation.plots.interactive.scatter_charts import PolicyFigure, policies_chart, undominated

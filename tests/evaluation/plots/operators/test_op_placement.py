@@ -1,9 +1,9 @@
 """Laws of the drawing of ops on devices: every op is there, and what crosses is counted once for each device."""
 
 import numpy as np
+from meshwright.evaluation.plots.operators.op_placement import levels, placement_svg
 
 import meshwright
-from meshwright.evaluation.plots.operators.op_placement import levels, placement_svg
 
 from ....plans.test_op_placement import fork
 
