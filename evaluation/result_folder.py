@@ -35,8 +35,8 @@ from .tables import to_csv, to_markdown
 
 FILES = ("results.json", "results.csv", "results.md", "report.html", "episode.trace.json")
 PLANS = "plans"
-MOST_DRAWN = 4
-"""Policies whose episode the chart of a report can show."""
+MOST_DRAWN = 3
+"""Policies whose episode a report shows."""
 
 
 def write_evaluation(found: Evaluation, out: Path, *, exports: dict[str, str] | None = None) -> list[Path]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from html import escape
+from html import escape, unescape
 from itertools import compress
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from .style import INK, RULE
+from .style import INK, MUTED, RULE
 
 Figure = dict[str, Any]
 Trace = dict[str, Any]
@@ -27,7 +27,6 @@ HEIGHT = 310.0
 
 _TITLE, _LEGEND_ROW, _AXIS = 26.0, 22.0, 54.0
 _UNITS = ((5 * 86_400.0, 86_400.0, "d"), (5_400.0, 3_600.0, "h"), (120.0, 60.0, "min"), (2.0, 1.0, "s"), (2e-3, 1e-3, "ms"))
-_SHAPES = {"h": ("y", "x"), "v": ("x", "y")}
 
 
 class Panel(NamedTuple):
@@ -93,9 +92,8 @@ def axis(title: str, *, is_log: bool = False, span: tuple[float, float] | None =
         span: its ends; by default around what is drawn.
         options: further keys of Plotly's axis.
     """
-    made: dict[str, Any] = {"title": {"text": shown(title, 120)}, "automargin": True, "zeroline": False, "gridcolor": RULE}
-    if is_log:
-        made |= {"type": "log", "dtick": "D2", "minor": {"showgrid": False}, "exponentformat": "none"}
+    made: dict[str, Any] = {"title": {"text": shown(title, 120), "font": {"size": 12}}, "zeroline": False}
+    made |= {"gridcolor": RULE, "type": "log" if is_log else "linear"}
     if span is not None:
         made["range"] = [math.log10(end) for end in span] if is_log else list(span)
     return made | options
@@ -162,7 +160,7 @@ def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, colum
     made: dict[str, Any] = {"annotations": []}
     named: set[str] = set()
     top = inner
-    for number, one in enumerate(panels):
+    for number, one in enumerate(map(_with_ticks, panels)):
         end = "" if number == 0 else str(number + 1)
         column = number % columns
         high, low = top / inner, (top - one.height) / inner
@@ -187,10 +185,11 @@ def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, colum
         "layout": {
             "meta": {"label": printable(label), "inner": inner, "columns": columns},
             "height": inner + above + _LEGEND_ROW + _AXIS,
-            "margin": {"l": 56, "r": 14, "t": above + 4, "b": 46},
+            "margin": _margin(panels, above + _LEGEND_ROW),
             "legend": legend,
             "barmode": "overlay",
             "hovermode": "closest",
+            "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": MUTED, "activecolor": INK},
             "font": {"color": INK, "size": 12},
             "paper_bgcolor": "rgba(0,0,0,0)",
             "plot_bgcolor": "rgba(0,0,0,0)",
@@ -198,6 +197,30 @@ def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, colum
         | made
         | layout,
     }
+
+
+def _margin(panels: Sequence[Panel], top: float) -> dict[str, float]:
+    """Room for ticks and titles. Plotly's own margins would draw every figure several times."""
+    labels = [line for one in panels for text in one.y.get("ticktext", ["10,000"]) for line in unescape(text).split("<br>")]
+    left = 6.8 * max(map(len, labels)) + 10.0 + 18.0 * any(one.y["title"]["text"] for one in panels)
+    lines_below = max(text.count("<br>") + 1 for text in panels[-1].x.get("ticktext") or [""])
+    return {"l": left, "r": 16.0, "t": top, "b": 14.0 * lines_below + 32.0}
+
+
+def _with_ticks(panel: Panel) -> Panel:
+    """Logarithmic axes with ticks at 1, 2 and 5 of each power of ten, or at powers alone over more than three of them."""
+    for key in ("x", "y"):
+        of: dict[str, Any] = getattr(panel, key)
+        values = [10**end for end in of.get("range", ())] or [
+            one for trace in panel.traces for one in trace[key] if one and one > 0
+        ]
+        if of["type"] == "log" and values and "tickvals" not in of:
+            low, high = min(values), max(values)
+            powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+            ticks = [first * 10.0**power for power in powers for first in ((1, 2, 5) if high < 2e3 * low else (1,))]
+            ticks = [tick for tick in ticks if 0.9 * low <= tick <= 1.1 * high]
+            panel = panel._replace(**{key: of | {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}})
+    return panel
 
 
 def _hover(panel: Panel) -> str:

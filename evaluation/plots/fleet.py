@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...envs.fleet.fleet import Fleet
+from ...quantities import counted
 from ..fleet.episodes import WatchedEpisode
 from .figure import Figure, Panel, axis, figure, shown, time_unit
 from .gantt import Bar, Lanes, consecutive, gantt_figure, host_lanes, time_text
@@ -34,17 +35,17 @@ def _bars(fleet: Fleet, episode: WatchedEpisode, names: Sequence[str]) -> list[B
     record, found = episode.record, []
     for stay in episode.timeline.stays:
         job, kind = stay.job, names[int(record.job_type[stay.job])]
-        says = [f"job {job}", kind, f"devices: {len(stay.devices)}"]
-        says.append(f"waited: {time_text(float(record.start_s[job] - record.arrival_s[job]))}")
-        says += [f"restarts: {int(record.num_restarts[job])}"] * bool(record.num_restarts[job])
+        says = [f"job {job}", counted(len(stay.devices), "device")]
+        says.append(f"waited {time_text(float(record.start_s[job] - record.arrival_s[job]))}")
+        says += [f"{counted(int(record.num_restarts[job]), 'restart')}"] * bool(record.num_restarts[job])
         says += [f"lost to sharing: {time_text(float(record.shared_s[job]))}"] * bool(record.shared_s[job] > 0)
         for lane, count in consecutive(stay.devices):
             found.append(Bar(stay.begin_s, stay.end_s, lane, count, kind, tuple(says), str(job)))
             if stay.is_restart and stay.steps_from_s > stay.begin_s:
                 until_s = min(stay.end_s, stay.steps_from_s)
-                found.append(Bar(stay.begin_s, until_s, lane, count, RESTART, (f"job {job} restarts", kind)))
+                found.append(Bar(stay.begin_s, until_s, lane, count, RESTART, (f"job {job}", kind)))
     for outage in episode.timeline.outages:
-        says_host = (fleet.cluster.host_names[outage.host], OUTAGE)
+        says_host = (fleet.cluster.host_names[outage.host],)
         for lane, count in consecutive(np.flatnonzero(fleet.cluster.device_host == outage.host)):
             found.append(Bar(outage.begin_s, outage.end_s, lane, count, OUTAGE, says_host))
     return found

@@ -13,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
+from ...quantities import counted
 from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
-from .figure import Figure, Look, Panel, Trace, axis, bars, figure, line, lines, marks, shortened, shown, time_text, time_unit
-from .style import INK, LEARNED, MUTED, RULE, graph_look, ink_on, reasons
+from .figure import Figure, Look, Panel, Trace, axis, bars, figure, line, marks, shortened, shown, time_text, time_unit
+from .style import INK, LEARNED, MUTED, PAPER, RULE, graph_look, ink_on, reasons
 
-MOST_BARS = 4_000
+MOST_BARS = 8_000
 """Of one figure, so that a browser draws it in a second; of a longer episode the first part is drawn."""
 
 _MOST_NUMBERED = 800
@@ -107,8 +108,8 @@ def _panel(
             *((bar.lane + (bar.num_lanes - 1) / 2, (bar.end_s - bar.begin_s) / unit_s) for bar in of), strict=True
         )
         look: dict[str, Any] = {"base": [bar.begin_s / unit_s for bar in of], "width": [0.94 * bar.num_lanes for bar in of]}
-        look |= {"hovertext": [_said(bar) for bar in of], "hoverinfo": "text"}
-        look |= {"marker": {"pattern": {"shape": hatch, "fgcolor": "#ffffff", "size": 6}}} if hatch else {}
+        look |= {"hovertext": [_said(bar) for bar in of], "hovertemplate": "%{hovertext}<extra>%{fullData.name}</extra>"}
+        look |= {"marker": {"line": {"width": 0.4, "color": PAPER}, "pattern": {"shape": hatch, "fgcolor": "#ffffff", "size": 6}}}
         if has_numbers:
             look |= {"text": [shown(bar.number) for bar in of], "textposition": "inside", "textangle": 0}
             look |= {"insidetextanchor": "middle", "insidetextfont": {"color": ink_on(colour)}}
@@ -119,8 +120,7 @@ def _panel(
     y = axis("", span=(num_lanes - 0.5, -0.5 - strip), showgrid=False)
     y |= {"tickvals": [at for at, _ in ticks], "ticktext": [name for _, name in ticks], "fixedrange": num_lanes <= 32}
     if lane * num_lanes / len(one.groups) >= 5:
-        borders = [(x["range"][0], first - 0.5, x["range"][1], first - 0.5) for _, first, _ in one.groups[1:]]
-        traces.insert(0, lines(borders, RULE, line={"width": 1}))
+        y["minor"] = {"tickvals": [first - 0.5 for _, first, _ in one.groups[1:]], "showgrid": True, "gridcolor": RULE}
     above = [_over(trace | {"y": [-0.5 - strip / 2] * len(trace["y"])}, unit_s) for trace in one.marks]
     return Panel([*traces, *above], x, y, one.title, lane * num_lanes + _STRIP * bool(one.marks))
 
@@ -128,7 +128,7 @@ def _panel(
 def _said(bar: Bar) -> str:
     name, *rest = (shown(text) for text in bar.says)
     times = f"{time_text(bar.begin_s)} to {time_text(bar.end_s)}: {time_text(bar.end_s - bar.begin_s)}"
-    return "<br>".join((f"<b>{name}</b>", *rest, times))
+    return "<br>".join((name, *rest, times))
 
 
 def _over(trace: Trace, unit_s: float) -> Trace:
@@ -164,7 +164,7 @@ def episode_figure(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeReco
         title = f"{shortened(name)}: {placed}, {100 * share:.0f} % of device-time held until the last arrival"
         panels.append(Lanes(title, found, host_lanes(scenario.cluster), away))
         moments, shares = held_share(scenario, record)
-        shape = {"line": {"shape": "hv", "width": 1.6}, "legend": "legend"}
+        shape = {"line": {"shape": "hv", "width": 1.6}}
         held.append(line(f"held by {name}", moments, 100 * shares, _LINES[number % len(_LINES)], **shape))
     below = Panel(held, {}, axis("% of devices", span=(0, 104), tickvals=[0, 50, 100]), "Devices held", 110.0)
     label = f"Jobs on the devices of {scenario.cluster.name}"
@@ -174,7 +174,7 @@ def episode_figure(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeReco
 def _job(scenario: Scenario, record: EpisodeRecord, job: int) -> list[Bar]:
     """A bar for each run of devices of a job."""
     kind = scenario.workload.graphs[int(record.graph_id[job])].name
-    says = [f"job {job}", kind, f"ranks: {int(record.degree[job])}", f"training steps: {int(record.num_steps[job])}"]
+    says = [f"job {job}", f"{counted(int(record.degree[job]), 'rank')}, {counted(int(record.num_steps[job]), 'training step')}"]
     for word, seconds in (("waited", record.wait_s[job]), ("delayed by interruptions", record.delay_s[job])):
         says += [f"{word}: {time_text(float(seconds))}"] * bool(seconds > 0)
     span_s = float(record.start_s[job]), float(record.finish_s[job])

@@ -16,7 +16,7 @@ from .curves import looks_of
 from .figure import Figure, Panel, axis, band, figure, line, lines, marks, named_rows, shortened, shown
 from .gantt import Bar, Lanes, gantt_figure
 from .policies import heatmap
-from .style import BLUE, GREEN, GREY, MUTED, ORANGE, PINK, SKY, VERMILION, YELLOW
+from .style import BLUE, GREEN, GREY, MUTED, ORANGE, PAPER, PINK, SKY, VERMILION, YELLOW
 
 Data = Mapping[str, Any]
 
@@ -26,6 +26,7 @@ COLOURS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
 MOST_LABELS = 14
 """Tensors whose bytes are written: the largest ones; the others say theirs under a pointer."""
 
+_HALO = ", ".join([f"0 0 3px {PAPER}"] * 4)
 _KEPT, _MOVED = "on the same device as HEFT has it", "on another"
 
 
@@ -117,7 +118,14 @@ def ops_figure(drawn: DrawnOps) -> Figure:
         f"{shown(drawn.lane_names[lane[a]])} to {shown(drawn.lane_names[lane[b]])}"
         for a, b, size in crossings
     ]
-    look = {"mode": "markers+text", "text": texts, "textposition": "middle center", "hovertext": said, "hoverinfo": "text"}
+    look = {
+        "mode": "markers+text",
+        "text": texts,
+        "textposition": "middle center",
+        "textfont": {"shadow": _HALO},
+        "hovertext": said,
+        "hoverinfo": "text",
+    }
     at = [x for x, _ in middle], [high for _, high in middle]
     traces.append(marks("", *at, MUTED, marker={"size": 4}, showlegend=False, **look))
     ticks = [f"{shown(name, 20)}<br>{counted(int((lane == n).sum()), 'op')}" for n, name in enumerate(drawn.lane_names)]
@@ -206,7 +214,7 @@ def schedules_figure(shown_one: Data) -> Figure:
         bars = []
         for name, begin_s, end_s, lane, moved in columns:
             kind = _MOVED if moved else _KEPT
-            bars.append(Bar(begin_s, end_s, lane, 1, kind, (name, names[lane], kind), name))
+            bars.append(Bar(begin_s, end_s, lane, 1, kind, (name, names[lane]), name))
         title = f"{shortened(each['policy'])}: the last op ends after {1e3 * max(each['end_s']):.4g} ms"
         panels.append(Lanes(title, bars, [(name, number, 1) for number, name in enumerate(names)]))
     longest_s = max(max(each["end_s"]) for each in made)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from .figure import Figure, Panel, axis, bars, figure, marks, named_rows, shown, wrapped
-from .style import EXPIRED, INK, KINDS, LEARNED, MUTED, PALEST, RUNNING, ink_on, reasons
+from .style import EXPIRED, INK, LEARNED, MUTED, PALEST, RUNNING, ink_on, kind_of, reasons
 
 Row = Mapping[str, Any]
 
@@ -61,8 +61,8 @@ def bars_figure(rows: Sequence[BarRow], name: str, label: str, start: float = 0.
     """
     texts = [_figures(row, digits) for row in rows]
     traces = []
-    for kind in dict.fromkeys(KINDS[row.kind] for row in rows):
-        of = [number for number, row in enumerate(rows) if KINDS[row.kind] == kind and row.mean is not None]
+    for kind in dict.fromkeys(kind_of(row._asdict()) for row in rows):
+        of = [number for number, row in enumerate(rows) if kind_of(row._asdict()) == kind and row.mean is not None]
         lengths = [rows[number].mean - start for number in of]  # type: ignore[operator]
         look = {"base": [start] * len(of), "width": [_BAR] * len(of), "marker": {"pattern": {"shape": kind.hatch}}}
         said = {"hovertext": [f"<b>{shown(rows[number].name)}</b><br>{texts[number]}" for number in of], "hoverinfo": "text"}
@@ -89,7 +89,12 @@ def reasons_figure(rows: Sequence[Row]) -> Figure:
     for reason in drawn:
         shares = [100.0 * float(row["outcomes"].get(reason.word) or 0.0) for row in rows]
         said = [f"<b>{shown(row['policy'])}</b><br>{reason.word}: {x:.1f} %" for row, x in zip(rows, shares, strict=True)]
-        text = {"text": [f"{share:.1f}" if share >= 0.05 else "" for share in shares], "textposition": "inside", "textangle": 0}
+        text = {
+            "text": [f"{share:.1f}" if share >= 0.05 else "" for share in shares],
+            "textposition": "inside",
+            "textangle": 0,
+            "insidetextanchor": "middle",
+        }
         look = {"base": list(ends), "width": [_BAR] * len(rows), "insidetextfont": {"color": ink_on(reason.colour)}}
         of = bars(reason.word, reason.colour, range(len(rows)), shares, hovertext=said, hoverinfo="text", **look, **text)
         traces.append(of)
@@ -123,7 +128,12 @@ def shares_figure(rows: Sequence[Row], key: str, what: str) -> Figure:
         for row, of in zip(rows, shares, strict=True)
     ]
     y, height = named_rows([row["policy"] for row in rows])
-    x = axis(f"{what}; numbers: % of accepted jobs", tickvals=list(range(len(used))), ticktext=[wrapped(one, 14) for one in used])
+    x = axis(
+        f"{what}; numbers: % of accepted jobs",
+        showgrid=False,
+        tickvals=list(range(len(used))),
+        ticktext=[wrapped(one, 14) for one in used],
+    )
     return figure(
         f"{what} of the jobs that {len(rows)} policies accepted", [Panel([heatmap(shares, texts, said)], x, y, height=height)]
     )
@@ -140,7 +150,12 @@ def heatmap(
 
 
 def _written(ends: Sequence[float], texts: Sequence[str]) -> dict[str, Any]:
-    look = {"mode": "text", "text": list(texts), "textposition": "middle right", "textfont": {"color": MUTED}}
+    look = {
+        "mode": "text",
+        "text": [f"\u2002{text}" for text in texts],
+        "textposition": "middle right",
+        "textfont": {"color": MUTED},
+    }
     return marks("", ends, range(len(ends)), INK, hoverinfo="skip", showlegend=False, cliponaxis=False, **look)
 
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Iterator
-from contextlib import contextmanager
 from html import escape, unescape
-from io import StringIO
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,33 +55,35 @@ _STYLE = {
 
 def svg(figure: Figure) -> str:
     """The figure as the text of an SVG file."""
-    import matplotlib.style
-    from matplotlib.figure import Figure as Drawing
-
-    layout = figure["layout"]
-    with matplotlib.style.context(["default", _STYLE]), _without_warnings():
-        drawing = Drawing(figsize=(WIDTH / 96, layout["height"] / 96), layout="constrained")
-        _draw(drawing, figure)
-        out = StringIO()
-        drawing.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
-    drawn = re.sub(r"<!--.*?-->\n?", "", out.getvalue(), flags=re.DOTALL)
-    head = f'<svg role="img" aria-label="{escape(layout["meta"]["label"])}"'
+    drawn = _saved(figure, "svg", {"Date": None, "Creator": None, "Format": None, "Type": None}).decode()
+    drawn = re.sub(r"<!--.*?-->\n?", "", drawn, flags=re.DOTALL)
+    head = f'<svg role="img" aria-label="{escape(figure["layout"]["meta"]["label"])}"'
     return drawn[drawn.index("<svg") :].replace("<svg", head, 1)
 
 
 def data_url(figure: Figure) -> str:
-    """The drawing as the address of an image that lies in the page."""
-    return f"data:image/svg+xml;base64,{b64encode(svg(figure).encode()).decode()}"
+    """The drawing as the address of an image that lies in the page: PNG, which thousands of bars do not swell."""
+    from PIL import Image
+
+    out = BytesIO()
+    Image.open(BytesIO(_saved(figure, "png", {"Software": None}))).convert("RGB").quantize(64).save(out, "png", optimize=True)
+    return f"data:image/png;base64,{b64encode(out.getvalue()).decode()}"
 
 
-@contextmanager
-def _without_warnings() -> Iterator[None]:
+def _saved(figure: Figure, form: str, metadata: dict[str, None]) -> bytes:
     import warnings
 
-    with warnings.catch_warnings():
+    import matplotlib.style
+    from matplotlib.figure import Figure as Drawing
+
+    with matplotlib.style.context(["default", _STYLE]), warnings.catch_warnings():
         # The reader's font draws the text; that DejaVu Sans lacks a letter only makes its measured width a guess.
         warnings.filterwarnings("ignore", message=r"(?s)Glyph .* missing from font", category=UserWarning)
-        yield
+        drawing = Drawing(figsize=(WIDTH / 96, figure["layout"]["height"] / 96), layout="constrained")
+        _draw(drawing, figure)
+        out = BytesIO()
+        drawing.savefig(out, format=form, dpi=96, metadata=metadata)
+    return out.getvalue()
 
 
 def _draw(drawing: Any, figure: Figure) -> None:
@@ -126,14 +126,9 @@ def _set_axis(axes: Axes, key: str, of: dict[str, Any]) -> None:
         (axes.set_xlim if key == "x" else axes.set_ylim)(low, high)
     if "tickvals" in of:
         one.set_ticks(of["tickvals"], [_plain(text) for text in of.get("ticktext", map(str, of["tickvals"]))])
-        one.set_ticks([], minor=True)
-    elif is_log:
-        from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-        low, high = sorted(axes.get_xlim() if key == "x" else axes.get_ylim())
-        one.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if high < 2e3 * low else (1.0,)))
-        one.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
-        one.set_minor_formatter(NullFormatter())
+        one.set_ticks(of.get("minor", {}).get("tickvals", []), minor=True)
+        axes.grid(axis=key, which="minor")  # type: ignore[arg-type]
+        one.set_tick_params(which="minor", length=0)
     if of.get("showgrid", True):
         axes.grid(axis=key)  # type: ignore[arg-type]
 
@@ -160,7 +155,15 @@ def _scatter(axes: Axes, trace: Trace) -> None:
             vertical, across = place.split()
             align, dx = _PLACES[across]
             dy = {"top": 7, "middle": 0, "bottom": -7}[vertical]
-            at = {"xytext": (dx, dy), "textcoords": "offset points", "ha": align, "va": "center", "annotation_clip": False}
+            back = {"fc": "white", "ec": "none", "alpha": 0.8, "pad": 0.8} if "shadow" in trace.get("textfont", {}) else None
+            at = {
+                "bbox": back,
+                "xytext": (dx, dy),
+                "textcoords": "offset points",
+                "ha": align,
+                "va": "center",
+                "annotation_clip": False,
+            }
             axes.annotate(_plain(text), (left, high), fontsize=10.5 * _POINT, zorder=4, **at)
 
 

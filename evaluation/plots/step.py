@@ -55,7 +55,7 @@ def step_figure(timeline: Timeline, graph: JobGraph, device_names: Sequence[str]
     for lane, stretches in enumerate(found[: 2 * drawn]):
         for begin_s, end_s, kind, op in stretches:
             name = "several" if op < 0 else graph.op_names[op]
-            bars.append(gantt.Bar(begin_s, end_s, lane, 1, kind, (name, kind, names[lane // 2]), name))
+            bars.append(gantt.Bar(begin_s, end_s, lane, 1, kind, (name, names[lane // 2]), name))
     title = f"{graph.name} on {counted(n, 'rank')}: {timeline.step_s * 1e3:.4g} ms a step, "
     title += f"{100 * timeline.communication_share:.0f} % of it communication"
     title += f"; the first {drawn} ranks" * (drawn < n)

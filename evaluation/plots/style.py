@@ -6,14 +6,15 @@ more than eight things are told apart, colours repeat with hatches.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ...simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
 
 BLUE, ORANGE, GREEN, PINK = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
 SKY, VERMILION, YELLOW, GREY = "#56b4e9", "#d55e00", "#f0e442", "#999999"
-INK, MUTED, RULE, PALE, PALEST = "#222222", "#666666", "#dddddd", "#b8bec6", "#e3eef6"
-DARK = {INK: "#e8e8e8", MUTED: "#a8adb3", RULE: "#3c4147", PALE: "#6c747d", PALEST: "#1d3245"}
+INK, MUTED, RULE, PALE, PALEST, PAPER = "#222222", "#666666", "#dddddd", "#b8bec6", "#e3eef6", "#fffffe"
+DARK = {INK: "#e8e8e8", MUTED: "#a8adb3", RULE: "#3c4147", PALE: "#6c747d", PALEST: "#1d3245", PAPER: "#16181b"}
 """What a page in dark colours draws in place of the colours that are made for white paper."""
 
 LEARNED = BLUE
@@ -41,6 +42,11 @@ KINDS = {
     "published": Kind("published scheduler", PINK),
     "reference": Kind("knows all arrivals beforehand: no policy", GREEN, "/"),
 }
+
+
+def kind_of(row: Mapping[str, Any]) -> Kind:
+    """How the policy of a row is drawn."""
+    return KINDS.get(row["kind"], Kind("policy", PALE))
 
 
 class Reason(NamedTuple):

@@ -10,7 +10,7 @@ from typing import Any
 from ...planning.search_table import RankedLayouts
 from ...quantities import counted
 from .figure import Figure, Panel, axis, figure, line, marks, shown
-from .style import BLUE, GREEN, INK, KINDS, MUTED, ORANGE, PALE, PINK, SKY, VERMILION
+from .style import BLUE, GREEN, INK, KINDS, MUTED, ORANGE, PALE, PINK, SKY, VERMILION, kind_of
 
 Row = Mapping[str, Any]
 Point = tuple[float, float]
@@ -24,7 +24,7 @@ MOST_LAYOUTS = 4_000
 _COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY)
 _SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 _WIDTH, _HEIGHT = 900.0, 400.0  # pixels, for which names find room
-_PLACES = {"middle right": (8, 0), "middle left": (-8, 0), "top center": (0, 12), "bottom center": (0, -12)}
+_PLACES = {"middle right": (8, 0), "middle left": (-8, 0), "top center": (0, 11), "bottom center": (0, -11)}
 
 
 @dataclass(frozen=True)
@@ -74,12 +74,12 @@ def policies_figure(
     if not x.is_more_better and not y.is_more_better and len(front) > 1:
         ends = sorted({points[number] for number in front})
         traces.append(line("Pareto front", *zip(*ends, strict=True), (INK, "solid"), line={"width": 1.2}, hoverinfo="skip"))
-    kinds = dict.fromkeys(KINDS[row["kind"]] for row, _, _ in known)
+    kinds = dict.fromkeys(kind_of(row) for row, _, _ in known)
     order = sorted(range(len(known)), key=lambda number: (number not in front, known[number][1]))
     places = _places([points[number] for number in order], [str(known[number][0]["policy"]) for number in order], is_log)
     place_of = dict(zip(order, places, strict=True))
     for kind in sorted(kinds, key=lambda kind: kind == KINDS["learned"]):
-        of = [number for number, (row, _, _) in enumerate(known) if KINDS[row["kind"]] == kind]
+        of = [number for number, (row, _, _) in enumerate(known) if kind_of(row) == kind]
         names = [shown(known[number][0]["policy"]) for number in of]
         low, high = ([y.of(known[number][0], end) for number in of] for end in ("low", "high"))
         means = [points[number][1] for number in of]
@@ -137,7 +137,8 @@ def layouts_figure(found: RankedLayouts) -> Figure:
         look |= {"mode": "lines+markers", "line": {"color": colour, "dash": "solid", "width": 1}} if colour != PALE else {}
         traces.append(marks(name, [one.memory_bytes / 1e9 for one in layouts], [one.step_s for one in layouts], colour, **look))
     at = [best.memory_bytes / 1e9], [best.step_s]
-    text = {"mode": "text", "text": [shown(f"fastest: {best.text}", 120)], "textposition": "bottom left", "hoverinfo": "skip"}
+    side = "left" if best.memory_bytes > found.capacity_bytes / 2 else "right"
+    text = {"mode": "text", "text": [shown(f"fastest: {best.text}", 120)], "textposition": f"bottom {side}", "hoverinfo": "skip"}
     traces.append(marks("", *at, INK, showlegend=False, **text))
     times = [one.step_s for one in [best, *searched.examined]]
     x = axis("GB of the fullest rank; the axis ends where a device is full", span=(0, found.capacity_bytes / 1e9))
@@ -159,7 +160,7 @@ def _places(points: Sequence[Point], names: Sequence[str], is_log: tuple[bool, b
         wide = 6.6 * len(name)
         for place, (dx, dy) in _PLACES.items():
             left = x + dx - (wide / 2 if dx == 0 else wide if dx < 0 else 0.0)
-            box = left, y + dy - 6, left + wide, y + dy + 6
+            box = left, y + dy - 7, left + wide, y + dy + 7
             if box[0] >= 0 and box[2] <= _WIDTH and not any(_cross(box, other) for other in taken):
                 taken.append(box)
                 found.append(place)

@@ -4,7 +4,7 @@
   const dark = matchMedia("(prefers-color-scheme: dark)"), narrow = matchMedia("(max-width: 600px)");
   const boxes = [...document.querySelectorAll(".figure")];
   const config = {displaylogo: false, responsive: true, doubleClick: "reset+autosize",
-    modeBarButtonsToRemove: ["select2d", "lasso2d"], toImageButtonOptions: {format: "svg"}};
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"], plotlyServerURL: "", toImageButtonOptions: {format: "svg"}};
 
   function read(box) {
     let text = box.querySelector("script").textContent;
@@ -13,10 +13,12 @@
     return JSON.parse(text);
   }
 
-  /* Panels keep their height whatever room the legend above them takes. */
-  function fit(plot, inner) {
-    const missing = Math.ceil(inner - plot._fullLayout._size.h);
-    return Math.abs(missing) > 1 ? Plotly.relayout(plot, {height: plot._fullLayout.height + missing}) : null;
+  /* The height at which panels are as high as they are made for, whatever room the legend above them takes. */
+  async function height(plot, data, layout) {
+    const one = (values) => (Array.isArray(values) ? values.slice(0, 1) : values);
+    const firsts = data.map((trace) => Object.fromEntries(Object.entries(trace).map(([key, value]) => [key, one(value)])));
+    await Plotly.react(plot, firsts, layout, config);
+    return Math.ceil(layout.height + layout.meta.inner - plot._fullLayout._size.h);
   }
 
   async function draw(box) {
@@ -25,17 +27,22 @@
     layout.dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
     if (narrow.matches) {
       layout.font.size = 10;
-      layout.margin = {...layout.margin, l: 40, r: 8};
+      layout.margin.l *= 0.85;
       for (const trace of data) if (trace.mode === "markers+text") trace.mode = "markers"; // names have no room
     }
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", layout.meta.label);
+    layout.height = await height(plot, data, layout);
     await Plotly.react(plot, data, layout, config);
-    await fit(plot, layout.meta.inner);
     box.dataset.drawn = "yes";
   }
 
-  async function all() { for (const box of boxes) await draw(box); }
+  async function all() {
+    for (const box of boxes) {
+      await draw(box);
+      await new Promise((done) => setTimeout(done)); // each figure is seen, and the page scrolls, before the next is drawn
+    }
+  }
 
   let waits = 0;
   addEventListener("resize", () => {
