@@ -211,15 +211,16 @@ def _with_ticks(panel: Panel) -> Panel:
     """Logarithmic axes with ticks at 1, 2 and 5 of each power of ten, or at powers alone over more than three of them."""
     for key in ("x", "y"):
         of: dict[str, Any] = getattr(panel, key)
+        if of["type"] != "log" or "tickvals" in of:
+            continue
         values = [10**end for end in of.get("range", ())] or [
             one for trace in panel.traces for one in trace[key] if one and one > 0
         ]
-        if of["type"] == "log" and values and "tickvals" not in of:
-            low, high = min(values), max(values)
-            powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-            ticks = [first * 10.0**power for power in powers for first in ((1, 2, 5) if high < 2e3 * low else (1,))]
-            ticks = [tick for tick in ticks if 0.9 * low <= tick <= 1.1 * high]
-            panel = panel._replace(**{key: of | {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}})
+        low, high = min(values, default=1.0), max(values, default=1.0)
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        ticks = [first * 10.0**power for power in powers for first in ((1, 2, 5) if high < 2e3 * low else (1,))]
+        ticks = [tick for tick in ticks if 0.9 * low <= tick <= 1.1 * high]
+        panel = panel._replace(**{key: of | {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}})
     return panel
 
 
