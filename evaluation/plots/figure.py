@@ -92,7 +92,7 @@ def axis(title: str, *, is_log: bool = False, span: tuple[float, float] | None =
         span: its ends; by default around what is drawn.
         options: further keys of Plotly's axis.
     """
-    made: dict[str, Any] = {"title": {"text": shown(title, 120), "font": {"size": 12}}, "zeroline": False}
+    made: dict[str, Any] = {"title": {"text": shown(title, 120), "font": {"size": 12}}, "zeroline": False, "ticklabelstandoff": 4}
     made |= {"gridcolor": RULE, "type": "log" if is_log else "linear"}
     if span is not None:
         made["range"] = [math.log10(end) for end in span] if is_log else list(span)
@@ -127,6 +127,15 @@ def band(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour
     ends = [*x, *reversed(x)], [*low, *reversed(high)]
     look = {"fill": "toself", "fillcolor": colour, "opacity": 0.15, "hoverinfo": "skip", "showlegend": False}
     return line("", *ends, (colour, "solid"), line={"width": 0}, **look)
+
+
+def whiskers(key: str, at: Sequence[float], ends: Sequence[tuple[float | None, float | None]], colour: str) -> Trace:
+    """Intervals along the axis ``key``, at places of the other one; those without ends are left out."""
+    known = [(place, low, high) for place, (low, high) in zip(at, ends, strict=True) if low is not None and high is not None]
+    middle = [(low + high) / 2 for _, low, high in known]
+    half = {"type": "data", "array": [(high - low) / 2 for _, low, high in known], "color": colour, "thickness": 1.2, "width": 4}
+    x, y = (middle, [place for place, _, _ in known])[:: 1 if key == "x" else -1]
+    return marks("", x, y, colour, marker={"size": 1}, hoverinfo="skip", showlegend=False, **{f"error_{key}": half})
 
 
 def lines(ends: Iterable[tuple[float, float, float, float]], colour: str, **options: Any) -> Trace:

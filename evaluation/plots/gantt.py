@@ -99,6 +99,7 @@ def _panel(
 ) -> Panel:
     num_lanes = sum(count for _, _, count in one.groups)
     lane = min(14.0, max(480.0 / num_lanes, 1.5))
+    edge = {"width": 0.4 if len(one.bars) < 100 * num_lanes else 0.0, "color": PAPER}
     traces = []
     for kind, (colour, hatch) in looks.items():
         of = [bar for bar in one.bars if bar.kind == kind and bar.begin_s < until_s]
@@ -109,7 +110,7 @@ def _panel(
         )
         look: dict[str, Any] = {"base": [bar.begin_s / unit_s for bar in of], "width": [0.94 * bar.num_lanes for bar in of]}
         look |= {"hovertext": [_said(bar) for bar in of], "hovertemplate": "%{hovertext}<extra>%{fullData.name}</extra>"}
-        look |= {"marker": {"line": {"width": 0.4, "color": PAPER}, "pattern": {"shape": hatch, "fgcolor": "#ffffff", "size": 6}}}
+        look |= {"marker": {"line": edge, "pattern": {"shape": hatch, "fgcolor": PAPER, "fillmode": "overlay"}}}
         if has_numbers:
             look |= {"text": [shown(bar.number) for bar in of], "textposition": "inside", "textangle": 0}
             look |= {"insidetextanchor": "middle", "insidetextfont": {"color": ink_on(colour)}}

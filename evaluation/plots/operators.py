@@ -200,7 +200,7 @@ def classes_figure(rows: Sequence[Data], classes: Sequence[Data]) -> Figure:
     ticks = {"tickvals": list(range(len(columns))), "ticktext": [f"{shown(d)}<br>{shown(c)}" for d, c in columns]}
     y, height = named_rows([row["policy"] for row in rows])
     map_of = heatmap(cells, [[f"{value:.3f}" for value in of] for of in values], said)
-    x = axis("class of instances; numbers: value over the best known", **ticks)
+    x = axis("class of instances; numbers: value over the best known", showgrid=False, automargin=True, **ticks)
     return figure("Value over the best known by class of instance", [Panel([map_of], x, y, height=height)])
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .figure import Figure, Panel, axis, bars, figure, marks, named_rows, shown, wrapped
+from .figure import Figure, Panel, axis, bars, figure, marks, named_rows, shown, whiskers, wrapped
 from .style import EXPIRED, INK, LEARNED, MUTED, PALEST, RUNNING, ink_on, kind_of, reasons
 
 Row = Mapping[str, Any]
@@ -67,17 +67,14 @@ def bars_figure(rows: Sequence[BarRow], name: str, label: str, start: float = 0.
         look = {"base": [start] * len(of), "width": [_BAR] * len(of), "marker": {"pattern": {"shape": kind.hatch}}}
         said = {"hovertext": [f"<b>{shown(rows[number].name)}</b><br>{texts[number]}" for number in of], "hoverinfo": "text"}
         traces.append(bars(kind.word, kind.colour, of, lengths, **look, **said))
-    known = [(y, row) for y, row in enumerate(rows) if row.low is not None and row.high is not None]
-    errors = {"type": "data", "symmetric": False, "color": INK, "thickness": 1.2, "width": 4}
-    errors["array"] = [row.high - row.mean for _, row in known]  # type: ignore[operator]
-    errors["arrayminus"] = [row.mean - max(start, row.low) for _, row in known]  # type: ignore[operator, type-var]
-    whiskers = {"error_x": errors, "hoverinfo": "skip", "showlegend": False, "marker": {"size": 1}}
-    traces.append(marks("", [row.mean for _, row in known], [y for y, _ in known], INK, **whiskers))
+    traces.append(
+        whiskers("x", list(range(len(rows))), [(None if row.low is None else max(start, row.low), row.high) for row in rows], INK)
+    )
     ends = [max([start, *(end for end in (row.mean, row.high) if end is not None)]) for row in rows]
     traces.append(_written(ends, texts))
     longest = max(ends, default=start) - start or 1.0
     y, height = named_rows([row.name for row in rows])
-    return figure(label, [Panel(traces, axis(name, span=(start, start + 1.3 * longest)), y, height=height)])
+    return figure(label, [Panel(traces, axis(name, span=(start, start + 1.5 * longest)), y, height=height)])
 
 
 def reasons_figure(rows: Sequence[Row]) -> Figure:
@@ -131,6 +128,7 @@ def shares_figure(rows: Sequence[Row], key: str, what: str) -> Figure:
     x = axis(
         f"{what}; numbers: % of accepted jobs",
         showgrid=False,
+        automargin=True,
         tickvals=list(range(len(used))),
         ticktext=[wrapped(one, 14) for one in used],
     )

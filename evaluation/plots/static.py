@@ -140,8 +140,7 @@ def _scatter(axes: Axes, trace: Trace) -> None:
         axes.fill(x, y, color=trace["fillcolor"], alpha=opacity, linewidth=0)
     for end, error in (("xerr", trace.get("error_x")), ("yerr", trace.get("error_y"))):
         if error is not None:
-            spans = np.array([error["arrayminus"], error["array"]], np.float64)
-            axes.errorbar(x, y, **{end: spans}, fmt="none", ecolor=error["color"], elinewidth=1.0, capsize=2)
+            axes.errorbar(x, y, **{end: error["array"]}, fmt="none", ecolor=error["color"], elinewidth=1.0, capsize=2)
     if "lines" in mode and trace["line"]["width"]:
         style = {"color": trace["line"]["color"], "linestyle": _DASHES[trace["line"]["dash"]], "alpha": opacity}
         draw = "steps-post" if trace["line"].get("shape") == "hv" else "default"
@@ -188,6 +187,8 @@ def _bar(axes: Axes, trace: Trace) -> None:
 def _heatmap(axes: Axes, trace: Trace) -> None:
     from matplotlib.colors import LinearSegmentedColormap
 
+    if not trace["x"]:
+        return
     colours = LinearSegmentedColormap.from_list("own", [colour for _, colour in trace["colorscale"]])
     shares = np.array([[np.nan if one is None else one for one in row] for row in trace["z"]], np.float64)
     x, y = np.array(trace["x"], np.float64), np.array(trace["y"], np.float64)

@@ -38,7 +38,8 @@ KINDS = {
     "learned": _LEARNED,
     "own": _OWN,
     "baseline": Kind("baseline", "#8a929c"),
-    "planner": Kind("planner", "#8a929c", "."),
+    "planner": Kind("planner", "#8a929c"),
+    "constant": Kind("rule", PALE),
     "published": Kind("published scheduler", PINK),
     "reference": Kind("knows all arrivals beforehand: no policy", GREEN, "/"),
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 from ...planning.search_table import RankedLayouts
 from ...quantities import counted
-from .figure import Figure, Panel, axis, figure, line, marks, shown
+from .figure import Figure, Panel, axis, figure, line, marks, shown, whiskers
 from .style import BLUE, GREEN, INK, KINDS, MUTED, ORANGE, PALE, PINK, SKY, VERMILION, kind_of
 
 Row = Mapping[str, Any]
@@ -83,9 +83,7 @@ def policies_figure(
         names = [shown(known[number][0]["policy"]) for number in of]
         low, high = ([y.of(known[number][0], end) for number in of] for end in ("low", "high"))
         means = [points[number][1] for number in of]
-        errors = {"type": "data", "symmetric": False, "color": MUTED, "thickness": 1, "width": 3}
-        errors["array"] = [0.0 if end is None else end - mean for end, mean in zip(high, means, strict=True)]
-        errors["arrayminus"] = [0.0 if end is None else mean - end for end, mean in zip(low, means, strict=True)]
+        traces.append(whiskers("y", [points[number][0] for number in of], list(zip(low, high, strict=True)), MUTED))
         written = [name if place_of[number] else "" for name, number in zip(names, of, strict=True)]
         text = {"text": written, "textposition": [place_of[number] or "middle right" for number in of]}
         says = [
@@ -93,7 +91,7 @@ def policies_figure(
             + (f" [{a:.4g}, {b:.4g}]" if a is not None and b is not None else "")
             for name, number, mean, a, b in zip(names, of, means, low, high, strict=True)
         ]
-        look = {"mode": "markers+text", "error_y": errors, "hovertext": says, "hoverinfo": "text", "cliponaxis": False}
+        look = {"mode": "markers+text", "hovertext": says, "hoverinfo": "text", "cliponaxis": False}
         traces.append(marks(kind.word, [points[number][0] for number in of], means, kind.colour, **look, **text))
     axes = (axis(one.name, is_log=log) for one, log in zip((x, y), is_log, strict=True))
     return figure(label, [Panel(traces, *axes, height=_HEIGHT)])

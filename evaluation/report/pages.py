@@ -155,5 +155,5 @@ def templates(package: str, shown: Callable[[Any], Any], **options: Any) -> Envi
 def _environment() -> Environment:
     made = templates(__package__, _shown, keep_trailing_newline=True)
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    made.filters["data_url"] = data_url
+    made.filters["data_url"] = lambda figure: data_url(figure)
     return made

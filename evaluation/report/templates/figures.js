@@ -7,10 +7,9 @@
     modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"], plotlyServerURL: "", toImageButtonOptions: {format: "svg"}};
 
   function read(box) {
-    let text = box.querySelector("script").textContent;
     const colours = dark.matches ? JSON.parse(document.body.dataset.dark) : {};
-    for (const [light, other] of Object.entries(colours)) text = text.replaceAll(`"${light}"`, `"${other}"`);
-    return JSON.parse(text);
+    const instead = (text) => Object.entries(colours).reduce((made, [light, other]) => made.replaceAll(light, other), text);
+    return JSON.parse(box.querySelector("script").textContent, (key, one) => (key === "shadow" ? instead(one) : Object.hasOwn(colours, one) ? colours[one] : one));
   }
 
   /* The height at which panels are as high as they are made for, whatever room the legend above them takes. */
@@ -28,6 +27,9 @@
     if (narrow.matches) {
       layout.font.size = 10;
       layout.margin.l *= 0.85;
+      layout.margin.b += 12;
+      const titles = Object.entries(layout).filter(([key]) => key.startsWith("xaxis")).map(([, axis]) => axis.title);
+      for (const one of [...titles, ...layout.annotations]) one.text = one.text.replace(/(.{44,54}?)\s/g, "$1<br>");
       for (const trace of data) if (trace.mode === "markers+text") trace.mode = "markers"; // names have no room
     }
     plot.setAttribute("role", "img");
