@@ -104,13 +104,21 @@ def learning_curve_figure(curve: Sequence[Row], references: Mapping[str, float] 
     trained, validated = measure._replace(key="training_blocking_rate").points(curve), measure.points(curve)
     traces = []
     if len(trained):
-        traces.append(line(f"in training: {trained[-1, 1]:.1f} at the end", *trained.T, (ORANGE, "solid"), line={"width": 1.4}))
+        traces.append(
+            line(
+                f"in training: {trained[-1, 1]:.1f} at the end",
+                trained[:, 0],
+                trained[:, 1],
+                (ORANGE, "solid"),
+                line={"width": 1.4},
+            )
+        )
     if len(validated):
         name = f"validation episodes: {validated[-1, 1]:.1f} at the end, best {measure.best(validated):.1f} (ring)"
-        traces.append(line(name, *validated.T, (LEARNED, "solid"), **_marked(LEARNED)))
+        traces.append(line(name, validated[:, 0], validated[:, 1], (LEARNED, "solid"), **_marked(LEARNED)))
         best = validated[np.lexsort((validated[:, 0], validated[:, 1]))[:1]]
         ring = {"symbol": "circle-open", "size": 15, "line": {"width": 2}}
-        traces.append(marks("", *best.T, INK, marker=ring, showlegend=False, hoverinfo="skip"))
+        traces.append(marks("", best[:, 0], best[:, 1], INK, marker=ring, showlegend=False, hoverinfo="skip"))
     for number, (name, rate) in enumerate((references or {}).items()):
         look = MUTED, ("dash", "dot")[number % 2]
         traces.append(line(f"{name}: {100 * rate:.1f}", [0, measure.step_scale * most or 1], [100 * rate] * 2, look))
@@ -130,7 +138,13 @@ def learning_figure(runs: Mapping[str, Sequence[Row]], measure: LearningMeasure 
     curves = {run: points for run, points in found.items() if len(points)}
     digits = measure.digits
     traces = [
-        line(f"{run}: best {measure.best(curve):.{digits}f}", *curve.T, _LOOKS[i % len(_LOOKS)], line={"width": 1.3})
+        line(
+            f"{run}: best {measure.best(curve):.{digits}f}",
+            curve[:, 0],
+            curve[:, 1],
+            _LOOKS[i % len(_LOOKS)],
+            line={"width": 1.3},
+        )
         for i, (run, curve) in enumerate(curves.items())
     ]
     if len(curves) > 1:

@@ -104,7 +104,7 @@ def named_rows(names: Sequence[object], title: str = "") -> tuple[dict[str, Any]
     texts = [wrapped(name) for name in names]
     row = 14.0 + 14.0 * max((text.count("<br>") + 1 for text in texts), default=1)
     n = max(1, len(texts))
-    ticks = {"tickvals": list(range(len(texts))), "ticktext": texts, "showgrid": False}
+    ticks: dict[str, Any] = {"tickvals": list(range(len(texts))), "ticktext": texts, "showgrid": False}
     return axis(title, span=(n - 0.5, -0.5), **ticks), row * n
 
 
@@ -125,7 +125,7 @@ def marks(name: object, x: Iterable[float | None], y: Iterable[float | None], co
 def band(x: Sequence[float], low: Sequence[float], high: Sequence[float], colour: str) -> Trace:
     """A pale band between two curves."""
     ends = [*x, *reversed(x)], [*low, *reversed(high)]
-    look = {"fill": "toself", "fillcolor": colour, "opacity": 0.15, "hoverinfo": "skip", "showlegend": False}
+    look: dict[str, Any] = {"fill": "toself", "fillcolor": colour, "opacity": 0.15, "hoverinfo": "skip", "showlegend": False}
     return line("", *ends, (colour, "solid"), line={"width": 0}, **look)
 
 
@@ -138,7 +138,7 @@ def whiskers(key: str, at: Sequence[float], ends: Sequence[tuple[float | None, f
     return marks("", x, y, colour, marker={"size": 1}, hoverinfo="skip", showlegend=False, **{f"error_{key}": half})
 
 
-def lines(ends: Iterable[tuple[float, float, float, float]], colour: str, **options: Any) -> Trace:
+def lines(ends: Iterable[Sequence[float]], colour: str, **options: Any) -> Trace:
     """Straight lines (x, y, to x, to y) of one colour without names."""
     places = [place for x, y, to_x, to_y in ends for place in ((x, y), (to_x, to_y), (None, None))]
     made = line("", [], [], (colour, "solid"), **({"hoverinfo": "skip", "showlegend": False} | options))
@@ -185,7 +185,8 @@ def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, colum
             is_new = trace.get("showlegend", True) and trace["name"] not in named
             named |= {trace["name"]} if is_new else set()
             axes = {"xaxis": f"x{end}", "yaxis": f"y{end}", "legendgroup": trace["name"], "showlegend": is_new}
-            data.append({"hovertemplate": _hover(one)} | trace | axes if "hoverinfo" not in trace else trace | axes)
+            hover = {} if trace.get("hoverinfo") == "skip" else {"hovertemplate": _hover(one, trace)}
+            data.append(hover | trace | axes)
         top -= (one.height + gap) if column == columns - 1 else 0.0
     above = (_TITLE if panels[0].title else 0.0) + 4.0
     legend = {"orientation": "h", "x": 0, "xanchor": "left", "y": 1 + above / inner, "yanchor": "bottom", "traceorder": "normal"}
@@ -229,12 +230,15 @@ def _with_ticks(panel: Panel) -> Panel:
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
         ticks = [first * 10.0**power for power in powers for first in ((1, 2, 5) if high < 2e3 * low else (1,))]
         ticks = [tick for tick in ticks if 0.9 * low <= tick <= 1.1 * high]
-        panel = panel._replace(**{key: of | {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}})
+        written: dict[str, Any] = {key: of | {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}}
+        panel = panel._replace(**written)
     return panel
 
 
-def _hover(panel: Panel) -> str:
-    """Both figures of a point by the names of their axes."""
+def _hover(panel: Panel, trace: Trace) -> str:
+    """The text of a point, or both of its figures by the names of their axes."""
+    if trace.get("hovertext"):
+        return "%{hovertext}<extra></extra>"
     parts = [f"{one['title']['text']}: %{{{key}:.4~g}}" for key, one in (("x", panel.x), ("y", panel.y)) if one["title"]["text"]]
     return "<br>".join(parts) + "<extra>%{fullData.name}</extra>"
 

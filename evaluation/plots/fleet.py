@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,8 +11,8 @@ from numpy.typing import NDArray
 from ...envs.fleet.fleet import Fleet
 from ...quantities import counted
 from ..fleet.episodes import WatchedEpisode
-from .figure import Figure, Panel, axis, figure, shown, time_unit
-from .gantt import Bar, Lanes, consecutive, gantt_figure, host_lanes, time_text
+from .figure import Figure, Panel, axis, figure, shown, time_text, time_unit
+from .gantt import Bar, Lanes, consecutive, gantt_figure, host_lanes
 from .policies import heatmap
 from .style import INK, RULE, graph_look
 
@@ -72,14 +73,10 @@ def links_figure(
     for policy, load, mean in zip(policies, loads, means, strict=True):
         middle = (np.arange(len(load)) + 0.5) * end_s / unit_s / len(load)
         percent = [[float(f"{100 * share:.3g}") for share in row] for row in load.T]
-        cells = heatmap(percent, [], None)
-        cells |= {"x": [float(f"{at:.6g}") for at in middle], "xgap": 0, "hoverinfo": "x+y+z"}
+        cells = heatmap(percent)
+        cells |= {"x": [float(f"{at:.6g}") for at in middle], "xgap": 0}
         cells |= {"hovertemplate": f"%{{y}}<br>%{{x:.4~g}} {unit}: %{{z:.3~g}} % busy<extra></extra>"}
         ticks = [f"{shown(name, 24)}, mean {100 * share:.1f} %" for name, share in zip(link_names, mean, strict=True)]
-        rows = {"tickvals": list(range(len(ticks))), "ticktext": ticks, "showgrid": False}
-        panels.append(Panel([_dropped(cells)], x, axis("", span=(len(ticks) - 0.5, -0.5), **rows), policy, 17.0 * len(ticks)))
+        rows: dict[str, Any] = {"tickvals": list(range(len(ticks))), "ticktext": ticks, "showgrid": False}
+        panels.append(Panel([cells], x, axis("", span=(len(ticks) - 0.5, -0.5), **rows), policy, 17.0 * len(ticks)))
     return figure("Load of links under each policy, % of the time busy", panels, shares_x=True)
-
-
-def _dropped(cells: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in cells.items() if key not in ("text", "texttemplate", "hovertext", "hoverinfo")}

@@ -156,7 +156,7 @@ def episode_figure(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeReco
             if jobs:
                 said = [f"<b>job {job}</b>, {shown(graphs[int(record.graph_id[job])].name)}<br>{reason.word}" for job in jobs]
                 marker = {"symbol": reason.symbol, "size": 9}
-                words = {"hovertext": said, "hoverinfo": "text", "marker": marker}
+                words = {"hovertext": said, "marker": marker}
                 away.append(
                     marks(f"turned away: {reason.word}", record.arrival_s[jobs], [-1.0] * len(jobs), reason.colour, **words)
                 )

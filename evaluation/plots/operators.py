@@ -109,8 +109,8 @@ def ops_figure(drawn: DrawnOps) -> Figure:
         sent = [(level[source], y[source], level[target], y[target]) for source, target, _ in crossings if lane[source] == number]
         traces.append(lines(np.array(sent, np.float64).reshape(-1, 4).tolist(), colour, line={"width": 1.4}))
         said = [f"<b>{shown(drawn.op_names[op])}</b><br>{shown(name)}, level {level[op]}" for op in ops.tolist()]
-        look = {"marker": {"symbol": "square", "size": 8}, "hovertext": said, "hoverinfo": "text", "showlegend": False}
-        traces.append(marks(name, level[ops].astype(float), y[ops], colour, **look))
+        boxes: dict[str, Any] = {"marker": {"symbol": "square", "size": 8}, "hovertext": said, "showlegend": False}
+        traces.append(marks(name, level[ops].astype(float), y[ops], colour, **boxes))
     middle = [((level[a] + level[b]) / 2, (y[a] + y[b]) / 2) for a, b, _ in crossings]
     texts = _labels([_bytes(size) for _, _, size in crossings], middle, int(level.max()) + 1, len(drawn.lane_names))
     said = [
@@ -118,14 +118,8 @@ def ops_figure(drawn: DrawnOps) -> Figure:
         f"{shown(drawn.lane_names[lane[a]])} to {shown(drawn.lane_names[lane[b]])}"
         for a, b, size in crossings
     ]
-    look = {
-        "mode": "markers+text",
-        "text": texts,
-        "textposition": "middle center",
-        "textfont": {"shadow": _HALO},
-        "hovertext": said,
-        "hoverinfo": "text",
-    }
+    look: dict[str, Any] = {"mode": "markers+text", "text": texts, "textposition": "middle center", "hovertext": said}
+    look["textfont"] = {"shadow": _HALO}
     at = [x for x, _ in middle], [high for _, high in middle]
     traces.append(marks("", *at, MUTED, marker={"size": 4}, showlegend=False, **look))
     ticks = [f"{shown(name, 20)}<br>{counted(int((lane == n).sum()), 'op')}" for n, name in enumerate(drawn.lane_names)]
@@ -197,7 +191,7 @@ def classes_figure(rows: Sequence[Data], classes: Sequence[Data]) -> Figure:
         ]
         for row, of in zip(rows, values, strict=True)
     ]
-    ticks = {"tickvals": list(range(len(columns))), "ticktext": [f"{shown(d)}<br>{shown(c)}" for d, c in columns]}
+    ticks: dict[str, Any] = {"tickvals": list(range(len(columns))), "ticktext": [f"{shown(d)}<br>{shown(c)}" for d, c in columns]}
     y, height = named_rows([row["policy"] for row in rows])
     map_of = heatmap(cells, [[f"{value:.3f}" for value in of] for of in values], said)
     x = axis("class of instances; numbers: value over the best known", showgrid=False, automargin=True, **ticks)

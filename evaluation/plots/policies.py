@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from .figure import Figure, Panel, axis, bars, figure, marks, named_rows, shown, whiskers, wrapped
+from .figure import Figure, Panel, Trace, axis, bars, figure, marks, named_rows, shown, whiskers, wrapped
 from .style import EXPIRED, INK, LEARNED, MUTED, PALEST, RUNNING, ink_on, kind_of, reasons
 
 Row = Mapping[str, Any]
@@ -65,7 +65,7 @@ def bars_figure(rows: Sequence[BarRow], name: str, label: str, start: float = 0.
         of = [number for number, row in enumerate(rows) if kind_of(row._asdict()) == kind and row.mean is not None]
         lengths = [rows[number].mean - start for number in of]  # type: ignore[operator]
         look = {"base": [start] * len(of), "width": [_BAR] * len(of), "marker": {"pattern": {"shape": kind.hatch}}}
-        said = {"hovertext": [f"<b>{shown(rows[number].name)}</b><br>{texts[number]}" for number in of], "hoverinfo": "text"}
+        said = {"hovertext": [f"<b>{shown(rows[number].name)}</b><br>{texts[number]}" for number in of]}
         traces.append(bars(kind.word, kind.colour, of, lengths, **look, **said))
     traces.append(
         whiskers("x", list(range(len(rows))), [(None if row.low is None else max(start, row.low), row.high) for row in rows], INK)
@@ -93,7 +93,7 @@ def reasons_figure(rows: Sequence[Row]) -> Figure:
             "insidetextanchor": "middle",
         }
         look = {"base": list(ends), "width": [_BAR] * len(rows), "insidetextfont": {"color": ink_on(reason.colour)}}
-        of = bars(reason.word, reason.colour, range(len(rows)), shares, hovertext=said, hoverinfo="text", **look, **text)
+        of = bars(reason.word, reason.colour, range(len(rows)), shares, hovertext=said, **look, **text)
         traces.append(of)
         ends = [end + share for end, share in zip(ends, shares, strict=True)]
     traces.append(_written(ends, [f"{end:.1f}" for end in ends]))
@@ -137,17 +137,15 @@ def shares_figure(rows: Sequence[Row], key: str, what: str) -> Figure:
     )
 
 
-def heatmap(
-    shares: Sequence[Sequence[float | None]], texts: Sequence[Sequence[str]], said: Any, top: float = 100.0
-) -> dict[str, Any]:
-    """Cells from pale to blue for 0 to ``top`` with their texts, and what each says under a pointer."""
+def heatmap(shares: Sequence[Sequence[float | None]], texts: Sequence[Sequence[str]] = (), said: Any = ()) -> Trace:
+    """Cells from pale to blue for 0 to 100 with their texts, and what each says under a pointer."""
     cells = {"z": shares, "x": list(range(len(shares[0]) if shares else 0)), "y": list(range(len(shares)))}
-    look = {"colorscale": [[0, PALEST], [1, LEARNED]], "zmin": 0, "zmax": top, "xgap": 2, "ygap": 2, "showscale": False}
-    words = {"text": texts, "texttemplate": "%{text}", "hovertext": said, "hoverinfo": "text"}
+    look = {"colorscale": [[0, PALEST], [1, LEARNED]], "zmin": 0, "zmax": 100, "xgap": 2, "ygap": 2, "showscale": False}
+    words = {"text": texts, "texttemplate": "%{text}", "hovertext": said} if texts else {}
     return {"type": "heatmap", "name": "", "showlegend": False} | cells | look | words
 
 
-def _written(ends: Sequence[float], texts: Sequence[str]) -> dict[str, Any]:
+def _written(ends: Sequence[float], texts: Sequence[str]) -> Trace:
     look = {
         "mode": "text",
         "text": [f"\u2002{text}" for text in texts],

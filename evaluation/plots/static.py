@@ -154,16 +154,11 @@ def _scatter(axes: Axes, trace: Trace) -> None:
             vertical, across = place.split()
             align, dx = _PLACES[across]
             dy = {"top": 7, "middle": 0, "bottom": -7}[vertical]
-            back = {"fc": "white", "ec": "none", "alpha": 0.8, "pad": 0.8} if "shadow" in trace.get("textfont", {}) else None
-            at = {
-                "bbox": back,
-                "xytext": (dx, dy),
-                "textcoords": "offset points",
-                "ha": align,
-                "va": "center",
-                "annotation_clip": False,
-            }
-            axes.annotate(_plain(text), (left, high), fontsize=10.5 * _POINT, zorder=4, **at)
+            back: dict[str, Any] | None = (
+                {"fc": "white", "ec": "none", "alpha": 0.8, "pad": 0.8} if "shadow" in trace.get("textfont", {}) else None
+            )
+            at: dict[str, Any] = {"xytext": (dx, dy), "textcoords": "offset points", "annotation_clip": False, "zorder": 4}
+            axes.annotate(_plain(text), (left, high), fontsize=10.5 * _POINT, bbox=back, ha=align, va="center", **at)
 
 
 def _bar(axes: Axes, trace: Trace) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ...planners.layouts.results import RankedLayout
 from ...planning.search_table import RankedLayouts
 from ...quantities import counted
 from .figure import Figure, Panel, axis, figure, line, marks, shown, whiskers
@@ -73,7 +74,11 @@ def policies_figure(
     traces = []
     if not x.is_more_better and not y.is_more_better and len(front) > 1:
         ends = sorted({points[number] for number in front})
-        traces.append(line("Pareto front", *zip(*ends, strict=True), (INK, "solid"), line={"width": 1.2}, hoverinfo="skip"))
+        traces.append(
+            line(
+                "Pareto front", [a for a, _ in ends], [b for _, b in ends], (INK, "solid"), line={"width": 1.2}, hoverinfo="skip"
+            )
+        )
     kinds = dict.fromkeys(kind_of(row) for row, _, _ in known)
     order = sorted(range(len(known)), key=lambda number: (number not in front, known[number][1]))
     places = _places([points[number] for number in order], [str(known[number][0]["policy"]) for number in order], is_log)
@@ -91,10 +96,10 @@ def policies_figure(
             + (f" [{a:.4g}, {b:.4g}]" if a is not None and b is not None else "")
             for name, number, mean, a, b in zip(names, of, means, low, high, strict=True)
         ]
-        look = {"mode": "markers+text", "hovertext": says, "hoverinfo": "text", "cliponaxis": False}
+        look = {"mode": "markers+text", "hovertext": says, "cliponaxis": False}
         traces.append(marks(kind.word, [points[number][0] for number in of], means, kind.colour, **look, **text))
-    axes = (axis(one.name, is_log=log) for one, log in zip((x, y), is_log, strict=True))
-    return figure(label, [Panel(traces, *axes, height=_HEIGHT)])
+    across, up = (axis(one.name, is_log=log) for one, log in zip((x, y), is_log, strict=True))
+    return figure(label, [Panel(traces, across, up, height=_HEIGHT)])
 
 
 def undominated(points: Sequence[Point], is_more_better: tuple[bool, bool] = (False, False)) -> list[int]:
@@ -119,24 +124,31 @@ def layouts_figure(found: RankedLayouts) -> Figure:
     known = {(one.text, one.order) for one in searched.front}
     priced = sorted((one for one in searched.examined if (one.text, one.order) not in known), key=lambda one: one.step_s)
     every = -(-len(priced) // MOST_LAYOUTS) or 1
-    groups = [("priced" + f", one of {every}" * (every > 1), PALE, {"size": 5}, priced[::every])]
+    groups: list[tuple[str, str, dict[str, Any], list[RankedLayout]]] = [
+        ("priced" + f", one of {every}" * (every > 1), PALE, {"size": 5}, priced[::every])
+    ]
     for number, devices in enumerate(sorted({one.devices for one in searched.front})):
         front = sorted((one for one in searched.front if one.devices == devices), key=lambda one: one.memory_bytes)
-        marker = {"size": 9, "symbol": _SYMBOLS[number % len(_SYMBOLS)]}
+        marker: dict[str, Any] = {"size": 9, "symbol": _SYMBOLS[number % len(_SYMBOLS)]}
         groups.append((f"on the front, {counted(devices, 'device')}", _COLOURS[number % len(_COLOURS)], marker, front))
     traces = []
-    for name, colour, marker, layouts in groups:
+    for name, colour, marked, layouts in groups:
         says = [
             f"<b>{shown(one.text, 200)}</b><br>{counted(one.devices, 'device')}, ranks {shown(one.order)}<br>"
             f"{one.step_s:.4g} s a step, {one.memory_bytes / 1e9:.3g} GB of the fullest rank"
             for one in layouts
         ]
-        look: dict[str, Any] = {"marker": marker, "hovertext": says, "hoverinfo": "text"}
+        look: dict[str, Any] = {"marker": marked, "hovertext": says}
         look |= {"mode": "lines+markers", "line": {"color": colour, "dash": "solid", "width": 1}} if colour != PALE else {}
         traces.append(marks(name, [one.memory_bytes / 1e9 for one in layouts], [one.step_s for one in layouts], colour, **look))
     at = [best.memory_bytes / 1e9], [best.step_s]
     side = "left" if best.memory_bytes > found.capacity_bytes / 2 else "right"
-    text = {"mode": "text", "text": [shown(f"fastest: {best.text}", 120)], "textposition": f"bottom {side}", "hoverinfo": "skip"}
+    text: dict[str, Any] = {
+        "mode": "text",
+        "text": [shown(f"fastest: {best.text}", 120)],
+        "textposition": f"bottom {side}",
+        "hoverinfo": "skip",
+    }
     traces.append(marks("", *at, INK, showlegend=False, **text))
     times = [one.step_s for one in [best, *searched.examined]]
     x = axis("GB of the fullest rank; the axis ends where a device is full", span=(0, found.capacity_bytes / 1e9))
