@@ -25,6 +25,8 @@ LONGEST_NAME = 64
 HEIGHT = 310.0
 """Of a panel, in pixels."""
 
+_TICKS = ((1.3, (1, 1.02, 1.05, 1.1, 1.2)), (10.0, (1, 1.1, 1.2, 1.5, 2, 3, 5, 7)), (2e3, (1, 2, 5)), (math.inf, (1,)))
+"""First digits of a logarithmic axis by the most that its end is of its begin."""
 _TITLE, _LEGEND_ROW, _AXIS = 26.0, 22.0, 54.0
 _UNITS = ((5 * 86_400.0, 86_400.0, "d"), (5_400.0, 3_600.0, "h"), (120.0, 60.0, "min"), (2.0, 1.0, "s"), (2e-3, 1e-3, "ms"))
 
@@ -182,7 +184,7 @@ def figure(label: str, panels: Sequence[Panel], *, shares_x: bool = False, colum
         place = {"x": across[0], "y": high, "xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom"}
         made["annotations"].append({"text": f"<b>{shown(one.title, 120)}</b>" if one.title else "", "showarrow": False} | place)
         for trace in one.traces:
-            is_new = trace.get("showlegend", True) and trace["name"] not in named
+            is_new = trace.get("showlegend", True) and (columns > 1 or trace["name"] not in named)
             named |= {trace["name"]} if is_new else set()
             axes = {"xaxis": f"x{end}", "yaxis": f"y{end}", "legendgroup": trace["name"], "showlegend": is_new}
             hover = {} if trace.get("hoverinfo") == "skip" else {"hovertemplate": _hover(one, trace)}
@@ -218,7 +220,7 @@ def _margin(panels: Sequence[Panel], top: float) -> dict[str, float]:
 
 
 def _with_ticks(panel: Panel) -> Panel:
-    """Logarithmic axes with ticks at 1, 2 and 5 of each power of ten, or at powers alone over more than three of them."""
+    """Logarithmic axes with ticks at round numbers, as many as have room."""
     for key in ("x", "y"):
         of: dict[str, Any] = getattr(panel, key)
         if of["type"] != "log" or "tickvals" in of:
@@ -227,8 +229,9 @@ def _with_ticks(panel: Panel) -> Panel:
             one for trace in panel.traces for one in trace[key] if one and one > 0
         ]
         low, high = min(values, default=1.0), max(values, default=1.0)
+        firsts = next(firsts for most, firsts in _TICKS if high <= most * low)
         powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-        ticks = [first * 10.0**power for power in powers for first in ((1, 2, 5) if high < 2e3 * low else (1,))]
+        ticks = [first * 10.0**power for power in powers for first in firsts]
         ticks = [tick for tick in ticks if 0.9 * low <= tick <= 1.1 * high]
         written: dict[str, Any] = {key: of | {"tickvals": ticks, "ticktext": [f"{tick:,.12g}" for tick in ticks]}}
         panel = panel._replace(**written)

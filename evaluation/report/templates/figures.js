@@ -3,7 +3,8 @@
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)"), narrow = matchMedia("(max-width: 600px)");
   const boxes = [...document.querySelectorAll(".figure")];
-  const config = {displaylogo: false, responsive: true, doubleClick: "reset+autosize",
+  const few = narrow.matches ? {modeBarButtons: [["zoomIn2d", "zoomOut2d", "resetScale2d"]]} : {};
+  const config = {...few, displaylogo: false, responsive: true, doubleClick: "reset+autosize",
     modeBarButtonsToRemove: ["select2d", "lasso2d", "sendChartToCloud"], plotlyServerURL: "", toImageButtonOptions: {format: "svg"}};
 
   function read(box) {
