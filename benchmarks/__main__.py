@@ -211,12 +211,13 @@ def pricing() -> list[BenchmarkFigure]:
 def growth() -> list[BenchmarkFigure]:
     """How cost grows with tasks, devices, flows and episodes; drawn, and its exponents as figures."""
     from meshwright import files
+    from meshwright.evaluation.plots.static import svg
 
     from .speed.growth import exponents, points
-    from .speed.plots import growth_svg
+    from .speed.plots import growth_figure
 
     measured = list(points())
-    files.write_text(OUT.with_name("growth.svg"), growth_svg(measured))
+    files.write_text(OUT.with_name("growth.svg"), svg(growth_figure(measured)))
     files.write_json(OUT.with_name("growth.json"), [asdict(point) for point in measured])
     return exponents(measured)
 

@@ -12,8 +12,7 @@ import gc
 import os
 import re
 import signal
-from collections.abc import Callable, Iterator
-from html import escape
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -74,22 +73,14 @@ def published_steps(reference: Path) -> Any:
 
 
 @pytest.fixture(scope="module")
-def undrawn() -> Iterator[Callable[..., str]]:
-    """Figures are empty but for what they show, in words: for tests of the pages around them. Yields how they are drawn."""
-    from meshwright.evaluation.plots.svg import Canvas
+def undrawn() -> Iterator[None]:
+    """Pages hold the data of their figures alone, neither images of them nor plotly.js: for tests of the pages around them."""
+    from meshwright.evaluation.report import pages
 
-    draw = Canvas.svg
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Canvas, "svg", lambda self, name, label: f'<svg role="img" aria-label="{escape(label)}"></svg>\n')
-        yield draw
-
-
-@pytest.fixture
-def drawn(undrawn: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Figures as they are, in a module where those of other tests are empty."""
-    from meshwright.evaluation.plots.svg import Canvas
-
-    monkeypatch.setattr(Canvas, "svg", undrawn)
+        patch.setattr(pages, "data_url", lambda figure: "data:,")
+        patch.setattr(pages, "_plotly", lambda: pages._digested("0"))
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)

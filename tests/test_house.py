@@ -50,7 +50,7 @@ def test_what_is_installed_is_what_is_pinned():
 # --- imports ---
 
 
-HEAVY = {"numpy", "torch", "matplotlib", "gymnasium", "numba", "scipy", "networkx", "pydantic", "rich", "typer"}
+HEAVY = {"numpy", "torch", "matplotlib", "plotly", "gymnasium", "numba", "scipy", "networkx", "pydantic", "rich", "typer"}
 IMPORTED_IN_TURN = f"""
 import importlib, importlib.util, json, pkgutil, sys
 import meshwright
@@ -59,7 +59,7 @@ for floor in {[floor for floor in FLOORS if floor not in WITH_TORCH]}:
     package = importlib.import_module(floor)
     for module in pkgutil.walk_packages(package.__path__, floor + "."):
         importlib.import_module(module.name)
-below_the_models = sorted({{"torch", "matplotlib", "stable_baselines3"}} & set(sys.modules))
+below_the_models = sorted({{"torch", "matplotlib", "plotly", "stable_baselines3"}} & set(sys.modules))
 shared = [name for name in meshwright.__all__ if importlib.util.find_spec(f"meshwright.{{name}}")]
 no_functions = [name for name in shared if not callable(getattr(meshwright, name))]
 no_functions += [n for n in shared if importlib.import_module(f"meshwright.{{n}}") and not callable(getattr(meshwright, n))]

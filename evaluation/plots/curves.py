@@ -1,78 +1,56 @@
-"""Curves: completion times of several policies, blocking against load, learning over several training seeds.
-
-As all figures, they are SVG text, and the same data gives the same bytes.
-"""
+"""Curves: completion times of several policies, blocking against load, learning in one run and over several seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..cluster.cluster_figures import PERCENTILES
-from .charts import by_blocking_rate
-from .style import BLUE, GREEN, GREY, INK, LEARNED, ORANGE, PINK, SKY, VERMILION
-from .svg import WIDTH, Canvas, canvas, printable, shortened, spread, text_width
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .figure import Figure, Look, Panel, axis, band, figure, line, marks
+from .policies import by_blocking_rate
+from .style import BLUE, GREEN, GREY, INK, LEARNED, MUTED, ORANGE, PINK, SKY, VERMILION
 
 Row = Mapping[str, Any]
-Look = tuple[str, str]
 
-# Above this many, curves cannot be told apart.
 MOST_CURVES = 8
-LONGEST_NAME = 44
-_LEFT, _TOP, _HEIGHT, _AXIS = 66.0, 18.0, 310.0, 44.0
-_LOOKS: tuple[Look, ...] = tuple((colour, dash) for dash in ("-", "--") for colour in (ORANGE, VERMILION, SKY, PINK, GREY, INK))
+"""Above this many, curves cannot be told apart."""
+
+_LOOKS: tuple[Look, ...] = tuple(
+    (colour, dash) for dash in ("solid", "dash") for colour in (ORANGE, VERMILION, SKY, PINK, GREY, INK)
+)
 
 
-def completion_svg(rows: Sequence[Row]) -> str:
+def completion_figure(rows: Sequence[Row]) -> Figure:
     """Share of placed jobs that took no longer than each time, for the best policies by blocking rate."""
     rows = [row for row in by_blocking_rate(rows) if row["completion_percentiles_s"]][:MOST_CURVES]
     looks = looks_of([(str(row["policy"]), str(row["kind"])) for row in rows])
-    hours = [np.array(row["completion_percentiles_s"]) / 3600 for row in rows]
-    labels = [f"{_name(row['policy'])}: half within {h[len(h) // 2]:.2f} h" for row, h in zip(rows, hours, strict=True)]
-    width = WIDTH - _LEFT - _margin(labels)
-    with canvas(WIDTH, _TOP + _HEIGHT + _AXIS) as sheet:
-        axes = sheet.axes(_LEFT, _TOP, width, _HEIGHT)
-        axes.grid()
-        axes.set(xlabel="completion time (h)", ylabel="% of accepted jobs", ylim=(0, 100))
-        axes.set_xlim(0, max((float(h[-1]) for h in hours), default=1.0) or 1.0)
-        for h, (colour, dash) in zip(hours, looks, strict=True):
-            axes.plot(h, PERCENTILES, color=colour, linestyle=dash, linewidth=1.8)
-        _list_labels(sheet, _LEFT + width, labels, looks)
-        return sheet.svg("completion", f"Completion times under {len(rows)} policies")
+    traces = []
+    for row, look in zip(rows, looks, strict=True):
+        hours = np.array(row["completion_percentiles_s"]) / 3600
+        traces.append(line(f"{row['policy']}: half within {hours[len(hours) // 2]:.2f} h", hours, PERCENTILES, look))
+    x, y = axis("completion time (h)", rangemode="tozero"), axis("% of accepted jobs", span=(0, 100))
+    return figure(f"Completion times under {len(rows)} policies", [Panel(traces, x, y)])
 
 
-def load_svg(curves: Mapping[str, Sequence[tuple[float, Row]]], kinds: Mapping[str, str], name: str = "load") -> str:
+def load_figure(curves: Mapping[str, Sequence[tuple[float, Row]]], kinds: Mapping[str, str]) -> Figure:
     """Blocking rate against the rate at which jobs arrive.
 
     Args:
         curves: by policy, mean inter-arrival time in seconds and blocking rate (mean, low, high) of each load.
         kinds: of each policy: learned, baseline or reference.
-        name: of the drawing, where several stand in one page.
     """
-    looks = looks_of([(policy, kinds[policy]) for policy in curves])
-    points = [sorted((3600.0 / gap_s, rate) for gap_s, rate in curve) for curve in curves.values()]
-    labels = [f"{_name(policy)}: {100 * p[-1][1]['mean']:.1f}" for policy, p in zip(curves, points, strict=True)]
-    width = WIDTH - _LEFT - _margin(labels)
-    with canvas(WIDTH, _TOP + _HEIGHT + _AXIS) as sheet:
-        axes = sheet.axes(_LEFT, _TOP, width, _HEIGHT)
-        axes.grid()
-        axes.set(xlabel="arrivals per hour", ylabel="blocking rate (% of jobs)")
-        top = max((100 * (rate["high"] or rate["mean"]) for p in points for _, rate in p), default=1.0)
-        axes.set_ylim(0, 1.04 * max(1.0, top))
-        for p, (colour, dash) in zip(points, looks, strict=True):
-            loads, rates = [x for x, _ in p], [rate for _, rate in p]
-            axes.plot(loads, [100 * r["mean"] for r in rates], color=colour, linestyle=dash, marker="o", markersize=4)
-            if all(r["low"] is not None for r in rates):
-                low, high = ([100 * r[end] for r in rates] for end in ("low", "high"))
-                axes.fill_between(loads, low, high, color=colour, alpha=0.15, linewidth=0)
-        _join_labels(sheet, axes, _LEFT + width, labels, looks, [100 * p[-1][1]["mean"] for p in points])
-        return sheet.svg(name, f"Blocking rate of {len(curves)} policies against load")
+    traces = []
+    for (policy, curve), look in zip(curves.items(), looks_of([(policy, kinds[policy]) for policy in curves]), strict=True):
+        loads, rates = zip(*sorted(((3600.0 / gap_s, rate) for gap_s, rate in curve), key=lambda one: one[0]), strict=True)
+        mean, low, high = ([100.0 * rate[end] for rate in rates if rate[end] is not None] for end in ("mean", "low", "high"))
+        if len(low) == len(mean):
+            traces.append(band(loads, low, high, look[0]))
+        traces.append(line(f"{policy}: {mean[-1]:.1f}", loads, mean, look, **_marked(look[0])))
+    x, y = axis("arrivals per hour"), axis("blocking rate (% of jobs)", rangemode="tozero")
+    return figure(f"Blocking rate of {len(curves)} policies against load", [Panel(traces, x, y)])
 
 
 class LearningMeasure(NamedTuple):
@@ -112,73 +90,85 @@ class LearningMeasure(NamedTuple):
 BLOCKING = LearningMeasure()
 
 
-def learning_svg(runs: Mapping[str, Sequence[Row]], name: str = "seeds", measure: LearningMeasure = BLOCKING) -> str:
+def learning_curve_figure(curve: Sequence[Row], references: Mapping[str, float] | None = None) -> Figure:
+    """Blocking rate on the validation episodes and in training against the number of decisions.
+
+    Args:
+        curve: rows with ``steps``, ``validation_blocking_rate`` and ``training_blocking_rate`` (None where there is
+            no figure).
+        references: blocking rates to compare with, by name, as shares; drawn as horizontal lines.
+    """
+    most = max((int(row["steps"]) for row in curve), default=0)
+    scale, word = (1e-6, "millions") if most >= 2_000_000 else (1e-3, "thousands") if most >= 2_000 else (1.0, "number")
+    measure = BLOCKING._replace(step_scale=scale, step_name=f"decisions ({word})")
+    trained, validated = measure._replace(key="training_blocking_rate").points(curve), measure.points(curve)
+    traces = []
+    if len(trained):
+        traces.append(
+            line(
+                f"in training: {trained[-1, 1]:.1f} at the end",
+                trained[:, 0],
+                trained[:, 1],
+                (ORANGE, "solid"),
+                line={"width": 1.4},
+            )
+        )
+    if len(validated):
+        name = f"validation episodes: {validated[-1, 1]:.1f} at the end, best {measure.best(validated):.1f} (ring)"
+        traces.append(line(name, validated[:, 0], validated[:, 1], (LEARNED, "solid"), **_marked(LEARNED)))
+        best = validated[np.lexsort((validated[:, 0], validated[:, 1]))[:1]]
+        ring = {"symbol": "circle-open", "size": 15, "line": {"width": 2}}
+        traces.append(marks("", best[:, 0], best[:, 1], INK, marker=ring, showlegend=False, hoverinfo="skip"))
+    for number, (name, rate) in enumerate((references or {}).items()):
+        look = MUTED, ("dash", "dot")[number % 2]
+        traces.append(line(f"{name}: {100 * rate:.1f}", [0, measure.step_scale * most or 1], [100 * rate] * 2, look))
+    title = "" if len(validated) else "no validation yet"
+    x, y = axis(measure.step_name), axis("blocking rate (% of jobs after warm-up)")
+    return figure("Blocking rate against decisions in training", [Panel(traces, x, y, title)])
+
+
+def learning_figure(runs: Mapping[str, Sequence[Row]], measure: LearningMeasure = BLOCKING) -> Figure:
     """What several training runs of one config reach on validation episodes, and their mean.
 
     Args:
         runs: rows of ``learning_curve.json`` by the name of the run; rows without a validation are left out.
-        name: of the drawing, where several stand in one page.
         measure: by which they validate.
     """
     found = {run: measure.points(rows) for run, rows in runs.items()}
     curves = {run: points for run, points in found.items() if len(points)}
     digits = measure.digits
-    labels = [f"{_name(run)}: best {measure.best(curve):.{digits}f}" for run, curve in curves.items()]
+    traces = [
+        line(
+            f"{run}: best {measure.best(curve):.{digits}f}",
+            curve[:, 0],
+            curve[:, 1],
+            _LOOKS[i % len(_LOOKS)],
+            line={"width": 1.3},
+        )
+        for i, (run, curve) in enumerate(curves.items())
+    ]
     if len(curves) > 1:
         best = [measure.best(curve) for curve in curves.values()]
-        spread_of = f"{np.mean(best):.{digits}f} ± {np.std(best, ddof=1):.{digits}f}"
-        labels.append(f"mean of {len(curves)} runs: best of each {spread_of}")
-    looks = [*(_LOOKS[i % len(_LOOKS)] for i in range(len(curves))), (LEARNED, "-")][: len(labels)]
-    width = WIDTH - _LEFT - _margin(labels)
-    with canvas(WIDTH, _TOP + _HEIGHT + _AXIS) as sheet:
-        axes = sheet.axes(_LEFT, _TOP, width, _HEIGHT)
-        axes.grid(axis="y")
-        axes.set(xlabel=measure.step_name, ylabel=measure.name)
-        for curve, (colour, dash) in zip(curves.values(), looks, strict=False):
-            axes.plot(curve[:, 0], curve[:, 1], color=colour, linestyle=dash, linewidth=1.0)
-        if len(curves) > 1:
-            # Where every run has a figure, linear in between.
-            first, last = max(c[0, 0] for c in curves.values()), min(c[-1, 0] for c in curves.values())
-            steps = np.unique(np.concatenate([c[:, 0] for c in curves.values()]))
-            steps = steps[(steps >= first) & (steps <= last)]
-            mean = np.mean([np.interp(steps, c[:, 0], c[:, 1]) for c in curves.values()], axis=0)
-            axes.plot(steps, mean, color=LEARNED, linewidth=2.4)
-        _list_labels(sheet, _LEFT + width, labels, looks)
-        about = "Blocking rate" if measure is BLOCKING else measure.name[:1].upper() + measure.name[1:]
-        return sheet.svg(name, f"{about} on validation episodes in {len(curves)} training runs")
+        name = f"mean of {len(curves)} runs: best of each {np.mean(best):.{digits}f} ± {np.std(best, ddof=1):.{digits}f}"
+        # Where every run has a figure, linear in between.
+        first, last = max(c[0, 0] for c in curves.values()), min(c[-1, 0] for c in curves.values())
+        steps = np.unique(np.concatenate([c[:, 0] for c in curves.values()]))
+        steps = steps[(steps >= first) & (steps <= last)]
+        mean = np.mean([np.interp(steps, c[:, 0], c[:, 1]) for c in curves.values()], axis=0)
+        traces.append(line(name, steps, mean, (LEARNED, "solid"), line={"width": 3.2}))
+    about = measure.name[:1].upper() + measure.name[1:]
+    label = f"{about} on validation episodes in {len(curves)} training runs"
+    return figure(label, [Panel(traces, axis(measure.step_name), axis(measure.name))])
 
 
 def looks_of(policies: Sequence[tuple[str, str]]) -> list[Look]:
     """Learned policies in their colour, references in theirs, dashed; the others as they come."""
     rest = iter(_LOOKS * (1 + len(policies) // len(_LOOKS)))
-    learned = iter([(LEARNED, "-"), (BLUE, "--"), (BLUE, ":"), *([(BLUE, "-.")] * len(policies))])
-    references = iter([(GREEN, "--"), *([(GREEN, ":")] * len(policies))])
+    learned = iter([(LEARNED, "solid"), (BLUE, "dash"), (BLUE, "dot"), *([(BLUE, "dashdot")] * len(policies))])
+    references = iter([(GREEN, "dash"), *([(GREEN, "dot")] * len(policies))])
     kinds = {"learned": learned, "own": learned, "reference": references}
     return [next(kinds.get(kind, rest)) for _, kind in policies]
 
 
-def _name(policy: str) -> str:
-    return printable(shortened(str(policy), LONGEST_NAME))
-
-
-def _margin(labels: Sequence[str]) -> float:
-    return max((text_width(text) for text in labels), default=0.0) + 50
-
-
-def _list_labels(sheet: Canvas, x: float, labels: Sequence[str], looks: Sequence[Look]) -> None:
-    """A legend beside the axes."""
-    for i, (text, (colour, dash)) in enumerate(zip(labels, looks, strict=True)):
-        y = _TOP + 12 + 20 * i
-        sheet.paper.plot([x + 8, x + 34], [y, y], color=colour, linestyle=dash, linewidth=1.8)
-        sheet.write(x + 40, y, text)
-
-
-def _join_labels(
-    sheet: Canvas, axes: Axes, x: float, labels: Sequence[str], looks: Sequence[Look], values: Sequence[float]
-) -> None:
-    """Labels at the ends of their curves."""
-    low, high = axes.get_ylim()
-    wanted = [_TOP + _HEIGHT * (high - value) / (high - low) for value in values]
-    for text, (colour, dash), at, y in zip(labels, looks, wanted, spread(wanted, 18, _TOP, _TOP + _HEIGHT), strict=True):
-        sheet.paper.plot([x + 4, x + 22, x + 34], [at, y, y], color=colour, linestyle=dash, linewidth=1.2)
-        sheet.write(x + 40, y, text)
+def _marked(colour: str) -> dict[str, Any]:
+    return {"mode": "lines+markers", "marker": {"color": colour, "size": 6, "symbol": "circle"}}

@@ -10,104 +10,81 @@ from ..calibration.fit_a100 import Residual
 from ..calibration.fit_measured import is_aligned
 from ..calibration.kernel_table import MeasuredKernels, ProductItem
 from ..validation.kernels import LAYER, NOT_MODELLED, KernelErrors
+from .figure import Figure, Panel, axis, band, figure, line, marks, shortened
 from .style import BLUE, GREEN, INK, ORANGE, PALE, PINK, SKY, VERMILION
-from .svg import WIDTH, LegendEntry, canvas, legend_height, shortened
 
-_LEFT, _BETWEEN, _RIGHT, _TITLE, _HEIGHT, _BELOW = 66.0, 84.0, 16.0, 28.0, 380.0, 52.0
 _SQUARE, _LAYER, _SKINNY, _SLOW = "square", "of a layer", "skinny", "rows not at 16 bytes"
-_PRODUCTS = {
-    _LAYER: LegendEntry(_LAYER, SKY, marker="o"),
-    _SQUARE: LegendEntry(_SQUARE, BLUE, marker="s"),
-    _SKINNY: LegendEntry(_SKINNY, GREEN, marker="^"),
-    _SLOW: LegendEntry(_SLOW, VERMILION, marker="X"),
-}
+_PRODUCTS = {_LAYER: (SKY, "circle"), _SQUARE: (BLUE, "square"), _SKINNY: (GREEN, "triangle-up"), _SLOW: (VERMILION, "x")}
 _FAMILIES = {
-    "stream": LegendEntry("element-wise", PALE, marker="o"),
-    "product": LegendEntry("products", SKY, marker="o"),
-    "attention_product": LegendEntry("products of attention", GREEN, marker="^"),
-    "fused_attention": LegendEntry("fused attention", PINK, marker="D"),
-    "loss": LegendEntry("loss", BLUE, marker="s"),
-    LAYER: LegendEntry("whole layers", ORANGE, marker="P"),
+    "stream": ("element-wise", PALE, "circle"),
+    "product": ("products", SKY, "circle"),
+    "attention_product": ("products of attention", GREEN, "triangle-up"),
+    "fused_attention": ("fused attention", PINK, "diamond"),
+    "loss": ("loss", BLUE, "square"),
+    LAYER: ("whole layers", ORANGE, "cross"),
 }
 BAND = 0.2
 """Relative error that the second panel shades."""
 
 
-def kernels_svg(found: KernelErrors) -> str:
+def kernels_figure(found: KernelErrors) -> Figure:
     """Draw both panels; the second leaves out points that were fitted on and products on slow rows."""
-    from matplotlib.ticker import FuncFormatter, PercentFormatter
-
     measured = found.measured
-    width = (WIDTH - _LEFT - _BETWEEN - _RIGHT) / 2
-    keys = [*_PRODUCTS.values(), LegendEntry("squares by the model", INK)], list(_FAMILIES.values())
-    top = _TITLE + max(legend_height(some, width) for some in keys) + 12
-    title = f"{measured.gpu}, {measured.date}, torch {measured.torch}"
-    with canvas(WIDTH, top + _HEIGHT + _BELOW) as sheet:
-        second = _LEFT + width + _BETWEEN
-        sheet.write(_LEFT, _TITLE / 2, f"Products in bf16 on {shortened(measured.gpu, 40)}", bold=True)
-        sheet.write(second, _TITLE / 2, "Rows that nothing was fitted on", bold=True)
-        for left, some in zip((_LEFT, second), keys, strict=True):
-            sheet.legend(some, left, _TITLE, width)
-        axes = sheet.axes(_LEFT, top, width, _HEIGHT)
-        axes.grid(visible=True)
-        for kind, (flops, shares) in _shares(measured).items():
-            key = _PRODUCTS[kind]
-            axes.plot(flops, shares, key.marker, color=key.colour, markersize=5, markeredgewidth=0)
-        axes.plot(*_model_of_squares(found), color=INK, linewidth=1.4)
-        axes.set_xscale("log")
-        axes.set(xlabel="10^9 floating-point operations", ylabel=f"share of the peak, {_peak(measured):.0f} TFLOP/s", ylim=(0, 1))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda flops, _: f"{flops / 1e9:,g}"))
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0))
-        axes = sheet.axes(second, top, width, _HEIGHT)
-        axes.grid(visible=True)
-        for begin, key in _FAMILIES.items():
-            rows = [
-                row
-                for family, some in found.families.items()
-                for row in some
-                if family not in NOT_MODELLED and (family == begin or (begin == LAYER and family.startswith(LAYER)))
-            ]
-            axes.plot(
-                [row.measured for row in rows],
-                [row.fitted / row.measured for row in rows],
-                key.marker,
-                color=key.colour,
-                markersize=5,
-                markeredgewidth=0,
-            )
-        axes.axhspan(1 - BAND, 1 + BAND, color=PALE, alpha=0.35, linewidth=0, zorder=0)
-        axes.axhline(1.0, color=INK, linewidth=1.0)
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda us, _: f"{us:,g}"))
-        axes.set(xlabel="measured, microseconds", ylabel=f"predicted over measured; shaded: within {BAND:.0%}")
-        axes.set_ylim(0, max([2.0, *(1.05 * row.fitted / row.measured for some in _modelled(found) for row in some)]))
-        return sheet.svg("kernels", f"Measured kernels, {title}")
+    products = [
+        marks(kind, *_shares(measured, kind), colour, marker={"symbol": symbol, "size": 7})
+        for kind, (colour, symbol) in _PRODUCTS.items()
+    ]
+    model = line("squares by the model", *_model_of_squares(found), (INK, "solid"))
+    x = axis("10^9 floating-point operations", is_log=True)
+    y = axis(f"share of the peak, {_peak(measured):.0f} TFLOP/s (%)", span=(0, 100))
+    first = Panel([*products, model], x, y, f"Products in bf16 on {shortened(measured.gpu, 40)}", 380.0)
+    traces, highest, times = [], 2.0, [1.0]
+    for begin, (name, colour, symbol) in _FAMILIES.items():
+        rows = _rows(found, begin)
+        ratios = [row.fitted / row.measured for row in rows]
+        traces.append(marks(name, [row.measured for row in rows], ratios, colour, marker={"symbol": symbol, "size": 7}))
+        highest, times = max([highest, *(1.05 * ratio for ratio in ratios)]), times + [row.measured for row in rows]
+    ends = [min(times), max(times)]
+    traces.append(line("as measured", ends, [1.0, 1.0], (INK, "solid"), line={"width": 1}, showlegend=False))
+    traces.insert(0, band(ends, [1 - BAND] * 2, [1 + BAND] * 2, PALE) | {"opacity": 0.35})
+    x, y = (
+        axis("measured, microseconds", is_log=True),
+        axis(f"predicted over measured; shaded: within {BAND:.0%}", span=(0, highest)),
+    )
+    second = Panel(traces, x, y, "Rows that nothing was fitted on", 380.0)
+    label = f"Measured kernels, {measured.gpu}, {measured.date}, torch {measured.torch}"
+    return figure(label, [first, second], columns=2)
 
 
-def _modelled(found: KernelErrors) -> list[tuple[Residual, ...]]:
-    return [rows for family, rows in found.families.items() if family in _FAMILIES or family.startswith(LAYER)]
+def _rows(found: KernelErrors, begin: str) -> list[Residual]:
+    """Rows of a family; of whole layers, of all families that begin so."""
+    return [
+        row
+        for family, rows in found.families.items()
+        for row in rows
+        if family not in NOT_MODELLED and (family == begin or (begin == LAYER and family.startswith(LAYER)))
+    ]
 
 
-def _shares(measured: MeasuredKernels) -> dict[str, tuple[list[float], list[float]]]:
-    """By kind of product: operations, and share of the peak that was reached."""
-    shown: dict[str, tuple[list[float], list[float]]] = {kind: ([], []) for kind in _PRODUCTS}
+def _shares(measured: MeasuredKernels, kind: str) -> tuple[list[float], list[float]]:
+    """Of one kind of product: 10^9 operations, and percent of the peak that was reached."""
+    flops, shares = [], []
     for item in measured.of("product"):
         assert isinstance(item, ProductItem)
         assert item.us is not None
-        kind = item.name if item.name in (_SQUARE, _SKINNY) else _LAYER
-        flops, shares = shown[kind if is_aligned(item) else _SLOW]
-        flops.append(item.priced().flops)
-        shares.append(item.priced().flops / item.us / 1e6 / _peak(measured))
-    return shown
+        of = item.name if item.name in (_SQUARE, _SKINNY) else _LAYER
+        if kind == (of if is_aligned(item) else _SLOW):
+            flops.append(item.priced().flops / 1e9)
+            shares.append(100 * item.priced().flops / item.us / 1e6 / _peak(measured))
+    return flops, shares
 
 
 def _model_of_squares(found: KernelErrors) -> tuple[list[float], list[float]]:
     kernels = KernelModel(device_type(found.measured.device), found.constants)
     sizes = [int(size) // 64 * 64 for size in np.geomspace(256, 16_384, 97)]
     squares = [ProductItem(family="product", name=_SQUARE, m=size, n=size, k=size).priced() for size in sizes]
-    times = [kernels.product_s(one) for one in squares]
     peak = kernels.device.peak_flops_per_s
-    return [one.flops for one in squares], [one.flops / seconds / peak for one, seconds in zip(squares, times, strict=True)]
+    return [one.flops / 1e9 for one in squares], [100 * one.flops / kernels.product_s(one) / peak for one in squares]
 
 
 def _peak(measured: MeasuredKernels) -> float:

@@ -6,20 +6,48 @@ more than eight things are told apart, colours repeat with hatches.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from ...simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
 
 BLUE, ORANGE, GREEN, PINK = "#0072b2", "#e69f00", "#009e73", "#cc79a7"
 SKY, VERMILION, YELLOW, GREY = "#56b4e9", "#d55e00", "#f0e442", "#999999"
-INK, MUTED, RULE, PALE = "#222222", "#666666", "#dddddd", "#b8bec6"
+INK, MUTED, RULE, PALE, PALEST, PAPER = "#222222", "#666666", "#dddddd", "#b8bec6", "#e3eef6", "#fffffe"
+DARK = {INK: "#e8e8e8", MUTED: "#a8adb3", RULE: "#3c4147", PALE: "#6c747d", PALEST: "#1d3245", PAPER: "#16181b"}
+"""What a page in dark colours draws in place of the colours that are made for white paper."""
 
-LEARNED, BASELINE, REFERENCE = BLUE, PALE, GREEN
+LEARNED = BLUE
 COMPUTE_FORWARD, COMPUTE_BACKWARD, TRANSFER, ALL_REDUCE = BLUE, SKY, GREEN, VERMILION
 
 _GRAPHS = (BLUE, ORANGE, GREEN, PINK, SKY, VERMILION, YELLOW, GREY)
-_HATCHES = ("", "////", "....", "xxxx")
-_DARK = {BLUE, GREEN, VERMILION}
+_HATCHES = ("", "/", ".", "x")
+_DARK_FILLS = {BLUE, GREEN, VERMILION}
+
+
+class Kind(NamedTuple):
+    """How policies of one kind are drawn: their name, colour and hatch."""
+
+    word: str
+    colour: str
+    hatch: str = ""
+
+
+_LEARNED, _OWN = Kind("learned policy", BLUE), Kind("policy of your own", SKY)
+KINDS = {
+    "learned": _LEARNED,
+    "own": _OWN,
+    "baseline": Kind("baseline", "#8a929c"),
+    "planner": Kind("planner", "#8a929c"),
+    "constant": Kind("rule", PALE),
+    "published": Kind("published scheduler", PINK),
+    "reference": Kind("knows all arrivals beforehand: no policy", GREEN, "/"),
+}
+
+
+def kind_of(row: Mapping[str, Any]) -> Kind:
+    """How the policy of a row is drawn."""
+    return KINDS.get(row["kind"], Kind("policy", PALE))
 
 
 class Reason(NamedTuple):
@@ -29,29 +57,28 @@ class Reason(NamedTuple):
         outcome: the reason.
         word: its name.
         colour: of bars.
-        marker: matplotlib's letter for the mark of one job.
+        symbol: Plotly's name of the mark of one job.
     """
 
     outcome: Outcome
     word: str
     colour: str
-    marker: str
+    symbol: str
 
 
-REASONS = tuple(
-    Reason(outcome, OUTCOME_WORDS[outcome], colour, marker)
-    for outcome, colour, marker in (
-        (Outcome.NO_BLOCK, ORANGE, "s"),
-        (Outcome.NO_DEVICE, BLUE, "v"),
-        (Outcome.REJECTED, VERMILION, "X"),
-        (Outcome.DEADLINE, PINK, "d"),
-    )
+def _reason(outcome: Outcome, colour: str, symbol: str) -> Reason:
+    return Reason(outcome, OUTCOME_WORDS[outcome], colour, symbol)
+
+
+REASONS = (
+    _reason(Outcome.NO_BLOCK, ORANGE, "square"),
+    _reason(Outcome.NO_DEVICE, BLUE, "triangle-down"),
+    _reason(Outcome.REJECTED, VERMILION, "x"),
+    _reason(Outcome.DEADLINE, PINK, "diamond"),
 )
-
-# Under the published PAC-ML rules only; such a job was placed, so no figure marks its arrival.
-RUNNING = Reason(Outcome.RUNNING, OUTCOME_WORDS[Outcome.RUNNING], GREY, "o")
-
-EXPIRED = Reason(Outcome.EXPIRED, OUTCOME_WORDS[Outcome.EXPIRED], GREEN, "P")
+RUNNING = _reason(Outcome.RUNNING, GREY, "circle")
+"""Under the published PAC-ML rules only; such a job was placed, so no figure marks its arrival."""
+EXPIRED = _reason(Outcome.EXPIRED, GREEN, "cross")
 
 
 def reasons(has_queue: bool) -> tuple[Reason, ...]:
@@ -65,12 +92,5 @@ def graph_look(number: int) -> tuple[str, str]:
 
 
 def ink_on(colour: str) -> str:
-    """The colour of text that is read best on a colour."""
-    return "#ffffff" if colour in _DARK else INK
-
-
-def shade(share: float) -> str:
-    """White to the learned policy's blue."""
-    full = [int(LEARNED[i : i + 2], 16) for i in (1, 3, 5)]
-    depth = 0.12 + 0.88 * min(1.0, share)
-    return "#" + "".join(f"{round(255 - (255 - part) * depth):02x}" for part in full)
+    """The colour of text that is read best on a colour, on light pages and on dark ones."""
+    return "#ffffff" if colour in _DARK_FILLS else "#1a1a1a"

@@ -11,10 +11,9 @@ from ...simulation.cluster.records import EpisodeRecord
 from ...simulation.cluster.scenario import Scenario
 from ...simulation.step.timeline import Timeline, simulate
 from ..evaluate import Evaluation
-from ..plots import charts, curves
-from ..plots.gantt import occupancy_svg
-from ..plots.interactive.gantt_charts import episode_chart, step_chart
-from ..plots.step_chart import step_svg
+from ..plots import curves, policies
+from ..plots.gantt import episode_figure
+from ..plots.step import step_figure
 from ..plots.style import RUNNING
 from .pages import Drawn
 from .report_parts import Sections
@@ -65,7 +64,7 @@ def _figures(rows: Sequence[Data]) -> list[Drawn]:
     is_running = any(RUNNING.word in row["outcomes"] for row in rows)
     drawn = [
         Drawn(
-            [charts.reasons_svg(rows)],
+            policies.reasons_figure(rows),
             "Why jobs were turned away. “No free block”: devices were free, but no set of them that a job may own and that meets "
             "the deadline, which is fragmentation. “No free device”: all were held. “Rejected by choice”: the policy had "
             "somewhere to put the job and did not. “Deadline out of reach”: too short even on an empty cluster, the same jobs "
@@ -74,7 +73,7 @@ def _figures(rows: Sequence[Data]) -> list[Drawn]:
             * is_running,
         ),
         Drawn(
-            [charts.degrees_svg(rows)],
+            policies.shares_figure(rows, "degrees", "degree (ranks of a job)"),
             "Into how many ranks accepted jobs were cut. A row is a policy's histogram: the darker a cell, the greater the "
             "share of its accepted jobs.",
         ),
@@ -82,13 +81,14 @@ def _figures(rows: Sequence[Data]) -> list[Drawn]:
     if any(row["shapes"] for row in rows):
         drawn.append(
             Drawn(
-                [charts.shapes_svg(rows)], "On which blocks accepted jobs ran: a row is a policy's histogram over their shapes."
+                policies.shares_figure(rows, "shapes", "shape of the block"),
+                "On which blocks accepted jobs ran: a row is a policy's histogram over their shapes.",
             )
         )
     if len({rule for row in rows for rule in row["rules"]}) > 1:
         drawn.append(
             Drawn(
-                [charts.rules_svg(rows)],
+                policies.shares_figure(rows, "rules", "placement rule"),
                 "By which placement rule the blocks were taken. Where several rules take the same block, the first of them in "
                 "the benchmark's order counts.",
             )
@@ -96,7 +96,7 @@ def _figures(rows: Sequence[Data]) -> list[Drawn]:
     if any(row["completion_percentiles_s"] for row in rows):
         drawn.append(
             Drawn(
-                [curves.completion_svg(rows)],
+                curves.completion_figure(rows),
                 "Completion times of accepted jobs, all episodes together: the share that took no longer. Each policy accepts "
                 "other jobs, so a curve to the left is no merit by itself.",
             )
@@ -106,11 +106,9 @@ def _figures(rows: Sequence[Data]) -> list[Drawn]:
 
 def _episode(scenario: Scenario, episodes: Sequence[tuple[str, EpisodeRecord]]) -> Drawn:
     return Drawn(
-        [occupancy_svg(scenario, episodes[:2])],
+        episode_figure(scenario, episodes),
         "The same arrivals under each policy. A bar is a job on the devices that it holds, in the colour of its job graph and "
-        "with its number where there is room; a white gap is an idle device. Small strokes above the bars are arrivals; a "
-        "mark says that the job was turned away, and why. The drawing shows a window, the chart the whole episode.",
-        episode_chart(scenario, episodes),
+        "with its number where there is room; a gap is an idle device. A mark above the bars is a job that was turned away.",
     )
 
 
@@ -126,7 +124,7 @@ def _step(record: EpisodeRecord, scenario: Scenario) -> list[Drawn]:
         "messages that it takes part in. Communication that lies under compute costs nothing; the share in the title is the "
         "part of the step in which the busiest rank does not compute."
     )
-    return [Drawn([step_svg(step, graph, device_names=names)], caption, step_chart(step, graph, names))]
+    return [Drawn(step_figure(step, graph, names), caption)]
 
 
 def _method(results: Data) -> list[str]:

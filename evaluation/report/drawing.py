@@ -1,4 +1,4 @@
-"""One picture as a page: the drawing, and the chart that answers to a pointer."""
+"""One picture as a page."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ from ...jobs.graph import JobGraph
 from ...planning.place import PlacedOps
 from ...planning.search_table import RankedLayouts
 from ...simulation.step.timeline import Timeline
-from ..plots.interactive.gantt_charts import step_chart
-from ..plots.interactive.scatter_charts import layouts_chart
-from ..plots.layout_search import layouts_svg
-from ..plots.operators.op_placement import placement_svg
-from ..plots.step_chart import step_svg
+from ..plots.operators import placement_figure
+from ..plots.step import step_figure
+from ..plots.trade_off import layouts_figure
 from .pages import Drawn, page
 
 _STEP = (
@@ -28,7 +26,7 @@ def step_page(timeline: Timeline, graph: JobGraph, device_names: list[str]) -> s
         graph: the job.
         device_names: of each rank.
     """
-    drawn = Drawn([step_svg(timeline, graph, device_names=device_names)], _STEP, step_chart(timeline, graph, device_names))
+    drawn = Drawn(step_figure(timeline, graph, device_names), _STEP)
     return page("drawing.html", title=graph.name, heading=f"One step of {graph.name}", facts=[], drawn=[drawn])
 
 
@@ -38,12 +36,8 @@ def placed_page(found: PlacedOps) -> str:
     names = [f"{rank.host}/{rank.local_rank}" for rank in found.plan.ranks]
     timeline = found.timeline()
     drawn = [
-        Drawn([placement_svg(found)], "The ops of the job on their devices, and the tensors that cross between devices."),
-        Drawn(
-            [step_svg(timeline, graph, device_names=names)],
-            _STEP.replace("training step", "micro-batch"),
-            step_chart(timeline, graph, names),
-        ),
+        Drawn(placement_figure(found), "The ops of the job on their devices, and the tensors that cross between devices."),
+        Drawn(step_figure(timeline, graph, names), _STEP.replace("training step", "micro-batch")),
     ]
     return page("drawing.html", title=graph.name, heading=f"{graph.name} on {found.cluster.name}", facts=[], drawn=drawn)
 
@@ -56,7 +50,7 @@ def layouts_page(found: RankedLayouts) -> str:
         "Layouts that were priced: seconds of a step over memory of the fullest rank. A line joins the layouts of one number of "
         "devices that no other layout beats in time, memory and devices at once. Layouts that a bound rules out are not drawn."
     )
-    drawn = Drawn([layouts_svg(found)], caption, layouts_chart(found))
+    drawn = Drawn(layouts_figure(found), caption)
     return page(
         "drawing.html", title=found.name, heading=f"Layouts of {found.name} on {found.cluster.name}", facts=facts, drawn=[drawn]
     )

@@ -16,9 +16,8 @@ from ..evaluate import Evaluation
 from ..fleet.episodes import WatchedEpisode, watch_episode
 from ..fleet.policies import fleet_player
 from ..plots.curves import looks_of
-from ..plots.fleet_panels import PanelLine, curves_svg, hosts_svg, links_svg
-from ..plots.gantt import Window
-from ..plots.interactive.gantt_charts import fleet_chart
+from ..plots.figure import Figure, Panel, axis, figure, line, time_unit
+from ..plots.fleet import hosts_figure, links_figure
 from ..plots.style import MUTED
 from ..statistics import NO_POLICY
 from .interference import Losses, losses
@@ -87,12 +86,11 @@ def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Draw
             f"1/{_PARTS} of the longest of these episodes.",
         ),
         Drawn(
-            _hosts(fleet, episodes),
+            hosts_figure(fleet, episodes),
             "Who held which devices of which host. A bar is a job, in the colour of its type and with its number where there is "
             "room; devices without a bar are free. Dark: a job that was stopped is restarting and makes no steps."
             + " Light grey: the host has failed and is out of order."
             * fleet.settings.has_failures,
-            fleet_chart(fleet, episodes),
         ),
     ]
     if fleet.settings.sharing != "none" and fleet.network.has_shared_links:
@@ -116,48 +114,34 @@ def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Draw
     return drawn
 
 
-def _over_time(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[str]:
+def _over_time(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> Figure:
     kinds = {row["policy"]: str(row["kind"]) for row in found.results["rows"]}
     looks = looks_of([(episode.policy, kinds[episode.policy]) for episode in episodes])
     end_s = max(episode.record.end_s for episode in episodes)
     bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
-    unit_s, unit = Window(0, 1, 0.0, end_s or 1.0).unit
+    unit_s, unit = time_unit(end_s or 1.0)
     middle = (bounds_s[1:] + bounds_s[:-1]) / 2 / unit_s
     devices = found.world.built.cluster.num_devices
-    svgs = []
+    x, panels = axis(f"time since the episode began ({unit})"), []
     for name, title, scale in (
         ("num_waiting", "Jobs waiting", 1.0),
         ("num_running", "Jobs running", 1.0),
         ("num_held", "Devices held, % (the rest is free)", 100.0 / devices),
     ):
         curves = [
-            PanelLine(one.policy, look, middle, scale * one.timeline.mean_in(getattr(one.timeline, name), bounds_s))
+            line(
+                one.policy, middle, scale * one.timeline.mean_in(getattr(one.timeline, name), bounds_s), look, line={"width": 1.6}
+            )
             for one, look in zip(episodes, looks, strict=True)
         ]
         if name == "num_held":
-            curves.append(PanelLine(f"all {devices} devices", (MUTED, ":"), middle[[0, -1]], np.full(2, 100.0)))
-        svgs.append(curves_svg(name, title, curves, (f"time since the episode began ({unit})", title.partition(" (")[0].lower())))
-    return svgs
+            curves.append(line(f"all {devices} devices", middle[[0, -1]], np.full(2, 100.0), (MUTED, "dot"), hoverinfo="skip"))
+        y = axis(title.partition(" (")[0].lower(), rangemode="tozero")
+        panels.append(Panel(curves, x, y, title, 170.0))
+    return figure("Queue, running jobs and held devices over one episode", panels, shares_x=True)
 
 
-def _hosts(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> list[str]:
-    types = [one.name for one in fleet.menu.job_types]
-    end_s = max(episode.record.end_s for episode in episodes)
-    return [
-        hosts_svg(
-            f"hosts-{number}",
-            episode.policy,
-            fleet.cluster,
-            types,
-            [(stay, int(episode.record.job_type[stay.job])) for stay in episode.timeline.stays],
-            end_s,
-            episode.timeline.outages,
-        )
-        for number, episode in enumerate(episodes)
-    ]
-
-
-def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> list[str]:
+def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> Figure:
     """The same links for all episodes: trunks, then others, that carry most in the mean under any of the policies."""
     end_s = max(episode.record.end_s for episode in episodes)
     bounds_s = np.linspace(0.0, end_s or 1.0, _PARTS + 1)
@@ -170,12 +154,8 @@ def _links(fleet: Fleet, episodes: Sequence[WatchedEpisode]) -> list[str]:
     is_trunk = (first[order] >= 2 * fleet.cluster.num_hosts) & (fleet.problem.network.num_trunks > 0)
     most_others = MOST_OTHERS if is_trunk.any() else MOST_TRUNKS + MOST_OTHERS
     chosen = np.concatenate([order[is_trunk][:MOST_TRUNKS], order[~is_trunk][:most_others]])
-    return [
-        links_svg(
-            f"links-{number}", one.policy, [names[i] for i in chosen], load[number][:, chosen], means[number][chosen], end_s
-        )
-        for number, one in enumerate(episodes)
-    ]
+    names, loads = [names[i] for i in chosen], [of[:, chosen] for of in load]
+    return links_figure([one.policy for one in episodes], names, loads, means[:, chosen], end_s or 1.0)
 
 
 def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
@@ -189,22 +169,17 @@ def _link_pairs(fleet: Fleet) -> tuple[list[str], NDArray[np.int64]]:
     return names, np.concatenate([np.arange(0, 2 * num_hosts, 2), np.array(others, np.int64)])
 
 
-def _times(found: Evaluation) -> list[str]:
+def _times(found: Evaluation) -> Figure:
     rows = _played_rows(found)[:MOST_CURVES]
     looks = looks_of([(str(row["policy"]), str(row["kind"])) for row in rows])
-    svgs = []
-    for name, title, until in (
-        ("ends", "Time from arrival to end", "finish_s"),
-        ("starts", "Wait for the first start", "start_s"),
-    ):
+    panels = []
+    for title, until in (("Time from arrival to end", "finish_s"), ("Wait for the first start", "start_s")):
         curves = [
-            PanelLine(
-                row["policy"], look, *_reached(found.played[row["first"]].records, until, found.world.built.settings.counted)
-            )
+            line(row["policy"], *_reached(found.played[row["first"]].records, until, found.world.built.settings.counted), look)
             for row, look in zip(rows, looks, strict=True)
         ]
-        svgs.append(curves_svg(name, title, curves, ("minutes", "% of counted jobs"), is_log=True))
-    return svgs
+        panels.append(Panel(curves, axis("minutes", is_log=True), axis("% of counted jobs", rangemode="tozero"), title, 240.0))
+    return figure("Times of jobs from their arrival", panels)
 
 
 def _played_rows(found: Evaluation) -> list[dict[str, Any]]:

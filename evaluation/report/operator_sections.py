@@ -8,7 +8,7 @@ from typing import Any
 from ...planners.policy_names import parsed
 from ..evaluate import Evaluation
 from ..operators.difference_tables import difference_cells, difference_words
-from ..plots.operators.operator_charts import budgets_svg, classes_svg, schedules_svg, shown_svg
+from ..plots.operators import budgets_figure, classes_figure, schedules_figure, shown_figure
 from ..sections import known_at
 from .pages import Drawn, PageTable, Row, cells, figure_cells
 from .report_parts import Block, Part, PartTable, Sections
@@ -44,7 +44,7 @@ def _budgets(results: Data) -> list[Drawn]:
     searches = {parsed(row["policy"]).whole for row in budgets["rows"] if row["kind"] == "planner"}
     others = [row for row in _rows(results) if parsed(row["first"]).whole not in searches]
     words = "Value over the best known against the time that a placement takes: searches with several budgets as lines, with "
-    return [Drawn([budgets_svg(budgets, others)], words + "95 % intervals, all others as points.")]
+    return [Drawn(budgets_figure(budgets, others), words + "95 % intervals, all others as points.")]
 
 
 def _classes(results: Data) -> list[Drawn]:
@@ -60,18 +60,16 @@ def _classes(results: Data) -> list[Drawn]:
             by_class.setdefault(one["dimension"], {})[one["class"]] = sum(known) / len(known)
         rows.append({**row, "by_class": by_class})
     words = "Mean value over the best known on the instances of each class; the deeper the colour, the further above it."
-    return [Drawn([classes_svg(rows, classes)], words)]
+    return [Drawn(classes_figure(rows, classes), words)]
 
 
 def _shown(results: Data) -> list[Drawn]:
     drawn = []
     for one in results["more"]["shown"]:
-        name = f"{one['number']}"
+        name = f"Instance {one['number']}"
+        words = f"{name}: when each device runs its ops, as {one['policy']} and as HEFT places them."
         drawn += [
-            Drawn([shown_svg(one, f"shown-{name}")], f"Instance {name}: its ops on their devices, and the tensors that cross."),
-            Drawn(
-                [schedules_svg(one, f"schedules-{name}")],
-                f"Instance {name}: when each device runs its ops, as {one['policy']} and as HEFT places them.",
-            ),
+            Drawn(shown_figure(one), f"{name}: its ops on their devices, and the tensors that cross."),
+            Drawn(schedules_figure(one), words),
         ]
     return drawn

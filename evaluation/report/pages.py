@@ -1,15 +1,15 @@
 """Pages of one file from templates: everything is escaped, nothing is loaded, and no script runs but our own.
 
-The script of the charts lies in the page, and the page's Content-Security-Policy names its digest: a script that came in by a
-name would be refused by the browser even if it were not escaped. The charts are drawn by 24 kB of our own; the smallest build of
-Plotly that has bars and points brings 1 MB into every page.
+Figures are drawn by plotly.js, which lies in the page once (4.8 MB) and loads nothing. The page's Content-Security-Policy names
+the digests of its scripts: one that came in by a name would be refused by the browser even if it were not escaped. Readers whose
+browser runs no scripts see the same figures drawn by matplotlib.
 """
 
 from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -19,9 +19,12 @@ from typing import Any, Literal, NamedTuple
 from jinja2 import DictLoader, Environment, StrictUndefined
 from markupsafe import Markup
 
+from ..plots.figure import Figure
+from ..plots.static import data_url
+from ..plots.style import DARK
+
 STYLE = "page.css"
-SCRIPTS = ("chart.js", "gantt.js", "scatter.js")
-"""In the order in which they run."""
+SCRIPT = "figures.js"
 
 
 class Cell(NamedTuple):
@@ -68,16 +71,12 @@ class Drawn:
     """A figure of a page.
 
     Attributes:
-        svgs: a drawing, or several side by side.
+        figure: made by `evaluation.plots`.
         caption: what it shows.
-        chart: the same or more as a chart that answers to a pointer, in place of the drawing where scripts run.
-        is_panel: whether a single drawing is drawn for a narrow column, as those side by side are.
     """
 
-    svgs: Sequence[str]
+    figure: Figure
     caption: str
-    chart: Mapping[str, Any] | None = None
-    is_panel: bool = False
 
 
 def cells(texts: Iterable[str]) -> list[Cell]:
@@ -100,36 +99,34 @@ def page(template: str, *, title: str, drawn: Sequence[Drawn] = (), **values: An
         drawn: its figures.
         values: of the template.
     """
-    script = Markup(_script())  # noqa: S704 - our own files
-    digest = b64encode(sha256(script.encode()).digest()).decode()
+    scripts = [(Markup(text), digest) for text, digest in (_plotly(), _digested(_loaded(SCRIPT)))] if drawn else []  # noqa: S704 - no data
     return (
         _environment()
         .get_template(template)
         .render(
             title=title,
             drawn=drawn,
-            has_charts=any(one.chart is not None for one in drawn),
-            script=script,
-            script_hash=f"sha256-{digest}",
+            scripts=scripts,
+            dark=DARK,
             style=Markup(_loaded(STYLE)),  # noqa: S704 - our own file
             **values,
         )
     )
 
 
-def _script() -> str:
-    return "\n".join(map(_loaded, SCRIPTS))
+@cache
+def _plotly() -> tuple[str, str]:
+    """The script of plotly.js, as the package brings it, and its digest."""
+    return _digested(resources("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8"))
+
+
+def _digested(script: str) -> tuple[str, str]:
+    return script, f"sha256-{b64encode(sha256(script.encode()).digest()).decode()}"
 
 
 @cache
 def _loaded(name: str) -> str:
     return resources(f"{__package__}.templates").joinpath(name).read_text(encoding="utf-8")
-
-
-def _drawing(svg: str) -> Markup:
-    """One of our drawings, whose texts are escaped already; namespaces are the page's own, so that it names none."""
-    head, rest = svg[: svg.index(">")], svg[svg.index(">") :]
-    return Markup(re.sub(r' xmlns(:xlink)?="[^"]*"', "", head) + rest)  # noqa: S704 - see above
 
 
 def _shown(value: Any) -> Any:
@@ -158,5 +155,5 @@ def templates(package: str, shown: Callable[[Any], Any], **options: Any) -> Envi
 def _environment() -> Environment:
     made = templates(__package__, _shown, keep_trailing_newline=True)
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "allow_nan": False}
-    made.filters["drawing"] = _drawing
+    made.filters["data_url"] = lambda figure: data_url(figure)
     return made

@@ -13,7 +13,7 @@ from urllib.parse import quote
 from ..alike import alike
 from ..evaluate import Evaluation
 from ..metrics import FILES, METRICS
-from ..plots import charts
+from ..plots.curves import learning_curve_figure
 from ..sections import tables_of
 from ..statistics import CHALLENGERS, least
 from ..tables import result_cells
@@ -113,7 +113,7 @@ def references(results: Data) -> dict[str, float]:
 
 def _learning(curve: Sequence[Data], results: Data) -> Drawn:
     return Drawn(
-        [charts.learning_curve_svg(curve, references(results))],
+        learning_curve_figure(curve, references(results)),
         "How the policy learned. The thick line is its blocking rate on validation episodes, without exploration; the thin one "
         "is measured in training, where it explores. The ring marks the policy that was kept. Dashed lines are baselines on the "
         "test episodes, so their level is a guide, not a test.",

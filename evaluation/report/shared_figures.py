@@ -7,10 +7,8 @@ from typing import Any
 
 from ..alike import alike, joined
 from ..metrics import METRICS, Metric
-from ..plots.charts import BarRow, bars_svg
-from ..plots.interactive.gantt_charts import Chart
-from ..plots.interactive.scatter_charts import FRONT, PolicyFigure, policies_chart
-from ..plots.interactive.scatter_plot import scatter_svg
+from ..plots.policies import BarRow, bars_figure
+from ..plots.trade_off import FRONT, PolicyFigure, policies_figure
 from ..statistics import NO_POLICY
 from ..tables import chosen_for
 from ..worlds.evaluated_world import TIME
@@ -37,13 +35,8 @@ def drawn_rows(results: Data) -> list[dict[str, Any]]:
     ]
 
 
-def figures_of(results: Data, mark: str = "") -> list[Drawn]:
-    """Return the figures of an evaluation.
-
-    Args:
-        results: of it.
-        mark: ends the names of its drawings, where several evaluations are on one page.
-    """
+def figures_of(results: Data) -> list[Drawn]:
+    """Return the figures of an evaluation."""
     objective, rows = METRICS[results["objective"]], drawn_rows(results)
     figure, start = policy_figure(objective), 1.0 if objective.name.startswith("over_") else 0.0
     bars = [
@@ -55,8 +48,8 @@ def figures_of(results: Data, mark: str = "") -> list[Drawn]:
         f"{title}: {direction} is better. Bars are means over the {results['case']}s, whiskers 95 % intervals. Compare "
         f"policies by the paired difference in the table: all met the same {results['case']}s."
     )
-    svg = bars_svg(bars, objective.axis, f"objective{mark}", f"{title} of each policy", start, objective.digits)
-    return [Drawn([svg], caption), *_trade_off(results, rows, mark)]
+    drawn = bars_figure(bars, objective.axis, f"{title} of each policy", start, objective.digits)
+    return [Drawn(drawn, caption), *_trade_off(results, rows)]
 
 
 def policy_figure(metric: Metric) -> PolicyFigure:
@@ -64,16 +57,16 @@ def policy_figure(metric: Metric) -> PolicyFigure:
     return PolicyFigure(metric.name, metric.axis, metric.scale, metric.sign < 0)
 
 
-def _trade_off(results: Data, rows: Sequence[Data], mark: str) -> list[Drawn]:
+def _trade_off(results: Data, rows: Sequence[Data]) -> list[Drawn]:
     playing = [row for row in rows if row["kind"] not in NO_POLICY]
     for pair in WORLDS[results["world"]].trade_offs:
         if all(len({row[name]["mean"] for row in playing if row.get(name) is not None}) > 1 for name in pair):
             x, y = (_TIME if name == TIME else policy_figure(METRICS[name]) for name in pair)
             title = f"Policies by {x.name.partition(', ')[0]} and {y.name.partition(', ')[0]}"
-            chart: Chart | None = policies_chart(title, playing, x, y, is_log=(x is _TIME, False))
+            chart = policies_figure(title, playing, x, y, is_log=(x is _TIME, False))
             if chart is not None:
                 caption = f"{title}, means over the {results['case']}s. {FRONT}"
-                return [Drawn([scatter_svg(chart, f"trade-off{mark}")], caption, chart)]
+                return [Drawn(chart, caption)]
     return []
 
 

@@ -283,28 +283,26 @@ def to_html(summary: Summary, against: str | None = None) -> str:
     counts = counted(len(summary.results), "evaluation")
     counts += f" and {counted(num_runs, 'training run')} that differ in their seed alone" * bool(num_runs)
     drawn: list[Drawn] = []
-    for number, (folder, result) in enumerate(summary.results.items(), 1):
-        drawn += [replace(one, caption=f"{named[folder]}. {one.caption}") for one in figures_of(result, f"-{number}")]
+    for folder, result in summary.results.items():
+        drawn += [replace(one, caption=f"{named[folder]}. {one.caption}") for one in figures_of(result)]
     return page(
         "summary.html",
         title="Summary",
         facts=" ".join([f"From {counts}; nothing was played again.", *made(summary)]),
         tables=shown,
-        drawn=[*drawn, *_curves(summary, len(drawn))],
+        drawn=[*drawn, *_curves(summary)],
     )
 
 
-def _curves(summary: Summary, first: int) -> list[Drawn]:
+def _curves(summary: Summary) -> list[Drawn]:
     kinds = {str(row["policy"]): str(row["kind"]) for row in _rows(summary)}
     drawn: list[Drawn] = []
     for where, of in loads(summary).items():
-        svg = curves.load_svg(of, kinds, f"load-{first + len(drawn)}")
-        drawn.append(Drawn([svg], f"Blocking rate against load on {where}, with 95 % intervals."))
+        drawn.append(Drawn(curves.load_figure(of, kinds), f"Blocking rate against load on {where}, with 95 % intervals."))
     for name, runs in summary.learning.items():
         measure: LearningMeasure = summary.measures[name]
-        svg = curves.learning_svg(runs, f"seeds-{first + len(drawn)}", measure)
         caption = f"Training runs that differ in their seed alone, on {name}: {measure.name} on validation episodes."
-        drawn.append(Drawn([svg], caption))
+        drawn.append(Drawn(curves.learning_figure(runs, measure), caption))
     return drawn
 
 

@@ -14,7 +14,7 @@ PROGRAM = Path(sys.executable).with_name("meshwright")
 PLAN = ("plan", "--job", "graph.txt", "--cluster", "cluster.yaml")
 QUICK = ("export", "--list", "--json")
 """Writes JSON and a text for people, as a plan does, and starts in a third of the time."""
-HEAVY = {"numpy", "torch", "matplotlib", "gymnasium", "numba", "scipy", "networkx", "pydantic", "rich", "typer"}
+HEAVY = {"numpy", "torch", "matplotlib", "plotly", "gymnasium", "numba", "scipy", "networkx", "pydantic", "rich", "typer"}
 
 
 def process(*arguments, **options):

@@ -4,14 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from meshwright.evaluation.episodes import Player
 
 from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.playing import play_episode
-from meshwright.evaluation.episodes import Player
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import metrics, outcome_shares, utilisation
-from meshwright.evaluation.plots import charts, gantt
+from meshwright.evaluation.plots import gantt, policies
 from meshwright.evaluation.report import report
 from meshwright.evaluation.workers import Workers
 from meshwright.planning.policies import policy
@@ -68,13 +68,13 @@ def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built
         assert OUTCOME_WORDS[Outcome.WAITING] not in row["outcomes"]
         assert row["blocking_rate"]["mean"] + row["acceptance_rate"]["mean"] == pytest.approx(1)
     assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in found.results["rows"])
-    assert "deadline expired while waiting" in charts.reasons_svg(found.results["rows"])
+    assert "deadline expired while waiting" in str(policies.reasons_figure(found.results["rows"]))
     page = report.report_html(found.results)
     assert "the last 3 do not count, so 22 arrivals of each count" in page
     assert "Up to 2 jobs may wait in a queue" in page
     assert "mean wait <small>h</small>" in page
     assert "delay by interruptions" in page
-    assert "expired while waiting" in gantt.occupancy_svg(built, [("min", found.records["min"][0])])
+    assert "expired while waiting" in str(gantt.episode_figure(built, [("min", found.records["min"][0])]))
 
 
 def by_hand(*, outcome, start_s, finish_s, degree) -> EpisodeRecord:

@@ -11,7 +11,9 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.work.work import describe
 from meshwright.devices import DeviceSettings, device_type
 from meshwright.errors import PlanError
-from meshwright.evaluation.plots.layout_search import layouts_svg
+from meshwright.evaluation.plots.figure import rounded
+from meshwright.evaluation.plots.static import svg
+from meshwright.evaluation.plots.trade_off import layouts_figure
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import device_counts, search_layouts
 from meshwright.planning.usual import frameworks_text
@@ -116,8 +118,10 @@ def test_devices_are_whole_hosts_or_a_part_of_one(wanted, counts):
 
 def test_the_picture_is_the_same_every_time_and_names_the_fastest():
     found = search_layouts("zoo:gpt2-small", "preset:host-8", batch=16, devices="4,8", keep="cp=1,pp=1,recompute=none,zero=1")
-    drawn = layouts_svg(found)
-    assert drawn == layouts_svg(found)
+    drawn = svg(layouts_figure(found))
+    assert drawn == svg(layouts_figure(found))
+    points = {point for trace in layouts_figure(found)["data"] for point in zip(trace["x"], trace["y"], strict=True)}
+    assert points == {(rounded(one.memory_bytes / 1e9), rounded(one.step_s)) for one in found.searched.examined}
     assert f"fastest: {found.best.text}" in drawn
     assert "on the front, 8 devices" in drawn
 

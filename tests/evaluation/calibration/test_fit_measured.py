@@ -13,7 +13,8 @@ from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation.calibration import kernel_suite
 from meshwright.evaluation.calibration.fit_measured import FAMILIES, FITTED, calibrate, called, halves, is_aligned, summary
 from meshwright.evaluation.calibration.kernel_table import MEASURED, LayerItem, MeasuredKernels, ProductItem, read, to_data, write
-from meshwright.evaluation.plots.kernels import kernels_svg
+from meshwright.evaluation.plots.kernels import kernels_figure
+from meshwright.evaluation.plots.static import svg
 from meshwright.evaluation.validation.kernels import LAYER, NOT_MODELLED, validate
 
 from ...draws import FACTOR
@@ -161,8 +162,10 @@ def test_a_file_may_be_json_which_is_the_same_data(tmp_path):
 
 
 def test_the_picture_shows_each_product_and_too_large_errors_of_layers_end_with_1(tmp_path, capsys, h100):
-    drawn = kernels_svg(h100)
+    drawn = svg(kernels_figure(h100))
     assert h100.measured.gpu in drawn
+    products = [trace for trace in kernels_figure(h100)["data"] if trace["yaxis"] == "y" and trace["mode"] == "markers"]
+    assert sum(len(trace["x"]) for trace in products) == len(h100.measured.of("product"))
     options = ["--plot", str(tmp_path / "k.svg"), "--max-mean-error", "0.06"]
     figures = kept(tmp_path / "h100.json", h100.measured)
     assert cli.run_command_line(["validate", "kernels", str(figures), *options]) == 1

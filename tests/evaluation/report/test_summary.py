@@ -91,7 +91,6 @@ def test_another_scenario_on_the_same_cluster_and_graphs_is_no_point_of_the_curv
     assert all(title.startswith("host-8, alexnet, squeezenet (small)") for title in found)
 
 
-@pytest.mark.usefixtures("drawn")
 def test_training_runs_that_differ_in_their_seed_stand_together(folder):
     found = summary.read(folder)
     ((_, runs),) = found.learning.items()

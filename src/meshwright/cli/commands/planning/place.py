@@ -89,11 +89,14 @@ def place_job(
         files.write_json(trace, found.timeline().to_chrome_trace(found.graph))
     if plot is not None:
         if plot.suffix == ".html":
-            from ....evaluation.report.drawing import placed_page as drawn
-        else:
-            from ....evaluation.plots.operators.op_placement import placement_svg as drawn
+            from ....evaluation.report.drawing import placed_page
 
-        files.write_text(plot, drawn(found))
+            files.write_text(plot, placed_page(found))
+        else:
+            from ....evaluation.plots.operators import placement_figure
+            from ....evaluation.plots.static import svg
+
+            files.write_text(plot, svg(placement_figure(found)))
     _show(found, json_file)
     output.print_written(output.console(json_file), json_file, trace, plot)
 

@@ -199,7 +199,7 @@ def _write_trace(path: Path, chosen: Planned) -> None:
     """One step, as a page where the name ends in ``.html``."""
     graph, cluster = chosen.scenario.workload.graphs[0], chosen.scenario.cluster
     if path.suffix == ".html":
-        from ....evaluation.report.drawing import step_page  # matplotlib takes a while
+        from ....evaluation.report.drawing import step_page
 
         names = [cluster.device_name(int(device)) for device in chosen.plan.placement().devices]
         files.write_text(path, step_page(chosen.timeline(), graph, names))

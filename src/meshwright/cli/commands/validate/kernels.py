@@ -84,9 +84,10 @@ def validate_kernels(
         out.print("No pass through a layer tells of the device.", markup=False)
     output.write_json(json_file, found.to_data())
     if plot is not None:
-        from ....evaluation.plots.kernels import kernels_svg
+        from ....evaluation.plots.kernels import kernels_figure
+        from ....evaluation.plots.static import svg
 
-        files.write_text(plot, kernels_svg(found))
+        files.write_text(plot, svg(kernels_figure(found)))
         output.print_written(out, plot)
     if max_mean_error is not None and not layers:
         raise ConfigError("holds no pass through a layer that tells of the device, so nothing can be judged", file=file)

@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from ....evaluation.plots.svg import printable
+from ....evaluation.plots.figure import printable
 from ....evaluation.report.pages import templates
 from ....quantities import things
 

@@ -1,1 +1,0 @@
-"""Charts that can be moved and asked, as data for the script of the pages, and the drawing in their place."""

@@ -1,0 +1,166 @@
+"""Policies side by side: bars with intervals, reasons for blocking, histograms of what they chose.
+
+``rows`` are those of the results (see `evaluation.evaluate`): one per policy. Shares are drawn in percent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from .figure import Figure, Panel, Trace, axis, bars, figure, marks, named_rows, shown, whiskers, wrapped
+from .style import EXPIRED, INK, LEARNED, MUTED, PALEST, RUNNING, ink_on, kind_of, reasons
+
+Row = Mapping[str, Any]
+
+_BAR = 0.66
+
+
+class BarRow(NamedTuple):
+    """A policy's bar.
+
+    Attributes:
+        name: of the policy.
+        kind: learned, baseline, planner, published or reference.
+        mean: length of the bar; None where there is no figure.
+        low, high: the 95 % interval; None where there is none.
+    """
+
+    name: str
+    kind: str
+    mean: float | None
+    low: float | None = None
+    high: float | None = None
+
+
+def by_blocking_rate(rows: Sequence[Row]) -> list[Row]:
+    """Rows from the least to the greatest blocking rate; those without a figure come last."""
+    return sorted(rows, key=lambda row: (row["blocking_rate"]["mean"] if row["blocking_rate"] else math.inf, str(row["policy"])))
+
+
+def blocking_figure(rows: Sequence[Row]) -> Figure:
+    """Blocking rate of each policy with its 95 % interval, least first."""
+    ends = ("mean", "low", "high")
+    made = [
+        BarRow(str(row["policy"]), row["kind"], *(_percent(row["blocking_rate"], end) for end in ends))
+        for row in by_blocking_rate(rows)
+    ]
+    return bars_figure(made, "blocking rate (% of jobs after warm-up)", f"Blocking rate of {len(rows)} policies")
+
+
+def bars_figure(rows: Sequence[BarRow], name: str, label: str, start: float = 0.0, digits: int = 1) -> Figure:
+    """A bar with its 95 % interval for each policy, in the order given, in the colour of its kind.
+
+    Args:
+        rows: the bars.
+        name: of their length, with its unit.
+        label: what the figure shows.
+        start: where bars begin.
+        digits: of figures, after the point.
+    """
+    texts = [_figures(row, digits) for row in rows]
+    traces = []
+    for kind in dict.fromkeys(kind_of(row._asdict()) for row in rows):
+        of = [number for number, row in enumerate(rows) if kind_of(row._asdict()) == kind and row.mean is not None]
+        lengths = [rows[number].mean - start for number in of]  # type: ignore[operator]
+        look = {"base": [start] * len(of), "width": [_BAR] * len(of), "marker": {"pattern": {"shape": kind.hatch}}}
+        said = {"hovertext": [f"<b>{shown(rows[number].name)}</b><br>{texts[number]}" for number in of]}
+        traces.append(bars(kind.word, kind.colour, of, lengths, **look, **said))
+    traces.append(
+        whiskers("x", list(range(len(rows))), [(None if row.low is None else max(start, row.low), row.high) for row in rows], INK)
+    )
+    ends = [max([start, *(end for end in (row.mean, row.high) if end is not None)]) for row in rows]
+    traces.append(_written(ends, texts))
+    longest = max(ends, default=start) - start or 1.0
+    y, height = named_rows([row.name for row in rows])
+    return figure(label, [Panel(traces, axis(name, span=(start, start + 1.5 * longest)), y, height=height)])
+
+
+def reasons_figure(rows: Sequence[Row]) -> Figure:
+    """Blocking rate of each policy, stacked by the reason for which jobs were turned away."""
+    rows = [row for row in by_blocking_rate(rows) if row["outcomes"]]
+    drawn = reasons(any(EXPIRED.word in row["outcomes"] for row in rows))
+    drawn += (RUNNING,) * any(RUNNING.word in row["outcomes"] for row in rows)
+    ends, traces = [0.0] * len(rows), []
+    for reason in drawn:
+        shares = [100.0 * float(row["outcomes"].get(reason.word) or 0.0) for row in rows]
+        said = [f"<b>{shown(row['policy'])}</b><br>{reason.word}: {x:.1f} %" for row, x in zip(rows, shares, strict=True)]
+        text = {
+            "text": [f"{share:.1f}" if share >= 0.05 else "" for share in shares],
+            "textposition": "inside",
+            "textangle": 0,
+            "insidetextanchor": "middle",
+        }
+        look = {"base": list(ends), "width": [_BAR] * len(rows), "insidetextfont": {"color": ink_on(reason.colour)}}
+        of = bars(reason.word, reason.colour, range(len(rows)), shares, hovertext=said, **look, **text)
+        traces.append(of)
+        ends = [end + share for end, share in zip(ends, shares, strict=True)]
+    traces.append(_written(ends, [f"{end:.1f}" for end in ends]))
+    y, height = named_rows([row["policy"] for row in rows])
+    x = axis("jobs turned away (% of jobs after warm-up)", span=(0.0, 1.1 * max([1.0, *ends])))
+    label = f"Reasons for which {len(rows)} policies turned jobs away"
+    return figure(label, [Panel(traces, x, y, height=height)], uniformtext={"minsize": 9, "mode": "hide"})
+
+
+def shares_figure(rows: Sequence[Row], key: str, what: str) -> Figure:
+    """A row per policy, a column per degree, shape or rule: the share of accepted jobs, as a shade and a number.
+
+    Args:
+        rows: of policies; those of which nothing is known are left out.
+        key: of a row: shares by name.
+        what: the names are.
+    """
+    rows = [row for row in by_blocking_rate(rows) if row[key]]
+    used = list(dict.fromkeys(name for row in sorted(rows, key=lambda row: -len(row[key])) for name, x in row[key].items() if x))
+    if all(name.isdigit() for name in used):
+        used.sort(key=int)
+    shares = [[100.0 * (row[key].get(name) or 0.0) or None for name in used] for row in rows]
+    texts = [["" if x is None else f"{x:.0f}" if x >= 1 else "<1" for x in row] for row in shares]
+    said = [
+        [
+            f"<b>{shown(row['policy'])}</b><br>{shown(name)}: {x or 0.0:.1f} % of accepted jobs"
+            for name, x in zip(used, of, strict=True)
+        ]
+        for row, of in zip(rows, shares, strict=True)
+    ]
+    y, height = named_rows([row["policy"] for row in rows])
+    x = axis(
+        f"{what}; numbers: % of accepted jobs",
+        showgrid=False,
+        automargin=True,
+        tickvals=list(range(len(used))),
+        ticktext=[wrapped(one, 14) for one in used],
+    )
+    return figure(
+        f"{what} of the jobs that {len(rows)} policies accepted", [Panel([heatmap(shares, texts, said)], x, y, height=height)]
+    )
+
+
+def heatmap(shares: Sequence[Sequence[float | None]], texts: Sequence[Sequence[str]] = (), said: Any = ()) -> Trace:
+    """Cells from pale to blue for 0 to 100 with their texts, and what each says under a pointer."""
+    cells = {"z": shares, "x": list(range(len(shares[0]) if shares else 0)), "y": list(range(len(shares)))}
+    look = {"colorscale": [[0, PALEST], [1, LEARNED]], "zmin": 0, "zmax": 100, "xgap": 2, "ygap": 2, "showscale": False}
+    words = {"text": texts, "texttemplate": "%{text}", "hovertext": said} if texts else {}
+    return {"type": "heatmap", "name": "", "showlegend": False} | cells | look | words
+
+
+def _written(ends: Sequence[float], texts: Sequence[str]) -> Trace:
+    look = {
+        "mode": "text",
+        "text": [f"\u2002{text}" for text in texts],
+        "textposition": "middle right",
+        "textfont": {"color": MUTED},
+    }
+    return marks("", ends, range(len(ends)), INK, hoverinfo="skip", showlegend=False, cliponaxis=False, **look)
+
+
+def _figures(row: BarRow, digits: int) -> str:
+    if row.mean is None:
+        return "none"
+    ends = "one episode" if row.low is None else f"[{row.low:.{digits}f}, {row.high:.{digits}f}]"
+    return f"{row.mean:.{digits}f} {ends}"
+
+
+def _percent(value: Row | None, end: str) -> float | None:
+    return None if value is None or value[end] is None else 100.0 * value[end]
