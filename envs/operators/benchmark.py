@@ -131,9 +131,7 @@ class PlacementSettings(settings.Settings):
             default one, which planners and policies optimise whatever stands here.
         instances: graphs of ops.
         devices: where they run; not for files, which name their own.
-        order: in which ops get devices: by falling ``upward-rank`` as HEFT does, in ``topological`` order, or as the ``policy``
-            chooses among those whose producers have one, so that an action is an op and a device.
-        refine_steps: steps after the placement; each moves one group of ops to another device or leaves all as it is.
+        order: in which ops get devices: by falling ``upward-rank`` as HEFT does, or in ``topological`` order.
     """
 
     objective: OperatorObjective = "latency"
@@ -141,7 +139,6 @@ class PlacementSettings(settings.Settings):
     instances: InstanceDraw = GraphDraw()
     devices: DeviceDraw = DeviceDraw()
     order: PlacingOrder = "upward-rank"
-    refine_steps: int = Field(default=0, ge=0, le=10_000)
 
     _of_devices = model_validator(mode="before")(below_devices)
 
@@ -179,7 +176,7 @@ class PlacementSettings(settings.Settings):
     @property
     def rules(self) -> PlacingRules:
         """What is decided, and in which order."""
-        return PlacingRules(self.objective, self.order, self.refine_steps)
+        return PlacingRules(self.objective, self.order)
 
     def most(self) -> tuple[int, int]:
         """Most ops and devices that an instance has.

@@ -28,7 +28,6 @@ from .budgets import BudgetCurves
 from .classes import by_class, classes, facts
 from .differences import shown_instance
 from .policies import OperatorPolicySpec, operator_policy
-from .refining import BEST_MOVE
 
 OPERATORS_FORMAT_VERSION = 1
 
@@ -262,9 +261,8 @@ def _results(
 
 def _searches(policy: OperatorPolicySpec) -> bool:
     """Whether it searches, or proves that nothing is better: neither is a rule."""
-    name = parsed(policy.name).whole
-    planner = PLACEMENT_PLANNERS.get(name)
-    return name == BEST_MOVE or (planner is not None and (planner.is_search or planner.is_exact))
+    planner = PLACEMENT_PLANNERS.get(parsed(policy.name).whole)
+    return planner is not None and (planner.is_search or planner.is_exact)
 
 
 def _verdict(rows: Sequence[Data]) -> str:

@@ -33,7 +33,7 @@ instances:
   link_spread: 1.0
   memory_slack: 1.3
 optimizer: adam
-refine_steps: 2
+refine_steps: 0
 num_seeds: 200
 policies: [heft]
 """
@@ -50,7 +50,6 @@ placement:
     speed_spread: 0.5
     link_spread: 1.0
     memory_slack: 1.3
-  refine_steps: 2
 num_seeds: 200
 policies: [heft]
 """
@@ -91,6 +90,14 @@ def test_an_optimizer_is_of_jobs(tmp_path: Path) -> None:
         ("objective=tasklets", "tasklets are another kind of benchmark, with the key tasklets"),
         ("optimizer=lamb", "optimizer: choose adam or sgd, is lamb"),
         ("instances={kind: zoo, jobs: ['zoo:gnmt'], optimizer: sgd}", "optimizer: is named here and in instances"),
+        (
+            "order=policy",
+            "order: policy is gone, as no order of a policy's own beat HEFT's; choose upward-rank",
+        ),
+        (
+            "refine_steps=3",
+            "refine_steps: placements are no longer refined step by step, as nothing was gained",
+        ),
         ("instances.widht=3", "instances.widht: unknown key"),
         ("form=pipedream", "form: pipedream is no form of latency; choose independent or fair or contiguous-accelerator"),
         ("instances={kind: file, files: [a.json], devices: {number: 3}}", "instances.devices.number: unknown key"),

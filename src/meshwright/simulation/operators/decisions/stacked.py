@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from ....numba_records import by_reference
 from ..instance import OperatorInstance
 from ..placement import OperatorObjective, feature_unit_s, lower_bound, port_s
-from ..schedules import upward_order, upward_rank_s
+from ..schedules import upward_order
 
-PlacingOrder = Literal["upward-rank", "topological", "policy"]
+PlacingOrder = Literal["upward-rank", "topological"]
 
 
 @by_reference
@@ -31,8 +31,6 @@ class StackedInstances(NamedTuple):
         num_groups: ``(i,)``.
         times_s: infinite where an op cannot run, ``(i, n, m)``.
         order: ops in a topological order, by default by falling upward rank, ``(i, n)``.
-        rank_s: upward rank of each op, ``(i, n)``.
-        position: place of each op in it, ``(i, n)``.
         group: ``(i, n)``.
         decided: groups in the order in which they are decided: by the place of their first op in ``order``, ``(i, g)``.
         lead: that first op of each of them, so ``lead[k]`` is of the group decided ``k``-th, ``(i, g)``.
@@ -60,8 +58,6 @@ class StackedInstances(NamedTuple):
         scale_s: lower bound of the value, or next to nothing where that is 0, ``(i,)``.
         feature_unit_s: unit of differences of times in features, see `placement.feature_unit_s`, ``(i,)``.
         is_throughput: the objective.
-        picks_ops: whether ops are placed in the order in which they are chosen, and not in ``order``.
-        refine_steps: steps after the placement, each of which may move a group.
     """
 
     num_ops: NDArray[np.int64]
@@ -69,8 +65,6 @@ class StackedInstances(NamedTuple):
     num_groups: NDArray[np.int64]
     times_s: NDArray[np.float64]
     order: NDArray[np.int64]
-    rank_s: NDArray[np.float64]
-    position: NDArray[np.int64]
     group: NDArray[np.int64]
     decided: NDArray[np.int64]
     lead: NDArray[np.int64]
@@ -98,13 +92,6 @@ class StackedInstances(NamedTuple):
     scale_s: NDArray[np.float64]
     feature_unit_s: NDArray[np.float64]
     is_throughput: bool
-    picks_ops: bool
-    refine_steps: int
-
-    @property
-    def has_choices(self) -> bool:
-        """Whether some decisions are about which op as well as about its device."""
-        return self.picks_ops or self.refine_steps > 0
 
 
 @dataclass(frozen=True)
@@ -113,19 +100,11 @@ class PlacingRules:
 
     Attributes:
         objective: what counts.
-        order: in which ops get devices: by ``upward-rank`` as HEFT does, in ``topological`` order, or as the ``policy`` chooses
-            among those whose producers all have one.
-        refine_steps: steps after the placement, each of which may move a group of ops to another device.
+        order: in which ops get devices: by ``upward-rank`` as HEFT does, or in ``topological`` order.
     """
 
     objective: OperatorObjective = "latency"
     order: PlacingOrder = "upward-rank"
-    refine_steps: int = 0
-
-    @property
-    def has_choices(self) -> bool:
-        """Whether some decisions are about which op as well as about its device."""
-        return self.order == "policy" or self.refine_steps > 0
 
 
 def stack(instances: Sequence[OperatorInstance], rules: PlacingRules) -> StackedInstances:
@@ -149,8 +128,6 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], rules: PlacingRules)
         num_groups=np.zeros(i, whole),
         times_s=np.full((i, n, m), np.inf),
         order=np.zeros((i, n), whole),
-        rank_s=np.zeros((i, n), real),
-        position=np.zeros((i, n), whole),
         group=np.zeros((i, n), whole),
         decided=np.zeros((i, g), whole),
         lead=np.zeros((i, g), whole),
@@ -178,8 +155,6 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], rules: PlacingRules)
         scale_s=np.zeros(i, real),
         feature_unit_s=np.zeros(i, real),
         is_throughput=rules.objective == "throughput",
-        picks_ops=rules.order == "policy",
-        refine_steps=rules.refine_steps,
     )
 
 
@@ -207,8 +182,7 @@ def fill(made: StackedInstances, at: int, instance: OperatorInstance, rules: Pla
     first_place = np.full(g, n, np.int64)
     np.minimum.at(first_place, instance.group, position)
     made.times_s[at, :n, :m] = instance.times_s
-    made.order[at, :n], made.position[at, :n], made.group[at, :n] = order, position, instance.group
-    made.rank_s[at, :n] = upward_rank_s(instance)
+    made.order[at, :n], made.group[at, :n] = order, instance.group
     decided = np.argsort(first_place)
     made.decided[at, :g], made.lead[at, :g] = decided, order[first_place[decided]]
     first, edge = instance.incoming
