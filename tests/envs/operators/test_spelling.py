@@ -99,7 +99,7 @@ def test_an_optimizer_is_of_jobs(tmp_path: Path) -> None:
             "refine_steps: placements are no longer refined step by step, as nothing was gained",
         ),
         ("instances.widht=3", "instances.widht: unknown key"),
-        ("form=pipedream", "form: pipedream is no form of latency; choose independent or fair or contiguous-accelerator"),
+        ("form=pipedream", "form: pipedream is no form of latency; choose independent or fair"),
         ("instances={kind: file, files: [a.json], devices: {number: 3}}", "instances.devices.number: unknown key"),
         ("instances={kind: file, files: [a.json], devices: {num: 0}}", "instances.devices.num: "),
     ],
