@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...errors import PolicyError
 from ...simulation.operators.decisions.placing import PlacingState, begin, is_over, new_state, place_next
-from ...simulation.operators.decisions.stacked import (
-    PlacingOrder,
-    PlacingRules,
-    StackedInstances,
-    fill,
-    has_room,
-    room_for,
-    stack,
-)
+from ...simulation.operators.decisions.stacked import StackedInstances, fill, has_room, room_for, stack
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
 from ...simulation.operators.schedules import best_order_end_s
@@ -34,11 +26,9 @@ class PlacementBatch:
         instances: that may be placed, ``i`` of them.
         objective: what counts.
         num_episodes: ``E``.
-        order: see `simulation.operators.decisions.stacked.PlacingRules`.
 
     Attributes:
         instances: that may be placed, ``i`` of them; None in a place that is still empty.
-        rules: what is decided, and in which order.
         objective: what counts.
         stacked: the same as padded arrays.
         state: of ``E`` episodes; ``state.candidates`` ``(E, m, 17)`` and ``state.can_place`` ``(E, m)`` change in place.
@@ -47,20 +37,12 @@ class PlacementBatch:
         is_dead: whether it ended because no device could hold the next ops, ``(E,)``.
     """
 
-    def __init__(
-        self,
-        instances: Sequence[OperatorInstance],
-        objective: OperatorObjective,
-        num_episodes: int,
-        *,
-        order: PlacingOrder = "upward-rank",
-    ) -> None:
-        rules = PlacingRules(objective, order)
+    def __init__(self, instances: Sequence[OperatorInstance], objective: OperatorObjective, num_episodes: int) -> None:
         self.instances = list(instances)
-        self._make(stack(self.instances, rules), rules, num_episodes)
+        self._make(stack(self.instances, objective), objective, num_episodes)
 
-    def _make(self, stacked: StackedInstances, rules: PlacingRules, num_episodes: int) -> None:
-        self.rules, self.objective = rules, rules.objective
+    def _make(self, stacked: StackedInstances, objective: OperatorObjective, num_episodes: int) -> None:
+        self.objective: OperatorObjective = objective
         self.stacked: StackedInstances = stacked
         self.state: PlacingState = new_state(self.stacked, num_episodes)
         self.lead = np.zeros(num_episodes, np.int64)
@@ -68,19 +50,19 @@ class PlacementBatch:
         self.is_dead = np.zeros(num_episodes, np.bool_)
 
     @classmethod
-    def with_room(cls, num_places: int, rules: PlacingRules, num_episodes: int, most: tuple[int, int]) -> PlacementBatch:
+    def with_room(cls, num_places: int, objective: OperatorObjective, num_episodes: int, most: tuple[int, int]) -> PlacementBatch:
         """A batch without instances; `put` fills its places.
 
         Args:
             num_places: of instances.
-            rules: what is decided, and in which order.
+            objective: what counts.
             num_episodes: ``E``.
             most: ops and devices that an instance has at most.
         """
         batch = cls.__new__(cls)
         n, m = most
         batch.instances = [None] * num_places  # type: ignore[list-item]
-        batch._make(room_for(num_places, (n, m, n, 4 * n, n), rules), rules, num_episodes)
+        batch._make(room_for(num_places, (n, m, n, 4 * n, n), objective), objective, num_episodes)
         return batch
 
     def put(self, at: int, instance: OperatorInstance) -> None:
@@ -88,7 +70,7 @@ class PlacementBatch:
         self.instances[at] = instance
         if not has_room(self.stacked, instance):
             self._widen(instance)
-        fill(self.stacked, at, instance, self.rules)
+        fill(self.stacked, at, instance, self.objective)
 
     def is_filled(self, at: int) -> bool:
         """Whether a place has an instance."""
@@ -99,10 +81,10 @@ class PlacementBatch:
         old, state = self.stacked, self.state
         e, k = max(2 * old.producer.shape[1], len(instance.edges)), max(2 * old.port_s.shape[1], len(instance.tensor_bytes))
         n, m = old.times_s.shape[1:]
-        self.stacked = room_for(len(self.instances), (n, m, old.decided.shape[1], e, k), self.rules)
+        self.stacked = room_for(len(self.instances), (n, m, old.decided.shape[1], e, k), self.objective)
         for at, each in enumerate(self.instances):
             if each is not None:
-                fill(self.stacked, at, each, self.rules)
+                fill(self.stacked, at, each, self.objective)
         self.state = new_state(self.stacked, self.num_episodes)
         for name, values in state._asdict().items():
             getattr(self.state, name)[tuple(slice(size) for size in values.shape)] = values

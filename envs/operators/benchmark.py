@@ -15,7 +15,6 @@ from ...errors import ConfigError, GraphError
 from ...jobs.load import load_graph
 from ...packaged import beside
 from ...plans.op_placement import STATE_COPIES
-from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
 from ...simulation.operators.forms import FORMS, ValueForm
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance, numbered
@@ -131,14 +130,12 @@ class PlacementSettings(settings.Settings):
             default one, which planners and policies optimise whatever stands here.
         instances: graphs of ops.
         devices: where they run; not for files, which name their own.
-        order: in which ops get devices: by falling ``upward-rank`` as HEFT does, or in ``topological`` order.
     """
 
     objective: OperatorObjective = "latency"
     form: str | None = None
     instances: InstanceDraw = GraphDraw()
     devices: DeviceDraw = DeviceDraw()
-    order: PlacingOrder = "upward-rank"
 
     _of_devices = model_validator(mode="before")(below_devices)
 
@@ -172,11 +169,6 @@ class PlacementSettings(settings.Settings):
             default = FORMS[self.objective][0]
             problem = f"values placements in an evaluation; {what} under {default}"
             raise ConfigError(problem, field="placement.form", value=self.form, choices=[default])
-
-    @property
-    def rules(self) -> PlacingRules:
-        """What is decided, and in which order."""
-        return PlacingRules(self.objective, self.order)
 
     def most(self) -> tuple[int, int]:
         """Most ops and devices that an instance has.

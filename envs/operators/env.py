@@ -32,8 +32,8 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     """An environment in which each op of a job graph is placed on a device.
 
     **Id.** ``meshwright/OperatorPlacement-v0``; ``gymnasium.make_vec`` gives `PlacementVectorEnv`. One episode places
-    one instance; one step gives a group of ops a device. With ``order: upward-rank`` groups come by the upward rank of their
-    first op: ops that most depends on first, producers before their readers; with ``topological`` in the order of the graph.
+    one instance; one step gives a group of ops a device. Groups come by the upward rank of their first op: ops that most
+    depends on first, producers before their readers.
 
     **Action.** ``Discrete(m)``: a device; ``m`` is the most devices that the benchmark draws. `action_masks` and the key
     ``action_mask`` tell which may be chosen: those that run the ops, hold them in memory, and leave room for what is still to
@@ -68,10 +68,10 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     **Info.** ``instance`` (name), ``bound_s``, ``value_s`` of what is placed; after a step ``was_possible``; ``infeasible``
     at a dead end; with ``compare`` also ``compared_s``, seconds of each planner's placement by name, infinite where it has none.
 
-    **Arguments.** ``benchmark`` (name, path or settings; its ``placement.order`` is that of the ops), ``instance`` (always this
-    one instead), ``split`` of the seeds (``training``), ``num_instances`` (how many are drawn from without a seed, each drawn
-    once; by default without end), ``compare`` (planners that place each instance as well, a search for a tenth of a second; of
-    the single environment only), ``render_mode`` (``ansi``).
+    **Arguments.** ``benchmark`` (name, path or settings), ``instance`` (always this one instead), ``split`` of the seeds
+    (``training``), ``num_instances`` (how many are drawn from without a seed, each drawn once; by default without end),
+    ``compare`` (planners that place each instance as well, a search for a tenth of a second; of the single environment only),
+    ``render_mode`` (``ansi``).
 
     **Seeds.** ``reset(seed=N)`` places instance ``N`` of the split; without a seed the next one is drawn.
 
@@ -126,8 +126,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         super().reset(seed=seed)
         refuse_options(options)
         instance = self._source.instance(self._source.number(self.np_random, seed))
-        rules = self._source.rules
-        self._batch = PlacementBatch([instance], rules.objective, 1, order=rules.order)
+        self._batch = PlacementBatch([instance], self._source.objective, 1)
         self._batch.begin(np.zeros(1, np.int64))
         self._compared_s = {name: self._by_planner(name, instance) for name in self._compare}
         return self._observation(), self._info()
@@ -200,7 +199,6 @@ class InstanceSource(NumberedInstances[OperatorInstance]):
 
     Attributes:
         objective: what counts.
-        rules: what is decided, and in which order.
         most: ops and devices that an instance has at most.
 
     Raises:
@@ -211,7 +209,7 @@ class InstanceSource(NumberedInstances[OperatorInstance]):
         self, settings: PlacementSettings, instance: OperatorInstance | None, split: str, num_instances: int | None
     ) -> None:
         super().__init__(settings.instance, instance, split, num_instances)
-        self.objective, self.rules = settings.objective, settings.rules
+        self.objective = settings.objective
         self.most = (instance.num_ops, instance.num_devices) if instance is not None else settings.most()
 
     @classmethod

@@ -55,7 +55,7 @@ class PlacementVectorEnv(BatchVectorEnv):
         self._seen = new_placement_observations(num_envs, n, m)
         # Places of instances: those that are drawn once, then one for each environment.
         self._num_kept = 1 if instance is not None else num_instances or 0
-        self._batch = PlacementBatch.with_room(self._num_kept + num_envs, self._source.rules, num_envs, (n, m))
+        self._batch = PlacementBatch.with_room(self._num_kept + num_envs, self._source.objective, num_envs, (n, m))
         self._names = np.full(self._num_kept + num_envs, None, object)
         self._bound_s = np.zeros(self._num_kept + num_envs)
         self._was_possible = np.ones(num_envs, np.bool_)

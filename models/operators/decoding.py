@@ -17,8 +17,6 @@ from ...compiled import njit
 from ...envs.operators.batch import PlacementBatch
 from ...numba_records import by_reference
 from ...simulation.operators.decisions.placing import is_over, place_next
-from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective
 from ..decode_kernel import Head, add_row, as_array, likeliest, score_devices
 from .graphs import OperatorGraphs
 from .policy import StepPolicy
@@ -68,7 +66,6 @@ class CompiledSteps:
         encoded, score = policy.encode(graphs, walks=False), policy.score
         kept = torch.ones(score.direct.in_features)
         kept[: len(policy.kept)] = policy.kept
-        self._order = policy.order
         self._weights = _Weights(
             op_h=as_array(encoded.op_h[0]),
             op=as_array(encoded.op[0]),
@@ -87,10 +84,6 @@ class CompiledSteps:
             ),
         )
         self._to_each = _walks(policy, encoded.op_h, graphs)
-
-    def new_batch(self, instance: OperatorInstance, objective: OperatorObjective) -> PlacementBatch:
-        """Episodes for `play`, in the order in which the policy places ops."""
-        return PlacementBatch([instance], objective, 1, order=self._order)
 
     def play(self, batch: PlacementBatch, noise: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
         """Place the first instance of a batch in its first episode.

@@ -11,9 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor, nn
 
-from ...errors import ConfigError
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, FROM_PLACED
-from ...simulation.operators.decisions.stacked import PlacingOrder
 from .affinity import Affinity, gathered
 from .graphs import OperatorGraphs
 from .network import OperatorEncoder, OperatorNetworkSettings, PairScore
@@ -21,16 +19,11 @@ from .step_score import EncodedInstances, PlacementDecisions, PlayedSteps, StepS
 
 
 class StepPolicy(nn.Module):
-    """Encodes an instance once and scores the devices of each decision with shared weights, however many there are.
+    """Encodes an instance once and scores the devices of each decision with shared weights, however many there are."""
 
-    Args:
-        given: widths.
-        order: in which ops get devices, see `simulation.operators.decisions.stacked.PlacingRules`.
-    """
-
-    def __init__(self, given: OperatorNetworkSettings, order: PlacingOrder = "upward-rank") -> None:
+    def __init__(self, given: OperatorNetworkSettings) -> None:
         super().__init__()
-        self.settings, self.order = given, order
+        self.settings = given
         self.encoder = OperatorEncoder(given)
         walks = 0 if {"edges", "transfers"} & set(given.without) else given.walks
         against = "against" not in given.without
@@ -109,14 +102,6 @@ class OneShotPolicy(nn.Module):
 OperatorPolicy = StepPolicy | OneShotPolicy
 
 
-def new_policy(given: OperatorNetworkSettings, order: PlacingOrder = "upward-rank") -> OperatorPolicy:
-    """An untrained policy of a kind; one that places all at once has no order.
-
-    Raises:
-        ConfigError: it is to.
-    """
-    if given.kind == "steps":
-        return StepPolicy(given, order)
-    if order != "upward-rank":
-        raise ConfigError("a one-shot policy decides everything at once", field="placement.order", value=order)
-    return OneShotPolicy(given)
+def new_policy(given: OperatorNetworkSettings) -> OperatorPolicy:
+    """An untrained policy of a kind."""
+    return StepPolicy(given) if given.kind == "steps" else OneShotPolicy(given)

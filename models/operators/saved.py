@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
@@ -12,14 +12,13 @@ from ... import files
 from ...envs.operators.benchmark import load_placement_benchmark
 from ...errors import CheckpointError, MeshwrightError
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
-from ...simulation.operators.decisions.stacked import PlacingOrder
 from ...simulation.operators.generators import DeviceDraw
 from ...simulation.operators.placement import OBJECTIVES, OperatorObjective
 from ..policy_files import check_weights, network_settings, policy_path, shipped_with, with_weights
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
 from .network import OperatorNetworkSettings
-from .policy import OneShotPolicy, OperatorPolicy, new_policy
+from .policy import OperatorPolicy, new_policy
 
 KIND = "operators"
 _ENDING = ".operators.pt"
@@ -39,22 +38,18 @@ class SavedOperatorPolicy:
         objective: for which it was trained.
         weights: named tensors.
         trained: how: config name, benchmark, seed, updates, figures reached.
-        order: in which it places ops.
     """
 
     settings: OperatorNetworkSettings
     objective: OperatorObjective
     weights: dict[str, torch.Tensor]
     trained: dict[str, Any] = field(default_factory=dict)
-    order: PlacingOrder = "upward-rank"
 
     @classmethod
     def of(cls, policy: OperatorPolicy, objective: OperatorObjective, trained: dict[str, Any]) -> SavedOperatorPolicy:
         """A copy of a policy's weights."""
         weights = {name: tensor.detach().cpu().clone() for name, tensor in policy.state_dict().items()}
-        if isinstance(policy, OneShotPolicy):
-            return cls(policy.settings, objective, weights, trained)
-        return cls(policy.settings, objective, weights, trained, policy.order)
+        return cls(policy.settings, objective, weights, trained)
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
@@ -68,7 +63,6 @@ class SavedOperatorPolicy:
                 "network": self.settings.model_dump(),
                 "weights": self.weights,
                 "trained": self.trained,
-                "order": self.order,
             },
         )
 
@@ -86,16 +80,13 @@ class SavedOperatorPolicy:
         weights, trained, objective = data.get("weights"), data.get("trained"), data.get("objective")
         if not isinstance(weights, dict) or not isinstance(trained, dict) or objective not in OBJECTIVES:
             raise CheckpointError("the policy lacks a part", file=file)
-        order = data.get("order", "upward-rank")
-        if order == "policy" or data.get("refine_steps", 0) != 0:
-            raise CheckpointError("chooses the order itself or refines placements, which is gone; train it again", file=file)
-        if order not in get_args(PlacingOrder):
-            raise CheckpointError("places ops in an order that this version does not know", file=file)
+        if data.get("order", "upward-rank") != "upward-rank" or data.get("refine_steps", 0) != 0:
+            raise CheckpointError("places ops in another order or refines placements, which is gone; train it again", file=file)
         if data.get("features") != FEATURES:
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
         check_weights(weights, file)
         chosen = network_settings(OperatorNetworkSettings, data.get("network"), file)
-        return cls(chosen, objective, weights, trained, order)
+        return cls(chosen, objective, weights, trained)
 
     @property
     def most_slowdown(self) -> float:
@@ -115,7 +106,7 @@ class SavedOperatorPolicy:
         Raises:
             CheckpointError: weights of other shapes than the settings make.
         """
-        return with_weights(new_policy(self.settings, self.order), self.weights, file)
+        return with_weights(new_policy(self.settings), self.weights, file)
 
 
 def shipped_operators() -> list[str]:

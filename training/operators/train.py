@@ -124,16 +124,15 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
         side_by_side = ppo.instances_per_update * ppo.samples_per_instance
         if chosen.imitation is not None:
             side_by_side = max(side_by_side, chosen.imitation.minibatch)
-        order = benchmark.placement.order
-        self.episodes = PlacementBatch(instances, objective, side_by_side, order=order)
-        self.validation = PlacementBatch(self.looked_at, objective, len(self.looked_at), order=order)
+        self.episodes = PlacementBatch(instances, objective, side_by_side)
+        self.validation = PlacementBatch(self.looked_at, objective, len(self.looked_at))
         self.validation_features = [features(each, objective) for each in self.looked_at]
         request = PlacementRequest(objective=objective)
         rule = [place(each, RULE, request).value_s for each in self.looked_at]
         self.rule = np.array(rule) / self.validation.stacked.scale_s
         self._check_something_to_learn()
         torch.manual_seed(chosen.seed)
-        super().__init__(chosen, new_policy(chosen.network, order), ppo.learning_rate, ppo.most_gradient)
+        super().__init__(chosen, new_policy(chosen.network), ppo.learning_rate, ppo.most_gradient)
         self.generator = torch.Generator().manual_seed(chosen.seed)
         self.searched: tuple[int, list[NDArray[np.int64]]] = (-1, [])
 

@@ -99,7 +99,12 @@ def test_the_default_form_changes_no_figure_and_another_is_told() -> None:
 def test_who_has_no_value_of_the_form_is_compared_with_nobody_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pipelines of more than one device are too many tasks here; the page is written all the same."""
     monkeypatch.setattr(pipelined, "MOST_TASKS", 150)
-    changes = [*SMALL[:3], "placement.form=simulated", "placement.devices.communication_to_computation=[0.01]"]
+    changes = [
+        *SMALL[:3],
+        "placement.instances.kind=layered",
+        "placement.form=simulated",
+        "placement.devices.communication_to_computation=[0.01, 0.01]",
+    ]
     changes += ["placement.devices.memory_slack=null", "policies=[fastest-device, round-robin]", "budgets_s=[0.01, 0.02]"]
     chosen = load_placement_benchmark("preset:throughput-tight", changes=changes)
     found = evaluate_operators(chosen, ["annealing@0.01"], num_seeds=3)
@@ -110,7 +115,7 @@ def test_who_has_no_value_of_the_form_is_compared_with_nobody_and_told(monkeypat
     head, cells = operator_cells(found)
     assert cells[0][0] == "fastest-device"
     at = head.index("none, %")
-    assert [(row[1:4], row[at]) for row in cells[1:]] == [(["-", "-", "-"], "100")]
+    assert [(row[1:4], row[at]) for row in cells[1:]] == [(["-", "-", "-"], "100")] * 2
     assert not any(name in row["against"] for row in found["rows"] for name in never)
     assert found["budgets"]["rows"] == []
     assert [row["policy"] for row in figure_rows(found)] == ["fastest-device"]

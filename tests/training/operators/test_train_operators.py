@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
-from meshwright.errors import CheckpointError, ConfigError
+from meshwright.errors import CheckpointError
 from meshwright.models.operators.graphs import batch
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode
@@ -189,11 +189,6 @@ def test_a_later_search_starts_from_the_best_of_the_draws_of_what_was_learned(tm
     assert any(not np.array_equal(*pair) for pair in zip(first, found, strict=True))
     with pytest.raises(CheckpointError, match="of these instances"):
         searched(instances, "latency", chosen, tmp_path / "first.pt", lambda done, total: None, learned)
-
-
-def test_a_one_shot_policy_has_no_order(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"placement\.order.*topological"):
-        train_operators(config(changes=(*SMALL, "placement.order=topological"), network={"kind": "one-shot"}), tmp_path / "run")
 
 
 def test_of_the_order_that_was_learned_the_old_default_is_left_out_and_the_other_refused() -> None:
