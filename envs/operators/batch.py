@@ -12,72 +12,37 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...errors import PolicyError
-from ...simulation.operators.decisions.choices import (
-    begin_choosing,
-    is_possible,
-    is_refined,
-    look_at_choices,
-    move,
-    place_chosen,
-    reschedule,
-)
 from ...simulation.operators.decisions.placing import PlacingState, begin, is_over, new_state, place_next
-from ...simulation.operators.decisions.stacked import (
-    PlacingOrder,
-    PlacingRules,
-    StackedInstances,
-    fill,
-    has_room,
-    room_for,
-    stack,
-)
+from ...simulation.operators.decisions.stacked import StackedInstances, fill, has_room, room_for, stack
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
-from ...simulation.operators.schedules import best_order, best_order_end_s, by_starts
-
-_IS_PLACED, _IS_MOVED = 1, 2
+from ...simulation.operators.schedules import best_order_end_s
 
 
 class PlacementBatch:
     """Episodes of many instances; each decision gives a group of ops a device.
 
-    Which group that is the rules say, or the decision itself (``rules.has_choices``): then ``state.op_can`` ``(E, n, m)`` tells
-    which devices each op may be chosen for, the first of its group.
-
     Args:
         instances: that may be placed, ``i`` of them.
         objective: what counts.
         num_episodes: ``E``.
-        order: see `simulation.operators.decisions.stacked.PlacingRules`.
-        refine_steps: see there.
 
     Attributes:
         instances: that may be placed, ``i`` of them; None in a place that is still empty.
-        rules: what is decided, and in which order.
         objective: what counts.
         stacked: the same as padded arrays.
         state: of ``E`` episodes; ``state.candidates`` ``(E, m, 17)`` and ``state.can_place`` ``(E, m)`` change in place.
-        lead: the op of each episode's next decision, the first of its group, ``(E,)``; of those that may be chosen the first;
-            once an episode is over, any.
+        lead: the op of each episode's next decision, the first of its group, ``(E,)``; once an episode is over, any.
         is_live: whether an episode has a decision to make, ``(E,)``.
         is_dead: whether it ended because no device could hold the next ops, ``(E,)``.
     """
 
-    def __init__(
-        self,
-        instances: Sequence[OperatorInstance],
-        objective: OperatorObjective,
-        num_episodes: int,
-        *,
-        order: PlacingOrder = "upward-rank",
-        refine_steps: int = 0,
-    ) -> None:
-        rules = PlacingRules(objective, order, refine_steps)
+    def __init__(self, instances: Sequence[OperatorInstance], objective: OperatorObjective, num_episodes: int) -> None:
         self.instances = list(instances)
-        self._make(stack(self.instances, rules), rules, num_episodes)
+        self._make(stack(self.instances, objective), objective, num_episodes)
 
-    def _make(self, stacked: StackedInstances, rules: PlacingRules, num_episodes: int) -> None:
-        self.rules, self.objective = rules, rules.objective
+    def _make(self, stacked: StackedInstances, objective: OperatorObjective, num_episodes: int) -> None:
+        self.objective: OperatorObjective = objective
         self.stacked: StackedInstances = stacked
         self.state: PlacingState = new_state(self.stacked, num_episodes)
         self.lead = np.zeros(num_episodes, np.int64)
@@ -85,19 +50,19 @@ class PlacementBatch:
         self.is_dead = np.zeros(num_episodes, np.bool_)
 
     @classmethod
-    def with_room(cls, num_places: int, rules: PlacingRules, num_episodes: int, most: tuple[int, int]) -> PlacementBatch:
+    def with_room(cls, num_places: int, objective: OperatorObjective, num_episodes: int, most: tuple[int, int]) -> PlacementBatch:
         """A batch without instances; `put` fills its places.
 
         Args:
             num_places: of instances.
-            rules: what is decided, and in which order.
+            objective: what counts.
             num_episodes: ``E``.
             most: ops and devices that an instance has at most.
         """
         batch = cls.__new__(cls)
         n, m = most
         batch.instances = [None] * num_places  # type: ignore[list-item]
-        batch._make(room_for(num_places, (n, m, n, 4 * n, n), rules), rules, num_episodes)
+        batch._make(room_for(num_places, (n, m, n, 4 * n, n), objective), objective, num_episodes)
         return batch
 
     def put(self, at: int, instance: OperatorInstance) -> None:
@@ -105,7 +70,7 @@ class PlacementBatch:
         self.instances[at] = instance
         if not has_room(self.stacked, instance):
             self._widen(instance)
-        fill(self.stacked, at, instance, self.rules)
+        fill(self.stacked, at, instance, self.objective)
 
     def is_filled(self, at: int) -> bool:
         """Whether a place has an instance."""
@@ -116,10 +81,10 @@ class PlacementBatch:
         old, state = self.stacked, self.state
         e, k = max(2 * old.producer.shape[1], len(instance.edges)), max(2 * old.port_s.shape[1], len(instance.tensor_bytes))
         n, m = old.times_s.shape[1:]
-        self.stacked = room_for(len(self.instances), (n, m, old.decided.shape[1], e, k), self.rules)
+        self.stacked = room_for(len(self.instances), (n, m, old.decided.shape[1], e, k), self.objective)
         for at, each in enumerate(self.instances):
             if each is not None:
-                fill(self.stacked, at, each, self.rules)
+                fill(self.stacked, at, each, self.objective)
         self.state = new_state(self.stacked, self.num_episodes)
         for name, values in state._asdict().items():
             getattr(self.state, name)[tuple(slice(size) for size in values.shape)] = values
@@ -143,48 +108,26 @@ class PlacementBatch:
         _begin_all(self.stacked, self.state, of.astype(np.int64), self.lead, self.is_live, self.is_dead)
         self.is_live[len(of) :] = False
 
-    def step(self, devices: NDArray[np.int64], ops: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """Place a group of each live episode on a device.
+    def step(self, devices: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Place the next group of each live episode on a device.
 
         Args:
             devices: ``(E,)``; of episodes that are over, any.
-            ops: first op of the group, ``(E,)``; None: that of ``lead``, the only one where ops have a given order.
 
         Returns:
             Rewards ``(E,)``: minus what the value grew, in lower bounds of the instance, and minus 1 at a dead end. The last one
             of a placement holds what `reorder` gains.
 
         Raises:
-            PolicyError: a group may not be chosen, or not have the device.
+            PolicyError: a group may not have the device.
         """
         rewards, was_live = np.zeros(self.num_episodes), self.is_live.copy()
         flags = self.lead, self.is_live, self.is_dead
-        if self.rules.has_choices:
-            return self._choose(np.asarray(devices, np.int64), self.lead if ops is None else np.asarray(ops, np.int64))
         wrong = _step_all(self.stacked, self.state, np.asarray(devices, np.int64), rewards, *flags)
         if wrong >= 0:
             raise PolicyError("this device may not have the next ops", field=f"actions.{wrong}", value=int(devices[wrong]))
         ended = was_live & ~self.is_live & ~self.is_dead
         rewards[ended] += self.reorder(np.flatnonzero(ended))
-        return rewards
-
-    def _choose(self, devices: NDArray[np.int64], ops: NDArray[np.int64]) -> NDArray[np.float64]:
-        """`step` where decisions choose a group as well."""
-        wrong = _wrong_choice(self.state, self.is_live, ops, devices)
-        if wrong >= 0:
-            asked = f"op {ops[wrong]} on device {devices[wrong]}"
-            raise PolicyError("these ops may not be chosen for this device", field=f"actions.{wrong}", value=asked)
-        rewards, what = np.zeros(self.num_episodes), np.zeros(self.num_episodes, np.int64)
-        _choose_all(self.stacked, self.state, ops, devices, rewards, self.is_live, what)
-        placed_now, moved = np.flatnonzero(what == _IS_PLACED), np.flatnonzero(what == _IS_MOVED)
-        if len(placed_now):
-            rewards[placed_now] += self.reorder(placed_now)
-        for e in moved.tolist():
-            before_s, instance = self.state.value_s[e], self.instances[self.state.instance[e]]
-            order = best_order(instance, self.device_of(e)) if self.objective == "latency" else instance.topological
-            reschedule(self.stacked, self.state, e, order)
-            rewards[e] = (before_s - self.state.value_s[e]) / self.stacked.scale_s[self.state.instance[e]]
-        _look_all(self.stacked, self.state, rewards, self.lead, self.is_live, self.is_dead)
         return rewards
 
     def reorder(self, whole: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -201,10 +144,7 @@ class PlacementBatch:
         before_s, of = self.state.value_s[whole], self.state.instance[whole]
         if self.objective == "latency":
             for e, instance in zip(whole, of, strict=True):
-                here, device_of = self.instances[instance], self.device_of(e)
-                ordered_s = best_order_end_s(here, device_of)
-                if self.rules.refine_steps and ordered_s < self.state.value_s[e]:  # what is refined is the schedule itself
-                    reschedule(self.stacked, self.state, e, best_order(here, device_of))
+                ordered_s = best_order_end_s(self.instances[instance], self.device_of(e))
                 self.state.value_s[e] = min(self.state.value_s[e], ordered_s)
         return np.asarray((before_s - self.state.value_s[whole]) / self.stacked.scale_s[of])
 
@@ -229,18 +169,7 @@ class PlacementBatch:
         Raises:
             PlanError: it ended before every op had a device.
         """
-        instance, device_of = self.instances[self.state.instance[e]], self.device_of(e)
-        found = placed(instance, device_of, self.objective, planner)
-        if self.rules.has_choices and self.state.value_s[e] < found.value_s:  # good in the order of its own alone
-            own = placed(instance, device_of, self.objective, planner, order=self.order_of(e))
-            return own if own.value_s < found.value_s else found
-        return found
-
-    def order_of(self, e: int) -> NDArray[np.int64]:
-        """Ops of an episode that is over in the order in which its schedule starts them, a topological one, ``(n,)``."""
-        instance = self.instances[self.state.instance[e]]
-        start_s, end_s = (times[e, : instance.num_ops] for times in (self.state.start_s, self.state.end_s))
-        return np.asarray(by_starts(instance.topological, start_s, end_s))
+        return placed(self.instances[self.state.instance[e]], self.device_of(e), self.objective, planner)
 
 
 @njit
@@ -255,17 +184,6 @@ def _note(stacked, state, e, lead, is_live, is_dead):  # type: ignore[no-untyped
 
 
 @njit
-def _note_choice(stacked, state, e, has_any, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
-    is_live[e] = has_any
-    is_dead[e] = not has_any and not is_refined(stacked, state, e)
-    for at in range(stacked.num_groups[state.instance[e]]):
-        op = stacked.lead[state.instance[e], at]
-        if state.is_open[e, op]:
-            lead[e] = op
-            break
-
-
-@njit
 def _begin_all(stacked, state, of, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
     for e in range(len(of)):
         _begin_one(stacked, state, e, of[e], lead, is_live, is_dead)
@@ -273,12 +191,8 @@ def _begin_all(stacked, state, of, lead, is_live, is_dead):  # type: ignore[no-u
 
 @njit
 def _begin_one(stacked, state, e, at, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
-    if stacked.picks_ops or stacked.refine_steps > 0:
-        begin_choosing(stacked, state, e, at)
-        _note_choice(stacked, state, e, state.is_open[e].any(), lead, is_live, is_dead)
-    else:
-        begin(stacked, state, e, at)
-        _note(stacked, state, e, lead, is_live, is_dead)
+    begin(stacked, state, e, at)
+    _note(stacked, state, e, lead, is_live, is_dead)
 
 
 @njit
@@ -293,37 +207,3 @@ def _step_all(stacked, state, devices, rewards, lead, is_live, is_dead):  # type
             if is_dead[e]:
                 rewards[e] -= 1.0
     return -1
-
-
-@njit
-def _wrong_choice(state, is_live, ops, devices):  # type: ignore[no-untyped-def]
-    for e in range(len(is_live)):
-        if is_live[e] and not is_possible(state, e, ops[e], devices[e]):
-            return e
-    return -1
-
-
-@njit
-def _choose_all(stacked, state, ops, devices, rewards, is_live, what):  # type: ignore[no-untyped-def]
-    """Place, or move, what was chosen; ``what`` says which episodes have a whole placement now, and where a group was moved."""
-    for e in range(len(devices)):
-        if not is_live[e]:
-            continue
-        if not is_over(stacked, state, e):
-            rewards[e] = -place_chosen(stacked, state, e, ops[e], devices[e])
-            what[e] = _IS_PLACED if is_over(stacked, state, e) else 0
-        else:
-            state.num_moves[e] += 1
-            if state.device_of[e, stacked.group[state.instance[e], ops[e]]] != devices[e]:
-                move(stacked, state, e, ops[e], devices[e])
-                what[e] = _IS_MOVED
-
-
-@njit
-def _look_all(stacked, state, rewards, lead, is_live, is_dead):  # type: ignore[no-untyped-def]
-    for e in range(len(is_live)):
-        if is_live[e]:
-            has_any = look_at_choices(stacked, state, e)
-            _note_choice(stacked, state, e, has_any, lead, is_live, is_dead)
-            if is_dead[e]:
-                rewards[e] -= 1.0

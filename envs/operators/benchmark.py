@@ -15,7 +15,6 @@ from ...errors import ConfigError, GraphError
 from ...jobs.load import load_graph
 from ...packaged import beside
 from ...plans.op_placement import STATE_COPIES
-from ...simulation.operators.decisions.stacked import PlacingOrder, PlacingRules
 from ...simulation.operators.forms import FORMS, ValueForm
 from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw, Split, draw_instance
 from ...simulation.operators.instance import OperatorInstance, numbered
@@ -131,17 +130,12 @@ class PlacementSettings(settings.Settings):
             default one, which planners and policies optimise whatever stands here.
         instances: graphs of ops.
         devices: where they run; not for files, which name their own.
-        order: in which ops get devices: by falling ``upward-rank`` as HEFT does, in ``topological`` order, or as the ``policy``
-            chooses among those whose producers have one, so that an action is an op and a device.
-        refine_steps: steps after the placement; each moves one group of ops to another device or leaves all as it is.
     """
 
     objective: OperatorObjective = "latency"
     form: str | None = None
     instances: InstanceDraw = GraphDraw()
     devices: DeviceDraw = DeviceDraw()
-    order: PlacingOrder = "upward-rank"
-    refine_steps: int = Field(default=0, ge=0, le=10_000)
 
     _of_devices = model_validator(mode="before")(below_devices)
 
@@ -175,11 +169,6 @@ class PlacementSettings(settings.Settings):
             default = FORMS[self.objective][0]
             problem = f"values placements in an evaluation; {what} under {default}"
             raise ConfigError(problem, field="placement.form", value=self.form, choices=[default])
-
-    @property
-    def rules(self) -> PlacingRules:
-        """What is decided, and in which order."""
-        return PlacingRules(self.objective, self.order, self.refine_steps)
 
     def most(self) -> tuple[int, int]:
         """Most ops and devices that an instance has.

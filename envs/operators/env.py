@@ -32,20 +32,16 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     """An environment in which each op of a job graph is placed on a device.
 
     **Id.** ``meshwright/OperatorPlacement-v0``; ``gymnasium.make_vec`` gives `PlacementVectorEnv`. One episode places
-    one instance; one step gives a group of ops a device. With ``order: upward-rank`` groups come by the upward rank of their
-    first op: ops that most depends on first, producers before their readers; with ``topological`` in the order of the graph. With
-    ``order: policy`` the action chooses the group as well, among those whose first op has all its producers placed. With
-    ``refine_steps: r`` there are ``r`` more steps once all have a device, each of which may move a group.
+    one instance; one step gives a group of ops a device. Groups come by the upward rank of their first op: ops that most
+    depends on first, producers before their readers.
 
-    **Action.** ``Discrete(m)``: a device; ``m`` is the most devices that the benchmark draws. With ``order: policy`` or
-    ``refine_steps`` it is ``Discrete(n * m)``: op ``a // m``, the first of its group, on device ``a % m``; ``n`` is the most ops
-    that the benchmark draws. `action_masks` and the key ``action_mask`` tell which may be chosen: those that run the ops, hold
-    them in memory, and leave room for what is still to come as far as packing it largest first shows. In refinement any group
-    may be chosen for each device that holds it beside its ops of now, and for its own, which changes nothing. Any other action
-    counts as the first possible one; ``info["was_possible"]`` is false then.
+    **Action.** ``Discrete(m)``: a device; ``m`` is the most devices that the benchmark draws. `action_masks` and the key
+    ``action_mask`` tell which may be chosen: those that run the ops, hold them in memory, and leave room for what is still to
+    come as far as packing it largest first shows. Any other action counts as the first possible one; ``info["was_possible"]`` is
+    false then.
 
-    **Observation.** ``Dict``; features lie in [0, 1]. A time ``s`` is given as ``s / (s + unit)``: for ``op_dynamic`` and
-    ``device_dynamic`` with the lower bound of the instance's value.
+    **Observation.** ``Dict``; ``n`` is the most ops that the benchmark draws, and features lie in [0, 1]. A time ``s`` is given
+    as ``s / (s + unit)``: for ``op_dynamic`` and ``device_dynamic`` with the lower bound of the instance's value.
 
     ==================  ==========  =================================================================================
     key                 shape       meaning
@@ -58,30 +54,24 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
     ``action_mask``     (m,)        1 where a device may be chosen
     ==================  ==========  =================================================================================
 
-    Where actions are pairs ``candidate`` is ``(n, m, 17)``, 0 but for ops that may be chosen, ``action_mask`` is ``(n * m,)``,
-    ``current`` is absent, ``op_candidate`` ``(n, 8)`` tells of each op that may be chosen
-    (`simulation.operators.decisions.candidates.OP_FEATURES`), and ``refined`` ``(1,)`` is the share of the steps of refinement
-    that are done.
-
     The parts that do not change within an episode are those of `instance`: times, edges, tensors, links, memory.
     `models.operators.graphs.hetero_data` makes a graph of them for PyG.
 
     **Reward.** Minus what the value of the partial placement grew, in lower bounds of the instance; sums to minus the value
     over its bound. While ops are placed each starts where it ended first; with the last one the devices run their ops in the
     best order known (`simulation.operators.schedules.best_order`) where that ends sooner, and what that gains is in the reward. A
-    step of refinement earns what the value fell, the devices again in the best order known; the schedule from which it sees times
-    is that of the value. A step after which no device can hold the next ops ends the episode and costs 1 more; where a packing
-    fits at the start this does not happen.
+    step after which no device can hold the next ops ends the episode and costs 1 more; where a packing fits at the start this
+    does not happen.
 
-    **Episode end.** Terminated when every op has a device and every step of refinement is done; never truncated.
+    **Episode end.** Terminated when every op has a device; never truncated.
 
     **Info.** ``instance`` (name), ``bound_s``, ``value_s`` of what is placed; after a step ``was_possible``; ``infeasible``
     at a dead end; with ``compare`` also ``compared_s``, seconds of each planner's placement by name, infinite where it has none.
 
-    **Arguments.** ``benchmark`` (name, path or settings; its ``placement.order`` and ``placement.refine_steps`` decide what an
-    action is), ``instance`` (always this one instead), ``split`` of the seeds (``training``), ``num_instances`` (how many are
-    drawn from without a seed, each drawn once; by default without end), ``compare`` (planners that place each instance as well, a
-    search for a tenth of a second; of the single environment only), ``render_mode`` (``ansi``).
+    **Arguments.** ``benchmark`` (name, path or settings), ``instance`` (always this one instead), ``split`` of the seeds
+    (``training``), ``num_instances`` (how many are drawn from without a seed, each drawn once; by default without end),
+    ``compare`` (planners that place each instance as well, a search for a tenth of a second; of the single environment only),
+    ``render_mode`` (``ansi``).
 
     **Seeds.** ``reset(seed=N)`` places instance ``N`` of the split; without a seed the next one is drawn.
 
@@ -112,10 +102,9 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         self.render_mode = render_mode
         n, m = self._source.most
         self._batch: PlacementBatch | None = None
-        has_choices = self._source.rules.has_choices
-        self._seen = new_placement_observations(1, n, m, has_choices=has_choices)
-        self.action_space = spaces.Discrete(n * m if has_choices else m)
-        self.observation_space: spaces.Space[Any] = placement_space(n, m, has_choices=has_choices)
+        self._seen = new_placement_observations(1, n, m)
+        self.action_space = spaces.Discrete(m)
+        self.observation_space: spaces.Space[Any] = placement_space(n, m)
 
     @property
     def instance(self) -> OperatorInstance:
@@ -137,8 +126,7 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         super().reset(seed=seed)
         refuse_options(options)
         instance = self._source.instance(self._source.number(self.np_random, seed))
-        rules = self._source.rules
-        self._batch = PlacementBatch([instance], rules.objective, 1, order=rules.order, refine_steps=rules.refine_steps)
+        self._batch = PlacementBatch([instance], self._source.objective, 1)
         self._batch.begin(np.zeros(1, np.int64))
         self._compared_s = {name: self._by_planner(name, instance) for name in self._compare}
         return self._observation(), self._info()
@@ -152,21 +140,18 @@ class OperatorPlacementEnv(gymnasium.Env[PlacementObservation, np.int64]):
         batch = self._playing()
         if not batch.is_live[0]:
             raise PolicyError("the episode is over; reset the environment")
-        taken, was_possible = taken_action(action, self.action_masks())
-        op, device = divmod(taken, self._source.most[1]) if batch.rules.has_choices else (int(batch.lead[0]), taken)
-        reward = batch.step(np.array([device]), np.array([op]))[0]
+        device, was_possible = taken_action(action, self.action_masks())
+        reward = batch.step(np.array([device]))[0]
         info = {**self._info(), "was_possible": was_possible}
         if batch.is_dead[0]:
             info["infeasible"] = True
         return self._observation(), float(reward), not bool(batch.is_live[0]), False, info
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Devices, or ops and devices, that may be chosen, ``(a,)``; the form that MaskablePPO asks for."""
-        batch, (n, m) = self._playing(), self._source.most
-        found = batch.state.op_can[0] if batch.rules.has_choices else batch.state.can_place
-        mask = np.zeros((n if batch.rules.has_choices else 1, m), np.bool_)
-        mask[: found.shape[0], : found.shape[1]] = found
-        return mask.reshape(-1)
+        """Devices that may be chosen, ``(m,)``; the form that MaskablePPO asks for."""
+        found, mask = self._playing().state.can_place[0], np.zeros(self._source.most[1], np.bool_)
+        mask[: len(found)] = found
+        return mask
 
     def render(self) -> str | None:
         """A line for each device: its ops so far, seconds of work and memory; None without a render mode."""
@@ -214,7 +199,6 @@ class InstanceSource(NumberedInstances[OperatorInstance]):
 
     Attributes:
         objective: what counts.
-        rules: what is decided, and in which order.
         most: ops and devices that an instance has at most.
 
     Raises:
@@ -225,7 +209,7 @@ class InstanceSource(NumberedInstances[OperatorInstance]):
         self, settings: PlacementSettings, instance: OperatorInstance | None, split: str, num_instances: int | None
     ) -> None:
         super().__init__(settings.instance, instance, split, num_instances)
-        self.objective, self.rules = settings.objective, settings.rules
+        self.objective = settings.objective
         self.most = (instance.num_ops, instance.num_devices) if instance is not None else settings.most()
 
     @classmethod

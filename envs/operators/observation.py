@@ -1,12 +1,11 @@
 """What an agent sees of a partial placement, written by compiled code into arrays that exist already.
 
-Legend of shapes: ``E`` episodes, ``n`` ops, ``m`` devices, as of `OperatorPlacementEnv`, which says what each key means. Where
-actions are pairs of an op and a device, their number is that of the op times ``m`` plus that of the device.
+Legend of shapes: ``E`` episodes, ``n`` ops, ``m`` devices, as of `OperatorPlacementEnv`, which says what each key means.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 
 from ...compiled import njit
 from ...numba_records import by_reference
-from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES
+from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES
 from ...simulation.operators.decisions.placing import PlacingState
 from ...simulation.operators.decisions.stacked import StackedInstances
 from ..vector_env import empty_observations
@@ -32,47 +31,27 @@ class PlacementObservations(NamedTuple):
     action_mask: NDArray[np.int8]
 
 
-@by_reference
-class ChoiceObservations(NamedTuple):
-    """Observations of ``E`` episodes in which an action may be a pair of an op and a device."""
-
-    placed: NDArray[np.int64]
-    op_dynamic: NDArray[np.float32]
-    device_dynamic: NDArray[np.float32]
-    candidate: NDArray[np.float32]
-    op_candidate: NDArray[np.float32]
-    refined: NDArray[np.float32]
-    action_mask: NDArray[np.int8]
-
-
-def placement_space(n: int, m: int, *, has_choices: bool = False) -> spaces.Dict:
+def placement_space(n: int, m: int) -> spaces.Dict:
     """The observation space with at most ``n`` ops and ``m`` devices."""
 
     def share(*shape: int) -> spaces.Box:
         return spaces.Box(0.0, 1.0, shape, np.float32)
 
-    found: dict[str, spaces.Space[Any]] = {
-        "placed": spaces.Box(0, m, (n,), np.int64),
-        "op_dynamic": share(n, 3),
-        "device_dynamic": share(m, 3),
-    }
-    if has_choices:
-        found |= {
-            "candidate": share(n, m, NUM_CANDIDATE_FEATURES),
-            "op_candidate": share(n, NUM_OP_FEATURES),
-            "refined": share(1),
+    return spaces.Dict(
+        {
+            "placed": spaces.Box(0, m, (n,), np.int64),
+            "op_dynamic": share(n, 3),
+            "device_dynamic": share(m, 3),
+            "candidate": share(m, NUM_CANDIDATE_FEATURES),
+            "current": spaces.Discrete(n),
+            "action_mask": spaces.Box(0, 1, (m,), np.int8),
         }
-    else:
-        found |= {"candidate": share(m, NUM_CANDIDATE_FEATURES), "current": spaces.Discrete(n)}
-    return spaces.Dict({**found, "action_mask": spaces.Box(0, 1, (n * m if has_choices else m,), np.int8)})
+    )
 
 
-def new_placement_observations(
-    num_episodes: int, n: int, m: int, *, has_choices: bool = False
-) -> PlacementObservations | ChoiceObservations:
+def new_placement_observations(num_episodes: int, n: int, m: int) -> PlacementObservations:
     """Empty observations of a number of episodes."""
-    arrays = empty_observations(placement_space(n, m, has_choices=has_choices), num_episodes)
-    return ChoiceObservations(**arrays) if has_choices else PlacementObservations(**arrays)
+    return PlacementObservations(**empty_observations(placement_space(n, m), num_episodes))
 
 
 def observe_placements(
@@ -80,13 +59,10 @@ def observe_placements(
     state: PlacingState,
     lead: NDArray[np.int64],
     which: NDArray[np.bool_],
-    out: PlacementObservations | ChoiceObservations,
+    out: PlacementObservations,
 ) -> None:
     """Write the observations of the episodes of a mask ``(E,)``."""
-    if isinstance(out, ChoiceObservations):
-        _observe_choices(stacked, state, which, out)
-    else:
-        _observe_all(stacked, state, lead, which, out)
+    _observe_all(stacked, state, lead, which, out)
 
 
 @njit
@@ -104,26 +80,8 @@ def _observe_all(stacked, state, lead, which, out):  # type: ignore[no-untyped-d
 
 
 @njit
-def _observe_choices(stacked, state, which, out):  # type: ignore[no-untyped-def]
-    for e in range(len(which)):
-        if which[e]:
-            _observe(stacked, state, e, out)
-            out.candidate[e] = 0.0
-            out.op_candidate[e] = 0.0
-            out.action_mask[e] = 0
-            out.refined[e, 0] = state.num_moves[e] / max(1, stacked.refine_steps)
-            m, most = stacked.num_devices[state.instance[e]], out.candidate.shape[2]
-            for op in range(stacked.num_ops[state.instance[e]]):
-                if state.is_open[e, op]:
-                    out.candidate[e, op, :m] = state.op_candidates[e, op, :m]
-                    out.op_candidate[e, op] = state.op_features[e, op]
-                    for j in range(m):
-                        out.action_mask[e, op * most + j] = state.op_can[e, op, j]
-
-
-@njit
 def _observe(stacked, state, e, out):  # type: ignore[no-untyped-def]
-    """What is told alike whatever is chosen."""
+    """Write what is observed of ops and devices."""
     i = state.instance[e]
     n, m, scale = stacked.num_ops[i], stacked.num_devices[i], stacked.scale_s[i]
     out.placed[e] = 0

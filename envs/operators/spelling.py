@@ -1,8 +1,9 @@
 """A second spelling of benchmarks of operator placement: flat, with the draws of graphs and devices together.
 
-``objective``, ``form``, ``order``, ``refine_steps``, ``optimizer`` and ``instances`` may stand at the root in place of below
-``placement``, and what draws devices below ``instances``. Keys that stand below ``placement``, its ``instances`` and its
-``devices`` count before these, so that changes of keys go with both spellings.
+``objective``, ``form``, ``optimizer`` and ``instances`` may stand at the root in place of below ``placement``, and what draws
+devices below ``instances``. Keys that stand below ``placement``, its ``instances`` and its ``devices`` count before these, so
+that changes of keys go with both spellings. ``order`` and ``refine_steps`` of earlier benchmarks are read where they ask for
+what there is.
 """
 
 from __future__ import annotations
@@ -37,11 +38,15 @@ def below_devices(given: Any) -> Any:
     """What is below ``placement`` with what draws devices below ``devices``, and an optimizer with the jobs that it trains.
 
     Raises:
-        ValueError: no such optimizer, or an optimizer is named twice.
+        ValueError: no such optimizer, an optimizer is named twice, or decisions are asked for that there are no longer.
     """
     if not isinstance(given, dict):
         return given
     instances, rest = given.get("instances"), dict(given)
+    if rest.pop("order", "upward-rank") != "upward-rank":
+        raise ValueError("order: ops are placed by upward rank alone, as no other order was better; leave it out")
+    if rest.pop("refine_steps", 0) != 0:
+        raise ValueError("refine_steps: placements are no longer refined step by step, as nothing was gained; leave it out")
     kind = instances.get("kind") if isinstance(instances, dict) else None
     if isinstance(instances, dict) and kind not in FILES:
         drawn = {key: each for key, each in instances.items() if key in DeviceDraw.model_fields}

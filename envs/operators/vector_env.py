@@ -52,17 +52,15 @@ class PlacementVectorEnv(BatchVectorEnv):
             raise ConfigError("must be at least 1", field="num_envs", value=num_envs)
         self._source = InstanceSource.of(benchmark, instance, split, num_instances)
         n, m = self._source.most
-        has_choices = self._source.rules.has_choices
-        self._seen = new_placement_observations(num_envs, n, m, has_choices=has_choices)
+        self._seen = new_placement_observations(num_envs, n, m)
         # Places of instances: those that are drawn once, then one for each environment.
         self._num_kept = 1 if instance is not None else num_instances or 0
-        self._batch = PlacementBatch.with_room(self._num_kept + num_envs, self._source.rules, num_envs, (n, m))
+        self._batch = PlacementBatch.with_room(self._num_kept + num_envs, self._source.objective, num_envs, (n, m))
         self._names = np.full(self._num_kept + num_envs, None, object)
         self._bound_s = np.zeros(self._num_kept + num_envs)
         self._was_possible = np.ones(num_envs, np.bool_)
         self._everyone = np.ones(num_envs, np.bool_)
-        space, actions = placement_space(n, m, has_choices=has_choices), spaces.Discrete(n * m if has_choices else m)
-        super().__init__(num_envs, space, actions, autoreset_mode, render_mode)
+        super().__init__(num_envs, placement_space(n, m), spaces.Discrete(m), autoreset_mode, render_mode)
 
     @property
     def instances(self) -> tuple[OperatorInstance, ...]:
@@ -70,7 +68,7 @@ class PlacementVectorEnv(BatchVectorEnv):
         return tuple(self._batch.instances[at] for at in self._batch.state.instance.tolist())
 
     def action_masks(self) -> NDArray[np.bool_]:
-        """Devices, or ops and devices, that may be chosen, ``(e, a)``."""
+        """Devices that may be chosen, ``(e, m)``."""
         may: NDArray[np.bool_] = self._seen.action_mask > 0
         return may
 
@@ -91,11 +89,8 @@ class PlacementVectorEnv(BatchVectorEnv):
         self, actions: NDArray[np.int64], is_stepped: NDArray[np.bool_]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_]]:
         batch = self._batch
-        has_choices = batch.rules.has_choices
-        mask = batch.state.op_can.reshape(self.num_envs, -1) if has_choices else batch.state.can_place
-        taken, self._was_possible = taken_actions(actions, mask)
-        ops, devices = divmod(taken, batch.num_devices) if has_choices else (batch.lead, taken)
-        rewards = batch.step(devices, ops)
+        devices, self._was_possible = taken_actions(actions, batch.state.can_place)
+        rewards = batch.step(devices)
         observe_placements(batch.stacked, batch.state, batch.lead, is_stepped, self._seen)
         return rewards, ~batch.is_live & is_stepped, np.zeros(self.num_envs, np.bool_)
 

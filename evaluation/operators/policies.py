@@ -20,7 +20,6 @@ from ...planners.policy_names import parsed
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
-from .refining import BEST_MOVE, DEFAULT_STEPS, best_moves
 
 CONSTANTS = ("fastest-device", "round-robin")
 """``fastest-device``: each group on the fastest device that memory allows; ``round-robin``: in turns, in topological order."""
@@ -53,7 +52,7 @@ OperatorPolicySpec = PlacingPolicy[OperatorInstance, OperatorPlacement]
 
 
 def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySpec:
-    """A planner (``annealing@SECONDS`` for those that search), a constant, ``refine:best-move@STEPS``, or a learned policy.
+    """A planner (``annealing@SECONDS`` for those that search), a constant, or a learned policy.
 
     A learned one is a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@greedy`` (by default), ``@sample-K``,
     ``@search-SECONDS`` or ``@shuffled`` behind it.
@@ -74,9 +73,6 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
             raise PolicyError(f"does not plan for {objective}", field="policy", value=spec, choices=able)
         kind = "planner" if PLACEMENT_PLANNERS[name].is_search or PLACEMENT_PLANNERS[name].is_exact else "baseline"
         return OperatorPolicySpec(spec, kind, plan)
-    if name == BEST_MOVE:
-        steps = _steps(spec, how)
-        return OperatorPolicySpec(spec, "planner", lambda instance, seed: best_moves(instance, objective, steps))
     if name in CONSTANTS and not how:
         return OperatorPolicySpec(
             spec, "baseline", lambda instance, seed: place_by(ConstantRule(name, instance), instance, objective, seed)
@@ -103,13 +99,6 @@ def searching_s(spec: str, how: str | None) -> float:
     if not 0 < seconds <= 3600:
         raise PolicyError("seconds after @ are a number above 0, up to 3600", field="policy", value=spec)
     return seconds
-
-
-def _steps(spec: str, how: str | None) -> int:
-    steps = DEFAULT_STEPS if not how else int(how) if how.isascii() and how.isdigit() else 0
-    if not 1 <= steps <= 10_000:
-        raise PolicyError("steps after @ are a whole number from 1 to 10000", field="policy", value=spec)
-    return steps
 
 
 class ConstantRule:

@@ -76,14 +76,12 @@ def gathered(near: Tensor, of: Tensor, ops: Tensor, on: Tensor, is_before: Tenso
         near: `Affinity.between`, ``(b, n, a, n)``.
         of: instance of each episode, ``(E,)``.
         ops: op of each decision, ``(E, t)``.
-        on: 1 where an op stands on a device, ``(E, n, m)``; or where it stands before each decision, ``(E, t, n, m)``.
+        on: 1 where an op is on a device, ``(E, n, m)``.
         is_before: 1 for each decision where an op was placed before it, ``(E, t, n)``; None: all of them were.
     """
     count_e, t = ops.shape
     rows = near[of[:, None], ops]
     if is_before is not None:
         rows = rows * is_before[:, :, None]
-    if on.dim() == 4:
-        return torch.matmul(rows, on).transpose(2, 3)
     summed = torch.matmul(rows.flatten(1, 2), on)
     return summed.reshape(count_e, t, rows.shape[2], on.shape[2]).transpose(2, 3)

@@ -22,7 +22,7 @@ from ...planners.policy_names import parsed
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from ..policy_files import SHIPPED
-from .compiled_steps import CompiledSteps
+from .decoding import CompiledSteps
 from .familiar import familiar_part
 from .graphs import OperatorGraphs, batch, features
 from .playing import play
@@ -158,7 +158,7 @@ class OperatorPlayer:
     ) -> _Found:
         """The best of the greedy placement and of draws, as long as ``goes_on`` with the number of draws so far says so."""
         steps = CompiledSteps(policy, graphs)
-        episodes, size = steps.new_batch(instance, self.objective), (instance.num_groups, steps.num_logits)
+        episodes, size = PlacementBatch([instance], self.objective, 1), (instance.num_groups, instance.num_devices)
         rng, best, best_s, drawn = np.random.default_rng(seed), None, np.inf, 0
         likely = steps.play(episodes)
         while True:
@@ -226,6 +226,5 @@ def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer
     saved = SavedOperatorPolicy.load(file)
     if saved.objective != objective:
         raise PolicyError(f"was trained for {saved.objective}, not {objective}", field="policy", value=spec)
-    network = saved.settings.model_dump(mode="json")
-    trained = {**saved.trained, "network": network, "order": saved.order, "refine_steps": saved.refine_steps}
+    trained = {**saved.trained, "network": saved.settings.model_dump(mode="json")}
     return OperatorPlayer(saved.policy(name), objective, spec, trained, saved.most_slowdown), mode

@@ -18,7 +18,6 @@ from ...envs.operators.batch import PlacementBatch
 from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES
 from ...simulation.operators.decisions.placing import can_have, clear, give_next, is_over, place_next
 from .affinity import gathered
-from .choosing import RecordedChoices, Standing, replayed_choices
 from .graphs import OperatorGraphs
 from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
 from .step_score import PlacementDecisions, PlayedSteps
@@ -63,8 +62,6 @@ def play(
     numbers = instances[of]
     if isinstance(policy, OneShotPolicy):
         return _play_at_once(policy(graphs) if known is None else known, batch, of, numbers, generator)
-    if policy.choice is not None:
-        return _play_choices(policy, graphs, batch, of, numbers, generator)
     return _play_steps(policy, graphs, batch, of, numbers, generator)
 
 
@@ -108,35 +105,7 @@ def _play_steps(
         chosen[:count_e] = action.numpy()
         batch.step(chosen)
     values = _values(batch, numbers)
-    return PlayedPlacements(instance, ops, actions, is_live, candidates, can_place, None, log_p, values)
-
-
-def _play_choices(
-    policy: StepPolicy,
-    graphs: OperatorGraphs,
-    batch: PlacementBatch,
-    of: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    generator: torch.Generator | None,
-) -> PlayedPlacements:
-    encoded, instance, episodes = policy.encode(graphs), torch.from_numpy(of), torch.arange(len(of))
-    standing, log_p, made = Standing(graphs, instance, encoded.op_h), [], RecordedChoices(batch, graphs, instance)
-    batch.begin(numbers)
-    while batch.is_live[: len(of)].any():
-        among, live = made.look()
-        logits = policy.pick(encoded, instance, among)[:, 0]
-        picked = _drawn(logits, generator)
-        ops, was_on, candidates, can = made.pick(picked)
-        near = None if encoded.near is None else gathered(encoded.near, instance, ops[:, None], standing.on)
-        given = (standing.placed[:, None], standing.count[:, None], candidates[:, None], can[:, None], near, was_on[:, None])
-        device_logits = policy.decide(encoded, PlacementDecisions(instance, ops[:, None], *given))[0][:, 0]
-        devices = _drawn(device_logits, generator)
-        log_p.append(
-            torch.log_softmax(logits, dim=1)[episodes, picked] + torch.log_softmax(device_logits, dim=1)[episodes, devices]
-        )
-        standing.put(ops, devices, was_on, live)
-        made.choose(devices)
-    return PlayedPlacements(**vars(made.played()), log_p=torch.stack(log_p, dim=1), values=_values(batch, numbers))
+    return PlayedPlacements(instance, ops, actions, is_live, candidates, can_place, log_p, values)
 
 
 def _play_at_once(
@@ -160,7 +129,7 @@ def _play_at_once(
     can |= ~live[..., None]
     taken = torch.log_softmax(each.masked_fill(~can, -torch.inf), dim=2).gather(2, action[..., None])[..., 0]
     ops = torch.arange(n).expand(count_e, -1)
-    return PlayedPlacements(instance, ops, action, live, torch.zeros(0), can, None, taken, _values(batch, numbers))
+    return PlayedPlacements(instance, ops, action, live, torch.zeros(0), can, taken, _values(batch, numbers))
 
 
 def replayed(
@@ -168,8 +137,6 @@ def replayed(
     batch: PlacementBatch,
     numbers: NDArray[np.int64],
     devices: Sequence[NDArray[np.int64]],
-    *,
-    by_rank: bool = False,
 ) -> tuple[PlayedSteps, Tensor]:
     """The decisions that lead to given placements.
 
@@ -178,14 +145,10 @@ def replayed(
         batch: whose first ``E`` episodes are used.
         numbers: of the instances in the batch, ``(E,)``.
         devices: device of each op of each, ``(n,)``.
-        by_rank: where the policy chooses ops, whether they are taken by falling upward rank; else as they start in the best
-            order known of the given placement.
 
     Returns:
         The decisions, and where the wanted device was allowed, ``(E, t)``; elsewhere the first one allowed was taken.
     """
-    if batch.rules.has_choices:
-        return replayed_choices(graphs, batch, numbers, devices, by_rank=by_rank)
     count_e, m = len(numbers), graphs.devices.shape[1]
     num_steps = int(batch.stacked.num_groups[numbers].max())
     wanted = np.zeros((count_e, graphs.group.shape[1]), np.int64)
@@ -200,7 +163,7 @@ def replayed(
     _replay(batch.stacked, batch.state, numbers, wanted, *made, is_wanted)
     batch.is_live[:count_e] = False
     placed = dict(zip(("ops", "actions", "is_live", "candidates", "can_place"), map(torch.from_numpy, made), strict=True))
-    return PlayedSteps(of=torch.arange(count_e), **placed, choices=None), torch.from_numpy(is_wanted)
+    return PlayedSteps(of=torch.arange(count_e), **placed), torch.from_numpy(is_wanted)
 
 
 def _drawn(logits: Tensor, generator: torch.Generator | None) -> Tensor:

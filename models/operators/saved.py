@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 
 from ... import files
 from ...envs.operators.benchmark import load_placement_benchmark
 from ...errors import CheckpointError, MeshwrightError
-from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, OP_FEATURES
-from ...simulation.operators.decisions.stacked import PlacingOrder
+from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.generators import DeviceDraw
 from ...simulation.operators.placement import OBJECTIVES, OperatorObjective
 from ..policy_files import check_weights, network_settings, policy_path, shipped_with, with_weights
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
 from .network import OperatorNetworkSettings
-from .policy import OneShotPolicy, OperatorPolicy, new_policy
+from .policy import OperatorPolicy, new_policy
 
 KIND = "operators"
 _ENDING = ".operators.pt"
@@ -39,24 +38,18 @@ class SavedOperatorPolicy:
         objective: for which it was trained.
         weights: named tensors.
         trained: how: config name, benchmark, seed, updates, figures reached.
-        order: in which it places ops.
-        refine_steps: steps after the placement.
     """
 
     settings: OperatorNetworkSettings
     objective: OperatorObjective
     weights: dict[str, torch.Tensor]
     trained: dict[str, Any] = field(default_factory=dict)
-    order: PlacingOrder = "upward-rank"
-    refine_steps: int = 0
 
     @classmethod
     def of(cls, policy: OperatorPolicy, objective: OperatorObjective, trained: dict[str, Any]) -> SavedOperatorPolicy:
         """A copy of a policy's weights."""
         weights = {name: tensor.detach().cpu().clone() for name, tensor in policy.state_dict().items()}
-        if isinstance(policy, OneShotPolicy):
-            return cls(policy.settings, objective, weights, trained)
-        return cls(policy.settings, objective, weights, trained, policy.order, policy.refine_steps)
+        return cls(policy.settings, objective, weights, trained)
 
     def save(self, path: str | Path) -> None:
         """Write the file, whole or not at all."""
@@ -65,13 +58,11 @@ class SavedOperatorPolicy:
             {
                 "format_version": FORMAT_VERSION,
                 "kind": KIND,
-                "features": _features(has_choices=self.order == "policy" or self.refine_steps > 0),
+                "features": FEATURES,
                 "objective": self.objective,
                 "network": self.settings.model_dump(),
                 "weights": self.weights,
                 "trained": self.trained,
-                "order": self.order,
-                "refine_steps": self.refine_steps,
             },
         )
 
@@ -89,14 +80,13 @@ class SavedOperatorPolicy:
         weights, trained, objective = data.get("weights"), data.get("trained"), data.get("objective")
         if not isinstance(weights, dict) or not isinstance(trained, dict) or objective not in OBJECTIVES:
             raise CheckpointError("the policy lacks a part", file=file)
-        order, refine_steps = data.get("order", "upward-rank"), data.get("refine_steps", 0)
-        if order not in get_args(PlacingOrder) or not isinstance(refine_steps, int) or not 0 <= refine_steps <= 10_000:
-            raise CheckpointError("places ops in an order that this version does not know", file=file)
-        if data.get("features") != _features(has_choices=order == "policy" or refine_steps > 0):
+        if data.get("order", "upward-rank") != "upward-rank" or data.get("refine_steps", 0) != 0:
+            raise CheckpointError("places ops in another order or refines placements, which is gone; train it again", file=file)
+        if data.get("features") != FEATURES:
             raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
         check_weights(weights, file)
         chosen = network_settings(OperatorNetworkSettings, data.get("network"), file)
-        return cls(chosen, objective, weights, trained, order, refine_steps)
+        return cls(chosen, objective, weights, trained)
 
     @property
     def most_slowdown(self) -> float:
@@ -116,12 +106,7 @@ class SavedOperatorPolicy:
         Raises:
             CheckpointError: weights of other shapes than the settings make.
         """
-        return with_weights(new_policy(self.settings, self.order, self.refine_steps), self.weights, file)
-
-
-def _features(*, has_choices: bool) -> str:
-    """What a policy reads; one that chooses ops also reads features of these."""
-    return files.digest(FEATURES, list(OP_FEATURES)) if has_choices else FEATURES
+        return with_weights(new_policy(self.settings), self.weights, file)
 
 
 def shipped_operators() -> list[str]:

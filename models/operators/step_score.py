@@ -6,7 +6,7 @@ width, ``f`` features of a candidate, ``a`` affinities.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +28,6 @@ class EncodedInstances:
         op_h: embeddings of ops, ``(b, n, h)``.
         near: `affinity.Affinity.between`, ``(b, n, a, n)``; None without walks.
         link: how long the links between devices are, from rows to columns, ``(b, m, m)``.
-        pick: what each op adds to the first layer of `op_choice.OpChoice`, ``(b, n, h)``; None where ops have a given order.
     """
 
     op: Tensor
@@ -37,7 +36,6 @@ class EncodedInstances:
     op_h: Tensor
     near: Tensor | None
     link: Tensor
-    pick: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +50,6 @@ class PlacementDecisions:
         candidates: features of each device, ``(E, t, m, f)``.
         can_place: ``(E, t, m)``.
         affinity: of the op to those on each device, ``(E, t, m, a)``; None without walks.
-        was_on: device where the op is and which it may leave, -1 where it has none, ``(E, t)``; None: none has.
     """
 
     of: Tensor
@@ -62,30 +59,6 @@ class PlacementDecisions:
     candidates: Tensor
     can_place: Tensor
     affinity: Tensor | None
-    was_on: Tensor | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class PlayedChoices:
-    """The op that was chosen in each decision, and the ops that could be.
-
-    Attributes:
-        open_ops: those that might have been, padded, ``(E, t, r)``.
-        is_open: False where padded, ``(E, t, r)``.
-        features: of each of them, see `simulation.operators.decisions.candidates.OP_FEATURES`, ``(E, t, r, 8)``.
-        picked: which of them was chosen, ``(E, t)``.
-        was_on: its device before, -1 for none, ``(E, t)``.
-    """
-
-    open_ops: Tensor
-    is_open: Tensor
-    features: Tensor
-    picked: Tensor
-    was_on: Tensor
-
-    def some(self, rows: Tensor) -> PlayedChoices:
-        """The choices of some episodes."""
-        return PlayedChoices(*(getattr(self, each.name)[rows] for each in fields(self)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +72,6 @@ class PlayedSteps:
         is_live: whether there was a decision, ``(E, t)``.
         candidates: ``(E, t, m, f)``; empty of a one-shot policy.
         can_place: ``(E, t, m)``.
-        choices: of ops; None where they have a given order.
     """
 
     of: Tensor
@@ -108,7 +80,6 @@ class PlayedSteps:
     is_live: Tensor
     candidates: Tensor
     can_place: Tensor
-    choices: PlayedChoices | None
 
 
 class StepScore(nn.Module):

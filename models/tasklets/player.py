@@ -19,7 +19,7 @@ from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
 from ..operators.player import PlayMode, one_thread
 from ..policy_files import SHIPPED
-from .compiled_filling import fill_stages, filling_weights
+from .decoding import fill_stages, filling_weights
 from .graphs import tasklet_features, tasklet_graphs
 from .policy import TaskletPolicy
 from .saved import SavedTaskletPolicy, shipped_tasklets, tasklet_policy_file

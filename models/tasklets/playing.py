@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...envs.tasklets.batch import FillingBatch
 from ...simulation.tasklets.filling import NUM_CANDIDATE_FEATURES, NUM_PROGRESS_FEATURES, begin_filling, join
-from .compiled_filling import fill_stages, filling_weights
+from .decoding import fill_stages, filling_weights
 from .graphs import TaskletGraphs
 from .policy import FilledSteps, TaskletPolicy
 
@@ -68,8 +68,7 @@ def play(
     def played(row: int) -> list[tuple[NDArray[np.int64], NDArray[np.float32], float]]:
         at, n, made, own = int(numbers[row]), sizes[row], [], noise[row]
         for sample in range(samples):
-            log_p = np.zeros(n, np.float32)
-            fill_stages(weights[row], batch.stacked, batch.state, row, at, None if own is None else own[sample], log_p)
+            log_p = fill_stages(weights[row], batch.stacked, batch.state, row, at, None if own is None else own[sample])
             batch.reorder(np.array([row]))
             made.append((batch.state.joined[row, :n].copy(), log_p, batch.state.value_s[row] / batch.stacked.scale_s[at]))
         return made

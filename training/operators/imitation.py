@@ -100,12 +100,8 @@ def imitation_loss(
     episodes: PlacementBatch,
     numbers: NDArray[np.int64],
     devices: Sequence[NDArray[np.int64]],
-    *,
-    by_rank: bool = False,
 ) -> Tensor:
     """Mean cross-entropy of the devices that a search chose, in nats for each op or decision.
-
-    Where the policy chooses ops, that of the ops is added.
 
     Args:
         policy: that learns.
@@ -113,17 +109,12 @@ def imitation_loss(
         episodes: with room for them.
         numbers: of the instances in ``episodes``, ``(b,)``.
         devices: device of each op of each, ``(n,)``.
-        by_rank: see `replayed`.
     """
     if isinstance(policy, StepPolicy):
-        steps, is_wanted = replayed(graphs, episodes, numbers, devices, by_rank=by_rank)
-        logits, _, picks = policy.episode_logits(graphs, steps)
+        steps, is_wanted = replayed(graphs, episodes, numbers, devices)
+        logits, _ = policy.episode_logits(graphs, steps)
         log_p = torch.log_softmax(logits, dim=2).gather(2, steps.actions[..., None])[..., 0]
-        loss = -log_p[is_wanted].mean()
-        if picks is not None and steps.choices is not None:
-            picked = torch.log_softmax(picks, dim=2).gather(2, steps.choices.picked[..., None])[..., 0]
-            loss = loss - picked[steps.is_live].mean()
-        return loss
+        return -log_p[is_wanted].mean()
     wanted = torch.zeros(graphs.is_op.shape, dtype=torch.long)
     for row, each in enumerate(devices):
         wanted[row, : len(each)] = torch.from_numpy(each)

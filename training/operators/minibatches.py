@@ -45,7 +45,5 @@ def part_of(graphs: OperatorGraphs, played: PlayedPlacements, beyond: Tensor, pa
     rows, of = torch.from_numpy(np.flatnonzero(is_in)), torch.from_numpy(np.searchsorted(part, played.of.numpy()[is_in]))
     chosen = {each.name: getattr(played, each.name) for each in fields(played)}
     chosen = {name: value[rows] if isinstance(value, Tensor) and len(value) else value for name, value in chosen.items()}
-    if played.choices is not None:
-        chosen["choices"] = played.choices.some(rows)
     few = replace(played, **{**chosen, "of": of, "values": played.values[is_in]})
     return PlacementMinibatch(graphs.some(torch.from_numpy(part)), few, beyond[rows], torch.zeros(0))

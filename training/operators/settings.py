@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.operators.network import OperatorNetworkSettings
@@ -51,7 +51,6 @@ class ImitatedSearchSettings(settings.Settings):
         minibatch: instances of one.
         learning_rate: Adam's step size at the start of a round; it falls linearly to a twentieth.
         validate_every_steps: steps between two validations.
-        order: in which ops are learned where the policy chooses it: as the found ``schedule`` starts them, or by ``upward-rank``.
     """
 
     rounds: int = Field(default=1, ge=1, le=100)
@@ -61,7 +60,16 @@ class ImitatedSearchSettings(settings.Settings):
     minibatch: int = Field(default=32, ge=1, le=1024)
     learning_rate: float = Field(default=2e-3, gt=0)
     validate_every_steps: int = Field(default=250, ge=1)
-    order: Literal["schedule", "upward-rank"] = "schedule"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_order(cls, given: Any) -> Any:
+        """Leave out what configs of earlier runs say by default; refuse the other order, which nothing plays any more."""
+        if not isinstance(given, dict) or "order" not in given:
+            return given
+        if given["order"] != "schedule":
+            raise ValueError("order: policies no longer choose the order of ops, so none is learned; leave it out")
+        return {key: each for key, each in given.items() if key != "order"}
 
 
 class OperatorTrainSettings(PlacingTrainSettings):

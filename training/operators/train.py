@@ -124,16 +124,15 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
         side_by_side = ppo.instances_per_update * ppo.samples_per_instance
         if chosen.imitation is not None:
             side_by_side = max(side_by_side, chosen.imitation.minibatch)
-        order, refine_steps = benchmark.placement.order, benchmark.placement.refine_steps
-        self.episodes = PlacementBatch(instances, objective, side_by_side, order=order, refine_steps=refine_steps)
-        self.validation = PlacementBatch(self.looked_at, objective, len(self.looked_at), order=order, refine_steps=refine_steps)
+        self.episodes = PlacementBatch(instances, objective, side_by_side)
+        self.validation = PlacementBatch(self.looked_at, objective, len(self.looked_at))
         self.validation_features = [features(each, objective) for each in self.looked_at]
         request = PlacementRequest(objective=objective)
         rule = [place(each, RULE, request).value_s for each in self.looked_at]
         self.rule = np.array(rule) / self.validation.stacked.scale_s
         self._check_something_to_learn()
         torch.manual_seed(chosen.seed)
-        super().__init__(chosen, new_policy(chosen.network, order, refine_steps), ppo.learning_rate, ppo.most_gradient)
+        super().__init__(chosen, new_policy(chosen.network), ppo.learning_rate, ppo.most_gradient)
         self.generator = torch.Generator().manual_seed(chosen.seed)
         self.searched: tuple[int, list[NDArray[np.int64]]] = (-1, [])
 
@@ -157,8 +156,8 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
         first = int(self.rng.integers(len(self.features) - size + 1))
         numbers = np.arange(first, first + size)  # about the same size
         graphs = batch([self.features[number] for number in numbers])
-        placements, by_rank = [self.searched[1][number] for number in numbers], chosen.order == "upward-rank"
-        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, placements, by_rank=by_rank)
+        placements = [self.searched[1][number] for number in numbers]
+        loss = imitation_loss(self.policy, graphs, self.episodes, numbers, placements)
         self.descend(loss)
         self.told = {"cross_entropy": float(loss.detach())}
 
@@ -240,12 +239,8 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
             log_p: Tensor = policy(graphs)
             log_p = log_p[played.of].masked_fill(~played.can_place, -torch.inf)
             return *_taken(log_p, played.actions), None
-        logits, foreseen, picks = policy.episode_logits(graphs, played)
-        taken, entropy = _taken(logits, played.actions)
-        if picks is not None and played.choices is not None:
-            of_ops = _taken(picks, played.choices.picked)
-            taken, entropy = taken + of_ops[0], entropy + of_ops[1]
-        return taken, entropy, foreseen
+        logits, foreseen = policy.episode_logits(graphs, played)
+        return *_taken(logits, played.actions), foreseen
 
     def _drawn_numbers(self) -> NDArray[np.int64]:
         """Instances of about the same size, which lie next to each other."""

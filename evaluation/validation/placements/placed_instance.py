@@ -30,7 +30,7 @@ from ....simulation.operators.stage_forms import pipedream_stages_s
 BANDWIDTH_BYTES_PER_S = 1e9
 """Of PipeDream's profiles, which name none."""
 IN_ORDER = "in the order of the file"
-_ONE_REPLICA = "a device is a stage of one replica"
+_CONTIGUOUS = "contiguous-accelerator"
 _IN_PIECES = "an accelerator would wait for itself, so it runs in pieces"
 
 
@@ -118,7 +118,7 @@ def values_of(path: Path, placement: Path | None, search_s: float) -> InstanceVa
 
 
 def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in_order: str) -> list[InstanceValue]:
-    """A placement's value in all forms of its objective but the default one.
+    """A placement's value in all forms of its objective but the default one, of latency in the published form too.
 
     Args:
         instance: what is placed.
@@ -126,19 +126,18 @@ def other_forms(instance: OperatorInstance, made: OperatorPlacement, by: str, in
         by: whose placement.
         in_order: for the note of forms that depend on the order of the ops, where that is not the best known.
     """
-    notes = {"fair": in_order, "simulated": in_order, "pipedream": _ONE_REPLICA, "piper": _ONE_REPLICA}
     found = []
     for form in FORMS[made.objective][1:]:
         try:
-            if form == "contiguous-accelerator":
-                value_s, in_pieces = contiguous_value_s(instance, made.device_of)
-            else:
-                value_s, in_pieces = form_value_s(instance, made, form), False
+            found.append(InstanceValue(made.objective, form, by, form_value_s(instance, made, form), in_order))
         except PlanError as error:
-            told = f"{error.field}: {error.problem}" if error.field in instance.device_names else error.problem
-            found.append(InstanceValue(made.objective, form, by, None, told))
-            continue
-        found.append(InstanceValue(made.objective, form, by, value_s, _IN_PIECES if in_pieces else notes.get(form, "")))
+            found.append(InstanceValue(made.objective, form, by, None, error.problem))
+    if made.objective == "latency":
+        try:
+            value_s, in_pieces = contiguous_value_s(instance, made.device_of)
+            found.append(InstanceValue(made.objective, _CONTIGUOUS, by, value_s, _IN_PIECES if in_pieces else ""))
+        except PlanError as error:
+            found.append(InstanceValue(made.objective, _CONTIGUOUS, by, None, error.problem))
     return found
 
 

@@ -12,7 +12,6 @@ from meshwright.envs.operators.benchmark import PlacementBenchmark, PlacementSet
 from meshwright.envs.operators.env import OperatorPlacementEnv
 from meshwright.envs.operators.vector_env import PlacementVectorEnv
 from meshwright.errors import ConfigError
-from meshwright.simulation.operators.decisions.stacked import PlacingRules
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw
 from meshwright.simulation.operators.schedules import upward_order
 
@@ -49,7 +48,7 @@ def test_room_for_more_edges_changes_no_episode_under_way() -> None:
     few, many = (SMALL.model_copy(update={"instances": GraphDraw(num_ops=(10,), parents=p)}) for p in ((1, 1), (6, 9)))
     alone = PlacementBatch([few.instance("test", 0)], "throughput", 1)
     alone.begin(np.zeros(1, np.int64))
-    wide = PlacementBatch.with_room(2, PlacingRules("throughput"), 1, (10, 3))
+    wide = PlacementBatch.with_room(2, "throughput", 1, (10, 3))
     wide.put(0, alone.instances[0])
     wide.begin_with(0, 0)
     edges_before = wide.stacked.producer.shape[1]

@@ -20,7 +20,7 @@ FLAT = """
 name: flat
 objective: latency
 form: fair
-order: topological
+order: upward-rank
 instances:
   kind: layered
   num_ops: [20]
@@ -33,7 +33,7 @@ instances:
   link_spread: 1.0
   memory_slack: 1.3
 optimizer: adam
-refine_steps: 2
+refine_steps: 0
 num_seeds: 200
 policies: [heft]
 """
@@ -42,7 +42,6 @@ name: flat
 placement:
   objective: latency
   form: fair
-  order: topological
   instances: {kind: layered, num_ops: [20], width: 6, parents: [1, 3], time_sigma: 1.0}
   devices:
     communication_to_computation: [1.0, 5.0]
@@ -50,7 +49,6 @@ placement:
     speed_spread: 0.5
     link_spread: 1.0
     memory_slack: 1.3
-  refine_steps: 2
 num_seeds: 200
 policies: [heft]
 """
@@ -91,8 +89,10 @@ def test_an_optimizer_is_of_jobs(tmp_path: Path) -> None:
         ("objective=tasklets", "tasklets are another kind of benchmark, with the key tasklets"),
         ("optimizer=lamb", "optimizer: choose adam or sgd, is lamb"),
         ("instances={kind: zoo, jobs: ['zoo:gnmt'], optimizer: sgd}", "optimizer: is named here and in instances"),
+        ("order=policy", "order: ops are placed by upward rank alone, as no other order was better; leave it out"),
+        ("refine_steps=3", "refine_steps: placements are no longer refined step by step, as nothing was gained; leave it out"),
         ("instances.widht=3", "instances.widht: unknown key"),
-        ("form=pipedream", "form: pipedream is no form of latency; choose independent or fair or contiguous-accelerator"),
+        ("form=pipedream", "form: pipedream is no form of latency; choose independent or fair"),
         ("instances={kind: file, files: [a.json], devices: {number: 3}}", "instances.devices.number: unknown key"),
         ("instances={kind: file, files: [a.json], devices: {num: 0}}", "instances.devices.num: "),
     ],

@@ -7,6 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from meshwright import files
+from meshwright.cli import run_command_line
+from meshwright.envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
+from meshwright.errors import ConfigError, InputFileError
+from meshwright.evaluation.operators.classes import by_class, classes, facts
+from meshwright.evaluation.operators.differences import differences
+from meshwright.evaluation.operators.dumped import dump
 from meshwright.evaluation.operators.evaluate import evaluate_operators
 from meshwright.evaluation.operators.tables import (
     ablation_cells,
@@ -16,21 +24,9 @@ from meshwright.evaluation.operators.tables import (
     paired_cells,
 )
 from meshwright.evaluation.report.operator_report import operator_report
-
-from meshwright import files
-from meshwright.cli import run_command_line
-from meshwright.envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
-from meshwright.errors import ConfigError, InputFileError, PolicyError
-from meshwright.evaluation.operators.classes import by_class, classes, facts
-from meshwright.evaluation.operators.differences import differences
-from meshwright.evaluation.operators.dumped import dump
-from meshwright.evaluation.operators.policies import operator_policy
-from meshwright.evaluation.operators.refining import best_moves
 from meshwright.evaluation.validation.placements.placed_instance import values_of
-from meshwright.planners.operators.place import place
-from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.placement import OperatorPlacement, placed, value
+from meshwright.simulation.operators.placement import OperatorPlacement, placed
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -110,6 +106,7 @@ def test_what_a_decision_costs_by_hand() -> None:
     assert differences(instance, rule, rule) == []
 
 
+@pytest.mark.usefixtures("drawn")
 def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them(tmp_path: Path) -> None:
     found = evaluate_operators(small("budgets_s=[0.001]"), ["annealing@0.01"], num_seeds=4, shown=[2])
     (shown,) = found["shown"]
@@ -122,7 +119,7 @@ def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them(tm
     assert shown["instance"] in title
     assert all(len(row) == len(head) for row in rows)
     drawn = operator_report(json.loads(json.dumps(found)))
-    for text in ('"1 ms"', "communication to computation", f"{shown['instance']}: one step", "the last op ends after"):
+    for text in (">1 ms<", "communication to computation", f"{shown['instance']}: one step", "the last op ends after"):
         assert text in drawn
     assert drawn == operator_report(found)
     assert shown["instance"] in operator_markdown(found)
@@ -187,31 +184,6 @@ def test_an_order_of_the_file_counts(tmp_path: Path) -> None:
         told = values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0).values
         values.append([each.value_s for each in told if each.form == "independent" and each.planner == "given"])
     assert values == [[2.0, 2.0], [2.0, 3.0]]
-
-
-@pytest.mark.parametrize("objective", ["latency", "throughput"])
-def test_the_best_move_is_never_worse_for_more_steps_and_ends_where_no_move_helps(objective: str) -> None:
-    for seed in range(4):
-        instance = small().placement.instance("test", seed)
-        found = [best_moves(instance, objective, steps) for steps in (1, 5, 200)]
-        values = [each.value_s for each in found]
-        assert values == sorted(values, reverse=True)
-        start = place(instance, "heft", PlacementRequest(objective=objective)).value_s
-        assert values[0] <= 1.5 * start
-        last = found[-1].device_of
-        for op in range(instance.num_ops):
-            for device in range(instance.num_devices):
-                moved = np.where(np.arange(instance.num_ops) == op, device, last)
-                held = np.bincount(moved, weights=instance.resident_bytes, minlength=instance.num_devices)
-                if (held <= instance.memory_bytes).all():
-                    assert value(instance, moved, objective) >= values[-1] * (1 - 1e-9)
-
-
-@pytest.mark.parametrize("spec", ["refine:best-move@0", "refine:best-move@x", "refine:best-move@10001"])
-def test_steps_that_are_none_are_refused(spec: str) -> None:
-    with pytest.raises(PolicyError, match="from 1 to 10000") as found:
-        operator_policy(spec, "latency")
-    assert "\n" not in str(found.value)
 
 
 def test_networks_that_leave_something_out_are_held_against_the_whole_one() -> None:

@@ -11,31 +11,28 @@ import pytest
 import torch
 
 from meshwright.envs.operators.batch import PlacementBatch
-from meshwright.errors import CheckpointError, ConfigError, PolicyError
-from meshwright.models.operators.compiled_steps import CompiledSteps
+from meshwright.errors import CheckpointError, PolicyError
+from meshwright.models.operators.decoding import CompiledSteps
 from meshwright.models.operators.graphs import OperatorGraphs, batch, features, hetero_data
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode
-from meshwright.models.operators.playing import play, replayed
+from meshwright.models.operators.playing import play
 from meshwright.models.operators.policy import OneShotPolicy, OperatorPolicy, StepPolicy, new_policy
 from meshwright.models.operators.saved import SavedOperatorPolicy
+from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import OperatorObjective, check
-from meshwright.simulation.operators.schedules import append_in_order, arrays, best_order
 
 INSTANCES = [draw_instance(GraphDraw(num_ops=(10, 20)), DeviceDraw(num_devices=(2, 4)), "test", seed) for seed in range(4)]
 
 
-CHOOSING = [("policy", 0), ("policy", 3), ("topological", 2)]
-
-
-def policy(kind: str, order: str = "upward-rank", refine_steps: int = 0, **more: object) -> OperatorPolicy:
+def policy(kind: str, **more: object) -> OperatorPolicy:
     torch.manual_seed(0)
-    made = new_policy(OperatorNetworkSettings(kind=kind, hidden=16, rounds=2, **more), order, refine_steps)
+    made = new_policy(OperatorNetworkSettings(kind=kind, hidden=16, rounds=2, **more))
     for tensor in made.parameters():  # away from where training begins
         torch.nn.init.normal_(tensor, std=0.3)
     return made.eval()
@@ -96,64 +93,12 @@ def test_compiled_decisions_are_those_of_torch() -> None:
             assert likely.sum(axis=1) == pytest.approx(np.ones(instance.num_ops))
 
 
-@pytest.mark.every(2)
-@pytest.mark.parametrize(("order", "refine_steps"), CHOOSING)
-def test_compiled_choices_are_those_of_torch(order: str, refine_steps: int) -> None:
-    for without in ((), ("edges", "transfers", "devices")):
-        made = policy("steps", order, refine_steps, without=without)
-        assert isinstance(made, StepPolicy)
-        for instance in INSTANCES:
-            graphs = batch([features(instance, "latency")])
-            steps = CompiledSteps(made, graphs)
-            slow, fast = (steps.new_batch(instance, "latency") for _ in range(2))
-            played = play(made, graphs, slow, np.zeros(1, np.int64))
-            likely = steps.play(fast)
-            assert played.ops.shape[1] == instance.num_ops + refine_steps
-            assert fast.device_of(0).tolist() == slow.device_of(0).tolist()
-            assert fast.state.end_s.tolist() == slow.state.end_s.tolist()
-            assert likely.sum(axis=1) == pytest.approx(np.ones(instance.num_ops))
-
-
-@pytest.mark.parametrize(("order", "refine_steps"), CHOOSING)
-def test_choices_at_once_are_judged_as_one_by_one(order: str, refine_steps: int) -> None:
-    made = policy("steps", order, refine_steps)
-    assert isinstance(made, StepPolicy)
-    graphs = batch([features(each, "latency") for each in INSTANCES])
-    episodes = PlacementBatch(INSTANCES, "latency", 12, order=order, refine_steps=refine_steps)
-    played = play(made, graphs, episodes, np.arange(4), samples=3, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad():
-        logits, _, picks = made.episode_logits(graphs, played)
-    log_p = torch.log_softmax(logits, dim=2).gather(2, played.actions[..., None])[..., 0]
-    log_p += torch.log_softmax(picks, dim=2).gather(2, played.choices.picked[..., None])[..., 0]
-    assert played.is_live.sum(dim=1).tolist() == [each.num_groups + refine_steps for each in INSTANCES for _ in range(3)]
-    assert torch.allclose(log_p[played.is_live], played.log_p[played.is_live], atol=1e-4)
-
-
-def test_what_is_imitated_is_played_again_in_the_order_of_its_schedule() -> None:
-    graphs = batch([features(each, "latency") for each in INSTANCES])
-    episodes = PlacementBatch(INSTANCES, "latency", 4, order="policy", refine_steps=2)
-    found = [place(each, "annealing", PlacementRequest(budget_s=0.01)) for each in INSTANCES]
-    played, is_wanted = replayed(graphs, episodes, np.arange(4), [each.device_of for each in found])
-    assert is_wanted.sum(dim=1).tolist() == [each.num_groups for each in INSTANCES]
-    for row, (instance, each) in enumerate(zip(INSTANCES, found, strict=True)):
-        start_s, _ = append_in_order(arrays(instance), each.device_of, best_order(instance, each.device_of))
-        ops = played.ops[row, : instance.num_ops].numpy()
-        assert (np.diff(start_s[ops]) >= 0).all()
-        assert played.actions[row, : instance.num_ops].tolist() == each.device_of[ops].tolist()
-        assert episodes.device_of(row).tolist() == each.device_of.tolist()
-
-
-def test_a_policy_that_chooses_ops_is_saved_with_its_rules(tmp_path: Path) -> None:
-    made = policy("steps", "policy", 3)
-    SavedOperatorPolicy.of(made, "latency", {}).save(tmp_path / "policy.pt")
-    again = SavedOperatorPolicy.load(tmp_path)
-    assert (again.order, again.refine_steps) == ("policy", 3)
-    places = [OperatorPlayer(each, "latency", "mine").place(INSTANCES[0], PlayMode()) for each in (made, again.policy())]
-    assert places[0].device_of.tolist() == places[1].device_of.tolist()
-    with pytest.raises(ConfigError, match="at once"):
-        policy("one-shot", "policy")
-    with pytest.raises(ConfigError, match=r"placement\.refine_steps"):
-        policy("one-shot", refine_steps=1)
+@pytest.mark.parametrize("gone", [{"order": "policy"}, {"order": "topological"}, {"refine_steps": 3}])
+def test_a_file_with_another_order_or_refinement_is_refused_in_one_line(tmp_path: Path, gone: dict[str, object]) -> None:
+    SavedOperatorPolicy.of(policy("steps"), "latency", {}).save(tmp_path / "policy.pt")
+    save_tensors(tmp_path / "policy.pt", load_tensors(tmp_path / "policy.pt") | gone)
+    with pytest.raises(CheckpointError, match=r"^\S*policy.pt: places ops in another order .* train it again$"):
+        SavedOperatorPolicy.load(tmp_path)
 
 
 def test_all_decisions_at_once_are_judged_as_one_by_one() -> None:
@@ -207,17 +152,16 @@ def test_what_is_switched_off_is_not_read(kind: str, without: str, change: Calla
 
 
 def test_an_untrained_policy_places_like_the_rule() -> None:
-    for order in ("upward-rank", "policy"):
-        torch.manual_seed(1)
-        player = OperatorPlayer(new_policy(OperatorNetworkSettings(hidden=16, rounds=1), order), "latency", "untrained")
-        ratios = [player.place(each, PlayMode()).value_s / place(each, "heft", PlacementRequest()).value_s for each in INSTANCES]
-        assert np.mean(ratios) == pytest.approx(1.0, abs=0.1)
+    torch.manual_seed(1)
+    player = OperatorPlayer(new_policy(OperatorNetworkSettings(hidden=16, rounds=1)), "latency", "untrained")
+    ratios = [player.place(each, PlayMode()).value_s / place(each, "heft", PlacementRequest()).value_s for each in INSTANCES]
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize(("kind", "rules"), [("steps", ()), ("one-shot", ()), *(("steps", rules) for rules in CHOOSING)])
-def test_more_draws_and_a_search_are_never_worse(kind: str, rules: tuple[str, int]) -> None:
-    player = OperatorPlayer(policy(kind, *rules), "latency", "mine")
+@pytest.mark.parametrize("kind", ["steps", "one-shot"])
+def test_more_draws_and_a_search_are_never_worse(kind: str) -> None:
+    player = OperatorPlayer(policy(kind), "latency", "mine")
     for instance in INSTANCES[:2]:
         greedy, sampled, searched = (player.place(instance, PlayMode.of(how)) for how in ("greedy", "sample-8", "search-0.02"))
         assert sampled.value_s <= greedy.value_s + 1e-12

@@ -152,20 +152,6 @@ def pipedream_placed_s(instance: OperatorInstance, device_of: Devices, bandwidth
     return best
 
 
-def piper_placed_s(instance: OperatorInstance, device_of: Devices, bandwidth: float) -> float:
-    """The largest sum of a device's times and of twice its cut edges; infinite if devices have no order."""
-    if not any(True for _ in stages_in_order(instance, device_of)):
-        return float("inf")
-    loads = []
-    for device in set(device_of):
-        load = sum(instance.times_s[op, device] for op in range(instance.num_ops) if device_of[op] == device)
-        for (a, b), size in zip(instance.edges.tolist(), instance.edge_bytes.tolist(), strict=True):
-            if not instance.is_backward[a] and not instance.is_backward[b]:
-                load += 2 * size / bandwidth * ((device_of[a] == device) != (device_of[b] == device))
-        loads.append(load)
-    return float(max(loads))
-
-
 def stage_lists(num_ops: int, edges: Sequence[Sequence[int]]) -> Iterator[tuple[tuple[int, ...], ...]]:
     """All ways to cut ops into stages in order, none of them empty and no edge leading back."""
     for number in range(1, num_ops + 1):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
-from meshwright.errors import PlanError
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.forms import form_value_s
@@ -53,19 +52,3 @@ def test_a_chain_that_runs_worked_by_hand():
     made = placed(chain, np.array([0, 0, 1, 1]), "throughput", "given", order=np.arange(4))
     assert made.value_s == pytest.approx(3.0)
     assert form_value_s(chain, made, "simulated") == pytest.approx(2.5)
-
-
-def test_the_published_forms_of_a_chain_worked_by_hand():
-    chain = two_devices([1.0] * 4, [(0, 1), (1, 2), (2, 3)], [1e9] * 4)
-    halves = placed(chain, np.array([0, 0, 1, 1]), "throughput", "given")
-    # PipeDream: ops of a stage 2 s, the output there and back 2 s, each by itself. Piper: both together.
-    assert form_value_s(chain, halves, "pipedream") == pytest.approx(2.0)
-    assert form_value_s(chain, halves, "piper") == pytest.approx(4.0)
-    # 2 s of ops, the output 1 s out and 1 s in, 2 s of ops.
-    step = placed(chain, np.array([0, 0, 1, 1]), "latency", "given")
-    assert form_value_s(chain, step, "contiguous-accelerator") == pytest.approx(6.0)
-    # Device 0 would wait for itself: in pieces each op runs, and each of three outputs goes out and in.
-    turns = placed(chain, np.array([0, 1, 0, 1]), "latency", "given")
-    assert form_value_s(chain, turns, "contiguous-accelerator") == pytest.approx(4.0 + 3 * 2.0)
-    with pytest.raises(PlanError, match="wait for each other"):
-        form_value_s(chain, placed(chain, turns.device_of, "throughput", "given"), "pipedream")

@@ -50,18 +50,3 @@ def test_a_group_is_told_whole_worked_by_hand() -> None:
     assert told["wait_for_inputs"] == pytest.approx([1 / (1 + unit)] * 2)
     episodes.step(np.array([0]))
     assert episodes.state.load_s[0] == pytest.approx([4.0, 2.0])  # three ops and a tensor in; one op and the tensor out
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_moves_of_groups_come_to_the_loads_of_the_placement(seed: int) -> None:
-    instance = draw_instance(GRAPH, DEVICES, "training", seed)
-    episodes, rng = PlacementBatch([instance], "throughput", 1, order="policy", refine_steps=4), np.random.default_rng(seed)
-    episodes.begin(np.zeros(1, np.int64))
-    while episodes.is_live[0]:
-        possible = np.argwhere(episodes.state.op_can[0])
-        op, device = possible[rng.integers(len(possible))]
-        episodes.step(np.array([device]), np.array([op]))
-        placed = episodes.state.num_decided[0] == instance.num_groups
-        if placed:
-            np.testing.assert_allclose(episodes.state.load_s[0], loads_s(instance, episodes.device_of(0)), rtol=1e-9, atol=1e-12)
-    assert episodes.state.num_moves[0] == 4

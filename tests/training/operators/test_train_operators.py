@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
-from meshwright.errors import CheckpointError, ConfigError
+from meshwright.errors import CheckpointError
 from meshwright.models.operators.graphs import batch
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer, PlayMode
@@ -191,36 +191,10 @@ def test_a_later_search_starts_from_the_best_of_the_draws_of_what_was_learned(tm
         searched(instances, "latency", chosen, tmp_path / "first.pt", lambda done, total: None, learned)
 
 
-@pytest.mark.parametrize(
-    ("order", "refine_steps"),
-    [("policy", 2), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in (("policy", 0), ("upward-rank", 2)))],
-)
-def test_a_policy_that_chooses_ops_learns_and_goes_on_where_it_was_stopped(tmp_path: Path, order: str, refine_steps: int) -> None:
-    changes = (*SMALL, f"placement.order={order}", f"placement.refine_steps={refine_steps}")
-    imitation = {"moves_per_op": 5, "steps": 2, "minibatch": 4, "validate_every_steps": 1}
-    chosen = config(updates=2, changes=changes, imitation=imitation, ppo={"instances_per_update": 4, "minibatches": 2})
-
-    class StoppedError(Exception):
-        pass
-
-    def stop(now: PlacingProgress) -> None:
-        if now.update == 2:
-            raise StoppedError
-
-    train_operators(chosen, tmp_path / "whole")
-    with pytest.raises(StoppedError):
-        train_operators(chosen, tmp_path / "parts", progress=stop)
-    train_operators(chosen, tmp_path / "parts", resume=True)
-    whole, parts = (torch.load(tmp_path / name / "checkpoint.pt")["policy"] for name in ("whole", "parts"))
-    assert all(torch.equal(tensor, parts[name]) for name, tensor in whole.items())
-    assert SavedOperatorPolicy.load(tmp_path / "whole").order == order
-    untrained = new_policy(chosen.network, order, refine_steps).state_dict()
-    assert not torch.equal(whole["choice.direct.weight"], untrained["choice.direct.weight"])
-
-
-def test_a_one_shot_policy_has_no_order(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"placement\.order.*policy"):
-        train_operators(config(changes=(*SMALL, "placement.order=policy"), network={"kind": "one-shot"}), tmp_path / "run")
+def test_of_the_order_that_was_learned_the_old_default_is_left_out_and_the_other_refused() -> None:
+    assert config(imitation={"order": "schedule"}) == config(imitation={})
+    with pytest.raises(ValueError, match="order: policies no longer choose the order of ops"):
+        config(imitation={"order": "upward-rank"})
 
 
 @pytest.mark.slow

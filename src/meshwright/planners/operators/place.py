@@ -16,7 +16,7 @@ from .search.annealing import annealing
 from .search.multilevel import multilevel
 from .stages.ideals import ideals, linear
 from .stages.milp import milp, milp_contiguous
-from .stages.one_replica import pipedream_stages, piper_stages
+from .stages.one_replica import pipedream_stages
 
 Place = Callable[[OperatorInstance, PlacementRequest], OperatorPlacement]
 
@@ -60,9 +60,6 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
     "linear": PlacementPlanner(linear, ("throughput",), "stages along a few orders of the ops"),
     "pipedream": PlacementPlanner(
         pipedream_stages, ("throughput",), "PipeDream's recurrence, one replica a stage", is_exact=True, is_published=True
-    ),
-    "piper": PlacementPlanner(
-        piper_stages, ("throughput",), "Piper's recurrence, one device a stage", is_exact=True, is_published=True
     ),
 }
 

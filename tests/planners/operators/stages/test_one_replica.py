@@ -1,4 +1,4 @@
-"""PipeDream's and Piper's pipelines of one device a stage: against all of them, and against the recurrences with replicas."""
+"""PipeDream's pipelines of one device a stage: against all of them, and against the recurrence with replicas."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.planners.operators.stages.pipedream import MachineLevel, pipedream
-from meshwright.simulation.operators import stage_forms
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.stage_forms import pipedream_form_s, pipedream_stages_s, piper_form_s
+from meshwright.simulation.operators.stage_forms import pipedream_stages_s
 
 from ....draws import draws
-from ....oracles.operators.values import legal_placements, max_load_s, pipedream_placed_s, piper_placed_s
+from ....oracles.operators.values import legal_placements, max_load_s, pipedream_placed_s
 from ..instances import chain, fork, small_instances
-
-PLAIN = {"pipedream": pipedream_placed_s, "piper": piper_placed_s}
-FORMS = {"pipedream": pipedream_form_s, "piper": piper_form_s}
 
 
 def alike(instance: OperatorInstance) -> OperatorInstance:
@@ -41,16 +37,14 @@ def alike(instance: OperatorInstance) -> OperatorInstance:
 
 
 def check_stages(instance: OperatorInstance) -> None:
-    for planner, plain in PLAIN.items():
-        best = min((plain(instance, each, 1.0) for each in legal_placements(instance)), default=np.inf)
-        try:
-            found = place(instance, planner, PlacementRequest("throughput"))
-        except PlanError:
-            assert best == np.inf
-            continue
-        assert plain(instance, found.device_of.tolist(), 1.0) == pytest.approx(best)
-        assert FORMS[planner](instance, found.device_of) == pytest.approx(best)
-        assert found.value_s == pytest.approx(max_load_s(instance, found.device_of.tolist()))
+    best = min((pipedream_placed_s(instance, each, 1.0) for each in legal_placements(instance)), default=np.inf)
+    try:
+        found = place(instance, "pipedream", PlacementRequest("throughput"))
+    except PlanError:
+        assert best == np.inf
+        return
+    assert pipedream_placed_s(instance, found.device_of.tolist(), 1.0) == pytest.approx(best)
+    assert found.value_s == pytest.approx(max_load_s(instance, found.device_of.tolist()))
 
 
 @draws(25, suppress_health_check=[HealthCheck.too_slow])
@@ -64,20 +58,6 @@ def test_no_stages_of_one_device_are_better(instance):
 @given(small_instances(most_ops=8))
 def test_no_stages_of_one_device_are_better_at_length(instance):
     check_stages(alike(instance))
-
-
-@draws(25)
-@given(small_instances(most_ops=6), st.integers(0, 99))
-def test_a_placement_has_the_value_of_plain_python_in_both_forms(instance, seed):
-    instance, rng = alike(instance), np.random.default_rng(seed)
-    device_of = rng.integers(0, instance.num_devices, instance.num_groups)[instance.group]
-    for planner, plain in PLAIN.items():
-        expected = plain(instance, device_of.tolist(), 1.0)
-        if expected == np.inf:
-            with pytest.raises(PlanError, match="no stages in order"):
-                FORMS[planner](instance, device_of)
-        else:
-            assert FORMS[planner](instance, device_of) == pytest.approx(expected)
 
 
 @draws(15)
@@ -113,38 +93,15 @@ def test_it_is_the_recurrence_in_line_on_its_best_number_of_machines(num_ops, ma
         in_line.append(plan.value_s)
         stages = [(stage.has_op, stage.num_replicas) for stage in plan.stages]
         assert pipedream_stages_s(graph, stages, 1e9) == pytest.approx(plan.value_s)
-    assert pipedream_form_s(instance, found.device_of) == pytest.approx(min(in_line))
+    assert pipedream_placed_s(instance, found.device_of.tolist(), 1e9) == pytest.approx(min(in_line))
 
 
-def test_many_devices_side_by_side_have_a_value_at_once_or_the_reason_why_not(monkeypatch):
-    # Each of 62 branches reads 1 GB and hands on its own 1 GB; all are open before the last op: 62 GB there and back at 1 GB/s.
-    edges = [(0, op) for op in range(1, 63)] + [(op, 63) for op in range(1, 63)]
-    wide = OperatorInstance.of_outputs("wide", np.ones((64, 64)), edges, 1e9, bandwidth_bytes_per_s=1e9)
-    assert pipedream_form_s(wide, np.arange(64)) == 124.0
-    # Pairs of ops apart from each other: which first tells nothing, so one order is as good as all.
-    pairs = OperatorInstance.of_outputs(
-        "pairs", np.ones((64, 64)), [(op, op + 32) for op in range(32)], 1e9, bandwidth_bytes_per_s=1e9
-    )
-    assert pipedream_form_s(pairs, np.arange(64)) == 2.0
-    # Ops that read of many others: their order matters, and there are too many.
-    monkeypatch.setattr(stage_forms, "MOST_SETS", 100)
-    rng = np.random.default_rng(0)
-    edges = sorted({(op, int(reader)) for op in range(30) for reader in rng.integers(30, 60, 3)})
-    mixed = OperatorInstance.of_outputs("mixed", np.ones((60, 60)), edges, 1e9, bandwidth_bytes_per_s=1e9)
-    with pytest.raises(PlanError, match="60 devices side by side are stages in too many orders"):
-        pipedream_form_s(mixed, np.arange(60))
-
-
-def test_a_chain_worked_by_hand_in_both_forms():
-    # Cut in the middle: 2 s of ops on both sides, and 1 GB there and back in 2 s, beside them or with them.
-    device_of = np.array([0, 0, 1, 1])
-    assert pipedream_form_s(chain(), device_of) == 2.0
-    assert piper_form_s(chain(), device_of) == 4.0
-    assert pipedream_form_s(chain(), np.zeros(4, np.int64)) == piper_form_s(chain(), np.zeros(4, np.int64)) == 4.0
+def test_a_chain_worked_by_hand():
+    # Cut in the middle: 2 s of ops on both sides beside 1 GB there and back; once out it is a load of 3 s.
     assert place(chain(), "pipedream", PlacementRequest("throughput")).value_s == 3.0
 
 
-def test_what_the_forms_do_not_have_is_refused_with_the_reason():
+def test_what_the_form_does_not_have_is_refused_with_the_reason():
     request = PlacementRequest("throughput")
     faster = chain(memory_bytes=[1e9, 2e9])
     with pytest.raises(PlanError, match="PipeDream's recurrence is of equal devices, and device0 and device1 differ; ideals"):
@@ -155,12 +112,8 @@ def test_what_the_forms_do_not_have_is_refused_with_the_reason():
     np.fill_diagonal(bandwidth, np.inf)
     uneven = OperatorInstance.of_outputs("three", np.ones((4, 3)), three.edges, 1e9, bandwidth_bytes_per_s=bandwidth)
     with pytest.raises(PlanError, match="one bandwidth between all devices"):
-        place(uneven, "piper", request)
-    with pytest.raises(PlanError, match="device0 and device1 wait for each other, so they are no stages in order"):
-        pipedream_form_s(fork(), np.array([0, 1, 1, 0]))
+        place(uneven, "pipedream", request)
     host = chain(is_host=np.array([False, True]))
-    assert set(place(host, "piper", request).device_of.tolist()) == {0}
-    with pytest.raises(PlanError, match="device1: is a host's processor, and this form has none"):
-        piper_form_s(host, np.array([0, 0, 1, 1]))
+    assert set(place(host, "pipedream", request).device_of.tolist()) == {0}
     with pytest.raises(PlanError, match="the graph has 6 downsets, and at most 5 are looked at"):
         place(fork(), "pipedream", PlacementRequest("throughput", max_ideals=5))

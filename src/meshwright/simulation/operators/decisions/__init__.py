@@ -1,1 +1,1 @@
-"""Ops placed one after another, compiled: partial schedules, memory, features, ops that the policy chooses, refinement."""
+"""Ops placed one after another, compiled: partial schedules, memory, features."""

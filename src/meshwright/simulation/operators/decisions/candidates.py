@@ -62,28 +62,6 @@ FROM_PLACED = (
 """Those that come from neighbours that are placed already."""
 
 
-NUM_OP_FEATURES = 8
-OP_FEATURES = (
-    "rank_below_highest",
-    "start_beyond_first",
-    "end_beyond_first",
-    "regret",
-    "allowed_share",
-    "gain",
-    "slack",
-    "is_moved",
-)
-"""What is told of each op that may be chosen, in this order; seconds ``s`` as ``s / (s + unit)`` with `placement.feature_unit_s`.
-
-Start and end of an op are the least on the devices that it may have. ``start_beyond_first`` and ``end_beyond_first`` are these
-less the least of all ops that may be chosen, ``regret`` is how much later it ends on the second best device, 1 where there is
-none, and ``allowed_share`` the share of devices that it may have. While ops are placed, ``rank_below_highest`` is HEFT's upward
-rank below the highest one. In refinement ``is_moved`` is 1, ``gain`` is how much earlier the op would end on its best
-device than it does now, and ``slack`` how much later it could end without a later end of the step (for throughput: load of
-its device below the largest). What does not apply is 0.
-"""
-
-
 @njit
 def rooms(stacked, state, e):  # type: ignore[no-untyped-def]
     """Free bytes of each device, of all together, and the bytes of all groups that have no device yet."""

@@ -1,10 +1,8 @@
 """Placing ops one after another, compiled: the partial schedule, and what each device would make of the next op.
 
-Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors; ``N`` is ``n`` where
-there are choices (see `choices`), else 0. A decision gives one group of ops a device. Under ``latency`` every op is inserted into
-the earliest gap of its device as soon as its device and the devices of all ops before it in the order are known; where the
-policy chooses the order, as soon as its device is known and all its producers are scheduled. Under ``throughput`` loads grow as
-in `placement.loads_s`.
+Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors. A decision gives one
+group of ops a device. Under ``latency`` every op is inserted into the earliest gap of its device as soon as its device and the
+devices of all ops before it in the order are known. Under ``throughput`` loads grow as in `placement.loads_s`.
 """
 
 from __future__ import annotations
@@ -17,7 +15,7 @@ from numpy.typing import NDArray
 from ....compiled import njit
 from ....numba_records import by_reference
 from ..schedules import earliest_gap, insert_busy
-from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, NUM_OP_FEATURES, rooms, tell_room
+from .candidates import BEYOND_LEAST, NUM_CANDIDATE_FEATURES, rooms, tell_room
 from .memory import allow, is_roomy, pack
 from .pipeline import add_group, group_best_s, group_shares, group_time_s, group_transfers
 from .stacked import StackedInstances
@@ -46,12 +44,6 @@ class PlacingState(NamedTuple):
         value_s: of what is placed so far, ``(E,)``.
         can_place: devices that the next group may have, ``(E, m)``.
         candidates: features of each device for the next group, ``(E, m, 17)``.
-        num_moves: steps of refinement so far, ``(E,)``.
-        waits_for: producers of each op that are not scheduled, -1 once it is itself, ``(E, N)``.
-        is_open: ops that may be chosen, each the first of its group, ``(E, N)``.
-        op_can: devices that each of them may have, ``(E, N, m)``.
-        op_candidates: features of these, ``(E, N, m, 17)``.
-        op_features: of each of them among all that may be chosen, see `candidates.OP_FEATURES`, ``(E, N, 8)``.
     """
 
     instance: NDArray[np.int64]
@@ -72,12 +64,6 @@ class PlacingState(NamedTuple):
     value_s: NDArray[np.float64]
     can_place: NDArray[np.bool_]
     candidates: NDArray[np.float32]
-    num_moves: NDArray[np.int64]
-    waits_for: NDArray[np.int64]
-    is_open: NDArray[np.bool_]
-    op_can: NDArray[np.bool_]
-    op_candidates: NDArray[np.float32]
-    op_features: NDArray[np.float32]
 
 
 def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
@@ -85,7 +71,6 @@ def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
     n, m = stacked.times_s.shape[1:]
     g, k, e = stacked.decided.shape[1], stacked.port_s.shape[1], num_episodes
     k = k if stacked.is_throughput else 1
-    chosen = n if stacked.has_choices else 0
     return PlacingState(
         instance=np.zeros(e, np.int64),
         num_decided=np.zeros(e, np.int64),
@@ -105,12 +90,6 @@ def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
         value_s=np.zeros(e),
         can_place=np.zeros((e, m), np.bool_),
         candidates=np.zeros((e, m, NUM_CANDIDATE_FEATURES), np.float32),
-        num_moves=np.zeros(e, np.int64),
-        waits_for=np.zeros((e, chosen), np.int64),
-        is_open=np.zeros((e, chosen), np.bool_),
-        op_can=np.zeros((e, chosen, m), np.bool_),
-        op_candidates=np.zeros((e, chosen, m, NUM_CANDIDATE_FEATURES), np.float32),
-        op_features=np.zeros((e, chosen, NUM_OP_FEATURES), np.float32),
     )
 
 
@@ -120,25 +99,18 @@ def clear(stacked, state, e, instance):  # type: ignore[no-untyped-def]
     state.instance[e] = instance
     state.num_decided[e] = 0
     state.num_scheduled[e] = 0
-    state.num_moves[e] = 0
     state.device_of[e, :] = -1
     state.packing[e, :] = -1
-    clear_schedule(state, e)
-    state.held_bytes[e, :] = 0.0
-    state.workspace_bytes[e, :] = 0.0
-    state.candidates[e, :, :] = 0.0
-    state.can_place[e, :] = False
-    pack(stacked, state, e, -1, -1)
-
-
-@njit
-def clear_schedule(state, e):  # type: ignore[no-untyped-def]
-    """Remove all ops from the schedule."""
     state.num_busy[e, :] = 0
     state.work_s[e, :] = 0.0
     state.load_s[e, :] = 0.0
     state.arrived[e, :, :] = False
     state.value_s[e] = 0.0
+    state.held_bytes[e, :] = 0.0
+    state.workspace_bytes[e, :] = 0.0
+    state.candidates[e, :, :] = 0.0
+    state.can_place[e, :] = False
+    pack(stacked, state, e, -1, -1)
 
 
 @njit
@@ -160,7 +132,7 @@ def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
     i = state.instance[e]
     before = state.value_s[e]
     group = stacked.decided[i, state.num_decided[e]]
-    give(stacked, state, e, group, device)
+    _give(stacked, state, e, group, device)
     if stacked.is_throughput:
         add_group(stacked, state, e, group, device)
     else:
@@ -183,7 +155,7 @@ def give_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
     Under ``latency`` nothing is scheduled either; `schedules.best_order` of the whole placement gives its value.
     """
     group = stacked.decided[state.instance[e], state.num_decided[e]]
-    give(stacked, state, e, group, device)
+    _give(stacked, state, e, group, device)
     if stacked.is_throughput:
         add_group(stacked, state, e, group, device)
 
@@ -197,11 +169,11 @@ def _run_in_order(stacked, state, e):  # type: ignore[no-untyped-def]
         on = state.device_of[e, stacked.group[i, op]]
         if on < 0:
             break
-        run(stacked, state, e, op, on)
+        _run(stacked, state, e, op, on)
 
 
 @njit
-def give(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
+def _give(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
     """Place a group on a device; its ops are not scheduled yet."""
     i = state.instance[e]
     is_known = state.packing[e, group] == device
@@ -214,15 +186,8 @@ def give(stacked, state, e, group, device):  # type: ignore[no-untyped-def]
 
 
 @njit
-def run(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
+def _run(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
     """Schedule an op, whose producers are scheduled, on its device; for latency."""
-    _insert(stacked, state, e, op, device)
-    state.work_s[e, device] += stacked.times_s[state.instance[e], op, device]
-    state.num_scheduled[e] += 1
-
-
-@njit
-def _insert(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
     i = state.instance[e]
     length = stacked.times_s[i, op, device]
     ready, _ = _inputs_ready(stacked, state, e, op, device)
@@ -236,6 +201,8 @@ def _insert(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
     )
     state.num_busy[e, device] += 1
     state.value_s[e] = max(state.value_s[e], start + length)
+    state.work_s[e, device] += length
+    state.num_scheduled[e] += 1
 
 
 @njit
@@ -264,11 +231,11 @@ def look(stacked, state, e):  # type: ignore[no-untyped-def]
     i, at = state.instance[e], state.num_decided[e]
     group, op = stacked.decided[i, at], stacked.lead[i, at]
     allow(stacked, state, e, group, state.can_place[e])
-    tell(stacked, state, e, op, rooms(stacked, state, e), -1, state.can_place[e], state.candidates[e])
+    _tell(stacked, state, e, op, state.can_place[e], state.candidates[e])
 
 
 @njit
-def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-untyped-def]
+def _tell(stacked, state, e, op, can, told):  # type: ignore[no-untyped-def]
     """Write the features of each device that a group may have: for throughput the whole group's, for latency its first op's.
 
     Args:
@@ -276,13 +243,8 @@ def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-unt
         state: of the episodes.
         e: which one.
         op: first of the group.
-        room_of: `candidates.rooms`.
-        own: device where the group is already and which does not count it among what it holds; -1: none.
         can: devices that it may have, ``(m,)``.
         told: is written to, ``(m, 17)``.
-
-    Returns:
-        Least start, least end and second least end on these devices, and their number.
     """
     i = state.instance[e]
     m, group = stacked.num_devices[i], stacked.group[i, op]
@@ -307,33 +269,27 @@ def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-unt
                 if on >= 0:
                     co_here[on] += stacked.in_bytes[i, other]
     times, least = np.zeros((m, 4)), np.full(4, np.inf)
-    second, count_allowed = np.inf, 0
-    room, all_room, open_bytes = room_of
+    room, all_room, open_bytes = rooms(stacked, state, e)
     for device in range(m):
         if not can[device]:
             continue
-        count_allowed += 1
         length = stacked.times_s[i, op, device]
         out = told[device]
         if stacked.is_throughput:
             length = group_time_s(stacked, i, group, device)
             moved, sender = group_transfers(stacked, state, e, group, device)
-            start, wait = state.load_s[e, device] - (length if device == own else 0.0), moved
+            start, wait = state.load_s[e, device], moved
             end = start + length + moved
             growth = max(0.0, max(end, sender) - state.value_s[e])
             free = start
         else:
             ready, ended = _inputs_ready(stacked, state, e, op, device)
             count = state.num_busy[e, device]
-            if device == own:
-                start = state.start_s[e, op]
-            else:
-                start, _ = earliest_gap(state.busy_start_s[e, device], state.busy_end_s[e, device], count, ready, length)
+            start, _ = earliest_gap(state.busy_start_s[e, device], state.busy_end_s[e, device], count, ready, length)
             end, wait = start + length, ready - ended
             growth = max(0.0, end - state.value_s[e])
             free = state.busy_end_s[e, device, count - 1] if count else 0.0
         times[device, 0], times[device, 1], times[device, 2], times[device, 3] = start, end, state.work_s[e, device], free
-        second = min(second, max(end, least[1]))
         for kind in range(4):
             least[kind] = min(least[kind], times[device, kind])
         workspace = max(state.workspace_bytes[e, device], stacked.workspace_bytes[i, group])
@@ -354,4 +310,3 @@ def tell(stacked, state, e, op, room_of, own, can, told):  # type: ignore[no-unt
             for kind in range(4):
                 beyond = times[device, kind] - least[kind]
                 told[device, BEYOND_LEAST[kind]] = beyond / (beyond + unit)
-    return least[0], least[1], second, count_allowed

@@ -7,8 +7,7 @@ Places beyond an instance's own numbers are never read.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +15,7 @@ from numpy.typing import NDArray
 from ....numba_records import by_reference
 from ..instance import OperatorInstance
 from ..placement import OperatorObjective, feature_unit_s, lower_bound, port_s
-from ..schedules import upward_order, upward_rank_s
-
-PlacingOrder = Literal["upward-rank", "topological", "policy"]
+from ..schedules import upward_order
 
 
 @by_reference
@@ -30,9 +27,7 @@ class StackedInstances(NamedTuple):
         num_devices: ``(i,)``.
         num_groups: ``(i,)``.
         times_s: infinite where an op cannot run, ``(i, n, m)``.
-        order: ops in a topological order, by default by falling upward rank, ``(i, n)``.
-        rank_s: upward rank of each op, ``(i, n)``.
-        position: place of each op in it, ``(i, n)``.
+        order: ops by falling upward rank, a topological order, ``(i, n)``.
         group: ``(i, n)``.
         decided: groups in the order in which they are decided: by the place of their first op in ``order``, ``(i, g)``.
         lead: that first op of each of them, so ``lead[k]`` is of the group decided ``k``-th, ``(i, g)``.
@@ -60,8 +55,6 @@ class StackedInstances(NamedTuple):
         scale_s: lower bound of the value, or next to nothing where that is 0, ``(i,)``.
         feature_unit_s: unit of differences of times in features, see `placement.feature_unit_s`, ``(i,)``.
         is_throughput: the objective.
-        picks_ops: whether ops are placed in the order in which they are chosen, and not in ``order``.
-        refine_steps: steps after the placement, each of which may move a group.
     """
 
     num_ops: NDArray[np.int64]
@@ -69,8 +62,6 @@ class StackedInstances(NamedTuple):
     num_groups: NDArray[np.int64]
     times_s: NDArray[np.float64]
     order: NDArray[np.int64]
-    rank_s: NDArray[np.float64]
-    position: NDArray[np.int64]
     group: NDArray[np.int64]
     decided: NDArray[np.int64]
     lead: NDArray[np.int64]
@@ -98,48 +89,20 @@ class StackedInstances(NamedTuple):
     scale_s: NDArray[np.float64]
     feature_unit_s: NDArray[np.float64]
     is_throughput: bool
-    picks_ops: bool
-    refine_steps: int
-
-    @property
-    def has_choices(self) -> bool:
-        """Whether some decisions are about which op as well as about its device."""
-        return self.picks_ops or self.refine_steps > 0
 
 
-@dataclass(frozen=True)
-class PlacingRules:
-    """What is decided, and in which order.
-
-    Attributes:
-        objective: what counts.
-        order: in which ops get devices: by ``upward-rank`` as HEFT does, in ``topological`` order, or as the ``policy`` chooses
-            among those whose producers all have one.
-        refine_steps: steps after the placement, each of which may move a group of ops to another device.
-    """
-
-    objective: OperatorObjective = "latency"
-    order: PlacingOrder = "upward-rank"
-    refine_steps: int = 0
-
-    @property
-    def has_choices(self) -> bool:
-        """Whether some decisions are about which op as well as about its device."""
-        return self.order == "policy" or self.refine_steps > 0
-
-
-def stack(instances: Sequence[OperatorInstance], rules: PlacingRules) -> StackedInstances:
+def stack(instances: Sequence[OperatorInstance], objective: OperatorObjective) -> StackedInstances:
     """Pad instances to the largest of them."""
     n, m = max(each.num_ops for each in instances), max(each.num_devices for each in instances)
     g, e = max(each.num_groups for each in instances), max(1, *(len(each.edges) for each in instances))
     k = max(1, *(len(each.tensor_bytes) for each in instances))
-    made = room_for(len(instances), (n, m, g, e, k), rules)
+    made = room_for(len(instances), (n, m, g, e, k), objective)
     for at, instance in enumerate(instances):
-        fill(made, at, instance, rules)
+        fill(made, at, instance, objective)
     return made
 
 
-def room_for(i: int, sizes: tuple[int, int, int, int, int], rules: PlacingRules) -> StackedInstances:
+def room_for(i: int, sizes: tuple[int, int, int, int, int], objective: OperatorObjective) -> StackedInstances:
     """Empty places for ``i`` instances of at most ``(n, m, g, e, k)``, for `fill`."""
     n, m, g, e, k = sizes
     whole, real = np.int64, np.float64
@@ -149,8 +112,6 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], rules: PlacingRules)
         num_groups=np.zeros(i, whole),
         times_s=np.full((i, n, m), np.inf),
         order=np.zeros((i, n), whole),
-        rank_s=np.zeros((i, n), real),
-        position=np.zeros((i, n), whole),
         group=np.zeros((i, n), whole),
         decided=np.zeros((i, g), whole),
         lead=np.zeros((i, g), whole),
@@ -177,9 +138,7 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], rules: PlacingRules)
         memory_bytes=np.zeros((i, m), real),
         scale_s=np.zeros(i, real),
         feature_unit_s=np.zeros(i, real),
-        is_throughput=rules.objective == "throughput",
-        picks_ops=rules.order == "policy",
-        refine_steps=rules.refine_steps,
+        is_throughput=objective == "throughput",
     )
 
 
@@ -191,24 +150,23 @@ def has_room(made: StackedInstances, instance: OperatorInstance) -> bool:
     return all(size <= room for size, room in zip(needed, there, strict=True))
 
 
-def fill(made: StackedInstances, at: int, instance: OperatorInstance, rules: PlacingRules) -> None:
+def fill(made: StackedInstances, at: int, instance: OperatorInstance, objective: OperatorObjective) -> None:
     """Write an instance to a place, over what was there before."""
     made.num_ops[at], made.num_devices[at], made.num_groups[at] = instance.num_ops, instance.num_devices, instance.num_groups
     made.runs_anywhere[at] = bool(instance.can_run.all())
     made.all_bytes[at] = instance.resident_bytes.sum()
     made.most_workspace_bytes[at] = instance.workspace_bytes.max()
-    made.scale_s[at] = max(lower_bound(instance, rules.objective), 1e-30)
-    made.feature_unit_s[at] = feature_unit_s(instance, rules.objective)
+    made.scale_s[at] = max(lower_bound(instance, objective), 1e-30)
+    made.feature_unit_s[at] = feature_unit_s(instance, objective)
     n, m, g = instance.num_ops, instance.num_devices, instance.num_groups
     e, k = len(instance.edges), len(instance.tensor_bytes)
-    order = instance.topological if rules.order == "topological" else upward_order(instance)
+    order = upward_order(instance)
     position = np.empty(n, np.int64)
     position[order] = np.arange(n)
     first_place = np.full(g, n, np.int64)
     np.minimum.at(first_place, instance.group, position)
     made.times_s[at, :n, :m] = instance.times_s
-    made.order[at, :n], made.position[at, :n], made.group[at, :n] = order, position, instance.group
-    made.rank_s[at, :n] = upward_rank_s(instance)
+    made.order[at, :n], made.group[at, :n] = order, instance.group
     decided = np.argsort(first_place)
     made.decided[at, :g], made.lead[at, :g] = decided, order[first_place[decided]]
     first, edge = instance.incoming
