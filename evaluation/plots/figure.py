@@ -101,13 +101,13 @@ def axis(title: str, *, is_log: bool = False, span: tuple[float, float] | None =
     return made | options
 
 
-def named_rows(names: Sequence[object], title: str = "") -> tuple[dict[str, Any], float]:
+def named_rows(names: Sequence[object]) -> tuple[dict[str, Any], float]:
     """An axis of rows from above with a name each, and the height that they need."""
     texts = [wrapped(name) for name in names]
     row = 14.0 + 14.0 * max((text.count("<br>") + 1 for text in texts), default=1)
     n = max(1, len(texts))
     ticks: dict[str, Any] = {"tickvals": list(range(len(texts))), "ticktext": texts, "showgrid": False}
-    return axis(title, span=(n - 0.5, -0.5), **ticks), row * n
+    return axis("", span=(n - 0.5, -0.5), **ticks), row * n
 
 
 def line(name: object, x: Iterable[float | None], y: Iterable[float | None], look: Look, **options: Any) -> Trace:

@@ -7,6 +7,7 @@ from ...planning.place import PlacedOps
 from ...planning.search_table import RankedLayouts
 from ...simulation.step.timeline import Timeline
 from ..plots.operators import placement_figure
+from ..plots.static import svg
 from ..plots.step import step_figure
 from ..plots.trade_off import layouts_figure
 from .pages import Drawn, page
@@ -30,8 +31,10 @@ def step_page(timeline: Timeline, graph: JobGraph, device_names: list[str]) -> s
     return page("drawing.html", title=graph.name, heading=f"One step of {graph.name}", facts=[], drawn=[drawn])
 
 
-def placed_page(found: PlacedOps) -> str:
-    """The page of ``place --plot FILE.html``: ops on devices, and one micro-batch."""
+def drawn_placement(found: PlacedOps, suffix: str) -> str:
+    """Draw the ops on their devices as SVG, with one micro-batch as a page where the suffix is ``.html``."""
+    if suffix != ".html":
+        return svg(placement_figure(found))
     graph = found.graph
     names = [f"{rank.host}/{rank.local_rank}" for rank in found.plan.ranks]
     timeline = found.timeline()
@@ -42,8 +45,10 @@ def placed_page(found: PlacedOps) -> str:
     return page("drawing.html", title=graph.name, heading=f"{graph.name} on {found.cluster.name}", facts=[], drawn=drawn)
 
 
-def layouts_page(found: RankedLayouts) -> str:
-    """The page of ``plan --search --plot FILE.html``: all priced layouts and the Pareto front."""
+def drawn_layouts(found: RankedLayouts, suffix: str) -> str:
+    """Draw all priced layouts and the Pareto front as SVG, or as a page where the suffix is ``.html``."""
+    if suffix != ".html":
+        return svg(layouts_figure(found))
     best = found.best
     facts = [f"Fastest: {best.text}, {best.step_s:.4g} s a step, {best.memory_bytes / 1e9:.3g} GB of the fullest rank."]
     caption = (

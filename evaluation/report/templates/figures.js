@@ -30,7 +30,8 @@
       layout.margin.l *= 0.85;
       layout.margin.b += 12;
       const titles = Object.entries(layout).filter(([key]) => key.startsWith("xaxis")).map(([, axis]) => axis.title);
-      for (const one of [...titles, ...layout.annotations]) one.text = one.text.replace(/(.{44,54}?)\s/g, "$1<br>");
+      for (const one of titles) one.text = one.text.replace(/(.{28,40}?)\s/g, "$1<br>");
+      for (const one of layout.annotations) one.text = one.text.replace(/(.{44,54}?)\s/g, "$1<br>");
       for (const trace of data) if (trace.mode === "markers+text") trace.mode = "markers"; // names have no room
     }
     plot.setAttribute("role", "img");

@@ -88,15 +88,9 @@ def place_job(
     if trace is not None:
         files.write_json(trace, found.timeline().to_chrome_trace(found.graph))
     if plot is not None:
-        if plot.suffix == ".html":
-            from ....evaluation.report.drawing import placed_page
+        from ....evaluation.report.drawing import drawn_placement
 
-            files.write_text(plot, placed_page(found))
-        else:
-            from ....evaluation.plots.operators import placement_figure
-            from ....evaluation.plots.static import svg
-
-            files.write_text(plot, svg(placement_figure(found)))
+        files.write_text(plot, drawn_placement(found, plot.suffix))
     _show(found, json_file)
     output.print_written(output.console(json_file), json_file, trace, plot)
 

@@ -78,15 +78,9 @@ def search_plans(
         is_csv = whole_file.suffix == ".csv"
         files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
     if plot_file is not None:
-        if plot_file.suffix == ".html":
-            from ....evaluation.report.drawing import layouts_page
+        from ....evaluation.report.drawing import drawn_layouts
 
-            files.write_text(plot_file, layouts_page(found))
-        else:
-            from ....evaluation.plots.static import svg
-            from ....evaluation.plots.trade_off import layouts_figure
-
-            files.write_text(plot_file, svg(layouts_figure(found)))
+        files.write_text(plot_file, drawn_layouts(found, plot_file.suffix))
     _show(found, top, front_rows, json_file)
     out = output.console(json_file)
     out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
