@@ -3,26 +3,18 @@
 import pytest
 
 from meshwright.evaluation.plots.interactive.gantt_charts import episode_chart
-from meshwright.evaluation.report.compared import elastic_report
+from meshwright.evaluation.report.pages import Drawn
 from meshwright.evaluation.report.report import report_html
+from meshwright.evaluation.report.report_parts import Sections
 
 from ...chromium import chromium
 from ..plots.test_gantt import episode, scenario  # noqa: F401 - a fixture
-from .test_report import SVG, results, row
-from .test_summary_of_all import ELASTIC, elastic_row
+from .samples import results, row
 
 pytestmark = pytest.mark.scheduler("chromium")
 
 RUNS = "<img src=x onerror='window.ran=1'><script>window.ran=1</script>"
-
-
-def elastic_page(_):
-    rows = [elastic_row(RUNS, "learned", 60.0), *ELASTIC["rows"]]
-    results = ELASTIC | {"rows": rows, "benchmark": RUNS, "verdict": RUNS, "remarks": [RUNS]}
-    return elastic_report(results, command=f"meshwright evaluate '{RUNS}'")
-
-
-OTHERS = {"elastic": elastic_page}
+SVG = '<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" id="{0}"><text>{0}</text></svg>'
 
 
 @pytest.fixture(scope="module")
@@ -37,11 +29,13 @@ def page(scenario, tmp_path_factory):  # noqa: F811
     record = episode(scenario, [4, 0, 2, 1], [1, 0, 0.5, 2])
     chart = episode_chart(scenario, [(RUNS, record), ("max", record)])
     chart["types"][0]["name"] = RUNS
-    against = {"policy": "min", "mean": 0.4, "low": 0.3, "high": 0.5}
-    found = results(row(RUNS, 0.5, against=against) | {"mean_completion_s": {"mean": 60.0, "low": 50.0, "high": 70.0}})
-    found["benchmark"] = found["verdict"] = RUNS
+    rows = [
+        row("cluster", name, [x, x + 0.1], kind, mean_completion_s=[60.0 / x] * 2)
+        for name, kind, x in ((RUNS, "learned", 0.5), ("min", "baseline", 0.1))
+    ]
+    found = results("cluster", *rows, benchmark=RUNS, verdict=RUNS)
     path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(report_html(found, gantt=(SVG.format("occupancy"), chart), command=RUNS))
+    path.write_text(report_html(found, Sections("", [Drawn([SVG.format("occupancy")], "", chart)]), command=RUNS))
     return path
 
 
@@ -66,21 +60,6 @@ def test_the_page_is_never_scrolled_sideways_and_no_name_runs(browser, page, wid
     assert RUNS in browser.find_element("css selector", "h1").text
     for canvas in browser.find_elements("css selector", "canvas"):
         assert 300 < canvas.rect["width"] <= width
-    assert browser.get_log("browser") == []
-
-
-@pytest.mark.parametrize("width", [420, 1280])
-@pytest.mark.parametrize("kind", ["elastic"])
-def test_pages_of_other_kinds_fit_as_well(browser, tmp_path, kind, width):
-    browser.get_log("browser")
-    (tmp_path / f"{kind}.html").write_text(OTHERS[kind](tmp_path))
-    show(browser, tmp_path / f"{kind}.html", width)
-    browser.execute_script("for (const one of document.querySelectorAll('details')) one.open = true")
-    assert browser.execute_script("return document.documentElement.scrollWidth <= innerWidth")
-    assert browser.execute_script("return window.ran") is None
-    assert RUNS in browser.find_element("css selector", "body").text
-    for panel in browser.find_elements("css selector", ".panels > svg"):
-        assert 300 < panel.rect["width"] < min(width, 600)
     assert browser.get_log("browser") == []
 
 
