@@ -61,11 +61,15 @@ def policy_figure(metric: Metric) -> PolicyFigure:
 
 
 def _trade_off(results: Data, rows: Sequence[Data], mark: str) -> list[Drawn]:
-    x, y = (METRICS[name] for name in WORLDS[results["world"]].trade_off)
     playing = [row for row in rows if row["kind"] not in NO_POLICY]
-    for metric in (x, y):
-        if len({row[metric.name]["mean"] for row in playing if row.get(metric.name) is not None}) < 2:
-            return []
+    differing = [
+        metric
+        for metric in (METRICS[name] for name in WORLDS[results["world"]].trade_off)
+        if len({row[metric.name]["mean"] for row in playing if row.get(metric.name) is not None}) > 1
+    ]
+    if len(differing) < 2:
+        return []
+    x, y, *_ = differing
     title = f"Policies by {x.words} and {y.words}"
     chart: Chart | None = policies_chart(title, playing, policy_figure(x), policy_figure(y))
     if chart is None:

@@ -28,7 +28,7 @@ class EvaluatedFleet(EvaluatedWorld):
     """See `EvaluatedWorld`; what is built is a `Fleet`."""
 
     name, words, question = "fleet", "a fleet", "which policy runs the fleet best?"
-    trade_off = ("mean_completion_s", "blocking_rate")
+    trade_off = ("mean_completion_s", "blocking_rate", "mean_devices")
     built: Fleet
 
     @classmethod

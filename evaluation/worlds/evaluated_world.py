@@ -63,7 +63,7 @@ class EvaluatedWorld(ABC):
         case: what is played, as "episode".
         takes: names of `Options` that it takes.
         question: heading of a report.
-        trade_off: two metrics that policies trade against each other, on the axes of a chart.
+        trade_off: metrics that policies trade against each other; a chart has the first two in which they differ.
         is_parallel: whether several workers may play.
     """
 
@@ -72,7 +72,7 @@ class EvaluatedWorld(ABC):
     case: ClassVar[str] = "episode"
     takes: ClassVar[frozenset[str]] = frozenset()
     question: ClassVar[str] = "which policy is best?"
-    trade_off: ClassVar[tuple[str, str]]
+    trade_off: ClassVar[tuple[str, ...]]
     is_parallel: ClassVar[bool] = True
 
     def __init__(self, benchmark: Any, options: Options = Options(), built: Any = None) -> None:

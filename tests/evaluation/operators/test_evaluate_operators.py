@@ -157,7 +157,7 @@ def test_a_planner_of_a_published_form_is_first_under_it_and_who_makes_no_stages
     assert cells[2][head.index("none, %")] == f"{100 * lacks:.0f}"
     assert f"round-robin has no value on {100 * lacks:.3g} % of the instances" in to_markdown(found)
     alone = chosen.model_copy(update={"policies": ("round-robin",), "best_known_s": 0.01})
-    with pytest.raises(PlanError, match="no policy that is compared places this instance; round-robin: .* wait for each other"):
+    with pytest.raises(PlanError, match=r"no policy that is compared places this instance; round-robin: .* wait for each other"):
         evaluate(alone, [], num_seeds=4)
 
 
@@ -171,7 +171,7 @@ def test_a_search_or_policy_that_never_has_a_value_is_compared_with_nobody_and_t
     found = evaluation.results
     never = [name for name, row in by_name(found).items() if share(row, "without_value") == 1.0]
     assert "annealing@0.01" in never
-    head, cells = result_cells(found)
+    _, cells = result_cells(found)
     for name in never:
         (alone,) = (row for row in cells if name in row[0].split(", "))
         assert alone[1:3] == ["-", "-"]

@@ -29,7 +29,7 @@ from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.placement import OperatorPlacement, placed, value
+from meshwright.simulation.operators.placement import placed, value
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -253,4 +253,4 @@ def test_the_command_shows_dumps_and_refuses(tmp_path: Path, capsys: pytest.Capt
         assert capsys.readouterr().err.count("\n") == 1
     for option in (["--show", "0"], ["--dump", str(tmp_path / "x")]):
         assert run_command_line(["evaluate", "--benchmark", "quickstart", *option]) == 2
-        assert "operator placement" in capsys.readouterr().err
+        assert "does not go with a benchmark of one job" in capsys.readouterr().err

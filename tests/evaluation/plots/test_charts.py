@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.evaluation.metrics import PERCENTILES
+from meshwright.evaluation.cluster.cluster_figures import PERCENTILES
 from meshwright.evaluation.plots import charts, curves, style
 from meshwright.evaluation.plots import svg as canvas
 from meshwright.simulation.cluster.dynamics import Outcome

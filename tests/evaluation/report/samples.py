@@ -51,5 +51,12 @@ def results(world, *rows, **changes):
 
 def three(world, **changes):
     """Results of a learned policy that is better than two baselines."""
-    names = (("mine", "learned", 0.1), ("rule", "baseline", 0.5), ("poor", "baseline", 0.8))
-    return results(world, *(row(world, name, [x, x + 0.02, x + 0.04], kind) for name, kind, x in names), **changes)
+    rows = [
+        row(world, name, [x, x + 0.02, x + 0.04], kind, **{other: [1 - x] * 3 for other in _others(world)})
+        for name, kind, x in (("mine", "learned", 0.1), ("rule", "baseline", 0.5), ("poor", "baseline", 0.8))
+    ]
+    return results(world, *rows, **changes)
+
+
+def _others(world):
+    return set(WORLDS[world].trade_off) - {OBJECTIVES[world]}

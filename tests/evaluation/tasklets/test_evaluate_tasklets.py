@@ -46,22 +46,6 @@ def test_figures_are_those_of_the_groupings(saved: str) -> None:
     assert paired_cells(found) is not None
 
 
-def test_the_command_writes_what_it_prints(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes = [part for each in SMALL for part in ("--set", each)]
-    given = ["evaluate", saved, "--benchmark", "preset:tasklets-64", "--seeds", "2", "--out", str(tmp_path / "out"), *changes]
-    assert run_command_line(given) == 0
-    printed = capsys.readouterr().out
-    assert "tasklets-64: 2 networks" in printed
-    written = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [row["policy"] for row in written["rows"]] == [saved, "chain@0.01"]
-    assert (tmp_path / "out" / "results.md").read_text().startswith("# Benchmark tasklets-64")
-    assert "who groups distant devices best?" in (tmp_path / "out" / "report.html").read_text()
-    assert run_command_line(["summarise", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
-    assert "tasklets-64: 2 networks" in (tmp_path / "page" / "summary.html").read_text()
-    assert run_command_line([*given[:4], "--references", "x"]) != 0
-    assert "tasklets" in capsys.readouterr().err
-
-
 def test_arrange_asks_a_policy(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     network = load_tasklet_benchmark("preset:tasklets-64", changes=SMALL).instance("test", 0)
     told = {
