@@ -116,8 +116,6 @@ def check(world: EvaluatedWorld, specs: Sequence[str]) -> list[str]:
         MeshwrightError: one is unknown, does not fit or is there twice; there is none.
     """
     wanted = list(dict.fromkeys([*specs, *world.options.references, *world.benchmark.policies]))
-    if all(world.kind(spec) == REFERENCE for spec in wanted):
-        raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     names = [world.display_name(spec) for spec in wanted]
     for name in names:
         if names.count(name) > 1:
@@ -130,6 +128,8 @@ def check(world: EvaluatedWorld, specs: Sequence[str]) -> list[str]:
         except PolicyError as error:
             is_own = spec not in world.benchmark.policies
             raise error if is_own else error.at(field=f"policies of benchmark {world.benchmark.name}") from None
+    if all(world.kind(spec) == REFERENCE for spec in wanted):
+        raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     return wanted
 
 

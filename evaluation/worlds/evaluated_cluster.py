@@ -45,11 +45,14 @@ class EvaluatedCluster(EvaluatedWorld):
 
     def note_files(self, specs: Sequence[str]) -> None:
         """See `EvaluatedWorld`."""
-        policies.note_files([spec for spec in specs if not bounds.is_reference(spec)])
+        policies.note_files([spec for spec in specs if not self._is_reference(spec)])
+
+    def _is_reference(self, spec: str) -> bool:
+        return bounds.is_reference(spec) or spec in self.options.references
 
     def for_policies(self, specs: Sequence[str]) -> None:
         """Play the trace as `Workload.for_rules` has it where nothing was trained or tuned."""
-        if all(self.kind(spec) == REFERENCE or policies.is_untrained(spec) for spec in specs):
+        if all(self._is_reference(spec) or policies.is_untrained(spec) for spec in specs):
             self.built = replace(self.built, workload=self.built.workload.for_rules())
 
     @property
@@ -83,20 +86,20 @@ class EvaluatedCluster(EvaluatedWorld):
 
     def kind(self, spec: str) -> str:
         """See `EvaluatedWorld`."""
-        return REFERENCE if bounds.is_reference(spec) else policies.kind(spec)
+        return REFERENCE if self._is_reference(spec) else policies.kind(spec)
 
     def display_name(self, spec: str) -> str:
         """See `EvaluatedWorld`."""
-        return spec if bounds.is_reference(spec) else policies.display_name(spec)
+        return spec if self._is_reference(spec) else policies.display_name(spec)
 
     def trained_file(self, spec: str) -> Path | None:
         """See `EvaluatedWorld`; of a rollout planner that of its base."""
         base = policies.base_of(spec) if policies.is_rollout(spec) else spec
-        return None if bounds.is_reference(spec) else policies.trained_file(base)
+        return None if self._is_reference(spec) else policies.trained_file(base)
 
     def check(self, spec: str) -> None:
         """See `EvaluatedWorld`."""
-        if bounds.is_reference(spec):
+        if self._is_reference(spec):
             bounds.check(spec, self.built)
         elif policies.is_best_fixed(spec):
             policies.check_best_fixed(spec, self.built)

@@ -75,6 +75,10 @@ class EvaluatedElastic(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         return 1, len(self.built.workloads)
 
+    def cases(self, number: int | None) -> list[int]:
+        """See `EvaluatedWorld`; all workloads by default."""
+        return super().cases(len(self.built.workloads) if number is None else number)
+
     def case_names(self, cases: Sequence[int]) -> list[Any]:
         """See `EvaluatedWorld`."""
         return [self.built.workloads[case].name for case in cases]
