@@ -34,7 +34,8 @@ def converted(found: Mapping[str, Any], world: str) -> dict[str, Any]:
         KeyError, TypeError, ValueError: something is missing or malformed.
     """
     key = next(key for key, name in _WORLD_KEYS.items() if name == world)
-    objective = METRICS["over_best_known" if world in _PLACED else found.get("objective", "blocking_rate")]
+    placed = "over_best_known" if "known_s" in found else "over_bound"  # early files have the best known as means alone
+    objective = METRICS[placed if world in _PLACED else found.get("objective", "blocking_rate")]
     case = _CASES.get(world, "episode")
     cases = list(range(found["num_instances"])) if world in _PLACED else found.get("workloads", found.get("seeds"))
     best = found.get("best_baselines") or [found.get("best_baseline")]  # of those that tie, the first was compared
@@ -127,7 +128,9 @@ def _row(row: Mapping[str, Any], found: Mapping[str, Any], world: str) -> dict[s
         values_s, nothing = row["values_s"], [None] * len(row["values_s"])
         best = [min(values) for values in zip(*(each["values_s"] for each in found["rows"]), strict=True)]
         per_case: dict[str, list[float | None]] = {
-            "over_best_known": [value / known for value, known in zip(values_s, found["known_s"], strict=True)],
+            "over_best_known": [v / known for v, known in zip(values_s, found["known_s"], strict=True)]
+            if "known_s" in found
+            else nothing,
             "won": [float(value <= least * (1 + 1e-9)) for value, least in zip(values_s, best, strict=True)],
         }
         if world == "operators":

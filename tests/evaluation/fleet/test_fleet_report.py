@@ -72,8 +72,8 @@ def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, s
     assert page.texts[page.texts.index("To repeat it") + 1].startswith("meshwright evaluate '<script>")
     assert {"Jobs waiting", "Jobs running", "l0-h0", "leaf 0", "50.0 %", "Time from arrival to end"} <= set(figures)
     assert figures.count("restart") == 1
-    assert page.tags.count("figure") == 5
-    assert page.tags.count("svg") == 3 + 2 * len(shown) + 2 + 1
+    assert page.tags.count("figure") == 6
+    assert page.tags.count("svg") == 2 + 3 + 2 * len(shown) + 2
 
 
 def test_loads_are_drawn_only_where_links_can_be_shared(found, small_fleet):
