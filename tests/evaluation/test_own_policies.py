@@ -5,6 +5,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from meshwright.evaluation.fleet.evaluate import evaluate_fleet
+from meshwright.evaluation.operators.evaluate import evaluate_operators
+from meshwright.evaluation.tasklets.evaluate import evaluate_tasklets
 
 from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.envs.elastic.env import ElasticEnv
@@ -15,10 +18,7 @@ from meshwright.errors import MeshwrightError, PolicyError
 from meshwright.evaluation.elastic.policies import elastic_scheduler
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import play_episodes
-from meshwright.evaluation.fleet.evaluate import evaluate_fleet
 from meshwright.evaluation.fleet.policies import fleet_player
-from meshwright.evaluation.operators.evaluate import evaluate_operators
-from meshwright.evaluation.tasklets.evaluate import evaluate_tasklets
 from meshwright.planners.elastic.scheduler import play
 from meshwright.planners.own_policy import own_policy
 from meshwright.simulation.tasklets.placement import placed_tasklets
