@@ -18,7 +18,7 @@ from .metrics import Metric, metrics_of
 from .statistics import interval, least
 from .verdict import paired_rows, standings
 from .workers import Workers
-from .worlds.evaluated_world import REFERENCE, EvaluatedWorld, Played, Progress, Row
+from .worlds.evaluated_world import REFERENCE, EvaluatedWorld, PlayedCases, Progress, Row
 from .worlds.registry import world_of
 
 FORMAT, FORMAT_VERSION = "meshwright-results", 2
@@ -36,7 +36,7 @@ class Evaluation:
     """
 
     results: dict[str, Any]
-    played: dict[str, Played]
+    played: dict[str, PlayedCases]
     specs: dict[str, str]
     world: EvaluatedWorld
 
@@ -133,7 +133,7 @@ def check(world: EvaluatedWorld, specs: Sequence[str]) -> list[str]:
     return wanted
 
 
-def _row(world: EvaluatedWorld, name: str, kind: str, played: Played) -> Row:
+def _row(world: EvaluatedWorld, name: str, kind: str, played: PlayedCases) -> Row:
     per_case = {metric: [figures[metric] for figures in played.figures] for metric in metrics_of(world.name)}
     return {
         "policy": name,
@@ -167,7 +167,7 @@ def _tuned(world: EvaluatedWorld, specs: Sequence[str], progress: Progress | Non
     return tuned
 
 
-def _mean(objective: Metric, played: Played) -> float:
+def _mean(objective: Metric, played: PlayedCases) -> float:
     """Of the known figures; where there is none, the worst by any objective."""
     known = [value for figures in played.figures if (value := figures[objective.name]) is not None]
     return sum(known) / len(known) if known else objective.sign * float("inf")

@@ -125,7 +125,8 @@ _DETAILS = (
 def _row(row: Mapping[str, Any], found: Mapping[str, Any], world: str) -> dict[str, Any]:
     names = metrics_of(world)
     if world in _PLACED:
-        values_s, nothing = row["values_s"], [None] * len(row["values_s"])
+        values_s = row["values_s"]
+        nothing: list[float | None] = [None] * len(values_s)
         best = [min(values) for values in zip(*(each["values_s"] for each in found["rows"]), strict=True)]
         per_case: dict[str, list[float | None]] = {
             "over_best_known": [v / known for v, known in zip(values_s, found["known_s"], strict=True)]

@@ -21,7 +21,7 @@ from ..cluster import bounds
 from ..cluster.cluster_figures import ClusterFigures, shares
 from ..cluster.episodes import Player
 from ..metrics import METRICS, Metric, figures
-from .evaluated_world import REFERENCE, EvaluatedWorld, Options, Played, Progress, Row, without_figures
+from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, without_figures
 
 
 class EvaluatedCluster(EvaluatedWorld):
@@ -114,7 +114,7 @@ class EvaluatedCluster(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         return policies.each_fixed(spec, self.built) if policies.is_best_fixed(spec) else {}
 
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
         """See `EvaluatedWorld`."""
         player = Player(self.benchmark, self.built, self.workers)
         playing = [spec for spec in specs if spec != bounds.LINEAR_PROGRAMME]
@@ -124,7 +124,7 @@ class EvaluatedCluster(EvaluatedWorld):
         for place, spec in enumerate(playing):
             own, taken_s = records[place * len(cases) : (place + 1) * len(cases)], player.latency_s[spec]
             took = dict(zip(("median", "p99"), np.percentile(taken_s, [50, 99]).tolist(), strict=True)) if taken_s else {}
-            found[spec] = Played([figures(self.name, ClusterFigures(one, self.built)) for one in own], own, took)
+            found[spec] = PlayedCases([figures(self.name, ClusterFigures(one, self.built)) for one in own], own, took)
         if bounds.LINEAR_PROGRAMME in specs:
             rates = []
             for seed in cases:
@@ -134,7 +134,7 @@ class EvaluatedCluster(EvaluatedWorld):
             found[bounds.LINEAR_PROGRAMME] = without_figures(self.name, self.objective.name, rates)
         return found
 
-    def details(self, kind: str, played: Played) -> dict[str, Any]:
+    def details(self, kind: str, played: PlayedCases) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
         return shares(played.records, self.built, is_policy=kind != REFERENCE) if played.records else {}
 
