@@ -142,7 +142,7 @@ def _rows(summary: Summary) -> list[Data]:
 def across(summary: Summary) -> dict[str, Cells]:
     """Return for each world and objective of several evaluations a table of all policies, by heading.
 
-    Policies that played alike wherever they were evaluated share a row. Of a policy that met the same cases twice, the first
+    Policies with the same figures wherever they were evaluated share a row. Of a policy that met the same cases twice, the first
     evaluation counts.
     """
     kinds: dict[tuple[str, str], dict[str, dict[str, Data]]] = {}
