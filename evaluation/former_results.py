@@ -133,8 +133,8 @@ def _row(row: Mapping[str, Any], found: Mapping[str, Any], world: str) -> dict[s
         if world == "operators":
             rules = [each["values_s"] for each in found["rows"] if each["is_rule"]] if row["against_best_rule"] else []
             share = row["infeasible"]  # on which instances is known only where it is all or none
-            per_case["over_best_rule"] = [v / min(its) for v, *its in zip(values_s, *rules, strict=True)]
-            per_case["over_best_rule"] = per_case["over_best_rule"] if rules else [None] * len(values_s)
+            over_rule: list[float | None] = [v / min(its) for v, *its in zip(values_s, *rules, strict=True)] if rules else []
+            per_case["over_best_rule"] = over_rule or [None] * len(values_s)
             per_case["over_bound"] = [value / bound for value, bound in zip(values_s, found["bounds_s"], strict=True)]
             per_case["without_value"] = [share if share in (0, 1) else None] * len(values_s)
     else:
