@@ -37,7 +37,7 @@ def converted(found: Mapping[str, Any], world: str) -> dict[str, Any]:
     placed = "over_best_known" if "known_s" in found else "over_bound"  # early files have the best known as means alone
     objective = METRICS[placed if world in _PLACED else found.get("objective", "blocking_rate")]
     case = _CASES.get(world, "episode")
-    cases = list(range(found["num_instances"])) if world in _PLACED else found.get("workloads", found.get("seeds"))
+    cases = list(range(len(found["rows"][0]["values_s"]))) if world in _PLACED else found.get("workloads", found.get("seeds"))
     best = found.get("best_baselines") or [found.get("best_baseline")]  # of those that tie, the first was compared
     former = sorted(found["rows"], key=lambda row: best.index(row["policy"]) if row["policy"] in best else len(best))
     rows = [_row(row, found, world) for row in former]
@@ -137,12 +137,13 @@ def _row(row: Mapping[str, Any], found: Mapping[str, Any], world: str) -> dict[s
         if world == "operators":
             rules = [each["values_s"] for each in found["rows"] if each["is_rule"]] if row["against_best_rule"] else []
             share = row["infeasible"]  # on which instances is known only where it is all or none
-            per_case["over_best_rule"] = [v / min(its) for v, *its in zip(values_s, *rules, strict=True)] if rules else nothing
+            over_rule: list[float | None] = [v / min(its) for v, *its in zip(values_s, *rules, strict=True)] if rules else []
+            per_case["over_best_rule"] = over_rule or nothing
             per_case["over_bound"] = [value / bound for value, bound in zip(values_s, found["bounds_s"], strict=True)]
             per_case["without_value"] = [share if share in (0, 1) else None] * len(values_s)
     else:
-        num_cases = len(next(iter(row["per_seed"].values())))
-        per_case = {name: list(row["per_seed"].get(name, [None] * num_cases)) for name in names}
+        nothing = [None] * len(found.get("workloads", found.get("seeds")))
+        per_case = {name: list(row["per_seed"].get(name, nothing)) for name in names}
     kind = row["kind"]
     if kind == "constant" or (world in _PLACED and kind == "planner" and row.get("is_rule", world == "tasklets")):
         kind = "baseline"

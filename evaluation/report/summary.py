@@ -253,9 +253,9 @@ def loads(summary: Summary) -> dict[str, dict[str, list[tuple[float, Data]]]]:
     titles: dict[str, str] = {}
     for result in summary.results.values():
         about = result["about"]
-        if result["objective"] != "blocking_rate" or "mean_interarrival_s" not in about:
+        if result["objective"] != "blocking_rate" or about.get("mean_interarrival_s") is None:
             continue
-        where = f"{about['cluster']}, {', '.join(about['jobs'])}"
+        where = f"{about.get('cluster')}, {', '.join(about.get('jobs', ()))}"
         key = str(about.get("digest_but_arrivals", where))
         title = f"{where} ({str(result['benchmark']).partition('/')[0]})"
         titles.setdefault(key, title if title not in titles.values() else f"{title}, scenario {key[:8]}")
