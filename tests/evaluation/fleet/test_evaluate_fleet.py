@@ -1,7 +1,5 @@
 """Comparisons on a small fleet: paired, the same in many processes as in one, and no verdict beyond the intervals."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -101,12 +99,6 @@ def test_a_run_and_its_networks_have_names_of_their_own(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     specs = ("runs/a", "runs/a/policy.pt", "runs/a/imitated-a.pt", "runs/b/imitated-b.pt", "sjf+backfill", "shipped:llm-256")
     assert [policy_name(spec) for spec in specs] == ["a", "a", "imitated-a", "imitated-b", "sjf+backfill", "shipped:llm-256"]
-
-
-def test_results_are_plain_and_the_same_each_time(found, small, small_fleet):
-    again = evaluate(EvaluatedFleet(small, built=small_fleet), ["bound", "fixed-2", "rollout:fixed-2"], num_seeds=2)
-    first, second = ({key: value for key, value in one.results.items() if key != "timing"} for one in (found, again))
-    assert json.dumps(first, allow_nan=False) == json.dumps(second)
 
 
 @pytest.mark.parametrize(

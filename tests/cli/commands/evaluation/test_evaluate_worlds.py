@@ -1,6 +1,5 @@
 """``meshwright evaluate`` on a benchmark of each world."""
 
-import csv
 import json
 
 import numpy as np
@@ -11,7 +10,6 @@ from meshwright.envs.benchmark_files import ELASTIC, kind_of, preset_names
 from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.errors import ConfigError
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.metrics import metrics_of
 from meshwright.evaluation.worlds.registry import WORLDS
 from meshwright.planners.elastic.saved_shares import SavedShares
 from meshwright.planners.elastic.shortest_remaining import BY_HAND
@@ -58,8 +56,7 @@ def test_the_table_the_verdict_and_the_files_say_the_same(meshwright, benchmark,
     assert told.status == 0, told.err
     found = json.loads(told.out)
     assert found == json.loads((work / "out" / "results.json").read_text())
-    rows = {row["policy"]: row for row in found["rows"]}
-    assert set(POLICIES[world]) <= set(rows)
+    assert set(POLICIES[world]) <= {row["policy"] for row in found["rows"]}
     names = {path.name for path in (work / "out").iterdir()}
     assert names - {"plans", "episode.trace.json"} == {"results.json", "results.csv", "results.md", "report.html"}
     assert ("plans" in names) == (world == "cluster")
@@ -69,12 +66,6 @@ def test_the_table_the_verdict_and_the_files_say_the_same(meshwright, benchmark,
         assert words in printed
         assert words in page
     assert found["verdict"].split(" [")[0] in markdown
-    with (work / "out" / "results.csv").open() as file:
-        lines = list(csv.DictReader(file))
-    assert [line["policy"] for line in lines] == list(rows)
-    for line, name in ((line, name) for line in lines for name in metrics_of(world)):
-        value = rows[line["policy"]]["metrics"][name]
-        assert line[f"{name}_mean"] == ("" if value is None else str(value["mean"]))
     if world != "elastic":
         assert meshwright("summarise", "out", "--out", "page").status == 0
         assert found["title"] in (work / "page" / "summary.html").read_text()
@@ -177,11 +168,3 @@ def test_published_rows_hold_the_published_means_and_what_was_learned_is_faster(
     against = rows["shipped:learned-shares"]["against"]["published pollux"]
     assert against["high"] < 0
     assert against["worst"] < 0.05
-
-
-@pytest.mark.slow
-def test_results_do_not_depend_on_the_number_of_processes(meshwright, benchmark):
-    given = ("evaluate", "tiresias", "shortest-remaining", *benchmark["elastic"], "--json", "-")
-    told = [json.loads(meshwright(*given, "--jobs", jobs).out) for jobs in ("1", "2")]
-    assert told[0].pop("timing").keys() == told[1].pop("timing").keys()
-    assert told[0] == told[1]
