@@ -22,7 +22,7 @@ from meshwright.evaluation.operators.dumped import dump
 from meshwright.evaluation.operators.refining import best_moves
 from meshwright.evaluation.report.operator_sections import operator_sections
 from meshwright.evaluation.report.report import report_html
-from meshwright.evaluation.sections import ablation_cells, budget_cells, class_cells, paired_cells, tables_of
+from meshwright.evaluation.sections import ablation_cells, budget_cells, paired_cells, tables_of
 from meshwright.evaluation.validation.placements.placed_instance import values_of
 from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
 from meshwright.evaluation.worlds.evaluated_world import Options
@@ -132,15 +132,6 @@ def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them() 
     with pytest.raises(ConfigError, match=r"--show.*from 0 to 3") as wrong:
         played(num_seeds=4, options=Options(show=(4,)))
     assert "\n" not in str(wrong.value)
-
-
-def test_the_table_of_classes_has_their_means() -> None:
-    results = played(num_seeds=4).results
-    head, cells = class_cells(results) or ([], [])
-    values = results["rows"][0]["per_case"]["over_best_known"]
-    for name, cell in zip(head[1:], cells[0][1:], strict=True):
-        (one,) = (each for each in results["classes"] if f"{each['dimension']}: {each['class']}" == name)
-        assert cell == f"{np.mean([values[place] for place in one['cases']]):.3f}"
 
 
 def test_what_is_dumped_gives_every_value_again(tmp_path: Path) -> None:
