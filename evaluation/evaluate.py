@@ -18,7 +18,7 @@ from .metrics import Metric, metrics_of
 from .statistics import interval, least
 from .verdict import paired_rows, standings
 from .workers import Workers
-from .worlds.evaluated_world import REFERENCE, EvaluatedWorld, Played, Progress, Row
+from .worlds.evaluated_world import REFERENCE, EvaluatedWorld, PlayedCases, Progress, Row
 from .worlds.registry import world_of
 
 FORMAT, FORMAT_VERSION = "meshwright-results", 2
@@ -36,7 +36,7 @@ class Evaluation:
     """
 
     results: dict[str, Any]
-    played: dict[str, Played]
+    played: dict[str, PlayedCases]
     specs: dict[str, str]
     world: EvaluatedWorld
 
@@ -116,8 +116,6 @@ def check(world: EvaluatedWorld, specs: Sequence[str]) -> list[str]:
         MeshwrightError: one is unknown, does not fit or is there twice; there is none.
     """
     wanted = list(dict.fromkeys([*specs, *world.options.references, *world.benchmark.policies]))
-    if all(world.kind(spec) == REFERENCE for spec in wanted):
-        raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     names = [world.display_name(spec) for spec in wanted]
     for name in names:
         if names.count(name) > 1:
@@ -130,10 +128,12 @@ def check(world: EvaluatedWorld, specs: Sequence[str]) -> list[str]:
         except PolicyError as error:
             is_own = spec not in world.benchmark.policies
             raise error if is_own else error.at(field=f"policies of benchmark {world.benchmark.name}") from None
+    if all(world.kind(spec) == REFERENCE for spec in wanted):
+        raise PolicyError("nothing to compare: name a policy, or give the benchmark a list of them")
     return wanted
 
 
-def _row(world: EvaluatedWorld, name: str, kind: str, played: Played) -> Row:
+def _row(world: EvaluatedWorld, name: str, kind: str, played: PlayedCases) -> Row:
     per_case = {metric: [figures[metric] for figures in played.figures] for metric in metrics_of(world.name)}
     return {
         "policy": name,
@@ -167,7 +167,7 @@ def _tuned(world: EvaluatedWorld, specs: Sequence[str], progress: Progress | Non
     return tuned
 
 
-def _mean(objective: Metric, played: Played) -> float:
+def _mean(objective: Metric, played: PlayedCases) -> float:
     """Of the known figures; where there is none, the worst by any objective."""
     known = [value for figures in played.figures if (value := figures[objective.name]) is not None]
     return sum(known) / len(known) if known else objective.sign * float("inf")

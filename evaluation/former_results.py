@@ -34,10 +34,13 @@ def converted(found: Mapping[str, Any], world: str) -> dict[str, Any]:
         KeyError, TypeError, ValueError: something is missing or malformed.
     """
     key = next(key for key, name in _WORLD_KEYS.items() if name == world)
-    objective = METRICS["over_best_known" if world in _PLACED else found.get("objective", "blocking_rate")]
+    placed = "over_best_known" if "known_s" in found else "over_bound"  # early files have the best known as means alone
+    objective = METRICS[placed if world in _PLACED else found.get("objective", "blocking_rate")]
     case = _CASES.get(world, "episode")
-    cases = list(range(found["num_instances"])) if world in _PLACED else found.get("workloads", found.get("seeds"))
-    rows = [_row(row, found, world) for row in found["rows"]]
+    cases = list(range(len(found["rows"][0]["values_s"]))) if world in _PLACED else found.get("workloads", found.get("seeds"))
+    best = found.get("best_baselines") or [found.get("best_baseline")]  # of those that tie, the first was compared
+    former = sorted(found["rows"], key=lambda row: best.index(row["policy"]) if row["policy"] in best else len(best))
+    rows = [_row(row, found, world) for row in former]
     ranked = standings(rows, objective, case)
     against = found["elastic"]["against"] if world == "elastic" else None
     first = next((row for row in rows if row["policy"] == f"published:{against}"), None)
@@ -46,6 +49,7 @@ def converted(found: Mapping[str, Any], world: str) -> dict[str, Any]:
             if (difference := paired_rows(row, first, objective)) is not None:
                 row["against"][f"published {against}"] = difference
     about = {{"graphs": "jobs", "job_types": "jobs"}.get(name, name): value for name, value in found[key].items()}
+    about |= {"form": found["form"]} if "form" in found else {}
     tuned = found.get("best_fixed", {}) | found.get("best_fixed_entry", {})
     classes = found.get("classes", ())
     kinds = found.get("kinds", ())
@@ -86,12 +90,13 @@ def converted(found: Mapping[str, Any], world: str) -> dict[str, Any]:
         },
         "made": made,
         "remarks": [
-            *(found.get("remarks") or [*made, *found.get("off_ground", {}).values(), *found.get("foreign_figures", ())]),
+            *(f"{told}." for told in (*found.get("off_ground", {}).values(), *found.get("foreign_figures", ()))),
+            *(found.get("remarks") or made),
         ],
         "more": {
             **{
                 name: found[name]
-                for name in ("budgets", "shown", "break_evens", "best_known_s", "bounds_s", "known_s")
+                for name in ("budgets", "shown", "break_evens", "best_known_s", "clock", "bounds_s", "known_s")
                 if name in found
             },
             **(
@@ -120,16 +125,25 @@ _DETAILS = (
 def _row(row: Mapping[str, Any], found: Mapping[str, Any], world: str) -> dict[str, Any]:
     names = metrics_of(world)
     if world in _PLACED:
+        values_s = row["values_s"]
+        nothing: list[float | None] = [None] * len(values_s)
         best = [min(values) for values in zip(*(each["values_s"] for each in found["rows"]), strict=True)]
         per_case: dict[str, list[float | None]] = {
-            "over_best_known": [value / known for value, known in zip(row["values_s"], found["known_s"], strict=True)],
-            "won": [float(value <= least * (1 + 1e-9)) for value, least in zip(row["values_s"], best, strict=True)],
+            "over_best_known": [v / known for v, known in zip(values_s, found["known_s"], strict=True)]
+            if "known_s" in found
+            else nothing,
+            "won": [float(value <= least * (1 + 1e-9)) for value, least in zip(values_s, best, strict=True)],
         }
-        if "bounds_s" in found:
-            per_case["over_bound"] = [value / bound for value, bound in zip(row["values_s"], found["bounds_s"], strict=True)]
+        if world == "operators":
+            rules = [each["values_s"] for each in found["rows"] if each["is_rule"]] if row["against_best_rule"] else []
+            share = row["infeasible"]  # on which instances is known only where it is all or none
+            over_rule: list[float | None] = [v / min(its) for v, *its in zip(values_s, *rules, strict=True)] if rules else []
+            per_case["over_best_rule"] = over_rule or nothing
+            per_case["over_bound"] = [value / bound for value, bound in zip(values_s, found["bounds_s"], strict=True)]
+            per_case["without_value"] = [share if share in (0, 1) else None] * len(values_s)
     else:
-        num_cases = len(next(iter(row["per_seed"].values())))
-        per_case = {name: list(row["per_seed"].get(name, [None] * num_cases)) for name in names}
+        nothing = [None] * len(found.get("workloads", found.get("seeds")))
+        per_case = {name: list(row["per_seed"].get(name, nothing)) for name in names}
     kind = row["kind"]
     if kind == "constant" or (world in _PLACED and kind == "planner" and row.get("is_rule", world == "tasklets")):
         kind = "baseline"

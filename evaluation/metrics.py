@@ -104,7 +104,7 @@ _ROWS = (
         lambda e: _mean(e.completion_s),
         "mean completion time",
     ),
-    Metric("mean_wait_s", _in(cluster=D, fleet=T), "wait", *_MIN, lambda e: _mean(e.wait_s), "mean wait"),
+    Metric("mean_wait_s", _in(cluster=F, fleet=T), "wait", *_MIN, lambda e: _mean(e.wait_s), "mean wait"),
     Metric("blocking_rate", _in(cluster=T, fleet=T), "blocked", *_PERCENT, lambda e: e.blocking_rate, "blocked jobs"),
     Metric("acceptance_rate", _in(cluster=D), "accepted", *_PERCENT, lambda e: e.acceptance_rate, "jobs placed", MORE),
     Metric("devices_useful", _in(fleet=T), "useful", *_WHOLE, lambda e: e.devices_useful, "useful device-time", MORE),

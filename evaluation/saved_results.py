@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
+import numpy as np
 from pydantic import ConfigDict, Field, model_validator
 
 from .. import files, settings
@@ -41,13 +42,27 @@ class _Interval(_Read):
         return self
 
 
+_Figure = Annotated[float, Field(ge=-1e100, le=1e100)]
+"""Of a case; squares of its differences are numbers."""
+
+
+class _Details(_Read):
+    """Shares of jobs that tables show."""
+
+    degrees: dict[str, float] = Field(default_factory=dict)
+    layouts: dict[str, float] = Field(default_factory=dict)
+    shapes: dict[str, float] = Field(default_factory=dict)
+    entries: dict[str, _Interval | None] = Field(default_factory=dict)
+    entries_by_type: dict[str, dict[str, _Interval | None]] = Field(default_factory=dict)
+
+
 class _Row(_Read):
     policy: str
     kind: Literal["learned", "own", "baseline", "planner", "reference", "published"]
     metrics: dict[str, _Interval | None]
-    per_case: dict[str, list[float | None]]
+    per_case: dict[str, list[_Figure | None]]
     against: dict[str, _Interval]
-    details: dict[str, Any]
+    details: _Details
 
 
 class _Tuned(_Read):
@@ -58,6 +73,46 @@ class _Tuned(_Read):
 
 class _Timing(_Read):
     decision_s: dict[str, dict[str, float]]
+
+
+class _About(_Read):
+    mean_interarrival_s: float | None = None
+    jobs: list[str] = Field(default_factory=list)
+
+
+class _BudgetRow(_Read):
+    policy: str
+    over_best_known: list[_Interval | None]
+
+
+class _Budgets(_Read):
+    seconds: list[float]
+    rows: list[_BudgetRow]
+
+
+class _BreakEven(_Read):
+    job_type: str
+    devices: int
+    entry: str
+    break_even_multiplier: float
+    multiplier: float | None
+
+
+class _Network(_Read):
+    without: list[str] = Field(default_factory=list)
+    rounds: int = 0
+    walks: int = 0
+
+
+class _Trained(_Read):
+    changes: list[str] = Field(default_factory=list)
+    network: _Network | None = None
+
+
+class _More(_Read):
+    budgets: _Budgets | None = None
+    break_evens: list[_BreakEven] = Field(default_factory=list)
+    trained: dict[str, _Trained] = Field(default_factory=dict)
 
 
 class _Class(_Read):
@@ -72,7 +127,7 @@ class ResultsForm(_Read):
     world: Literal["cluster", "fleet", "elastic", "operators", "tasklets"]
     benchmark: str
     title: str
-    about: dict[str, Any]
+    about: _About
     case: str
     cases: list[int | str] = Field(min_length=1)
     classes: list[_Class]
@@ -84,7 +139,7 @@ class ResultsForm(_Read):
     verdict: str
     made: list[str]
     remarks: list[str]
-    more: dict[str, Any]
+    more: _More
     timing: _Timing
 
     @model_validator(mode="after")
@@ -135,8 +190,9 @@ def read_results(path: Path) -> dict[str, Any]:
     world = former_world(found) if isinstance(found, dict) else None
     if world is not None:
         try:
-            found = converted(found, world)
-        except (KeyError, TypeError, ValueError, AttributeError, ZeroDivisionError) as error:
+            with np.errstate(over="raise", invalid="raise"):
+                found = converted(found, world)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             raise InputFileError(f"is a result of format 1 that lacks something ({error})", file=path) from None
     if not isinstance(found, dict) or found.get("format") != FORMAT or found.get("format_version") != FORMAT_VERSION:
         raise InputFileError(f"is no result of evaluate of format {FORMAT_VERSION}; evaluate again", file=path)

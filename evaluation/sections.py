@@ -52,8 +52,8 @@ def known_at(values: Sequence[float | None], places: Sequence[int]) -> list[floa
 
 def budget_cells(results: Data) -> Cells | None:
     """Return searches by the time that they are given."""
-    budgets = results["more"].get("budgets", {"rows": []})
-    if not budgets["rows"]:
+    budgets = results["more"].get("budgets")
+    if not budgets or not budgets["rows"]:
         return None
     rows = [[row["policy"], *(with_ends(each, 1.0, 3) for each in row["over_best_known"])] for row in budgets["rows"]]
     return ["policy", *map(seconds_text, budgets["seconds"])], rows

@@ -61,7 +61,7 @@ def _has(results: Data, metric: Metric) -> bool:
     return any(value["mean"] for value in found) if metric.name in _EXCEPTIONS else bool(found)
 
 
-_EXCEPTIONS = ("without_value", "mean_delay_s")
+_EXCEPTIONS = ("without_value", "mean_delay_s", "mean_wait_s")
 
 
 def value_cell(row: Data, metric: Metric) -> str:

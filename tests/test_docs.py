@@ -11,6 +11,7 @@ from meshwright.cli.commands.evaluation.evaluate import evaluate_policies
 from meshwright.clusters import load_cluster
 from meshwright.costs.collectives.choice import ALGORITHMS
 from meshwright.costs.settings import Collectives, CostSettings
+from meshwright.evaluation.metrics import LESS, METRICS
 from meshwright.evaluation.validation.flows import validate
 from meshwright.export import export
 from meshwright.jobs import load_graph
@@ -88,6 +89,14 @@ def test_every_family_of_hugging_face_models_has_a_row_and_every_row_is_read():
     table = (DOCS / "formats.md").read_text().split("| `model_type` | models |")[1].split("\n\n")[0]
     first = [row.split("|")[1] for row in table.splitlines()[2:]]
     assert sorted(re.findall(r"`(\w+)`", " ".join(first))) == sorted(READERS)
+
+
+def test_every_metric_has_its_unit_sign_and_worlds():
+    page = (DOCS / "formats.md").read_text()
+    for name, one in METRICS.items():
+        row = re.search(rf"^\|[^|]*`{name}`[^|]*\|(.*)\|$", page, re.M)
+        assert row, name
+        assert row[1].strip() == f"{one.unit or '-'} | {'less' if one.sign == LESS else 'more'} | {', '.join(one.worlds)}", name
 
 
 def test_every_collective_that_may_be_chosen_is_named():

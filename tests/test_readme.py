@@ -51,7 +51,7 @@ def test_the_results_table_is_what_the_shipped_network_reaches():
     assert len(printed) == len(found)
     for name, value in printed.items():
         row = found["shipped:quickstart" if name == "trained network" else name]
-        assert f"{100 * row['blocking_rate']['mean']:.1f}" == value, name
+        assert f"{100 * row['metrics']['blocking_rate']['mean']:.1f}" == value, name
 
 
 def test_no_placeholder_is_left():

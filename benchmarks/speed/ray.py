@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from meshwright.envs.benchmark import load_benchmark
-from meshwright.evaluation.episodes import Player
+from meshwright.evaluation.cluster.episodes import Player
 from meshwright.evaluation.workers import Workers, chosen_workers
 
 from .measure import BenchmarkFigure

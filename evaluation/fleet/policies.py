@@ -4,7 +4,7 @@ A rule by its name (see `planners.fleet.rules`); ``random``; ``rollout:RULE``, a
 `planners.fleet.rollout`); ``synchronous-only:POLICY``, the same policy with everything masked that is not exact, and
 ``synchronous-only`` alone for ``best-fixed-entry`` so; ``best-fixed-entry``, ``best-goodput-shares``, ``best-priced`` and
 ``best-refusal`` in place of ``fixed-N``, ``goodput-shares-N``, ``priced-W`` and ``refuse-N`` in the name of a rule, which
-`evaluation.fleet.evaluate` turns into the numbers that do best on validation episodes; ``shipped:NAME``, a trained policy that
+`evaluation.evaluate` turns into the numbers that do best on validation episodes; ``shipped:NAME``, a trained policy that
 comes with the package; ``scores:POLICY``, the linear scores of a trained policy without its network, whose hosts a rule packs;
 ``python:MODULE:NAME``, a user's own (see `planners.own_policy`);
 anything else is the path of a run folder or of its policy.

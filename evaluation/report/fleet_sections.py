@@ -22,7 +22,7 @@ from ..plots.style import MUTED
 from ..statistics import NO_POLICY
 from .interference import Losses, losses
 from .pages import Drawn
-from .report_parts import Block, Part, PartTable, Sections
+from .report_parts import Chapter, ChapterPart, PartTable, Sections
 from .shared_figures import drawn_rows
 from .shown import shown_policies
 
@@ -59,21 +59,21 @@ def sections_of(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> Sectio
     return Sections(
         f"; {about['num_jobs']} jobs each: {', '.join(about['jobs'])}",
         _figures(found, episodes),
-        [Block("Who slowed whom", _RULE if parts else no_links, parts)],
+        [Chapter("Who slowed whom", _RULE if parts else no_links, parts)],
         ["Blocked jobs were turned away, expired in the queue or ended late; late ones are a part of them."],
     )
 
 
-def _slowed(lost: Losses) -> Part:
+def _slowed(lost: Losses) -> ChapterPart:
     if lost.pairs is None or lost.types is None or lost.jobs is None:
-        return Part(lost.policy, lost.told)
+        return ChapterPart(lost.policy, lost.told)
     rest = f"; {lost.rest}" if lost.rest else ""
     tables = (
         PartTable(lost.pairs),
         PartTable(lost.types, "Minutes that jobs of a type (row) lost to jobs of each type (column)"),
         PartTable(lost.jobs, f"Each slowed job under {lost.policy}{rest}"),
     )
-    return Part(lost.policy, lost.told, tables)
+    return ChapterPart(lost.policy, lost.told, tables)
 
 
 def _figures(found: Evaluation, episodes: Sequence[WatchedEpisode]) -> list[Drawn]:

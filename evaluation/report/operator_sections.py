@@ -11,7 +11,7 @@ from ..operators.difference_tables import difference_cells, difference_words
 from ..plots.operators import budgets_figure, classes_figure, schedules_figure, shown_figure
 from ..sections import known_at
 from .pages import Drawn, PageTable, Row, cells, figure_cells
-from .report_parts import Block, Part, PartTable, Sections
+from .report_parts import Chapter, ChapterPart, PartTable, Sections
 from .shared_figures import drawn_rows
 
 Data = Mapping[str, Any]
@@ -25,8 +25,8 @@ def operator_sections(found: Evaluation) -> Sections:
         title, head, rows = difference_cells(one)
         table = PageTable(cells(head), [Row(figure_cells(row)) for row in rows])
         folded = f"{len(rows)} ops or groups of ops on another device"
-        parts.append(Part(title, difference_words(one), (PartTable(table, folded),) if rows else ()))
-    blocks = [Block("Decisions against HEFT's", "", parts)] if parts else []
+        parts.append(ChapterPart(title, difference_words(one), (PartTable(table, folded),) if rows else ()))
+    blocks = [Chapter("Decisions against HEFT's", "", parts)] if parts else []
     return Sections("", [*_budgets(results), *_classes(results), *_shown(results)], blocks)
 
 

@@ -15,7 +15,7 @@ class PartTable(NamedTuple):
     folded: str = ""
 
 
-class Part(NamedTuple):
+class ChapterPart(NamedTuple):
     """A heading with a sentence and tables."""
 
     title: str
@@ -23,12 +23,12 @@ class Part(NamedTuple):
     tables: Sequence[PartTable] = ()
 
 
-class Block(NamedTuple):
+class Chapter(NamedTuple):
     """A chapter of the page."""
 
     title: str
     note: str
-    parts: Sequence[Part]
+    parts: Sequence[ChapterPart]
 
 
 class Sections(NamedTuple):
@@ -43,5 +43,5 @@ class Sections(NamedTuple):
 
     facts: str = ""
     drawn: Sequence[Drawn] = ()
-    blocks: Sequence[Block] = ()
+    blocks: Sequence[Chapter] = ()
     method: Sequence[str] = ()

@@ -109,6 +109,22 @@ def labels(summary: Summary) -> dict[str, str]:
     }
 
 
+def together(summary: Summary) -> dict[str, dict[str, Data]]:
+    """Return the evaluations that met the same cases by what they are called, each by its folder.
+
+    The name is the benchmark, and the first folder too where several have this benchmark.
+    """
+    groups: dict[str, dict[str, Data]] = {}
+    for folder, result in summary.results.items():
+        met = [result[key] for key in ("world", "benchmark", "about", "cases", "objective")]
+        groups.setdefault(files.digest([*met, result["more"].get("known_s")]), {})[folder] = result
+    names = [str(next(iter(group.values()))["benchmark"]) for group in groups.values()]
+    return {
+        name if names.count(name) == 1 else f"{name} ({next(iter(group))})": group
+        for name, group in zip(names, groups.values(), strict=True)
+    }
+
+
 def learned_names(summary: Summary) -> list[str]:
     """Return the learned policies that were evaluated."""
     return list(dict.fromkeys(str(row["policy"]) for row in _rows(summary) if row["kind"] in CHALLENGERS))
@@ -126,27 +142,31 @@ def _rows(summary: Summary) -> list[Data]:
 def across(summary: Summary) -> dict[str, Cells]:
     """Return for each world and objective of several evaluations a table of all policies, by heading.
 
-    Policies that played alike wherever they were evaluated share a row.
+    Policies with the same figures wherever they were evaluated share a row. Of a policy that met the same cases twice, the first
+    evaluation counts.
     """
-    named, found = labels(summary), {}
-    for kind in dict.fromkeys((result["world"], result["objective"]) for result in summary.results.values()):
-        metric = METRICS[kind[1]]
-        chosen = {folder: one for folder, one in summary.results.items() if (one["world"], one["objective"]) == kind}
-        if len(chosen) < 2:
+    kinds: dict[tuple[str, str], dict[str, dict[str, Data]]] = {}
+    for label, group in together(summary).items():
+        result = next(iter(group.values()))
+        kinds.setdefault((result["world"], result["objective"]), {})[label] = group
+    found = {}
+    for (world, objective), of in kinds.items():
+        if sum(map(len, of.values())) < 2:
             continue
+        metric = METRICS[objective]
         cells: dict[str, dict[str, str]] = {}
-        groups: dict[str, dict[str, int]] = {}
-        for folder, result in chosen.items():
-            for number, group in enumerate(alike(result["rows"])):
-                for row in group:
-                    cells.setdefault(str(row["policy"]), {})[folder] = value_cell(row, metric)
-                    groups.setdefault(str(row["policy"]), {})[folder] = number
+        played: dict[str, dict[str, str]] = {}
+        for label, group in of.items():
+            for folder, result in group.items():
+                for number, same in enumerate(alike(result["rows"])):
+                    for row in same:
+                        cells.setdefault(str(row["policy"]), {}).setdefault(label, value_cell(row, metric))
+                        played.setdefault(str(row["policy"]), {}).setdefault(label, f"{folder} {number}")
         once: dict[str, list[str]] = {}
-        for policy, places in groups.items():
+        for policy, places in played.items():
             once.setdefault(files.digest(places), []).append(policy)
-        rows = [[", ".join(each), *(cells[each[0]].get(folder, "-") for folder in chosen)] for each in once.values()]
-        heading = f"{metric.axis.capitalize()} ({kind[0]})"
-        found[heading] = ["policy", *(named[folder] for folder in chosen)], rows
+        rows = [[", ".join(each), *(cells[each[0]].get(label, "-") for label in of)] for each in once.values()]
+        found[f"{metric.axis.capitalize()} ({world})"] = ["policy", *of], rows
     return found
 
 
@@ -158,10 +178,13 @@ def ablations(summary: Summary, against: str) -> dict[str, Cells]:
         against: name of the policy that nothing was taken from.
     """
     found: dict[str, Cells] = {}
-    for folder, label in labels(summary).items():
-        result = summary.results[folder]
-        metric, trained = METRICS[result["objective"]], result["more"].get("trained", {})
-        rows = {str(row["policy"]): row for row in result["rows"] if row["kind"] in CHALLENGERS}
+    for label, group in together(summary).items():
+        metric = METRICS[next(iter(group.values()))["objective"]]
+        trained: dict[str, Data] = {}
+        rows: dict[str, Data] = {}
+        for result in group.values():
+            trained = result["more"].get("trained", {}) | trained
+            rows = {str(row["policy"]): row for row in result["rows"] if row["kind"] in CHALLENGERS} | rows
         if against not in rows or len(rows) < 2:
             continue
         whole = rows.pop(against)
@@ -230,9 +253,9 @@ def loads(summary: Summary) -> dict[str, dict[str, list[tuple[float, Data]]]]:
     titles: dict[str, str] = {}
     for result in summary.results.values():
         about = result["about"]
-        if result["objective"] != "blocking_rate" or "mean_interarrival_s" not in about:
+        if result["objective"] != "blocking_rate" or about.get("mean_interarrival_s") is None:
             continue
-        where = f"{about['cluster']}, {', '.join(about['jobs'])}"
+        where = f"{about.get('cluster')}, {', '.join(about.get('jobs', ()))}"
         key = str(about.get("digest_but_arrivals", where))
         title = f"{where} ({str(result['benchmark']).partition('/')[0]})"
         titles.setdefault(key, title if title not in titles.values() else f"{title}, scenario {key[:8]}")

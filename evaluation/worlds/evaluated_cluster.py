@@ -21,7 +21,7 @@ from ..cluster import bounds
 from ..cluster.cluster_figures import ClusterFigures, shares
 from ..cluster.episodes import Player
 from ..metrics import METRICS, Metric, figures
-from .evaluated_world import REFERENCE, EvaluatedWorld, Options, Played, Progress, Row, without_figures
+from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, without_figures
 
 
 class EvaluatedCluster(EvaluatedWorld):
@@ -45,11 +45,14 @@ class EvaluatedCluster(EvaluatedWorld):
 
     def note_files(self, specs: Sequence[str]) -> None:
         """See `EvaluatedWorld`."""
-        policies.note_files([spec for spec in specs if not bounds.is_reference(spec)])
+        policies.note_files([spec for spec in specs if not self._is_reference(spec)])
+
+    def _is_reference(self, spec: str) -> bool:
+        return bounds.is_reference(spec) or spec in self.options.references
 
     def for_policies(self, specs: Sequence[str]) -> None:
         """Play the trace as `Workload.for_rules` has it where nothing was trained or tuned."""
-        if all(self.kind(spec) == REFERENCE or policies.is_untrained(spec) for spec in specs):
+        if all(self._is_reference(spec) or policies.is_untrained(spec) for spec in specs):
             self.built = replace(self.built, workload=self.built.workload.for_rules())
 
     @property
@@ -83,20 +86,20 @@ class EvaluatedCluster(EvaluatedWorld):
 
     def kind(self, spec: str) -> str:
         """See `EvaluatedWorld`."""
-        return REFERENCE if bounds.is_reference(spec) else policies.kind(spec)
+        return REFERENCE if self._is_reference(spec) else policies.kind(spec)
 
     def display_name(self, spec: str) -> str:
         """See `EvaluatedWorld`."""
-        return spec if bounds.is_reference(spec) else policies.display_name(spec)
+        return spec if self._is_reference(spec) else policies.display_name(spec)
 
     def trained_file(self, spec: str) -> Path | None:
         """See `EvaluatedWorld`; of a rollout planner that of its base."""
         base = policies.base_of(spec) if policies.is_rollout(spec) else spec
-        return None if bounds.is_reference(spec) else policies.trained_file(base)
+        return None if self._is_reference(spec) else policies.trained_file(base)
 
     def check(self, spec: str) -> None:
         """See `EvaluatedWorld`."""
-        if bounds.is_reference(spec):
+        if self._is_reference(spec):
             bounds.check(spec, self.built)
         elif policies.is_best_fixed(spec):
             policies.check_best_fixed(spec, self.built)
@@ -111,7 +114,7 @@ class EvaluatedCluster(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         return policies.each_fixed(spec, self.built) if policies.is_best_fixed(spec) else {}
 
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
         """See `EvaluatedWorld`."""
         player = Player(self.benchmark, self.built, self.workers)
         playing = [spec for spec in specs if spec != bounds.LINEAR_PROGRAMME]
@@ -121,7 +124,7 @@ class EvaluatedCluster(EvaluatedWorld):
         for place, spec in enumerate(playing):
             own, taken_s = records[place * len(cases) : (place + 1) * len(cases)], player.latency_s[spec]
             took = dict(zip(("median", "p99"), np.percentile(taken_s, [50, 99]).tolist(), strict=True)) if taken_s else {}
-            found[spec] = Played([figures(self.name, ClusterFigures(one, self.built)) for one in own], own, took)
+            found[spec] = PlayedCases([figures(self.name, ClusterFigures(one, self.built)) for one in own], own, took)
         if bounds.LINEAR_PROGRAMME in specs:
             rates = []
             for seed in cases:
@@ -131,7 +134,7 @@ class EvaluatedCluster(EvaluatedWorld):
             found[bounds.LINEAR_PROGRAMME] = without_figures(self.name, self.objective.name, rates)
         return found
 
-    def details(self, kind: str, played: Played) -> dict[str, Any]:
+    def details(self, kind: str, played: PlayedCases) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
         return shares(played.records, self.built, is_policy=kind != REFERENCE) if played.records else {}
 

@@ -12,7 +12,7 @@ from ..elastic import policies
 from ..elastic.elastic_figures import ElasticFigures
 from ..elastic.episodes import play_all
 from ..metrics import METRICS, Metric, figures
-from .evaluated_world import PUBLISHED, EvaluatedWorld, Options, Played, Progress
+from .evaluated_world import PUBLISHED, EvaluatedWorld, Options, PlayedCases, Progress
 
 PUBLISHED_ROW = "published:"
 
@@ -75,28 +75,32 @@ class EvaluatedElastic(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         return 1, len(self.built.workloads)
 
+    def cases(self, number: int | None) -> list[int]:
+        """See `EvaluatedWorld`; all workloads by default."""
+        return super().cases(len(self.built.workloads) if number is None else number)
+
     def case_names(self, cases: Sequence[int]) -> list[Any]:
         """See `EvaluatedWorld`."""
         return [self.built.workloads[case].name for case in cases]
 
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
         """See `EvaluatedWorld`."""
         report = None if progress is None else lambda done, of: progress(phase, done, of)
         found = play_all(self.built.first(len(cases)), specs, self.workers, report)
         return {
-            spec: Played(
+            spec: PlayedCases(
                 [figures(self.name, view) for view in one.views],
                 decision_s={"mean": one.decisions_s / max(1, one.num_decisions)},
             )
             for spec, one in found.items()
         }
 
-    def published(self, cases: Sequence[int]) -> dict[str, tuple[str, Played]]:
+    def published(self, cases: Sequence[int]) -> dict[str, tuple[str, PlayedCases]]:
         """See `EvaluatedWorld`."""
         found = {}
         for name, spans in self.built.published.items():
             views = [ElasticFigures(self.built.workloads[case], spans[case]) for case in cases]
-            found[PUBLISHED_ROW + name] = PUBLISHED, Played([figures(self.name, view) for view in views])
+            found[PUBLISHED_ROW + name] = PUBLISHED, PlayedCases([figures(self.name, view) for view in views])
         return found
 
     def comparisons(self, names: Sequence[str]) -> dict[str, dict[str, str]]:

@@ -21,7 +21,7 @@ from ..fleet.episodes import FleetEpisodes
 from ..fleet.fleet_figures import FleetFigures, entry_shares
 from ..fleet.menu_choices import break_evens, lone_entries, named_shares
 from ..metrics import METRICS, Metric, figures
-from .evaluated_world import REFERENCE, EvaluatedWorld, Options, Played, Progress, Row, without_figures
+from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, without_figures
 
 
 class EvaluatedFleet(EvaluatedWorld):
@@ -105,7 +105,7 @@ class EvaluatedFleet(EvaluatedWorld):
         found = policies.each_fixed_entry(spec, self.built) if policies.is_best_fixed_entry(spec) else []
         return {one: one for one in found}
 
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
         """See `EvaluatedWorld`."""
         episodes = FleetEpisodes(self.benchmark, self.built, self.workers)
         report = None if progress is None else lambda done, of: progress(phase, done, of)
@@ -114,7 +114,7 @@ class EvaluatedFleet(EvaluatedWorld):
         for spec, own in records.items():
             count, took_s = episodes.decisions[spec]
             views = [figures(self.name, FleetFigures(one, self.built)) for one in own]
-            found[spec] = Played(views, own, {"mean": took_s / max(1, count)})
+            found[spec] = PlayedCases(views, own, {"mean": took_s / max(1, count)})
         if BOUND in specs:
             jobs = [self.built.sample(np.random.default_rng(seed)) for seed in cases]
             least_s = [least_mean_completion_s(self.built, each) for each in jobs]
@@ -126,7 +126,7 @@ class EvaluatedFleet(EvaluatedWorld):
         pairs = {name: policies.EXACT + name for name in names if policies.EXACT + name in names}
         return {"itself with exact entries": pairs} if pairs else {}
 
-    def details(self, kind: str, played: Played) -> dict[str, Any]:
+    def details(self, kind: str, played: PlayedCases) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
         return {**entry_shares(played.records, self.built), **named_shares(played.records, self.built)} if played.records else {}
 

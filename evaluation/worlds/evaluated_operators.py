@@ -26,7 +26,7 @@ from ..operators.classes import classes, facts
 from ..operators.differences import shown_instance
 from ..operators.dumped import dump
 from ..operators.policies import OperatorPolicySpec, PlacingPolicy, operator_policy
-from .evaluated_world import LEARNED, EvaluatedWorld, Options, Played, Progress, Row
+from .evaluated_world import LEARNED, EvaluatedWorld, Options, PlayedCases, Progress, Row
 from .placed_instances import PlacedInstances
 
 
@@ -89,7 +89,7 @@ class EvaluatedOperators(PlacedInstances):
         upward_order(found)  # what every policy asks of an instance is worked out before anything is timed
         return found
 
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
         """See `EvaluatedWorld`.
 
         Raises:

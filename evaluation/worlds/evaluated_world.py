@@ -23,7 +23,7 @@ TIME = "time_s"
 
 
 @dataclass
-class Played:
+class PlayedCases:
     """A policy on all cases.
 
     Attributes:
@@ -160,14 +160,14 @@ class EvaluatedWorld(ABC):
         return {}
 
     @abstractmethod
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
         """Play policies on cases.
 
         Raises:
             MeshwrightError: a policy did what is impossible.
         """
 
-    def published(self, cases: Sequence[int]) -> dict[str, tuple[str, Played]]:
+    def published(self, cases: Sequence[int]) -> dict[str, tuple[str, PlayedCases]]:
         """Return rows of which figures are known and nothing is played: kind and figures by name."""
         return {}
 
@@ -175,7 +175,7 @@ class EvaluatedWorld(ABC):
         """Return further comparisons: by heading, the row that each row is taken to."""
         return {}
 
-    def details(self, kind: str, played: Played) -> dict[str, Any]:
+    def details(self, kind: str, played: PlayedCases) -> dict[str, Any]:
         """Return what else a row holds, for the world's sections of a report."""
         return {}
 
@@ -197,7 +197,7 @@ class EvaluatedWorld(ABC):
         return []
 
 
-def without_figures(world: str, objective: str, values: Sequence[float]) -> Played:
+def without_figures(world: str, objective: str, values: Sequence[float]) -> PlayedCases:
     """Return a row of which only the objective is known."""
     nothing = {name: None for name, one in METRICS.items() if world in one.worlds}
-    return Played([{**nothing, objective: value} for value in values])
+    return PlayedCases([{**nothing, objective: value} for value in values])

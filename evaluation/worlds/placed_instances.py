@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ...budget_clock import budgets_by, clock_s, clock_words
 from ..metrics import METRICS, Metric, figures
 from ..operators.policies import PlacingPolicy
-from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, Played, Progress, Row
+from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, PlayedCases, Progress, Row
 
 _SAME = 1 + 1e-9
 """Values within this ratio are equal."""
@@ -99,14 +99,14 @@ class PlacedInstances(EvaluatedWorld):
         """See `EvaluatedWorld`."""
         return self.made(spec).kind
 
-    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, Played]:
+    def play(self, specs: Sequence[str], cases: Sequence[int], progress: Progress | None, phase: str) -> dict[str, PlayedCases]:
         """See `EvaluatedWorld`."""
         with budgets_by(self.benchmark.clock):
             return self._play({spec: self.made(spec) for spec in specs}, cases, progress)
 
     def _play(
         self, policies: Mapping[str, PlacingPolicy[Any, Any]], cases: Sequence[int], progress: Progress | None
-    ) -> dict[str, Played]:
+    ) -> dict[str, PlayedCases]:
         values = np.full((len(policies), len(cases)), np.nan)
         seconds, known = np.zeros_like(values), np.zeros(len(cases))
         bounds: list[float | None] = []
@@ -126,7 +126,7 @@ class PlacedInstances(EvaluatedWorld):
         self.known_s, self.bounds_s = known, bounds
         rules = np.array([policy.kind == BASELINE for policy in policies.values()])
         return {
-            spec: Played(
+            spec: PlayedCases(
                 self._figures(row, values, rules),
                 decision_s={"median": float(np.median(seconds[row])), "p99": float(np.quantile(seconds[row], 0.99))},
             )

@@ -64,7 +64,7 @@ OPTIONS = {
         "--jobs": "num_processes",
         "--ray": "workers",
         "--set": "BUILT BEFORE",
-        "--graphs": "graphs_dir",
+        **dict.fromkeys(("--graphs", "--references"), "BUILT BEFORE"),
         "--show": "OF OPERATORS",
         "--dump": "OF OPERATORS",
         **(WRITES | {"--trace": "BUILT BEFORE"}),

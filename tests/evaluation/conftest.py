@@ -1,11 +1,20 @@
-"""A small benchmark that is evaluated in a second: one host of eight devices, two models, thirty jobs."""
+"""Small benchmarks, one of each world; that of clusters has one host of eight devices, two models and thirty jobs."""
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
+from meshwright.evaluation.evaluate import Evaluation, evaluate
+from meshwright.evaluation.worlds.evaluated_cluster import EvaluatedCluster
+from meshwright.evaluation.worlds.evaluated_world import EvaluatedWorld
+from meshwright.evaluation.worlds.registry import load_worlds
 from meshwright.simulation.cluster.scenario import Scenario
+
+from ..elastic_samples import write_folder, write_times
+from ..fleet_samples import write_small_fleet
 
 WORKLOAD = """
 graphs: [zoo:alexnet, zoo:squeezenet]
@@ -48,3 +57,63 @@ def small(small_file: Path) -> BenchmarkSettings:
 def scenario(small: BenchmarkSettings) -> Scenario:
     """The small benchmark's scenario."""
     return small.build()
+
+
+@pytest.fixture(scope="session")
+def compare(small: BenchmarkSettings, scenario: Scenario) -> Callable[..., Evaluation]:
+    """Evaluates policies on the small benchmark."""
+    return lambda *specs, **options: evaluate(EvaluatedCluster(small, built=scenario), specs, **options)
+
+
+SPECS = {
+    "cluster": ("fixed-2", "linear-programme"),
+    "fleet": ("bound",),
+    "elastic": ("tiresias", "shortest-remaining"),
+    "operators": ("shipped:operators-latency",),
+    "tasklets": ("structured@0.01",),
+}
+"""Compared besides the policies of each small benchmark."""
+
+
+@pytest.fixture(scope="session")
+def world_of(small_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], EvaluatedWorld]:
+    """Returns the small benchmark of a world."""
+    folder = tmp_path_factory.mktemp("worlds")
+    elastic = write_folder(folder / "elastic")
+    write_times(elastic, "pollux", [500 + 100 * j for j in range(6)])
+    benchmarks = {
+        "cluster": (str(small_file), []),
+        "fleet": (str(write_small_fleet(folder)), []),
+        "elastic": (
+            "preset:elastic-published-1.0",
+            [f"elastic.data={elastic}", "elastic.published=[pollux]", "elastic.cluster.num_nodes=3", "policies=[]"],
+        ),
+        "operators": (
+            "preset:latency-tight",
+            [
+                "placement.instances.num_ops=[8]",
+                "placement.devices.num_devices=[3]",
+                "best_known_s=0.01",
+                "budgets_s=[0.01]",
+                "policies=[heft, round-robin]",
+                "num_seeds=3",
+            ],
+        ),
+        "tasklets": (
+            "preset:tasklets-64",
+            [
+                "tasklets.num_devices=[8]",
+                "tasklets.num_stages=[2]",
+                "best_known_s=0.01",
+                "policies=[chain@0.01]",
+                "num_seeds=3",
+            ],
+        ),
+    }
+    return lambda world: load_worlds(*benchmarks[world])[0]
+
+
+@pytest.fixture(scope="session")
+def played(world_of: Callable[[str], EvaluatedWorld]) -> Callable[[str], Evaluation]:
+    """Evaluates the small benchmark of a world, once."""
+    return cache(lambda world: evaluate(world_of(world), SPECS[world]))

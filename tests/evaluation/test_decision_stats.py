@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.playing import play_episode
-from meshwright.evaluation.decision_stats import DEADLINE, FREE_DEVICES, GRAPH, REJECTED, degrees_by_state
+from meshwright.evaluation.cluster.decision_stats import DEADLINE, FREE_DEVICES, GRAPH, REJECTED, degrees_by_state
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.simulation.cluster.state import Outcome
 

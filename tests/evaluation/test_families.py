@@ -6,29 +6,29 @@ import pytest
 
 from meshwright.envs.benchmark import load_variants
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.families import BEST_BASELINE, BEST_FIXED, combined, family_standings, standing_cells
+from meshwright.evaluation.families import BEST_BASELINE, BEST_TUNED, combined, family_standings, standing_cells
 
 
-def result(benchmark, rates, best_baseline="min", best_fixed=("best-fixed", "best-fixed@best-fit")):
-    """Results of three episodes: by policy its blocking rates; ``net`` is learned."""
+def result(benchmark, rates, tuned=("best-fixed", "best-fixed@best-fit"), metric="blocking_rate"):
+    """Results of three episodes: by policy its figures; ``net`` is learned."""
     rows = [
         {
             "policy": name,
             "kind": "learned" if name == "net" else "baseline",
-            "benchmark": benchmark,
-            "blocking_rate": {"mean": sum(values) / 3},
-            "per_seed": {"blocking_rate": values},
+            "metrics": {metric: {"mean": sum(values) / 3}},
+            "per_case": {metric: values},
         }
         for name, values in rates.items()
     ]
-    return {"benchmark": benchmark, "rows": rows, "best_baseline": best_baseline, "best_fixed": {name: {} for name in best_fixed}}
+    found = {"benchmark": benchmark, "objective": metric, "rows": rows, "best_baselines": ["min"]}
+    return {**found, "tuned": {name: {} for name in tuned}}
 
 
 RATES = {"net": [0.1, 0.2, 0.3], "min": [0.2, 0.3, 0.4], "best-fixed": [0.3, 0.4, 0.5], "best-fixed@best-fit": [0.2, 0.2, 0.2]}
 FAMILY = [
     result("f/a", RATES),
     result("f/b", {**RATES, "net": [0.4, 0.5, 0.6]}),
-    result("f/c", {**RATES, "min": [0.1, 0.2, 0.3]}, best_fixed=()),
+    result("f/c", {**RATES, "min": [0.1, 0.2, 0.3]}, tuned=()),
 ]
 
 
@@ -36,17 +36,20 @@ def test_standings_worked_by_hand():
     fixed, baseline = family_standings(FAMILY)
     # The better of the tuned degrees, .2 in every episode: the differences are -.1 0 .1 in a and .2 .3 .4 in b; c has none.
     assert fixed == {
-        "policy": "net", "against": BEST_FIXED, "benchmarks": 2, "better": 0, "unclear": 1, "worse": 1, "lower": 0,
+        "policy": "net", "against": BEST_TUNED, "benchmarks": 2, "better": 0, "unclear": 1, "worse": 1, "ahead": 0,
         "worst_ratio": pytest.approx(2.5),
     }  # fmt: skip
     # Against min: -.1 three times, .2 three times, 0 three times.
     assert baseline == {
-        "policy": "net", "against": BEST_BASELINE, "benchmarks": 3, "better": 1, "unclear": 1, "worse": 1, "lower": 1,
+        "policy": "net", "against": BEST_BASELINE, "benchmarks": 3, "better": 1, "unclear": 1, "worse": 1, "ahead": 1,
         "worst_ratio": pytest.approx(0.5 / 0.3),
     }  # fmt: skip
     head, cells = standing_cells([fixed, baseline])
     assert cells[1] == ["net", BEST_BASELINE, "3", "1", "1", "1", "1", "1.67"]
     assert len(head) == len(cells[0])
+    # Where more is better, .4 .5 .6 is ahead of the tuned .3 .4 .5.
+    more = [result(name, {**RATES, "net": [0.4, 0.5, 0.6]}, metric="deadline_met_rate") for name in "ab"]
+    assert [(row["better"], row["worse"], row["ahead"]) for row in family_standings(more)] == [(2, 0, 2)] * 2
 
 
 def test_without_a_learned_policy_nobody_stands():
@@ -71,12 +74,12 @@ def family(small_file):
     return str(path)
 
 
-def test_the_rows_of_a_family_are_those_of_its_variants(family):
+def test_a_family_is_its_variants(family):
     found = [evaluate(variant, num_seeds=2).results for variant in load_variants(family)]
     together = combined("family", found)
-    assert [row["benchmark"] for row in together["rows"]] == ["family/slow"] * 4 + ["family/pair"] * 4
-    assert together["rows"] == [*found[0]["rows"], *found[1]["rows"]]
-    assert list(together["variants"]) == ["family/slow", "family/pair"]
-    assert together["variants"]["family/pair"]["scenario"]["num_jobs"] == 20
+    assert together["variants"] == found
+    assert [one["benchmark"] for one in found] == ["family/slow", "family/pair"]
+    assert found[1]["about"]["num_jobs"] == 20
+    assert together["standings"] == []
     assert together["benchmark"] == "family"
     json.dumps(together)

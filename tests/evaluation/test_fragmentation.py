@@ -7,7 +7,8 @@ import pytest
 
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.playing import play_episode
-from meshwright.evaluation.metrics import fragmentation, free_devices
+from meshwright.evaluation.cluster.cluster_figures import ClusterFigures
+from meshwright.evaluation.cluster.decision_stats import free_devices
 from meshwright.planners.rules import rule_of_thumb
 
 
@@ -37,16 +38,16 @@ def test_two_free_devices_that_share_no_block_are_one_half_lost(record, toy):
     assert {tuple(toy.space.block(b).tolist()) for b in np.flatnonzero(toy.space.degree == 1)} == {(0, 1), (2, 3)}
     # The first arrival finds all free, the second one device held and a pair free: nothing lost. All others lose 1/2.
     k = len(record.arrival_s)
-    assert fragmentation(placed(record, toy, [0, 2], 0.0, 1e9), toy) == pytest.approx((k - 2) * 0.5 / k)
+    assert ClusterFigures(placed(record, toy, [0, 2], 0.0, 1e9), toy).fragmentation == pytest.approx((k - 2) * 0.5 / k)
 
 
 def test_two_free_devices_that_are_a_block_are_not_lost(record, toy):
-    assert fragmentation(placed(record, toy, [0, 1], 0.0, 1e9), toy) == 0
+    assert ClusterFigures(placed(record, toy, [0, 1], 0.0, 1e9), toy).fragmentation == 0
 
 
 def test_a_full_cluster_has_no_fragmentation(record, toy):
     late = dataclasses.replace(toy, settings=toy.settings.model_copy(update={"num_warmup_jobs": 4}))
-    assert fragmentation(placed(record, toy, [0, 1, 2, 3], 0.0, 1e9), late) is None
+    assert ClusterFigures(placed(record, toy, [0, 1, 2, 3], 0.0, 1e9), late).fragmentation is None
 
 
 def test_a_device_is_free_again_when_its_job_ends_and_not_before(record, toy):

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meshwright.cli import run_command_line
 from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.envs.elastic.env import ElasticEnv
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
@@ -15,10 +16,8 @@ from meshwright.errors import MeshwrightError, PolicyError
 from meshwright.evaluation.elastic.policies import elastic_scheduler
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import play_episodes
-from meshwright.evaluation.fleet.evaluate import evaluate_fleet
 from meshwright.evaluation.fleet.policies import fleet_player
-from meshwright.evaluation.operators.evaluate import evaluate_operators
-from meshwright.evaluation.tasklets.evaluate import evaluate_tasklets
+from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
 from meshwright.planners.elastic.scheduler import play
 from meshwright.planners.own_policy import own_policy
 from meshwright.simulation.tasklets.placement import placed_tasklets
@@ -117,6 +116,14 @@ class Late(First):
         return int(decision.mask.argmin())
 
 
+class Narrow:
+    def reset(self):
+        pass
+
+    def choose(self, decision, observation):
+        return 0
+
+
 class Wordy(First):
     def choose(self, decision, observation):
         return "first"
@@ -135,10 +142,9 @@ def own(name):
     return f"python:own_rules_of_all:{name}"
 
 
-def test_one_job_at_a_time_the_fewest_ranks_are_min(small, scenario):
-    rows = evaluate(small, [own("Smallest"), own("First"), "min"], num_seeds=2, scenario=scenario).results["rows"]
-    found = {row["policy"]: row for row in rows}
-    assert found["Smallest"]["per_seed"] == found["min"]["per_seed"]
+def test_one_job_at_a_time_the_fewest_ranks_are_min(compare):
+    found = {row["policy"]: row for row in compare(own("Smallest"), own("First"), "min", num_seeds=2).results["rows"]}
+    assert found["Smallest"]["per_case"] == found["min"]["per_case"]
     assert found["Smallest"]["kind"] == "own"
 
 
@@ -174,30 +180,54 @@ def test_a_users_policy_picks_hosts_one_by_one(tmp_path):
 def test_a_fleet_compares_a_users_policy_and_its_masks_apply(tmp_path):
     chosen = load_fleet_benchmark(str(write_small_fleet(tmp_path)))
     fleet = chosen.build()
-    found = evaluate_fleet(chosen, [own("First"), f"synchronous-only:{own('Cheapest')}"], num_seeds=2, fleet=fleet).results
-    kinds = {row["policy"]: row["kind"] for row in found["rows"]}
-    assert kinds["First"] == kinds["synchronous-only:Cheapest"] == "own"
+    policies = [own("First"), own("Cheapest"), f"synchronous-only:{own('Cheapest')}", "least-device-seconds"]
+    found = evaluate(EvaluatedFleet(chosen, built=fleet), policies, num_seeds=2).results
+    rows = {row["policy"]: row for row in found["rows"]}
+    assert {rows[name]["kind"] for name in ("First", "Cheapest", "synchronous-only:Cheapest")} == {"own"}
+    assert rows["Cheapest"]["per_case"] == rows["least-device-seconds"]["per_case"]
+    assert rows["Cheapest"]["against"]["itself with exact entries"]["mean"] == 0.0
     assert "First" in found["verdict"] or "Cheapest" in found["verdict"]
     for name, told in (("Late", "masked"), ("Wordy", "must choose"), ("Raising", "KeyError: 'absent'")):
         with pytest.raises(PolicyError, match=told):
             play_episodes(fleet_player(own(name), fleet), fleet, (0,))
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([own("Narrow")], "Narrow.reset() is called with 1 argument: seed (got 'python:own_rules_of_all:Narrow')"),
+        ([own("Chepest")], "did you mean 'Cheapest'?"),
+        (["sjf+backfil"], "did you mean 'sjf+backfill'?"),
+        (["sjf:fixed-3"], "there are entries of 1, 2, 4 (got 'sjf:fixed-3')"),
+        (["--set", "fleet.objective=blocked"], "valid: blocking_rate, deadline_met_rate, device_hours, makespan_s, "),
+        (["--set", "fleet.objective=utilisation"], "valid: blocking_rate, deadline_met_rate, device_hours, makespan_s, "),
+    ],
+)
+def test_what_a_fleet_does_not_have_is_refused_in_one_line_with_what_it_has(words, said, tmp_path, capsys):
+    assert run_command_line(["evaluate", *words, "--benchmark", str(write_small_fleet(tmp_path)), "--seeds", "1"]) == 2
+    line = capsys.readouterr().err
+    assert line.count("\n") == 1
+    assert said in line
+
+
 def test_devices_in_turns_are_round_robin():
     changes = ["placement.instances.num_ops=[8]", "placement.devices.num_devices=[3]", "best_known_s=0.01", "budgets_s=[0.01]"]
     chosen = load_placement_benchmark("preset:latency-tight", changes=changes).model_copy(update={"policies": ()})
-    rows = evaluate_operators(chosen, [own("Turns"), "round-robin", own("First")], num_seeds=3)["rows"]
-    mine, rule, first = rows
-    assert mine["values_s"] == rule["values_s"] != first["values_s"]
-    assert (mine["kind"], rule["is_rule"], mine["is_rule"]) == ("own", True, False)
+    found = evaluate(chosen, [own("Turns"), "round-robin", own("First")], num_seeds=3).results
+    mine, rule, first = (
+        {row["policy"]: row for row in found["rows"]}[name] for name in (own("Turns"), "round-robin", own("First"))
+    )
+    assert mine["per_case"] == rule["per_case"] != first["per_case"]
+    assert (mine["kind"], rule["kind"], found["best_baseline"]) == ("own", "baseline", "round-robin")
 
 
 def test_devices_in_order_fill_the_stages_in_order():
     changes = ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "best_known_s=0.01", "policies=[chain@0.01]"]
     chosen = load_tasklet_benchmark("preset:tasklets-64", changes=changes)
-    row = next(row for row in evaluate_tasklets(chosen, [own("First")], num_seeds=2)["rows"] if row["kind"] == "own")
+    found = evaluate(chosen, [own("First")], num_seeds=2).results
+    (row,) = (row for row in found["rows"] if row["kind"] == "own")
     in_order = [placed_tasklets(chosen.instance("test", seed), np.arange(8).reshape(2, 4), "order").value_s for seed in (0, 1)]
-    assert row["values_s"] == in_order
+    assert row["per_case"]["over_best_known"] == pytest.approx(np.array(in_order) / found["more"]["known_s"])
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from meshwright.errors import PolicyError
-from meshwright.evaluation.evaluate import evaluate
 from meshwright.models.saved import NetworkPolicy
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
 from meshwright.planners.rollout import Rollout
@@ -112,19 +111,18 @@ def test_what_is_no_rollout_planner_is_told(spec, told, scenario):
         policy(spec, scenario)
 
 
-def test_a_rollout_over_the_best_fixed_degree_is_chosen_on_validation_episodes_and_enters_no_verdict(small, scenario, run):
-    found = evaluate(small, ["rollout(best-fixed)", str(run)], num_seeds=2, scenario=scenario).results
+def test_a_rollout_over_the_best_fixed_degree_is_chosen_on_validation_episodes_and_enters_no_verdict(compare, run):
+    found = compare("rollout(best-fixed)", str(run), num_seeds=2).results
     rows = {row["policy"]: row for row in found["rows"]}
-    tuned = found["best_fixed"]
-    assert tuned["rollout(best-fixed)"]["chosen"] == f"rollout({tuned['best-fixed']['chosen']})"
-    assert tuned["rollout(best-fixed)"]["blocking_rate"] == tuned["best-fixed"]["blocking_rate"]
+    tuned = found["tuned"]
+    assert tuned["rollout(best-fixed)"] == {**tuned["best-fixed"], "played": f"rollout({tuned['best-fixed']['chosen']})"}
     assert rows["rollout(best-fixed)"]["kind"] == "planner"
     assert rows["mine"]["kind"] == "baseline"
     assert found["best_baseline"] != "rollout(best-fixed)"
     assert "rollout" not in found["verdict"]
-    assert rows["rollout(best-fixed)"]["against_best_baseline"]["policy"] == found["best_baseline"]
+    assert rows["rollout(best-fixed)"]["against"]["best baseline"]["policy"] == found["best_baseline"]
 
 
-def test_a_rollout_over_a_placement_rule_that_is_absent_is_refused_before_anything_is_played(small, scenario):
+def test_a_rollout_over_a_placement_rule_that_is_absent_is_refused_before_anything_is_played(compare):
     with pytest.raises(PolicyError, match=r"rollout\(best-fixed@aligned\): is not among the scenario's placement rules"):
-        evaluate(small, ["rollout(best-fixed@aligned)"], scenario=scenario)
+        compare("rollout(best-fixed@aligned)")

@@ -9,19 +9,21 @@ import pytest
 
 from meshwright.errors import MeshwrightError
 from meshwright.evaluation import result_folder
-from meshwright.evaluation.evaluate import evaluate
+from meshwright.evaluation.metrics import METRICS
 from meshwright.evaluation.result_folder import best_policy, remove_exports, write_evaluation
 from meshwright.export import export, export_run, write
 from meshwright.planning.plans_of_episode import plan_files, plan_of, read_plans
 from meshwright.plans import load_plan
 
+from .conftest import SPECS
+
 pytestmark = pytest.mark.usefixtures("undrawn")
 
 
 @pytest.fixture(scope="module")
-def written(small, scenario, tmp_path_factory):
+def written(compare, tmp_path_factory):
     folder = tmp_path_factory.mktemp("out") / "evaluation"
-    found = evaluate(small, scenario=scenario, num_seeds=2)
+    found = compare(num_seeds=2)
     write_evaluation(found, folder)
     return found, folder
 
@@ -32,13 +34,25 @@ def test_an_evaluation_leaves_results_table_report_and_plans(written):
     with (folder / "results.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["policy"] for row in rows] == [row["policy"] for row in found.results["rows"]]
-    assert float(rows[0]["blocking_rate_mean"]) == found.results["rows"][0]["blocking_rate"]["mean"]
-    assert found.results["verdict"].partition(";")[0] in (folder / "report.html").read_text()
+    assert float(rows[0]["blocking_rate_mean"]) == found.results["rows"][0]["metrics"]["blocking_rate"]["mean"]
+    for name in ("report.html", "results.md"):
+        assert found.results["verdict"].partition(";")[0] in (folder / name).read_text()
+
+
+@pytest.mark.parametrize("world", [world for world in SPECS if world != "cluster"])
+def test_an_evaluation_of_any_world_leaves_results_tables_and_a_report(played, world, tmp_path):
+    found = played(world)
+    assert [path.name for path in write_evaluation(found, tmp_path)] == list(result_folder.FILES)
+    page = (tmp_path / "report.html").read_text()
+    for row in found.results["rows"]:
+        for text in (page, (tmp_path / "results.csv").read_text(), (tmp_path / "results.md").read_text().replace("\\", "")):
+            assert row["policy"] in text
+    assert found.world.question in page
 
 
 def test_every_placed_job_of_the_shown_episode_has_a_plan_that_predicts_what_happened(written, scenario):
     found, folder = written
-    record = found.records[best_policy(found.results)][0]
+    record = found.played[best_policy(found.results)].records[0]
     index = json.loads((folder / "plans" / "index.json").read_text())
     assert len(index["plans"]) == record.is_accepted.sum()
     for name in index["plans"]:
@@ -83,8 +97,8 @@ def test_exports_of_plans_that_are_replaced_are_removed_and_other_files_stay(wri
     (out / "export" / "slurm" / "notes.txt").write_text("mine")
     write_evaluation(found, out)
     assert (out / "export" / "torchrun" / "index.json").is_file()  # the same plans again, so their exports still hold
-    worst = max(found.results["rows"], key=lambda row: row["blocking_rate"]["mean"])["policy"]
-    write_evaluation(dataclasses.replace(found, records=dict.fromkeys(found.records, found.records[worst])), out)
+    worst = max(found.results["rows"], key=METRICS["blocking_rate"].cost)["policy"]
+    write_evaluation(dataclasses.replace(found, played=dict.fromkeys(found.played, found.played[worst])), out)
     assert [path.relative_to(out).as_posix() for path in (out / "export").rglob("*")] == [
         "export/slurm",
         "export/slurm/notes.txt",
@@ -152,15 +166,15 @@ def test_the_report_tells_of_a_training_run_only_beside_its_own_policy(written, 
     (out / "command.txt").write_text("meshwright train a-config-of-mine\n")
     rows = [row | {"policy": "run-1", "kind": "learned"} if row["policy"] == "max" else row for row in found.results["rows"]]
     results = found.results | {"rows": rows} if is_own else found.results
-    records = found.records | {"run-1": found.records["max"]}
-    write_evaluation(dataclasses.replace(found, results=results, records=records), out)
+    played = found.played | {"run-1": found.played["max"]}
+    write_evaluation(dataclasses.replace(found, results=results, played=played), out)
     report = (out / "report.html").read_text()
     assert ("How the policy learned" in report) is is_own
     assert ("a-config-of-mine" in report) is is_own
 
 
 def test_a_plan_embeds_its_job_and_cluster(written, scenario):
-    record = written[0].records["max"][0]
+    record = written[0].played["max"].records[0]
     k = int(np.flatnonzero(record.is_accepted)[0])
     plan = plan_of(record, scenario, k)
     assert plan.job_graph().digest == scenario.workload.graphs[int(record.graph_id[k])].digest
@@ -169,7 +183,7 @@ def test_a_plan_embeds_its_job_and_cluster(written, scenario):
 
 def test_the_episode_trace_shows_every_placed_job_on_each_of_its_devices_and_no_two_at_once(written, scenario):
     found, folder = written
-    record = found.records[best_policy(found.results)][0]
+    record = found.played[best_policy(found.results)].records[0]
     events = json.loads((folder / "episode.trace.json").read_text())["traceEvents"]
     slices = [event for event in events if event["ph"] == "X"]
     assert len(slices) == record.degree[record.is_accepted].sum()

@@ -4,16 +4,19 @@ import dataclasses
 
 import numpy as np
 import pytest
-from meshwright.evaluation.episodes import Player
 
 from meshwright import settings
 from meshwright.envs.benchmark import BenchmarkSettings
 from meshwright.envs.playing import play_episode
+from meshwright.evaluation.cluster.cluster_figures import ClusterFigures, shares
+from meshwright.evaluation.cluster.episodes import Player
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.metrics import metrics, outcome_shares, utilisation
-from meshwright.evaluation.plots import gantt, policies
-from meshwright.evaluation.report import report
+from meshwright.evaluation.metrics import figures
+from meshwright.evaluation.plots import charts, gantt
+from meshwright.evaluation.report.report import SECTIONS, report_html
+from meshwright.evaluation.report.shared_figures import drawn_rows
 from meshwright.evaluation.workers import Workers
+from meshwright.evaluation.worlds.evaluated_cluster import EvaluatedCluster
 from meshwright.planning.policies import policy
 from meshwright.simulation.cluster.dynamics import OUTCOME_WORDS, Outcome
 from meshwright.simulation.cluster.records import EpisodeRecord
@@ -60,21 +63,22 @@ def test_jobs_arrive_alike_with_and_without_failures(small, scenario, built):
 
 
 def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built):
-    found = evaluate(eventful, ["min@best-fit"], scenario=built)
-    described = found.results["scenario"]
+    found = evaluate(EvaluatedCluster(eventful, built=built), ["min@best-fit"])
+    described = found.results["about"]
     assert (described["num_warmup_jobs"], described["num_cooldown_jobs"], described["queue_capacity"]) == (5, 3, 2)
-    for row in found.results["rows"]:
+    rows = drawn_rows(found.results)
+    for row in rows:
         assert sum(row["outcomes"].values()) == pytest.approx(1)
         assert OUTCOME_WORDS[Outcome.WAITING] not in row["outcomes"]
         assert row["blocking_rate"]["mean"] + row["acceptance_rate"]["mean"] == pytest.approx(1)
-    assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in found.results["rows"])
-    assert "deadline expired while waiting" in str(policies.reasons_figure(found.results["rows"]))
-    page = report.report_html(found.results)
-    assert "the last 3 do not count, so 22 arrivals of each count" in page
+    assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in rows)
+    assert "deadline expired while waiting" in charts.reasons_svg(rows)
+    page = report_html(found.results, SECTIONS["cluster"](found))
+    assert "the last 3 do not count, so 22 arrivals of each episode count" in page
     assert "Up to 2 jobs may wait in a queue" in page
-    assert "mean wait <small>h</small>" in page
-    assert "delay by interruptions" in page
-    assert "expired while waiting" in str(gantt.episode_figure(built, [("min", found.records["min"][0])]))
+    assert ">wait, min<" in page
+    assert ">delay, min<" in page
+    assert "expired while waiting" in gantt.occupancy_svg(built, [("min", found.played["min"].records[0])])
 
 
 def by_hand(*, outcome, start_s, finish_s, degree) -> EpisodeRecord:
@@ -109,18 +113,19 @@ def test_a_window_at_both_ends_worked_by_hand(scenario):
         finish_s=[250.0, nan, 500.0, nan, nan, 1500.0, nan, nan, 900.0, nan],
         degree=[4, 0, 2, 0, 0, 8, 0, 0, 8, 0],
     )
-    figures = metrics(record, windowed)
+    view = ClusterFigures(record, windowed)
+    of = figures("cluster", view)
     # 2 placed and 2 turned away; the one that waits counts neither way, the one that still runs counts as placed
-    assert (figures["blocking_rate"], figures["acceptance_rate"]) == (0.5, 0.5)
-    assert figures["mean_completion_s"] == (300 + 1000) / 2
-    assert figures["mean_slack"] == pytest.approx((0.7 + 0.0) / 2)
-    assert figures["mean_degree"] == 5
+    assert (of["blocking_rate"], of["acceptance_rate"]) == (0.5, 0.5)
+    assert of["mean_completion_s"] == (300 + 1000) / 2
+    assert of["mean_slack"] == pytest.approx((0.7 + 0.0) / 2)
+    assert of["mean_degree"] == 5
     # jobs 2 and 5 came at 200 s and 500 s and started at 300 s and 500 s
-    assert (figures["mean_wait_s"], figures["mean_delay_s"]) == (50, 0)
+    assert (of["mean_wait_s"], of["mean_delay_s"]) == (50, 0)
     # 4 devices for 50 s, 2 for 200 s from the job's start on, 8 for the last 100 s
-    assert utilisation(record, windowed) == pytest.approx((4 * 50 + 2 * 200 + 8 * 100) / (8 * 400))
-    shares = outcome_shares([record], windowed)
-    assert {word: share for word, share in shares.items() if share} == {
+    assert view.utilisation == pytest.approx((4 * 50 + 2 * 200 + 8 * 100) / (8 * 400))
+    outcomes = shares([record], windowed, is_policy=True)["outcomes"]
+    assert {word: share for word, share in outcomes.items() if share} == {
         "accepted": 0.5,
         "no free device": 0.25,
         "deadline expired while waiting": 0.25,

@@ -11,9 +11,9 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.errors import ConfigError, MeshwrightError
+from meshwright.evaluation.cluster.episodes import policy_carried
 from meshwright.evaluation.elastic.policies import carried_file as elastic_file
 from meshwright.evaluation.elastic.policies import elastic_scheduler
-from meshwright.evaluation.episodes import policy_carried
 from meshwright.evaluation.fleet.policies import carried_file as fleet_file
 from meshwright.evaluation.workers import CarriedPolicies, Workers, chosen_workers
 from meshwright.planning.policies import fleet_policy_file, policy_file

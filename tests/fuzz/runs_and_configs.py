@@ -5,6 +5,8 @@ from pathlib import Path
 
 from meshwright.cli.cost_options import CostOptions
 from meshwright.envs.benchmark import load_benchmark, load_variants
+from meshwright.evaluation.saved_results import read_results
+from meshwright.evaluation.tables import to_csv, to_markdown
 from meshwright.planners.linear import DIGEST, FEATURES, FORMAT_VERSION, KIND, LinearWeights
 from meshwright.training.linear.settings import load_linear_settings
 from meshwright.training.run_folder import to_yaml
@@ -60,6 +62,13 @@ def _cost_changes(text: str, folder: Path) -> None:
 
 def _results(text: str, folder: Path) -> None:
     _summarised(folder, results=text)
+
+
+def _read_results(text: str, folder: Path) -> None:
+    (folder / "results.json").write_text(text)
+    found = read_results(folder / "results.json")
+    to_csv(found)
+    to_markdown(found)
 
 
 def _curve(text: str, folder: Path) -> None:
@@ -127,6 +136,9 @@ variants: {slow: ["scenario.workload_changes.arrivals.mean_interarrival_s=100.0"
 """,
 )
 
+FORMER_RESULTS = [inputs.valid(f"results-1-{world}.json") for world in ("cluster", "fleet", "elastic", "operators", "tasklets")]
+"""Results of version 1 of each world."""
+
 CONFIG = "name: a\nseed: 0\nbenchmark: small\n"
 
 CURVE = json.dumps([{"steps": s, "validation_blocking_rate": 0.1 - s / 100, "elapsed_s": 1.0} for s in range(3)])
@@ -155,7 +167,8 @@ TARGETS = (
         _changes,
     ),
     Target("cost-changes", "words", lambda: ("collectives=ring", "gradient_bucket_bytes=26214400"), _cost_changes),
-    Target("results", "json", lambda: [inputs.valid("results.json")], _results, is_quick=False),
+    Target("results", "json", lambda: [inputs.valid("results.json"), *FORMER_RESULTS], _results, is_quick=False),
+    Target("results-tables", "json", lambda: [inputs.valid("results.json"), *FORMER_RESULTS], _read_results),
     Target("curves", "json", lambda: [CURVE], _curve, is_quick=False),
     Target("run-configs", "yaml", lambda: [CONFIG], _run_config, is_quick=False),
     Target(

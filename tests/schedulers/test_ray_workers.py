@@ -20,7 +20,7 @@ import pytest
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
 from meshwright.evaluation import workers
-from meshwright.evaluation.episodes import Player
+from meshwright.evaluation.cluster.episodes import Player
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.workers import Workers, chosen_workers
 

@@ -12,6 +12,7 @@ from benchmarks.results_tables import StudyResults, StudyRow, StudyTable, fill_p
 from meshwright import settings
 from meshwright.errors import ConfigError, InputFileError
 
+from ...evaluation.report.samples import results, row
 from ...tree import ROOT
 
 SMALL = """
@@ -76,9 +77,9 @@ def test_a_training_that_was_killed_is_resumed_by_its_own_command(study, tmp_pat
 
 
 def write_results(folder, name, **rates):
-    rows = [{"policy": policy, "kind": kind, "per_seed": {"blocking_rate": values}} for policy, (kind, values) in rates.items()]
+    found = results("cluster", *(row("cluster", policy, values, kind) for policy, (kind, values) in rates.items()))
     (folder / "evaluations" / name).mkdir(parents=True)
-    (folder / "evaluations" / name / "results.json").write_text(json.dumps({"rows": rows, "best_fixed": {}}))
+    (folder / "evaluations" / name / "results.json").write_text(json.dumps(found))
 
 
 def test_a_table_worked_by_hand(tmp_path):

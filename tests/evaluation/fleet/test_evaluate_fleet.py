@@ -1,7 +1,5 @@
 """Comparisons on a small fleet: paired, the same in many processes as in one, and no verdict beyond the intervals."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,13 +9,12 @@ from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.fleet import Jobs
 from meshwright.errors import MeshwrightError
+from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import FleetEpisodes, play_episodes
-from meshwright.evaluation.fleet.evaluate import evaluate_fleet
-from meshwright.evaluation.fleet.metrics import FLEET_METRICS
-from meshwright.evaluation.fleet.objectives import OBJECTIVES
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player, policy_name
-from meshwright.evaluation.fleet.verdict import fleet_verdict
+from meshwright.evaluation.metrics import metrics_of
 from meshwright.evaluation.workers import Workers
+from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
 from meshwright.planners.fleet.rules import BASES, ORDERS, fleet_rule, nearest_rule
 from meshwright.simulation.fleet.state import JobState, Total
 
@@ -28,47 +25,41 @@ SHARES = ("goodput-shares-1", "goodput-shares-2", "goodput-shares-4", "srtf:good
 
 @pytest.fixture(scope="module")
 def found(small, small_fleet):
-    return evaluate_fleet(small, ["bound", "fixed-2", "rollout:fixed-2"], num_seeds=2, fleet=small_fleet)
+    return evaluate(EvaluatedFleet(small, built=small_fleet), ["bound", "fixed-2", "rollout:fixed-2"], num_seeds=2)
 
 
 def test_every_policy_meets_the_same_jobs_and_has_every_figure(found):
     rows = {row["policy"]: row for row in found.results["rows"]}
     assert set(rows) == {"bound", "fixed-2", "rollout:fixed-2", "random", "fifo", "sjf+backfill", "best-fixed-entry"}
-    arrivals = {tuple(record.arrival_s.tolist()) for records in found.records.values() for record in records}
+    arrivals = {tuple(record.arrival_s.tolist()) for one in found.played.values() for record in one.records}
     assert len(arrivals) == 2
     for row in rows.values():
-        assert set(FLEET_METRICS) <= set(row)
-        assert [len(values) for values in row["per_seed"].values()] == [2] * len(FLEET_METRICS)
+        assert row["metrics"].keys() == row["per_case"].keys() == metrics_of("fleet").keys()
+        assert {len(values) for values in row["per_case"].values()} == {2}
         if row["kind"] != "reference":
-            assert sum(row["degrees"].values()) == pytest.approx(1)
-            assert sum(row["layouts"].values()) == pytest.approx(1)
-    assert rows["fixed-2"]["degrees"] == {"2": 1.0}
+            assert sum(row["details"]["degrees"].values()) == pytest.approx(1)
+            assert sum(row["details"]["layouts"].values()) == pytest.approx(1)
+    assert rows["fixed-2"]["details"]["degrees"] == {"2": 1.0}
     kinds = {name: row["kind"] for name, row in rows.items()}
     assert (kinds["bound"], kinds["rollout:fixed-2"], kinds["random"]) == ("reference", "planner", "baseline")
 
 
-def test_differences_are_of_the_same_episodes(found):
-    best = next(row for row in found.results["rows"] if row["policy"] == found.results["best_baseline"])
-    for row in found.results["rows"]:
-        against = row["against_best_baseline"]
-        if row is not best:
-            differences = np.subtract(row["per_seed"]["mean_completion_s"], best["per_seed"]["mean_completion_s"])
-            assert against["mean"] == pytest.approx(differences.mean())
-    assert best["against_best_baseline"] is None
-
-
-def test_the_fixed_entry_is_chosen_on_other_episodes_than_it_is_tested_on(found):
-    tuned = found.results["best_fixed_entry"]["best-fixed-entry"]
-    assert not set(tuned["validation_seeds"]) & set(found.results["seeds"])
-    assert tuned["mean_completion_s"][tuned["chosen"]] == min(tuned["mean_completion_s"].values())
-    assert set(tuned["mean_completion_s"]) == {"fixed-1", "fixed-2", "fixed-4"}
-
-
-def test_the_least_number_of_devices_of_shares_is_chosen_on_validation_episodes(small, small_fleet):
-    changed = small.model_copy(update={"policies": ("sjf:best-goodput-shares",)})
-    tuned = evaluate_fleet(changed, [], num_seeds=1, fleet=small_fleet).results["best_fixed_entry"]["sjf:best-goodput-shares"]
-    assert set(tuned["mean_completion_s"]) == {"sjf:goodput-shares-1", "sjf:goodput-shares-2", "sjf:goodput-shares-4"}
-    assert tuned["mean_completion_s"][tuned["chosen"]] == min(tuned["mean_completion_s"].values())
+@pytest.mark.parametrize(
+    ("changes", "spec", "tried"),
+    [
+        ([], "best-fixed-entry", ["fixed-1", "fixed-2", "fixed-4"]),
+        ([], "sjf:best-goodput-shares", [f"sjf:goodput-shares-{least}" for least in (1, 2, 4)]),
+        (DEADLINES, "sjf:best-fixed-entry+backfill+best-refusal", 3 * 9),
+    ],
+)
+def test_a_tuned_rule_is_the_best_of_its_choices_on_other_episodes_than_it_is_tested_on(small_file, changes, spec, tried):
+    chosen = load_fleet_benchmark(str(small_file), changes=[*changes, "policies=[]"])
+    results = evaluate(chosen, [spec], num_seeds=1).results
+    tuned = results["tuned"][spec]
+    assert not set(tuned["cases"]) & set(results["cases"])
+    assert min(tuned["cases"]) >= 100
+    assert tuned["values"][tuned["chosen"]] == min(tuned["values"].values())
+    assert tried in (len(tuned["values"]), list(tuned["values"]))
 
 
 def test_nobody_gets_fewer_devices_than_the_least_share_and_one_is_no_bound(small_file):
@@ -110,47 +101,6 @@ def test_a_run_and_its_networks_have_names_of_their_own(tmp_path, monkeypatch):
     assert [policy_name(spec) for spec in specs] == ["a", "a", "imitated-a", "imitated-b", "sjf+backfill", "shipped:llm-256"]
 
 
-def test_results_are_plain_and_the_same_each_time(found, small, small_fleet):
-    again = evaluate_fleet(small, ["bound", "fixed-2", "rollout:fixed-2"], num_seeds=2, fleet=small_fleet)
-    first, second = ({key: value for key, value in one.results.items() if key != "timing"} for one in (found, again))
-    assert json.dumps(first, allow_nan=False) == json.dumps(second)
-
-
-def rows(learned, baseline, difference, metric="mean_completion_s"):
-    """Two policies and the interval of their difference."""
-    low, high = difference
-
-    def row(name, kind, mean, against):
-        return {
-            "policy": name, "kind": kind, "num_seeds": 5, metric: {"mean": mean, "low": mean, "high": mean},
-            "against_best_baseline": against,
-        }  # fmt: skip
-
-    against = {"policy": "rule", "mean": learned - baseline, "low": low, "high": high}
-    return [row("net", "learned", learned, against), row("rule", "baseline", baseline, None)]
-
-
-@pytest.mark.parametrize(
-    ("learned", "baseline", "ends", "metric", "told"),
-    [
-        (
-            540,
-            600,
-            (-90, -30),
-            "mean_completion_s",
-            "net beats the best baseline, rule: -1.0 [-1.5, -0.5] min in mean completion",
-        ),
-        (660, 600, (30, 90), "mean_completion_s", "rule wins over net: +1.0 [+0.5, +1.5] min"),
-        (540, 600, (-90, 30), "mean_completion_s", "which does not exclude zero"),
-        (0.9, 0.8, (0.05, 0.15), "deadline_met_rate", "net beats the best baseline, rule: +10.0 [+5.0, +15.0] points"),
-        (600, 600, (0, 0), "mean_completion_s", "No winner: all 2 policies tie at 10.0 min in mean completion time"),
-    ],
-)
-def test_a_verdict_claims_what_the_interval_shows(learned, baseline, ends, metric, told):
-    both = rows(learned, baseline, ends, metric)
-    assert told in fleet_verdict(both, both[1:], OBJECTIVES[metric])
-
-
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
@@ -178,7 +128,7 @@ def test_a_verdict_claims_what_the_interval_shows(learned, baseline, ends, metri
 )
 def test_an_unknown_policy_is_told_with_its_nearest_name(small, small_fleet, spec, told):
     with pytest.raises(MeshwrightError) as error:
-        evaluate_fleet(small, [spec], fleet=small_fleet)
+        evaluate(EvaluatedFleet(small, built=small_fleet), [spec])
     assert told in str(error.value)
 
 
@@ -201,16 +151,6 @@ def test_a_rule_that_refuses_never_starts_the_largest_jobs_while_it_may_pass(sma
     started = is_large & np.isfinite(late.start_s)
     assert (late.start_s[started] >= np.broadcast_to(late.arrival_s[:, -1:], started.shape)[started]).all()
     np.testing.assert_array_equal(played["sjf+backfill"].start_s, played["sjf+backfill+refuse-0"].start_s)
-
-
-def test_the_best_refusal_is_one_of_those_that_were_tried_on_other_episodes(small, small_file):
-    benchmark = load_fleet_benchmark(str(small_file), changes=DEADLINES)
-    found = evaluate_fleet(benchmark, ["sjf:best-fixed-entry+backfill+best-refusal"], num_seeds=1).results
-    tuned = found["best_fixed_entry"]["sjf:best-fixed-entry+backfill+best-refusal"]
-    tried = tuned["blocking_rate"]
-    assert len(tried) == 3 * 9
-    assert tried[tuned["chosen"]] == min(tried.values())
-    assert min(tuned["validation_seeds"]) >= 100
 
 
 @given(

@@ -1,6 +1,7 @@
 """Figures of an episode: worked by hand, equal to the objectives, and never better than the bound."""
 
 from types import SimpleNamespace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.fleet.objective import objective_value
 from meshwright.envs.fleet.record import FleetRecord
+from meshwright.envs.fleet.settings import ObjectiveName
 from meshwright.evaluation.fleet.bounds import least_mean_completion_s
 from meshwright.evaluation.fleet.episodes import play_episodes
-from meshwright.evaluation.fleet.metrics import fleet_metrics
-from meshwright.evaluation.fleet.objectives import OBJECTIVES
+from meshwright.evaluation.fleet.fleet_figures import FleetFigures
 from meshwright.evaluation.fleet.policies import fleet_player
+from meshwright.evaluation.metrics import figures
 from meshwright.simulation.fleet.state import JobState, Total
 
 from ...fleet_samples import FAILURES
@@ -55,7 +57,7 @@ FOUR_DEVICES = SimpleNamespace(
 
 
 def test_three_jobs_worked_by_hand():
-    found = fleet_metrics(three_jobs(), FOUR_DEVICES)
+    found = figures("fleet", FleetFigures(three_jobs(), FOUR_DEVICES))
     wanted = {
         "mean_completion_s": (40 + 46) / 2,
         "p50_completion_s": 43,
@@ -88,11 +90,12 @@ def test_the_figures_are_the_objectives_that_training_validates_by(small_fleet):
     batch = FleetBatch(small_fleet, 1, observes=False)
     batch.reset(0, np.random.default_rng(5))
     fleet_player("fifo", small_fleet).play(batch, [5])
-    found = fleet_metrics(FleetRecord.of(batch.state, 0), small_fleet)
-    for objective in OBJECTIVES:
-        if objective != "deadline_met_rate":
-            chosen = small_fleet.settings.model_copy(update={"objective": objective})
-            assert found[objective] == pytest.approx(objective_value(chosen, batch.state, 0), abs=1e-12), objective
+    found = figures("fleet", FleetFigures(FleetRecord.of(batch.state, 0), small_fleet))
+    for objective in get_args(ObjectiveName):
+        if objective == "deadline_met_rate":  # no jobs have deadlines here
+            continue
+        chosen = small_fleet.settings.model_copy(update={"objective": objective})
+        assert found[objective] == pytest.approx(objective_value(chosen, batch.state, 0), abs=1e-12), objective
 
 
 def test_no_policy_beats_the_bound(small_fleet):
@@ -101,7 +104,7 @@ def test_no_policy_beats_the_bound(small_fleet):
     for rule in RULES:
         records, _, _ = play_episodes(fleet_player(rule, small_fleet), small_fleet, seeds)
         for record, bound in zip(records, bounds, strict=True):
-            assert fleet_metrics(record, small_fleet)["mean_completion_s"] >= bound
+            assert figures("fleet", FleetFigures(record, small_fleet))["mean_completion_s"] >= bound
 
 
 def test_no_policy_beats_the_bound_where_hosts_fail_and_all_meet_the_same_jobs(small_file):
@@ -111,7 +114,7 @@ def test_no_policy_beats_the_bound_where_hosts_fail_and_all_meet_the_same_jobs(s
         for record, seed in zip(records, seeds, strict=True):
             jobs = fleet.sample(np.random.default_rng(seed))
             assert jobs.arrival_s.tolist() == record.arrival_s.tolist()
-            found = fleet_metrics(record, fleet)
+            found = figures("fleet", FleetFigures(record, fleet))
             assert found["mean_completion_s"] >= least_mean_completion_s(fleet, jobs)
             assert found["devices_out"] > 0
 

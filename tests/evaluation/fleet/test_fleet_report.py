@@ -1,19 +1,20 @@
 """The page of a fleet: what is watched is what was played, and every policy, figure and loss stands on it."""
 
-import json
 import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from meshwright.evaluation.fleet.evaluate import evaluate_fleet
-from meshwright.evaluation.report.fleet_report import fleet_report_html, shown_policies
 
+from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.episodes import play_episodes, watch_episode
 from meshwright.evaluation.fleet.policies import LearnedPlayer, fleet_player
+from meshwright.evaluation.report.fleet_sections import MOST_SHOWN, sections_of
 from meshwright.evaluation.report.interference import losses, lost_by_type
+from meshwright.evaluation.report.report import report_html
+from meshwright.evaluation.report.shown import shown_policies
+from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
 
-from ..plots.texts import words
 from ..report.test_report import HOSTILE, Page
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -22,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("undrawn")
 @pytest.fixture(scope="module")
 def found(small, small_fleet):
     chosen = small.model_copy(update={"policies": ("fifo", "best-fixed-entry")})
-    return evaluate_fleet(chosen, ["fixed-4@spread", "bound"], num_seeds=2, fleet=small_fleet)
+    return evaluate(EvaluatedFleet(chosen, built=small_fleet), ["fixed-4@spread", "bound"], num_seeds=2)
 
 
 @pytest.mark.parametrize("spec", ["sjf+backfill", "random", None, "rollout:fixed-2"])
@@ -39,64 +40,60 @@ def test_a_watched_episode_is_the_one_that_was_played(small_fleet, spec):
     assert lost_s == pytest.approx(played.shared_s, rel=1e-9)
 
 
+@pytest.mark.usefixtures("drawn")
 def test_the_page_leads_with_the_verdict_and_holds_every_policy_as_text(found, small_fleet):
     def renamed(by_policy):
         return {HOSTILE if name == "fixed-4@spread" else name: value for name, value in by_policy.items()}
 
     rows = [row | {"policy": renamed({row["policy"]: 0}).popitem()[0]} for row in found.results["rows"]]
     results = found.results | {"rows": rows, "verdict": f"Nobody beats {HOSTILE}."}
-    told = replace(found, results=results, records=renamed(found.records), played=renamed(found.played))
-    shown = shown_policies(told)
-    episodes = [watch_episode(name, fleet_player(told.played[name], small_fleet), small_fleet, 0) for name in shown]
+    told = replace(found, results=results, played=renamed(found.played), specs=renamed(found.specs))
+    shown = shown_policies(results, MOST_SHOWN)
+    episodes = [watch_episode(name, fleet_player(told.specs[name], small_fleet), small_fleet, 0) for name in shown]
     load = np.zeros_like(episodes[0].timeline.load)
     load[:, 9] = 0.5  # down to the first leaf; the eight links of hosts come before
     first, *others = episodes[0].timeline.stays
-    stays = replace(first, is_restart=True, steps_from_s=(first.begin_s + first.end_s) / 2), *others
+    stays = replace(first, is_restart=True), *others
     episodes[0] = replace(episodes[0], timeline=replace(episodes[0].timeline, load=load, stays=stays))
-    html = fleet_report_html(told, episodes, command=f"meshwright evaluate '{HOSTILE}'")
+    html = report_html(results, sections_of(told, episodes), command=f"meshwright evaluate '{HOSTILE}'")
     page = Page(html)
-    assert [value for tag, name, value in page.attributes if tag == "script"] == ["application/json"] * 5
-    assert page.tags.count("script") == 5 + 2  # plotly.js and our own
-    assert not [name for _, name, _ in page.attributes if name.startswith("on")]
+    assert [value for tag, name, value in page.attributes if tag == "script"] == [
+        "application/json"
+    ] * 2  # data, which never runs
+    assert page.tags.count("script") == 3  # and our own
+    assert not [name for _, name, _ in page.attributes if name.startswith("on") or name in ("src", "srcset")]
     assert not re.search(r"https?://(?!www\.w3\.org)", html)
     assert page.texts[2].startswith("Nobody beats <script>")  # after the title and the heading
-    head, drawn = page.texts.index("All policies"), page.texts.index("One episode (seed 0)")
+    head, drawn = page.texts.index("All policies"), page.texts.index("Figures")
     table = " ".join(page.texts[head:drawn])
-    tuned = found.results["best_fixed_entry"]["best-fixed-entry"]["chosen"]
+    tuned = found.results["tuned"]["best-fixed-entry"]["chosen"]
     assert all(name in table for name in ("fifo", f"best-fixed-entry ({tuned}", "<script>alert(1)</script>", "bound", "restarts"))
-    figures = [json.loads(text) for text in re.findall(r'<script type="application/json">(.*?)</script>', html, re.S)]
-    said = {text for figure in figures for text in words(figure)}
+    figures = page.texts[drawn:]
     assert page.texts[page.texts.index("To repeat it") + 1].startswith("meshwright evaluate '<script>")
-    assert {"Jobs waiting", "Jobs running", "l0-h0", "leaf 0, mean 50.0 %", "Time from arrival to end", "restart"} <= said
-    assert page.tags.count("figure") == 5
-    assert len(re.findall('yaxis[0-9]*"', json.dumps([figure["layout"] for figure in figures]))) == 3 + 2 * len(shown) + 2 + 1
-    held = [
-        trace for trace in figures[1]["data"] if trace["type"] == "bar" and trace["yaxis"] == "y" and trace["name"] != "restart"
-    ]
-    stays = episodes[0].timeline.stays
-    drawn_s = 3600 * sum(w / 0.94 * x for trace in held for w, x in zip(trace["width"], trace["x"], strict=True))
-    assert drawn_s == pytest.approx(sum(len(stay.devices) * (stay.end_s - stay.begin_s) for stay in stays))
+    assert {"Jobs waiting", "Jobs running", "l0-h0", "leaf 0", "50.0 %", "Time from arrival to end"} <= set(figures)
+    assert figures.count("restart") == 1
+    assert page.tags.count("figure") == 6
+    assert page.tags.count("svg") == 2 + 3 + 2 * len(shown) + 2
 
 
 def test_loads_are_drawn_only_where_links_can_be_shared(found, small_fleet):
     network = small_fleet.network
     alone = network.arrays._replace(capacity_bytes_per_s=np.full_like(network.arrays.capacity_bytes_per_s, 1e300))
     fleet = replace(small_fleet, network=replace(network, arrays=alone))
-    episodes = [watch_episode("fifo", fleet_player(found.played["fifo"], small_fleet), small_fleet, 0)]
-    with_loads, without = (fleet_report_html(replace(found, fleet=each), episodes) for each in (small_fleet, fleet))
-    assert "Load of the busiest links" in with_loads
-    assert "Load of the busiest links" not in without
+    episodes = [watch_episode("fifo", fleet_player("fifo", small_fleet), small_fleet, 0)]
+    for each in (small_fleet, fleet):
+        drawn = sections_of(replace(found, world=EvaluatedFleet(found.world.benchmark, built=each)), episodes).drawn
+        assert any("Load of the busiest links" in one.caption for one in drawn) == (each is small_fleet)
 
 
-def test_who_is_shown_is_the_best_learned_policy_then_the_best_baseline_and_each_play_once(found):
+def test_who_is_shown_is_the_best_learned_policy_then_the_best_baseline_and_each_play_once():
     rows = [
-        {"policy": name, "kind": kind, "per_seed": {"mean_completion_s": [figure]}}
+        {"policy": name, "kind": kind, "per_case": {"mean_completion_s": [figure]}, "details": {}}
         for name, kind, figure in zip(
             "abcdefg", ["reference"] + ["baseline"] * 5 + ["learned"], [0, 4, 4, 5, 6, 7, 1], strict=True
         )
     ]
-    results = {"rows": rows, "best_baselines": ["b", "c"]}
-    assert shown_policies(replace(found, results=results)) == ["g", "b", "d", "e"]
+    assert shown_policies({"rows": rows, "best_baselines": ["b", "c"]}, MOST_SHOWN) == ["g", "b", "d", "e"]
 
 
 def test_losses_are_told_by_pair_by_type_and_by_job(small_fleet):

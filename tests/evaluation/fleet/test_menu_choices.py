@@ -7,9 +7,9 @@ import pytest
 
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.errors import PolicyError
-from meshwright.evaluation.fleet.evaluate import evaluate_fleet
+from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.policies import EXACT, check_policy, policy_kind, policy_name
-from meshwright.evaluation.fleet.tables import fleet_markdown
+from meshwright.evaluation.tables import to_markdown
 
 CODED = {
     "name": "coded",
@@ -28,7 +28,7 @@ def benchmark(small_file):
 
 @pytest.fixture(scope="module")
 def results(benchmark):
-    return evaluate_fleet(benchmark, RULES, num_seeds=3).results
+    return evaluate(benchmark, RULES, num_seeds=3).results
 
 
 def rows(results):
@@ -37,48 +37,47 @@ def rows(results):
 
 def test_with_exact_entries_alone_nothing_else_is_taken(results):
     by_name = rows(results)
-    assert "coded" in by_name["fifo"]["entries"]
+    assert "coded" in by_name["fifo"]["details"]["entries"]
     for name in RULES:
         if name.startswith("synchronous-only"):
-            assert set(by_name[name]["entries"]) == {"searched"}
-        assert sum(share["mean"] for share in by_name[name]["entries"].values()) == pytest.approx(1)
+            assert set(by_name[name]["details"]["entries"]) == {"searched"}
+        assert sum(share["mean"] for share in by_name[name]["details"]["entries"].values()) == pytest.approx(1)
 
 
 def test_alone_it_is_the_best_fixed_entry_of_exact_ones(results):
     by_name = rows(results)
-    assert by_name["synchronous-only"]["per_seed"] == by_name[EXACT + "best-fixed-entry"]["per_seed"]
-    chosen = results["best_fixed_entry"]["synchronous-only"]["chosen"]
+    assert by_name["synchronous-only"]["per_case"] == by_name[EXACT + "best-fixed-entry"]["per_case"]
+    chosen = results["tuned"]["synchronous-only"]["chosen"]
     assert chosen.startswith(EXACT + "fixed-")
 
 
-def test_the_ablation_is_paired_and_told(results):
+def test_the_ablation_is_paired(results):
     row, exact = rows(results)["fifo"], rows(results)[EXACT + "fifo"]
-    metric = results["objective"]
-    differences = [a - b for a, b in zip(row["per_seed"][metric], exact["per_seed"][metric], strict=True)]
-    assert row["against_synchronous_only"]["mean"] == pytest.approx(np.mean(differences))
-    assert any(told.startswith("fifo against itself with exact entries alone: ") for told in results["remarks"])
-    assert "against_synchronous_only" not in exact
+    values = [each["per_case"][results["objective"]] for each in (row, exact)]
+    assert row["against"]["itself with exact entries"]["mean"] == pytest.approx(np.mean(np.subtract(*values)))
+    assert "itself with exact entries" not in exact["against"]
+    assert "| against itself with exact entries, min |" in to_markdown(results)
 
 
 def test_shares_of_types_make_up_those_of_all(results):
-    row = rows(results)["fifo"]
-    assert set(row["entries_by_type"]) == set(results["fleet"]["job_types"])
-    assert all(set(shares) <= set(row["entries"]) for shares in row["entries_by_type"].values())
+    details = rows(results)["fifo"]["details"]
+    assert list(details["entries_by_type"]) == results["about"]["jobs"]
+    assert all(set(shares) <= set(details["entries"]) for shares in details["entries_by_type"].values())
 
 
 def test_break_evens_are_told_of_ranked_and_unranked_entries(results):
-    found = {(one["entry"], one["multiplier"]) for one in results["break_evens"]}
+    found = {(one["entry"], one["multiplier"]) for one in results["more"]["break_evens"]}
     assert found == {("coded", 1.0), ("sign", None)}
-    text = fleet_markdown(results)
-    assert "## What was chosen" in text
+    text = to_markdown(results)
+    assert "## Named entries" in text
     assert "## Break-even of inexact entries" in text
 
 
 def test_a_menu_of_layouts_alone_says_nothing_of_entries(small_file):
-    plain = evaluate_fleet(load_fleet_benchmark(str(small_file), changes=["policies=[]"]), ("fifo", EXACT + "fifo"), num_seeds=2)
-    assert "break_evens" not in plain.results
-    assert all("entries" not in row for row in plain.results["rows"])
-    one, other = (rows(plain.results)[name]["per_seed"] for name in ("fifo", EXACT + "fifo"))
+    plain = evaluate(load_fleet_benchmark(str(small_file), changes=["policies=[]"]), ("fifo", EXACT + "fifo"), num_seeds=2)
+    assert "break_evens" not in plain.results["more"]
+    assert all("entries" not in row["details"] for row in plain.results["rows"])
+    one, other = (rows(plain.results)[name]["per_case"] for name in ("fifo", EXACT + "fifo"))
     assert one == other  # nothing is masked
 
 

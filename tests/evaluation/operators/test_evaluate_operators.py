@@ -1,4 +1,4 @@
-"""The evaluation of operator placement: ratios worked out anew, ties, what is refused, and the command."""
+"""The evaluation of operator placement and of tasklets: ratios worked out anew, ties, what is refused."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import numpy as np
 import pytest
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
+from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
 from meshwright.errors import ConfigError, PlanError, PolicyError
-from meshwright.evaluation.operators.evaluate import evaluate_operators
+from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.operators.policies import operator_policy
-from meshwright.evaluation.operators.tables import figure_rows, operator_cells, operator_markdown
-from meshwright.evaluation.report.operator_report import operator_report
+from meshwright.evaluation.report.operator_sections import operator_sections
+from meshwright.evaluation.report.report import report_html
+from meshwright.evaluation.tables import result_cells, to_markdown
+from meshwright.evaluation.tasklets.policies import tasklet_policy
+from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
+from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
-from meshwright.simulation.operators import pipelined
 
 SMALL = [
     "placement.instances.num_ops=[8]",
@@ -21,125 +25,176 @@ SMALL = [
     "best_known_s=0.01",
     "policies=[heft, fastest-device, round-robin]",
 ]
+SMALL_NETWORKS = ["tasklets.num_devices=[16]", "tasklets.num_stages=[4]", "best_known_s=0.02", "policies=[chain@0.01]"]
 
 
-def test_figures_are_those_of_the_placements() -> None:
+def values_s(results, policy):
+    """The value of each placement in seconds."""
+    (row,) = (each for each in results["rows"] if each["policy"] == policy)
+    return np.array(row["per_case"]["over_best_known"]) * results["more"]["known_s"]
+
+
+def by_name(results):
+    return {row["policy"]: row for row in results["rows"]}
+
+
+def share(row, metric):
+    return row["metrics"][metric]["mean"]
+
+
+def test_figures_are_those_of_the_placements():
     chosen = load_placement_benchmark("preset:latency-tight", changes=SMALL)
-    found = evaluate_operators(chosen, ["annealing@0.01"], num_seeds=3)
-    rows = {row["policy"]: row for row in found["rows"]}
+    found = evaluate(chosen, ["annealing@0.01"], num_seeds=3).results
+    rows = by_name(found)
     heft = [place(chosen.placement.instance("test", seed), "heft", PlacementRequest()).value_s for seed in range(3)]
-    assert rows["heft"]["values_s"] == pytest.approx(heft)
-    rules = np.array([rows[name]["values_s"] for name in ("heft", "fastest-device", "round-robin")])
-    against = np.mean(np.array(rows["heft"]["values_s"]) / rules.min(axis=0) - 1)
-    assert rows["heft"]["against_best_rule"]["mean"] == pytest.approx(against)
-    over_bound = np.array(rows["heft"]["values_s"]) / np.array(found["bounds_s"])
-    assert rows["heft"]["over_bound"]["mean"] == pytest.approx(over_bound.mean())
-    assert not rows["annealing@0.01"]["is_rule"]
-    assert all(row["over_best_known"]["mean"] >= 1.0 for row in found["rows"])
-    head, cells = operator_cells(found)
+    assert values_s(found, "heft") == pytest.approx(heft)
+    rules = np.array([values_s(found, name) for name in ("heft", "fastest-device", "round-robin")])
+    assert rows["heft"]["per_case"]["over_best_rule"] == pytest.approx(heft / rules.min(axis=0))
+    assert rows["heft"]["per_case"]["over_bound"] == pytest.approx(heft / np.array(found["more"]["bounds_s"]))
+    assert (rows["heft"]["kind"], rows["annealing@0.01"]["kind"]) == ("baseline", "planner")
+    assert all(share(row, "over_best_known") >= 1.0 for row in found["rows"])
+    head, cells = result_cells(found)
+    assert {len(row) for row in cells} == {len(head)}
     assert len(cells) == 4
-    assert len(head) == len(cells[0])
-    assert "| heft |" in operator_markdown(found)
+    assert "| heft |" in to_markdown(found)
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("made_by", "spec", "told"),
     [
-        ("hefty", "heft"),
-        ("annealing@0", "above 0"),
-        ("heft@x", "above 0"),
-        ("ideals", "latency"),
-        ("shipped:nothing", "no such shipped policy"),
+        *((lambda spec: operator_policy(spec, "latency"), *each) for each in (
+            ("hefty", "heft"),
+            ("annealing@0", "above 0"),
+            ("heft@x", "above 0"),
+            ("ideals", "latency"),
+            ("shipped:nothing", "no such shipped policy"),
+            *((f"refine:best-move@{steps}", "from 1 to 10000") for steps in ("0", "x", "10001")),
+        )),
+        *((tasklet_policy, *each) for each in (
+            ("chains", "chain"),
+            ("chain@0", "above 0"),
+            ("genetic@x", "above 0"),
+            ("shipped:nothing", "no such shipped policy"),
+        )),
     ],
-)
-def test_whoever_is_not_known_is_refused_in_one_line(spec: str, told: str) -> None:
+)  # fmt: skip
+def test_whoever_is_not_known_is_refused_in_one_line(made_by, spec, told):
     with pytest.raises(PolicyError, match=told) as found:
-        operator_policy(spec, "latency")
+        made_by(spec)
     assert "\n" not in str(found.value)
 
 
-def test_one_instance_is_too_few() -> None:
-    with pytest.raises(ConfigError, match="2 to 1000"):
-        evaluate_operators(load_placement_benchmark("preset:latency-tight", changes=SMALL), [], num_seeds=1)
+@pytest.mark.parametrize(
+    ("load", "name", "changes", "most"),
+    [
+        (load_placement_benchmark, "preset:latency-tight", SMALL, 1000),
+        (load_tasklet_benchmark, "preset:tasklets-64", SMALL_NETWORKS, 100),
+    ],
+)
+def test_one_instance_is_too_few_and_nobody_is_refused(load, name, changes, most):
+    chosen = load(name, changes=changes)
+    with pytest.raises(ConfigError, match=f"2 to {most}"):
+        evaluate(chosen, [], num_seeds=1)
+    with pytest.raises(PolicyError, match="nothing to compare"):
+        evaluate(chosen.model_copy(update={"policies": ()}), [])
 
 
-def test_who_places_nothing_wins_nothing_and_moves_no_figure() -> None:
+def test_who_places_nothing_wins_nothing_and_moves_no_figure():
     changes = [*SMALL[1:3], "placement.instances.num_ops=[40]", "policies=[heft]"]
     chosen = load_placement_benchmark("preset:latency-tight", changes=changes)
-    alone = evaluate_operators(chosen, [], num_seeds=2)["rows"][0]
-    rows = {row["policy"]: row for row in evaluate_operators(chosen, ["exhaustive"], num_seeds=2)["rows"]}
-    assert rows["heft"]["over_bound"] == alone["over_bound"]
-    assert rows["heft"]["against_best_rule"] == alone["against_best_rule"]
-    assert (rows["exhaustive"]["won"], rows["exhaustive"]["infeasible"]) == (0.0, 1.0)
+    alone = evaluate(chosen, [], num_seeds=2).results["rows"][0]
+    rows = by_name(evaluate(chosen, ["exhaustive"], num_seeds=2).results)
+    for metric in ("over_bound", "over_best_rule"):
+        assert rows["heft"]["per_case"][metric] == alone["per_case"][metric]
+    assert [share(rows["exhaustive"], name) for name in ("won", "without_value")] == [0.0, 1.0]
     with pytest.raises(PlanError, match=r"no policy that is compared places this instance; exhaustive: has .* placements"):
-        evaluate_operators(chosen.model_copy(update={"policies": ("exhaustive",)}), [], num_seeds=2)
+        evaluate(chosen.model_copy(update={"policies": ("exhaustive",)}), [], num_seeds=2)
 
 
-def test_without_a_rule_nothing_is_told_against_one() -> None:
+def test_without_a_rule_nothing_is_compared_with_one():
     chosen = load_placement_benchmark("preset:latency-tight", changes=SMALL).model_copy(update={"policies": ()})
-    found = evaluate_operators(chosen, ["annealing@0.01"], num_seeds=2)
-    assert found["rows"][0]["against_best_rule"] is None
-    assert operator_cells(found)[1][0][2] == "-"
+    found = evaluate(chosen, ["annealing@0.01"], num_seeds=2).results
+    assert found["rows"][0]["metrics"]["over_best_rule"] is None
+    head, (cells,) = result_cells(found)
+    assert "over best rule" not in head
+    assert cells[head.index("against best baseline")] == "-"
 
 
-def test_the_default_form_changes_no_figure_and_another_is_told() -> None:
-    chosen = load_placement_benchmark("preset:latency-tight", changes=SMALL)
-    named = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "placement.form=independent"])
-    fair = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "placement.form=fair"])
-    plain, same, shared = (evaluate_operators(each, [], num_seeds=2) for each in (chosen, named, fair))
-    for one, two, three in zip(plain["rows"], same["rows"], shared["rows"], strict=True):
-        assert one["values_s"] == two["values_s"]
-        assert all(a <= b * (1 + 1e-9) for a, b in zip(one["values_s"], three["values_s"], strict=True))
-    assert "fair" in operator_markdown(shared)
-    assert "independent" not in operator_markdown(plain)
+def test_the_default_form_changes_no_figure_and_another_is_named():
+    plain, same, shared = (
+        evaluate(load_placement_benchmark("preset:latency-tight", changes=[*SMALL, *form]), num_seeds=2).results
+        for form in ([], ["placement.form=independent"], ["placement.form=fair"])
+    )
+    for name in by_name(plain):
+        assert values_s(plain, name) == pytest.approx(values_s(same, name))
+        assert (values_s(plain, name) <= values_s(shared, name) * (1 + 1e-9)).all()
+    assert "fair" in to_markdown(shared)
+    assert "independent" not in to_markdown(plain)
     with pytest.raises(ConfigError, match="shown under independent"):
-        evaluate_operators(fair, [], num_seeds=2, shown=[0])
+        EvaluatedOperators.load("preset:latency-tight", [*SMALL, "placement.form=fair"], Options(show=(0,)))
 
 
-def test_who_has_no_value_of_the_form_is_compared_with_nobody_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pipelines of more than one device are too many tasks here; the page is written all the same."""
-    monkeypatch.setattr(pipelined, "MOST_TASKS", 150)
-    changes = [
-        *SMALL[:3],
-        "placement.instances.kind=layered",
-        "placement.form=simulated",
-        "placement.devices.communication_to_computation=[0.01, 0.01]",
-    ]
-    changes += ["placement.devices.memory_slack=null", "policies=[fastest-device, round-robin]", "budgets_s=[0.01, 0.02]"]
-    chosen = load_placement_benchmark("preset:throughput-tight", changes=changes)
-    found = evaluate_operators(chosen, ["annealing@0.01"], num_seeds=3)
-    rows = {row["policy"]: row for row in found["rows"]}
-    never = [name for name, row in rows.items() if row["infeasible"] == row["without_form"] == 1.0]
-    assert sorted(never) == ["annealing@0.01", "round-robin"]
-    assert found["verdict"].startswith("Best is fastest-device;")
-    head, cells = operator_cells(found)
-    assert cells[0][0] == "fastest-device"
-    at = head.index("none, %")
-    assert [(row[1:4], row[at]) for row in cells[1:]] == [(["-", "-", "-"], "100")] * 2
-    assert not any(name in row["against"] for row in found["rows"] for name in never)
-    assert found["budgets"]["rows"] == []
-    assert [row["policy"] for row in figure_rows(found)] == ["fastest-device"]
-    assert "Every policy placed for max-load" in operator_markdown(found)
-    assert "round-robin found a placement that has no value by simulated on 100 % of the instances" in operator_markdown(found)
-    assert "<svg" in operator_report(found)
+EQUAL = [
+    *SMALL[:3],
+    "placement.devices.speed_spread=0",
+    "placement.devices.link_spread=0",
+    "placement.devices.memory_slack=null",
+    "placement.instances.kind=chain",
+]
+
+
+@pytest.mark.parametrize("form", ["pipedream", "piper"])
+def test_a_planner_of_a_published_form_is_first_under_it_and_who_makes_no_stages_is_named(form):
+    policies = f"policies=[linear, {form}, round-robin]"
+    chosen = load_placement_benchmark("preset:throughput-tight", changes=[*EQUAL, policies, f"placement.form={form}"])
+    found = evaluate(chosen, [], num_seeds=4).results
+    rows = by_name(found)
+    assert share(rows[form], "won") == 1.0
+    lacks = share(rows["round-robin"], "without_value")
+    assert lacks > 0.0
+    head, cells = result_cells(found)
+    assert [row[0] for row in cells] == [form, "linear", "round-robin"]
+    assert cells[2][head.index("none, %")] == f"{100 * lacks:.0f}"
+    assert f"round-robin has no value on {100 * lacks:.3g} % of the instances" in to_markdown(found)
     alone = chosen.model_copy(update={"policies": ("round-robin",), "best_known_s": 0.01})
-    with pytest.raises(PlanError, match=r"has a value by simulated; round-robin: .* tasks are more than 150"):
-        evaluate_operators(alone, [], num_seeds=3)
+    with pytest.raises(PlanError, match=r"no policy that is compared places this instance; round-robin: .* wait for each other"):
+        evaluate(alone, [], num_seeds=4)
 
 
-def test_times_by_the_cpu_clock_are_told() -> None:
+def test_a_search_or_policy_that_never_has_a_value_is_compared_with_nobody_and_the_page_is_written():
+    """Annealing splits layered graphs into no stages in order; the curve of its budgets is at the worst of the others."""
+    larger = ["placement.instances.num_ops=[30]", "placement.devices.num_devices=[4]", "placement.instances.kind=layered"]
+    changes = [*EQUAL[2:-1], *larger, "placement.form=pipedream", "budgets_s=[0.01, 0.02]"]
+    changes.append("policies=[pipedream, annealing@0.01]")
+    chosen = load_placement_benchmark("preset:throughput-tight", changes=changes)
+    evaluation = evaluate(chosen, ["shipped:operators-throughput"], num_seeds=3)
+    found = evaluation.results
+    never = [name for name, row in by_name(found).items() if share(row, "without_value") == 1.0]
+    assert "annealing@0.01" in never
+    _, cells = result_cells(found)
+    for name in never:
+        (alone,) = (row for row in cells if name in row[0].split(", "))
+        assert alone[1:3] == ["-", "-"]
+        assert by_name(found)[name]["against"] == {}
+    assert "annealing" not in [row["policy"] for row in found["more"]["budgets"]["rows"]]
+    told = [each for row in found["more"]["budgets"]["rows"] for each in row["over_best_known"]]
+    assert all(each["mean"] is not None for each in told)
+    assert "annealing@0.01 has no value on 100 % of the instances" in to_markdown(found)
+    assert "<svg" in report_html(found, operator_sections(evaluation))
+
+
+def test_times_by_the_cpu_clock_are_named():
     chosen = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "clock=cpu"])
-    found = evaluate_operators(chosen, ["annealing@0.02"], num_seeds=2)
-    assert found["clock"] == "cpu"
-    assert "CPU seconds" in operator_markdown(found)
-    seconds = {row["policy"]: row["seconds"]["median"] for row in found["rows"]}
-    assert 0.01 < seconds["annealing@0.02"] < 0.1
+    found = evaluate(chosen, ["annealing@0.02"], num_seeds=2).results
+    assert found["more"]["clock"] == "cpu"
+    assert "CPU seconds" in to_markdown(found)
+    assert 0.01 < found["timing"]["decision_s"]["annealing@0.02"]["median"] < 0.1
     with pytest.raises(ConfigError, match="clock"):
         load_placement_benchmark("preset:latency-tight", changes=["clock=sun"])
 
 
-@pytest.mark.parametrize("form", ["contiguous-accelerator", "simulated", "none"])
-def test_a_form_that_does_not_fit_is_refused_with_the_choices(form: str) -> None:
+@pytest.mark.parametrize("form", ["piper", "pipedream", "simulated", "none"])
+def test_a_form_that_does_not_fit_is_refused_with_the_choices(form):
     with pytest.raises(ConfigError, match="choose independent or fair") as found:
         load_placement_benchmark("preset:latency-tight", changes=[f"placement.form={form}"])
     assert "\n" not in str(found.value)
@@ -147,7 +202,7 @@ def test_a_form_that_does_not_fit_is_refused_with_the_choices(form: str) -> None
         load_placement_benchmark("preset:latency-tight", changes=["placement.form=fair"]).placement.check_default_form()
 
 
-def test_an_optimizer_is_a_name_or_a_number() -> None:
+def test_an_optimizer_is_a_name_or_a_number():
     drawn = '{{kind: jobs, jobs: ["zoo:squeezenet"], {0}}}'.format
     read = [
         load_placement_benchmark("preset:latency-tight", changes=[f"placement.instances={drawn(told)}"]).placement

@@ -1,8 +1,10 @@
-"""What the evaluation of operator placement shows beside its table: time given, classes, single instances, files, ablations."""
+"""What the evaluation of operator placement shows besides its table: time given, classes, single instances, files, ablations."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,21 +14,22 @@ from meshwright import files
 from meshwright.cli import run_command_line
 from meshwright.envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
 from meshwright.errors import ConfigError, InputFileError
-from meshwright.evaluation.operators.classes import by_class, classes, facts
+from meshwright.evaluation.evaluate import Evaluation, evaluate
+from meshwright.evaluation.operators.classes import classes, facts
+from meshwright.evaluation.operators.difference_tables import difference_cells
 from meshwright.evaluation.operators.differences import differences
 from meshwright.evaluation.operators.dumped import dump
-from meshwright.evaluation.operators.evaluate import evaluate_operators
-from meshwright.evaluation.operators.tables import (
-    ablation_cells,
-    budget_cells,
-    difference_cells,
-    operator_markdown,
-    paired_cells,
-)
-from meshwright.evaluation.report.operator_report import operator_report
+from meshwright.evaluation.operators.refining import best_moves
+from meshwright.evaluation.report.operator_sections import operator_sections
+from meshwright.evaluation.report.report import report_html
+from meshwright.evaluation.sections import ablation_cells, budget_cells, paired_cells, tables_of
 from meshwright.evaluation.validation.placements.placed_instance import values_of
+from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
+from meshwright.evaluation.worlds.evaluated_world import Options
+from meshwright.planners.operators.place import place
+from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.placement import OperatorPlacement, placed
+from meshwright.simulation.operators.placement import placed, value
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -49,19 +52,23 @@ def chain() -> OperatorInstance:
     )
 
 
+def played(*specs: str, changes: Sequence[str] = (), num_seeds: int = 2, options: Options = Options()) -> Evaluation:  # noqa: B008
+    return evaluate(EvaluatedOperators(small(*changes), options), specs, num_seeds=num_seeds)
+
+
 def test_searches_get_each_budget_and_everything_else_none() -> None:
-    found = evaluate_operators(small("budgets_s=[0.001, 0.02]"), ["annealing@0.1"], num_seeds=2)
-    told = found["budgets"]
+    found = played("annealing@0.1", changes=["budgets_s=[0.001, 0.02]"]).results
+    told = found["more"]["budgets"]
     assert told["seconds"] == [0.001, 0.02]
     (row,) = told["rows"]
     assert row["policy"] == "annealing"
     assert len(row["over_best_known"]) == len(row["median_seconds"]) == 2
     assert all(each["mean"] >= 1.0 for each in row["over_best_known"])
     assert 0.01 < row["median_seconds"][1] < 0.2
-    head, cells = budget_cells(found)
+    head, cells = budget_cells(found) or ([], [])
     assert head == ["policy", "1 ms", "20 ms"]
     assert cells[0][0] == "annealing"
-    assert budget_cells(evaluate_operators(small(), ["annealing@0.01"], num_seeds=2)) is None
+    assert budget_cells(played("annealing@0.01").results) is None
 
 
 @pytest.mark.parametrize("wrong", ["[0.1, 0.01]", "[0.1, 0.1]", "[0]", "[-1]", "[5000]", "[soon]"])
@@ -86,9 +93,6 @@ def test_classes_are_of_what_instances_are_and_each_instance_is_in_one_of_each()
     for of in found.values():
         assert sorted(at for rows in of.values() for at in rows) == list(range(12))
     assert [len(rows) for rows in found["communication to computation"].values()] == [4, 4, 4]
-    ratios = np.arange(12.0)
-    by = by_class(ratios, found)
-    assert by["ops"]["8"] == np.mean([at for at, each in enumerate(told) if each["ops"] == 8])
     tight = small().placement.instance("test", 0)
     assert facts(tight)["memory slack"] == pytest.approx(1.3)
     assert list(classes([facts(tight), {**facts(tight), "memory slack": None}])["memory slack"]) == ["1.3", "unlimited"]
@@ -107,43 +111,39 @@ def test_what_a_decision_costs_by_hand() -> None:
 
 
 @pytest.mark.usefixtures("drawn")
-def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them(tmp_path: Path) -> None:
-    found = evaluate_operators(small("budgets_s=[0.001]"), ["annealing@0.01"], num_seeds=4, shown=[2])
-    (shown,) = found["shown"]
+def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them() -> None:
+    found = played("annealing@0.01", changes=["budgets_s=[0.001]"], num_seeds=4, options=Options(show=(2,)))
+    results = found.results
+    (shown,) = results["more"]["shown"]
     assert (shown["number"], shown["policy"]) == (2, "annealing@0.01")
+    rows = {each["policy"]: each for each in results["rows"]}
     for made, name in zip(shown["placements"], ("annealing@0.01", "heft"), strict=True):
-        row = next(each for each in found["rows"] if each["policy"] == name)
         assert made["value_s"] == pytest.approx(max(made["end_s"]))
-        assert made["value_s"] == row["values_s"][2]
-    title, head, rows = difference_cells(shown)
+        ratio = rows[name]["per_case"]["over_best_known"][2]
+        assert made["value_s"] == pytest.approx(ratio * results["more"]["known_s"][2])
+    title, head, cells = difference_cells(shown)
     assert shown["instance"] in title
-    assert all(len(row) == len(head) for row in rows)
-    drawn = operator_report(json.loads(json.dumps(found)))
-    for text in (">1 ms<", "communication to computation", f"{shown['instance']}: one step", "the last op ends after"):
+    assert all(len(row) == len(head) for row in cells)
+    drawn = report_html(results, operator_sections(found))
+    for text in (">1 ms<", "communication to computation", f"{shown['instance']}: one step", "the last op ends after", title):
         assert text in drawn
-    assert drawn == operator_report(found)
-    assert shown["instance"] in operator_markdown(found)
+    again = replace(found, results=json.loads(json.dumps(results)))
+    assert report_html(again.results, operator_sections(again)) == drawn
     with pytest.raises(ConfigError, match=r"--show.*from 0 to 3") as wrong:
-        evaluate_operators(small(), [], num_seeds=4, shown=[4])
+        played(num_seeds=4, options=Options(show=(4,)))
     assert "\n" not in str(wrong.value)
 
 
 def test_what_is_dumped_gives_every_value_again(tmp_path: Path) -> None:
-    kept: dict[int, dict[str, OperatorPlacement]] = {}
-
-    def keep(number: int, instance: OperatorInstance, placements: dict[str, OperatorPlacement]) -> None:
-        kept[number] = dict(placements)
-        dump(tmp_path, number, instance, placements)
-
-    found = evaluate_operators(small(), ["annealing@0.01", "shipped:operators-latency"], num_seeds=2, keep=keep)
-    assert sorted(kept) == [0, 1]
-    for row in found["rows"]:
-        for number in kept:
+    results = played("annealing@0.01", "shipped:operators-latency", options=Options(dump=tmp_path)).results
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["instance-0", "instance-1"]
+    for row in results["rows"]:
+        for number, over in enumerate(row["per_case"]["over_best_known"]):
             inside = tmp_path / f"instance-{number}"
             file = inside / f"{row['policy'].replace('@', '-').replace(':', '-')}.json"
             told = values_of(inside / "instance.json", file, 1.0).values
             again = next(each for each in told if each.form == "independent" and each.note)
-            assert again.value_s == row["values_s"][number]
+            assert again.value_s == pytest.approx(over * results["more"]["known_s"][number])
 
 
 def test_names_that_make_one_file_name_get_numbers(tmp_path: Path) -> None:
@@ -186,31 +186,44 @@ def test_an_order_of_the_file_counts(tmp_path: Path) -> None:
     assert values == [[2.0, 2.0], [2.0, 3.0]]
 
 
-def test_networks_that_leave_something_out_are_held_against_the_whole_one() -> None:
-    found = evaluate_operators(small(), ["shipped:operators-latency"], num_seeds=2)
+@pytest.mark.parametrize("objective", ["latency", "throughput"])
+def test_the_best_move_is_never_worse_for_more_steps_and_ends_where_no_move_helps(objective: str) -> None:
+    for seed in range(4):
+        instance = small().placement.instance("test", seed)
+        found = [best_moves(instance, objective, steps) for steps in (1, 5, 200)]
+        values = [each.value_s for each in found]
+        assert values == sorted(values, reverse=True)
+        start = place(instance, "heft", PlacementRequest(objective=objective)).value_s
+        assert values[0] <= 1.5 * start
+        last = found[-1].device_of
+        for op in range(instance.num_ops):
+            for device in range(instance.num_devices):
+                moved = np.where(np.arange(instance.num_ops) == op, device, last)
+                held = np.bincount(moved, weights=instance.resident_bytes, minlength=instance.num_devices)
+                if (held <= instance.memory_bytes).all():
+                    assert value(instance, moved, objective) >= values[-1] * (1 - 1e-9)
+
+
+def test_learned_policies_are_paired_with_each_other_and_with_networks_that_leave_something_out() -> None:
+    assert paired_cells(played().results) is None
+    found = played("shipped:operators-latency").results
     assert ablation_cells(found) is None
-    row = next(each for each in found["rows"] if each["kind"] == "learned")
-    assert row["trained"]["benchmark"] == "latency-tight"
-    network = {**row["trained"]["network"], "without": ["edges"], "walks": 0}
-    difference = {"mean": 0.2, "low": 0.1, "high": 0.3}
-    less = {**row, "policy": "less", "trained": {"network": network}, "against": {row["policy"]: difference}}
-    head, cells = ablation_cells({**found, "rows": [*found["rows"], less]})
+    (name, trained) = next(iter(found["more"]["trained"].items()))
+    assert trained["benchmark"] == "latency-tight"
+    row = next(each for each in found["rows"] if each["policy"] == name)
+    worse = [value + 0.2 for value in row["per_case"]["over_best_known"]]
+    less = {**row, "policy": "less", "per_case": {**row["per_case"], "over_best_known": worse}}
+    network = {**trained["network"], "without": ["edges"], "walks": 0}
+    more = {"trained": {name: trained, "less": {"network": network}}}
+    changed = {**found, "rows": [*found["rows"], less], "more": more}
+    head, cells = ablation_cells(changed) or ([], [])
     assert [each[1] for each in cells] == ["nothing", "edges, walks=0"]
-    assert cells[1][3] == "+0.200 [+0.100, +0.300] worse"
+    assert cells[1][3] == "+0.200 [+0.200, +0.200] worse"
     assert len(head) == 4
-
-
-def test_learned_policies_are_paired_with_each_other_policy() -> None:
-    assert paired_cells(evaluate_operators(small(), [], num_seeds=2)) is None
-    found = evaluate_operators(small(), ["shipped:operators-latency"], num_seeds=2)
-    row = next(each for each in found["rows"] if each["kind"] == "learned")
-    row["against"]["heft"] = {"mean": -0.2, "low": -0.3, "high": -0.1}
-    head, cells = paired_cells(found)
-    assert head == ["against", row["policy"]]
-    told = dict(cells)
-    assert told["heft"] == "-0.200 [-0.300, -0.100] better"
-    assert "## Paired, over the best known" in operator_markdown(found)
-    assert "Learned policies against each" in operator_report(found)
+    head, paired = paired_cells(changed) or ([], [])
+    assert head == ["against", name, "less"]
+    assert {each[0]: each[1] for each in paired}["less"] == cells[1][3]
+    assert {"Against each learned policy", "Parts left out of the network"} <= set(tables_of(changed))
 
 
 def test_the_command_shows_dumps_and_refuses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -231,4 +244,4 @@ def test_the_command_shows_dumps_and_refuses(tmp_path: Path, capsys: pytest.Capt
         assert capsys.readouterr().err.count("\n") == 1
     for option in (["--show", "0"], ["--dump", str(tmp_path / "x")]):
         assert run_command_line(["evaluate", "--benchmark", "quickstart", *option]) == 2
-        assert "operator placement" in capsys.readouterr().err
+        assert "does not go with a benchmark of one job" in capsys.readouterr().err

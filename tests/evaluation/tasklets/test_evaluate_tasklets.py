@@ -1,4 +1,4 @@
-"""The evaluation of tasklets: ratios worked out anew, kinds of network, what is refused, and the command."""
+"""The evaluation of tasklets: ratios worked out anew, kinds of network, and the command."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import torch
 
 from meshwright.cli import run_command_line
 from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
-from meshwright.errors import ConfigError, PolicyError
-from meshwright.evaluation.tasklets.evaluate import evaluate_tasklets
+from meshwright.evaluation.evaluate import evaluate
+from meshwright.evaluation.sections import class_cells, paired_cells
 from meshwright.evaluation.tasklets.policies import tasklet_policy
-from meshwright.evaluation.tasklets.tables import tasklet_cells, tasklet_markdown
 from meshwright.models.tasklets.network import TaskletNetworkSettings
 from meshwright.models.tasklets.policy import TaskletPolicy
 from meshwright.models.tasklets.saved import SavedTaskletPolicy
@@ -32,66 +31,19 @@ def saved(tmp_path: Path) -> str:
 
 def test_figures_are_those_of_the_groupings(saved: str) -> None:
     chosen = load_tasklet_benchmark("preset:tasklets-64", changes=SMALL)
-    found = evaluate_tasklets(chosen, [saved, f"{saved}@sample-4", "structured@0.01"], num_seeds=6)
-    rows = {row["policy"]: row for row in found["rows"]}
-    greedy, drawn = (np.array(rows[name]["values_s"]) for name in (saved, f"{saved}@sample-4"))
+    found = evaluate(chosen, [saved, f"{saved}@sample-4", "structured@0.01"], num_seeds=6).results
+    over = {row["policy"]: np.array(row["per_case"]["over_best_known"]) for row in found["rows"]}
+    known = np.array(found["more"]["known_s"])
     player = tasklet_policy(saved)
-    expected = [player.place(chosen.instance("test", seed), seed).value_s for seed in range(6)]
-    assert greedy == pytest.approx(expected)
-    assert (drawn <= greedy).all()
-    known = np.array(found["known_s"])
-    assert rows[saved]["over_best_known"]["mean"] == pytest.approx((greedy / known).mean())
-    assert rows[saved]["by_kind"]["spot"]["mean"] == pytest.approx((greedy / known)[1::2].mean())
-    against = rows[f"{saved}@sample-4"]["against"][saved]
-    assert against["all"]["mean"] == pytest.approx(((drawn - greedy) / known).mean())
-    assert against["uneven"]["mean"] == pytest.approx(((drawn - greedy) / known)[0::2].mean())
-    assert all(row["over_best_known"]["mean"] >= 1.0 for row in found["rows"])
-    head, cells = tasklet_cells(found)
-    assert len(cells) == 4
-    assert all(len(each) == len(head) for each in cells)
-    assert "| chain@0.01 |" in tasklet_markdown(found)
-    assert "the best search" in found["verdict"]
-    alone = evaluate_tasklets(chosen.model_copy(update={"policies": ()}), ["chain@0.01"], num_seeds=2)
-    assert alone["verdict"].startswith("Best is chain@0.01")
-
-
-@pytest.mark.parametrize(
-    ("spec", "told"),
-    [
-        ("chains", "chain"),
-        ("chain@0", "above 0"),
-        ("genetic@x", "above 0"),
-        ("shipped:nothing", "no such shipped policy"),
-    ],
-)
-def test_whoever_is_not_known_is_refused_in_one_line(spec: str, told: str) -> None:
-    with pytest.raises(PolicyError, match=told) as found:
-        tasklet_policy(spec)
-    assert "\n" not in str(found.value)
-
-
-def test_too_few_or_nobody_is_refused() -> None:
-    chosen = load_tasklet_benchmark("preset:tasklets-64", changes=SMALL)
-    with pytest.raises(ConfigError, match="2 to 100"):
-        evaluate_tasklets(chosen, [], num_seeds=1)
-    with pytest.raises(ConfigError, match="nobody"):
-        evaluate_tasklets(chosen.model_copy(update={"policies": ()}), [])
-
-
-def test_the_command_writes_what_it_prints(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    changes = [part for each in SMALL for part in ("--set", each)]
-    given = ["evaluate", saved, "--benchmark", "preset:tasklets-64", "--seeds", "2", "--out", str(tmp_path / "out"), *changes]
-    assert run_command_line(given) == 0
-    printed = capsys.readouterr().out
-    assert "tasklets-64: 2 networks" in printed
-    written = json.loads((tmp_path / "out" / "results.json").read_text())
-    assert [row["policy"] for row in written["rows"]] == [saved, "chain@0.01"]
-    assert (tmp_path / "out" / "results.md").read_text().startswith("# Benchmark tasklets-64")
-    assert "who groups distant devices best?" in (tmp_path / "out" / "report.html").read_text()
-    assert run_command_line(["summarise", str(tmp_path / "out"), "--out", str(tmp_path / "page")]) == 0
-    assert "tasklets-64: 2 networks" in (tmp_path / "page" / "summary.html").read_text()
-    assert run_command_line([*given[:4], "--references", "x"]) != 0
-    assert "tasklets" in capsys.readouterr().err
+    greedy = over[saved] * known
+    assert greedy == pytest.approx([player.place(chosen.instance("test", seed), seed).value_s for seed in range(6)])
+    assert (over[f"{saved}@sample-4"] <= over[saved]).all()
+    assert all((values >= 1.0).all() for values in over.values())
+    head, cells = class_cells(found) or ([], [])
+    of = dict(zip(head, next(row for row in cells if saved in row[0].split(", ")), strict=True))
+    assert of["kind: spot"] == f"{over[saved][1::2].mean():.3f}"
+    assert of["kind: uneven"] == f"{over[saved][0::2].mean():.3f}"
+    assert paired_cells(found) is not None
 
 
 def test_arrange_asks_a_policy(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

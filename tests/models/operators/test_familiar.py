@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
-from meshwright.evaluation.operators.evaluate import evaluate_operators
+from meshwright.evaluation.evaluate import evaluate
 from meshwright.models.operators.familiar import familiar_part, far_slower
 from meshwright.models.operators.player import PlayMode, load_player
 from meshwright.models.operators.saved import SavedOperatorPolicy, operator_policy_file
@@ -93,5 +93,5 @@ def test_an_evaluation_says_on_how_many_instances_devices_were_left_out() -> Non
         "policies=[heft]",
     ]
     benchmark = load_placement_benchmark("preset:latency-tight", changes=changes)
-    found = evaluate_operators(benchmark, ["shipped:operators-latency"], num_seeds=2)
+    found = evaluate(benchmark, ["shipped:operators-latency"], num_seeds=2).results
     assert any(each.startswith("shipped:operators-latency on ") and "left out" in each for each in found["remarks"])

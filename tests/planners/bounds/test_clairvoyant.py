@@ -10,7 +10,7 @@ from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.playing import play_episode
 from meshwright.errors import PolicyError
-from meshwright.evaluation.metrics import metrics
+from meshwright.evaluation.cluster.cluster_figures import ClusterFigures
 from meshwright.jobs.arrivals import Arrivals
 from meshwright.planners.bounds.beam_search import decide, replay
 from meshwright.planners.bounds.known_episode import check, draw, known
@@ -110,7 +110,7 @@ def test_the_search_reaches_what_it_claims_in_the_environment(left_out):
         found = decide(episode, 64)
         record = replay(episode, found.block)
         assert record.block.tolist() == found.block.tolist()
-        assert metrics(record, scenario)["blocking_rate"] == found.blocking_rate
+        assert ClusterFigures(record, scenario).blocking_rate == found.blocking_rate
         assert found.blocking_rate >= bound(episode).blocking_rate_at_least
 
 
@@ -159,7 +159,7 @@ def test_as_published_jobs_that_run_at_the_end_are_blocked_and_times_are_keyed_b
     episode = draw(compat, 0)
     found = decide(episode, 64)
     record = replay(episode, found.block)
-    assert metrics(record, compat)["blocking_rate"] == found.blocking_rate
+    assert ClusterFigures(record, compat).blocking_rate == found.blocking_rate
     assert record.num_undecided == 1
     assert (record.finish_s[record.is_accepted] <= episode.end_s).all()
     assert found.blocking_rate >= bound(episode).blocking_rate_at_least > 0

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from meshwright.errors import ConfigError
-from meshwright.evaluation.operators.forms import OperatorValuesForm
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.policy import new_policy
 from meshwright.models.operators.saved import SavedOperatorPolicy
@@ -54,7 +53,6 @@ def test_each_objective_has_a_value_of_its_own_and_a_bound_below_it(instance, ob
 def test_all_who_list_the_objectives_list_the_same():
     assert get_args(OpPlacementPartition.model_fields["objective"].annotation) == OBJECTIVES
     assert get_args(get_type_hints(op_placement_plan)["objective"]) == OBJECTIVES
-    assert get_args(OperatorValuesForm.model_fields["objective"].annotation) == OBJECTIVES
     assert tuple(NOT_COUNTED) == tuple(FORMS) == OBJECTIVES
     for name in ("heft", "multilevel", "annealing", "exhaustive"):
         assert PLACEMENT_PLANNERS[name].objectives == OBJECTIVES, name
