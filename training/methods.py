@@ -11,16 +11,24 @@ from ..simulation.cluster.scenario import Scenario
 from .elastic.settings import ElasticTrainSettings
 from .fleet.settings import FleetTrainSettings
 from .hooks.callback import TrainingCallback
-from .linear.settings import LinearSettings, load_linear_settings
+from .linear.settings import LinearSettings
 from .operators.settings import OperatorTrainSettings
 from .run_folder import AnyRunFolder
-from .settings import TrainSettings, load_train_settings
+from .settings import TrainSettings, load_with_paths
 from .tasklets.settings import TaskletTrainSettings
 
 SeedSettings = (
     TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings | TaskletTrainSettings
 )
 """Configs of all methods."""
+
+_KINDS: dict[Any, type[SeedSettings]] = {
+    "linear": LinearSettings,
+    "fleet": FleetTrainSettings,
+    "elastic": ElasticTrainSettings,
+    "operators": OperatorTrainSettings,
+    "tasklets": TaskletTrainSettings,
+}
 
 
 def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
@@ -38,17 +46,7 @@ def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
     for change in changes:
         data = settings.override(data, change)
     method = data.get("method") if isinstance(data, dict) else None
-    if method == "linear":
-        return load_linear_settings(path, changes)
-    if method == "fleet":
-        return settings.load(FleetTrainSettings, path, changes=changes)
-    if method == "elastic":
-        return settings.load(ElasticTrainSettings, path, changes=changes)
-    if method == "operators":
-        return settings.load(OperatorTrainSettings, path, changes=changes)
-    if method == "tasklets":
-        return settings.load(TaskletTrainSettings, path, changes=changes)
-    return load_train_settings(path, changes)
+    return load_with_paths(_KINDS.get(method, TrainSettings), path, changes)
 
 
 def is_less_better(chosen: SeedSettings) -> bool:
