@@ -276,6 +276,7 @@ def _load_compiled_code(planner: str, objective: OperatorObjective) -> None:
 
 
 def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
+    placed: Callable[[], OperatorPlacement]
     if by in PLACEMENT_PLANNERS:
         _load_compiled_code(by, request.objective)
         placed = partial(place_by, instance, by, request)
