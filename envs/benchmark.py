@@ -156,16 +156,24 @@ def load_variants(
 
 
 def named_in_config(spec: str, config: str | Path, *, is_changed: bool) -> str:
-    """A benchmark that a config of training names, by an absolute path where it is a file, to be found from anywhere.
+    """A benchmark or policy that a config of training names, by an absolute path where it is one, to be found from anywhere.
+
+    A path that is nowhere is named in the folder of the config, so that its refusal says where it was looked for.
 
     Args:
-        spec: ``preset:NAME``, a bare name or a path.
+        spec: ``preset:NAME``, ``shipped:NAME``, a bare name or a path.
         config: the file, whose folder paths refer to.
         is_changed: whether a change on the command line says so; paths refer to the current folder then.
     """
-    named = spec if is_changed else beside(spec, Path(config).parent)
-    is_path = not named.startswith("preset:") and named not in benchmark_names() and Path(named).is_file()
-    return str(Path(named).resolve()) if is_path else named
+    if spec.startswith(("preset:", "shipped:")):
+        return spec
+    is_name = spec.partition("/")[0] in benchmark_names()
+    for place in (Path(spec),) if is_changed else (Path(config).parent / spec, Path(spec)):
+        is_run = place.is_dir() and not is_name  # with the policy in it
+        if place.is_file() or is_run or place.parent.is_file():  # a variant lies below the file of its family
+            return str(place.resolve())
+    is_path = not is_name and ("/" in spec or Path(spec).suffix != "")
+    return str(Path(config).parent / spec) if is_path and not is_changed else spec
 
 
 def _load(spec: str, changes: Sequence[str]) -> BenchmarkSettings:

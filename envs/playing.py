@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
+from ..budget_clock import clock_s
 from ..planners.policy import Policy, checked
 from ..simulation.cluster.decision import decision
 from ..simulation.cluster.records import EpisodeRecord
@@ -29,10 +28,10 @@ def play_episode(chooser: Policy, scenario: Scenario, seed: int, latency_s: list
     while not batch.is_over[0]:
         observation = {key: value[0] for key, value in batch.observations.current().items()} if observes else {}
         current = decision(scenario, batch.episodes, 0)
-        began = time.perf_counter()
+        began = clock_s()
         choice = chooser.choose(current, observation)
         if latency_s is not None:
-            latency_s.append(time.perf_counter() - began)
+            latency_s.append(clock_s() - began)
         choice = checked(choice, chooser.name, scenario.problem.num_candidates)
         batch.step(np.array([choice], np.int64))
     return batch.record(0)

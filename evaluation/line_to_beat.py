@@ -77,7 +77,7 @@ class ValidationEpisodes:
 
 @dataclass
 class LineToBeat(TrainingCallback):
-    """Prints the line to beat before training and beside every validation, and the verdict at the end.
+    """Prints the line to beat before training, and the verdict at the end.
 
     The run folder keeps them as ``line_to_beat.json``.
 
@@ -104,7 +104,7 @@ class LineToBeat(TrainingCallback):
         self._print(f"line to beat: {self._measure} {self._told['value']:.4g} by {self.rule}")
 
     def on_validation(self, record: ValidationRecord) -> None:
-        """Count it: `LineWriter` prints the line beside."""
+        """Count it."""
         self._validated += 1
 
     @property

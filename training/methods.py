@@ -13,10 +13,10 @@ from ..simulation.cluster.scenario import Scenario
 from .elastic.settings import ElasticTrainSettings
 from .fleet.settings import FleetTrainSettings
 from .hooks.callback import TrainingCallback
-from .linear.settings import LinearSettings, load_linear_settings
+from .linear.settings import LinearSettings
 from .operators.settings import OperatorTrainSettings
 from .run_folder import AnyRunFolder
-from .settings import TrainSettings, load_train_settings
+from .settings import TrainSettings, load_with_paths
 from .tasklets.settings import TaskletTrainSettings
 
 SeedSettings = (
@@ -24,37 +24,28 @@ SeedSettings = (
 )
 """Configs of all methods."""
 
-
 @dataclass(frozen=True)
 class Method:
     """A way to train.
 
     Attributes:
-        load: reads its config from a file, with changes.
+        settings: its config.
         trainer: module below this package and function; loaded when it trains.
         is_of_scenario: whether it takes ``graphs_dir`` and ``scenario``.
     """
 
-    load: Callable[[Any, Sequence[str]], SeedSettings]
+    settings: type[SeedSettings]
     trainer: tuple[str, str]
     is_of_scenario: bool = False
 
 
-def _loading(chosen: type[Any]) -> Callable[[Any, Sequence[str]], SeedSettings]:
-    def load(path: Any, changes: Sequence[str]) -> SeedSettings:
-        found: SeedSettings = settings.load(chosen, path, changes=changes)
-        return found
-
-    return load
-
-
 METHODS: dict[str | None, Method] = {
-    None: Method(load_train_settings, (".train", "train"), is_of_scenario=True),
-    "linear": Method(load_linear_settings, (".linear.tune", "tune"), is_of_scenario=True),
-    "fleet": Method(_loading(FleetTrainSettings), (".fleet.train", "train_fleet")),
-    "elastic": Method(_loading(ElasticTrainSettings), (".elastic.train", "train_elastic")),
-    "operators": Method(_loading(OperatorTrainSettings), (".operators.train", "train_operators")),
-    "tasklets": Method(_loading(TaskletTrainSettings), (".tasklets.train", "train_tasklets")),
+    None: Method(TrainSettings, (".train", "train"), is_of_scenario=True),
+    "linear": Method(LinearSettings, (".linear.tune", "tune"), is_of_scenario=True),
+    "fleet": Method(FleetTrainSettings, (".fleet.train", "train_fleet")),
+    "elastic": Method(ElasticTrainSettings, (".elastic.train", "train_elastic")),
+    "operators": Method(OperatorTrainSettings, (".operators.train", "train_operators")),
+    "tasklets": Method(TaskletTrainSettings, (".tasklets.train", "train_tasklets")),
 }
 """By the key ``method`` of a config; None is PPO on `JobPartitioning-v0`."""
 
@@ -74,7 +65,7 @@ def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
     for change in changes:
         data = settings.override(data, change)
     method = data.get("method") if isinstance(data, dict) else None
-    return METHODS.get(method, METHODS[None]).load(path, changes)
+    return load_with_paths(METHODS.get(method, METHODS[None]).settings, path, changes)
 
 
 def is_less_better(chosen: SeedSettings) -> bool:

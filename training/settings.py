@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -170,12 +170,18 @@ class TrainSettings(settings.Settings):
 
 
 def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainSettings:
-    """Read a training config.
+    """Read a training config; see `load_with_paths`."""
+    return load_with_paths(TrainSettings, path, changes)
 
-    Paths of benchmarks refer to the folder of the config, or else, as in a change, to the current one; they are made
-    absolute, so that a run can be resumed from anywhere.
+
+def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes: Sequence[str] = ()) -> settings.AnySettings:
+    """Read a training config of any method.
+
+    Paths of benchmarks, traces and policies, and those in its ``changes``, refer to the folder of the config, or else, as
+    in a change, to the current one; they are made absolute, so that a run can be resumed from anywhere.
 
     Args:
+        kind: of the config.
         path: the YAML file.
         changes: ``key=value`` texts, applied in order.
 
@@ -183,17 +189,29 @@ def load_train_settings(path: str | Path, changes: Sequence[str] = ()) -> TrainS
         InputFileError: the file is missing or unreadable.
         ConfigError: bad YAML, a key twice, an unknown key or an impossible value.
     """
-    chosen = settings.load(TrainSettings, path, changes=changes)
+    chosen = settings.load(kind, path, changes=changes)
     from ..envs.benchmark import named_in_config  # takes a while, and a wrong config is to be refused at once
 
     changed = {change.partition("=")[0].strip() for change in changes}
 
-    def found(spec: str, field: str) -> str:
-        return named_in_config(spec, path, is_changed=field in changed)
+    def found(value: Any, key: str) -> Any:
+        if isinstance(value, str):
+            return named_in_config(value, path, is_changed=bool({key, key.partition(".")[0]} & changed))
+        if isinstance(value, tuple):
+            return tuple(found(one, key) for one in value)
+        if isinstance(value, settings.Settings):
+            inner = {name: f"{key}.{name}" for name in ("benchmarks", "found") if hasattr(value, name)}
+            return value.model_copy(update={name: found(getattr(value, name), each) for name, each in inner.items()})
+        return value
 
-    curriculum = [
-        phase.model_copy(update={"benchmarks": tuple(found(spec, "curriculum") for spec in phase.benchmarks)})
-        for phase in chosen.curriculum
-    ]
-    benchmarks = {"benchmark": found(chosen.benchmark, "benchmark"), "curriculum": tuple(curriculum)}
-    return chosen.model_copy(update={**benchmarks, "mixed": tuple(found(spec, "mixed") for spec in chosen.mixed)})
+    keys = [key for key in ("benchmark", "mixed", "curriculum", "trace", "search") if key in kind.model_fields]
+    update: dict[str, Any] = {key: found(getattr(chosen, key), key) for key in keys}
+    if "changes" not in changed:
+        update["changes"] = tuple(_change_from(text, Path(path).parent) for text in chosen.changes)  # type: ignore[attr-defined]
+    return chosen.model_copy(update=update)
+
+
+def _change_from(text: str, folder: Path) -> str:
+    key, _, value = text.partition("=")
+    place = folder / value.strip()
+    return f"{key}={place.resolve()}" if ("/" in value or place.suffix) and place.exists() else text

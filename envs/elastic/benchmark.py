@@ -18,6 +18,7 @@ from pydantic import Field, field_validator
 from ... import settings
 from ...errors import ConfigError
 from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
+from ...packaged import beside
 from ...simulation.elastic.simulation import ElasticCluster, ElasticSimulation
 from ..benchmark_files import ELASTIC, NAME, find_benchmark_of
 
@@ -135,7 +136,9 @@ def reference_path(below: str, field: str) -> Path:
 
 
 def load_elastic_benchmark(spec: str, *, changes: Sequence[str] | None = None) -> ElasticBenchmark:
-    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path; a path of data starts at the current folder.
+    """A benchmark by ``preset:NAME`` (or a built-in's bare name) or by path.
+
+    The path of data in it refers to its own folder, or else to the current one.
 
     Args:
         spec: which one.
@@ -146,4 +149,8 @@ def load_elastic_benchmark(spec: str, *, changes: Sequence[str] | None = None) -
         InputFileError: the file is missing.
     """
     path, _ = find_benchmark_of(spec, ELASTIC, "elastic jobs")
-    return settings.load(ElasticBenchmark, path, changes=changes)
+    loaded = settings.load(ElasticBenchmark, path, changes=changes)
+    if loaded.elastic.data is None or any(change.startswith("elastic.data=") for change in changes or ()):
+        return loaded
+    data = beside(loaded.elastic.data, path.parent, is_folder_too=True)
+    return loaded.model_copy(update={"elastic": loaded.elastic.model_copy(update={"data": data})})

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
+from ...budget_clock import clock_s
 from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.benchmark import FleetBenchmark
 from ...envs.fleet.fleet import Fleet
@@ -79,9 +79,9 @@ def play_episodes(player: FleetPlayer, fleet: Fleet, seeds: Sequence[int]) -> Pl
     batch = FleetBatch(player.plays_on(fleet), len(seeds), observes=player.observes)
     for e, seed in enumerate(seeds):
         batch.reset(e, np.random.default_rng(seed))
-    began = time.perf_counter()
+    began = clock_s()
     count = player.play(batch, seeds)
-    return [FleetRecord.of(batch.state, e) for e in range(len(seeds))], count, time.perf_counter() - began
+    return [FleetRecord.of(batch.state, e) for e in range(len(seeds))], count, clock_s() - began
 
 
 @dataclass(frozen=True, eq=False)

@@ -117,13 +117,19 @@ class OperatorPlayer:
         Raises:
             PlanError: neither the policy nor the rule behind it found a legal placement.
         """
+        self.load()
         with one_thread():
-            if mode.kind == "search" and not self._is_loaded:  # before its clock begins
-                tiny = OperatorInstance.of_outputs("tiny", np.ones((2, 2)), [(0, 1)], [1.0, 1.0])
-                self._place(tiny, PlayMode("sample", samples=1), seed)
-                self._ruled(tiny)
-                self._is_loaded = True
             return self._place(instance, mode, seed)
+
+    def load(self) -> None:
+        """Load what placing needs, before a clock begins."""
+        if self._is_loaded:
+            return
+        tiny = OperatorInstance.of_outputs("tiny", np.ones((2, 2)), [(0, 1)], [1.0, 1.0])
+        with one_thread():
+            self._place(tiny, PlayMode("sample", samples=1), 0)
+        self._ruled(tiny)
+        self._is_loaded = True
 
     def _place(self, instance: OperatorInstance, mode: PlayMode, seed: int) -> OperatorPlacement:
         begun_s = clock_s()

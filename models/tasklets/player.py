@@ -46,7 +46,7 @@ class TaskletPlayer:
             seed: of what is drawn.
         """
         with one_thread():
-            if mode.kind == "search" and not self._is_loaded:  # before its clock begins
+            if not self._is_loaded:  # before its clock begins
                 tiny = TaskletInstance("tiny", ("a",) * 4, np.ones((4, 4)), np.ones((4, 4)), 2, 1.0, 1.0)
                 self._place(tiny, PlayMode("sample", samples=1), seed)
                 self._is_loaded = True

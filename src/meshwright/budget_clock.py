@@ -2,8 +2,8 @@
 
 A search on a busy machine gets less done in a second of wall time, so that comparisons of searches depend on what else runs. The
 CPU time of the process (all its threads) depends on it much less. HiGHS counts its time limit by wall time under either clock.
-Each search loads its compiled code before it first looks at the clock. A new thread counts by wall time again, and a generator
-that is suspended within `budgets_by` leaves its clock to its caller.
+The clock stops while code is compiled or loaded, and each search loads its modules before it first looks at it. A new thread
+counts by wall time again, and a generator that is suspended within `budgets_by` leaves its clock to its caller.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Literal
 
+from .compiling import LOADING
+
 BudgetClock = Literal["wall", "cpu"]
 NO_MOVE = "the budget ended before any move was tried"
 """Note of a search that returns what it started from."""
@@ -23,7 +25,8 @@ _CLOCK: ContextVar[BudgetClock] = ContextVar("budget_clock", default="wall")
 
 def clock_s() -> float:
     """Seconds of the clock in use, from some beginning; only differences mean something."""
-    return time.process_time() if _CLOCK.get() == "cpu" else time.perf_counter()
+    clock = _CLOCK.get()
+    return (time.process_time() if clock == "cpu" else time.perf_counter()) - LOADING.spent_s[clock]
 
 
 def clock_words(clock: BudgetClock) -> list[str]:

@@ -18,7 +18,7 @@ except ValueError as error:  # an environment variable of its own that holds an 
     raise ConfigError(problem, field=" ".join(named) or None, value=" ".join(named.values()) or None) from None
 
 from . import compile_cache
-from .compiling import CompileTimer
+from .compiling import LOADING, CompileTimer
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -93,4 +93,15 @@ class _Events(numba.core.event.Listener):
         self._stopwatch.end()
 
 
+class _LoadEvents(numba.core.event.Listener):
+    """Hands the time in which numba compiles or loads to the clock of budgets."""
+
+    def on_start(self, event: Any) -> None:
+        LOADING.begin()
+
+    def on_end(self, event: Any) -> None:
+        LOADING.end()
+
+
 events.register("numba:compile", _Events())
+events.register("numba:compiler_lock", _LoadEvents())

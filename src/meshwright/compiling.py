@@ -22,6 +22,35 @@ def watched(watcher: Watcher) -> Iterator[None]:
         _watchers.remove(watcher)
 
 
+class LoadTimer:
+    """Counts the time that the process spends compiling and loading compiled code, by wall and by CPU."""
+
+    def __init__(self) -> None:
+        self.spent_s = {"wall": 0.0, "cpu": 0.0}
+        self._depth, self._began_s = 0, {"wall": 0.0, "cpu": 0.0}
+
+    def begin(self) -> None:
+        """Something is compiled or loaded, maybe on the way to another."""
+        if self._depth == 0:
+            self._began_s = _now_s()
+        self._depth += 1
+
+    def end(self) -> None:
+        """What began last is there."""
+        self._depth -= 1
+        if self._depth == 0:
+            for clock, now_s in _now_s().items():
+                self.spent_s[clock] += now_s - self._began_s[clock]
+
+
+def _now_s() -> dict[str, float]:
+    return {"wall": time.perf_counter(), "cpu": time.process_time()}
+
+
+LOADING = LoadTimer()
+"""Of this process; `compiled` starts and stops it."""
+
+
 class CompileTimer:
     """Counts compiled functions and the time that they take; those compiled on the way to another count once in time."""
 

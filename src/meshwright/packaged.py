@@ -58,13 +58,17 @@ class Shipped:
 def beside(spec: str, folder: Path, *, is_folder_too: bool = False) -> str:
     """A path that a file of a folder names: from that folder where a file is there, any other text as it is.
 
+    A YAML or JSON file that is nowhere is named in that folder, so that its refusal says where it was looked for.
+
     Args:
         spec: a path, or a name.
         folder: of the file that names it.
         is_folder_too: whether a folder will do, as for a job.
     """
     inside = folder / spec
-    return str(inside) if os.path.isfile(inside) or (is_folder_too and os.path.isdir(inside)) else spec
+    is_there = os.path.isfile(inside) or (is_folder_too and os.path.isdir(inside))
+    is_missing = inside.suffix in SUFFIXES and not os.path.exists(spec)
+    return str(inside) if is_there or is_missing else spec
 
 
 def _folder(name: str) -> Path:

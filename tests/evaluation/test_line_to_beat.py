@@ -2,11 +2,13 @@
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from meshwright import plan, settings
+from meshwright.cli import run_command_line
 from meshwright.evaluation.line_to_beat import LineToBeat, ValidationEpisodes, _raced
 from meshwright.models.policy_files import how_file_was_made, lost_to_rule
 from meshwright.training.fleet.settings import FleetTrainSettings
@@ -99,3 +101,16 @@ def test_the_best_rule_of_the_first_episodes_and_of_all_is_found_where_more_is_b
     rule, of_rule, means = _raced(found)
     assert (rule, of_rule) == ("late", values["late"])
     assert means["even"] == 2.0
+
+
+@pytest.mark.parametrize("method", sorted({*RUNS} - {"fleet"}))
+def test_the_command_shows_the_line_to_beat_after_each_validation_in_lines_and_bars(method, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "300")
+    (tmp_path / "run.yaml").write_text(json.dumps({"method": method, "name": "tiny", **RUNS[method][1]}))
+    assert run_command_line(["train", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "run")]) == 0
+    line, shown = json.loads((tmp_path / "run" / "line_to_beat.json").read_text()), "".join(capsys.readouterr())
+    curve = json.loads((tmp_path / "run" / "learning_curve.json").read_text())
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown)  # a bar takes the lines, too, as on a terminal
+    assert shown.count(f"  (to beat: {line['rule']} {line['value']:.4g})") == len(curve)
+    assert f", to beat: {line['rule']} " in shown

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from numba import float64, int64
 
+from meshwright.budget_clock import budgets_by, clock_s
 from meshwright.compile_cache import function_digest
 from meshwright.compiled import for_types_of, njit
-from meshwright.compiling import CompileTimer, watched
+from meshwright.compiling import LOADING, CompileTimer, watched
 from meshwright.costs.formulas import ring_all_reduce_s
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,6 +28,7 @@ MODULES = (
 ASK_DIGESTS = f"""
 import importlib, json, sys
 import numba.extending
+from meshwright.budget_clock import budgets_by, clock_s
 from meshwright.compile_cache import _types_digest, function_digest
 from meshwright.numba_records import Address
 digests = {{"Address": _types_digest((Address(dict, {{}}),))}}
@@ -167,3 +169,21 @@ def test_the_innermost_watcher_is_told_and_nested_functions_count_once_in_time(m
         stopwatch.begin("next")  # at 7 s
     assert inner == [("caller", 1, 0.0), ("callee", 2, 3.0), ("next", 3, 5.5)]
     assert not outer
+
+
+@pytest.mark.parametrize("clock", ["wall", "cpu"])
+def test_the_clock_of_budgets_stops_while_code_is_compiled(clock, monkeypatch):
+    monkeypatch.setattr("time.perf_counter", lambda: 7.0)
+    monkeypatch.setattr("time.process_time", lambda: 7.0)
+    with budgets_by(clock):
+        begun_s = clock_s()
+        monkeypatch.undo()
+        spent_s = LOADING.spent_s[clock]
+        compiled = njit(lambda x: x + 1)
+        assert compiled(1) == 2
+        loaded_s = LOADING.spent_s[clock] - spent_s
+        assert compiled(2) == 3
+        assert LOADING.spent_s[clock] - spent_s == loaded_s > 0
+        monkeypatch.setattr("time.perf_counter", lambda: 9.0 + loaded_s)
+        monkeypatch.setattr("time.process_time", lambda: 9.0 + loaded_s)
+        assert clock_s() - begun_s == pytest.approx(2.0)

@@ -1,5 +1,6 @@
 """Who is ready, what a job's planner hangs on, and what a decision says: by hand, on three hosts of four devices."""
 
+import json
 from datetime import UTC, datetime
 
 import numpy as np
@@ -11,6 +12,7 @@ from meshwright.jobs.load import load_graph
 from meshwright.live import deciding
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import DecisionInputs, JobRequest, ObservedFactor, free_runs
+from meshwright.planning.search import search_layouts
 
 ALEXNET, BERT = JobRequest(job="zoo:alexnet", max_devices=2), JobRequest(job="zoo:bert-base", max_devices=2)
 
@@ -182,3 +184,18 @@ def test_graphs_that_compute_the_same_are_known_again_and_others_are_not(planner
     again = JobRequest(job=load_graph("zoo:alexnet").to_data(), max_devices=2)
     assert planners.graph(again) == planners.graph(ALEXNET) != planners.graph(BERT)
     assert planners.digest(ALEXNET) != planners.digest(BERT)
+
+
+def test_a_decision_is_the_winner_of_the_search_or_says_what_it_did_not_look_at(tmp_path):
+    shape = {"model_type": "llama", "hidden_size": 2048, "intermediate_size": 5504, "num_attention_heads": 16}
+    shape |= {"num_hidden_layers": 2, "vocab_size": 32000, "max_position_embeddings": 2048}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(shape))
+    wide = load_cluster("preset:dgx-a100-8x8")
+    made = Planners(wide, "menu:fastest-feasible", scratch=tmp_path / "s", cache=tmp_path / "c")
+    request = JobRequest(job=shape, batch=64, devices=64)
+    given = {"policy": made.policy, "digest": made.digest(request), "seq": 0, "now": datetime(2026, 3, 1, tzinfo=UTC)}
+    found = made.decide(DecisionInputs(request=request, free=free_runs(np.zeros(64)), **given))
+    best_s = search_layouts(str(path), wide, batch=64, devices="64").best.step_s
+    assert found.plan.figure("step_s").value == pytest.approx(best_s) or "were not looked at" in found.why
+    assert found.plan.figure("step_s").value < 1.05 * best_s

@@ -13,14 +13,15 @@ from meshwright.clusters import load_cluster
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.step_time import Pricer
-from meshwright.costs.work.memory import stage_memory
+from meshwright.costs.work.memory import check_fits, stage_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import ExportError, PlanError
 from meshwright.export import export
 from meshwright.jobs.load import JobSource
 from meshwright.planners.layouts.stage_choices import stage_choices
 from meshwright.planners.layouts.stage_devices import best_load
-from meshwright.planning.estimate import estimate
+from meshwright.planning.estimate import estimate, read_layout
+from meshwright.planning.op_graph_work import work_of
 from meshwright.planning.search import search_layouts
 from meshwright.plans import Layout
 
@@ -59,7 +60,13 @@ def cluster(hosts, width=2):
 
 
 def step_s(hosts, text, job="zoo:gpt2-small"):
-    return estimate(job, cluster(hosts), text, costs=COSTS).step.step_s
+    """The step of ranks on the hosts in the order given."""
+    maker = work_of(JobSource(job), cluster(hosts), COSTS.of_layouts)
+    maker = maker.on(np.arange(maker.cluster.num_devices))
+    work = maker.work(read_layout(text, maker.samples)[0])
+    stage, held, room_bytes = maker.tightest(work)
+    check_fits((stage, held), room_bytes)
+    return maker.pricer.step_s(work)
 
 
 LAYOUTS = [

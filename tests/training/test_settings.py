@@ -10,8 +10,10 @@ import yaml
 
 import meshwright
 from meshwright import settings
+from meshwright.cli import run_command_line
 from meshwright.errors import CheckpointError, ConfigError
 from meshwright.training.device import pick_device
+from meshwright.training.methods import load_config
 from meshwright.training.run_folder import RunFolder, to_yaml
 from meshwright.training.settings import TrainSettings, load_train_settings
 from meshwright.training.train import train
@@ -120,7 +122,7 @@ def test_a_benchmark_is_looked_for_beside_the_config_and_then_in_the_current_fol
     (tmp_path / "mine").mkdir()
     text = re.sub("benchmark: .*", "benchmark: bench.yaml", config.read_text())
     (tmp_path / "mine" / "train.yaml").write_text(text)
-    assert load_train_settings("mine/train.yaml").benchmark == "bench.yaml"
+    assert load_train_settings("mine/train.yaml").benchmark == "mine/bench.yaml"
     here = tmp_path.resolve()
     (tmp_path / "bench.yaml").write_text("name: here\n")
     assert load_train_settings("mine/train.yaml").benchmark == str(here / "bench.yaml")
@@ -210,3 +212,40 @@ def test_what_is_no_run_folder_is_told(tmp_path, name):
     (tmp_path / "empty").mkdir()
     with pytest.raises(CheckpointError, match=rf"{name}: is no run folder"):
         RunFolder.open(tmp_path / name)
+
+
+METHODS = {
+    "linear": {},
+    "fleet": {"total_steps": 0, "search": {"found": "runs/other"}, "network": {"linear": True}, "imitation": None},
+    "elastic": {"trace": "philly.csv"},
+    "operators": {"updates": 1},
+    "tasklets": {"updates": 1, "changes": ["tasklets.file=./philly.csv", "num_seeds=4"]},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_paths_of_every_method_start_at_the_folder_of_the_config(method, tmp_path, monkeypatch):
+    here, folder = tmp_path / "here", tmp_path / "there"
+    (folder / "runs" / "other").mkdir(parents=True)
+    here.mkdir()
+    monkeypatch.chdir(here)
+    for name in ("own.yaml", "philly.csv"):
+        (folder / name).touch()
+        (here / name).touch()
+    told = {"method": method, "name": "a", "benchmark": "own.yaml", **METHODS[method]}
+    (folder / "run.yaml").write_text(json.dumps(told))
+    read = load_config("../there/run.yaml").model_dump()
+    assert read["benchmark"] == str(folder / "own.yaml")
+    assert read.get("trace") in (None, str(folder / "philly.csv"))
+    assert (read.get("search") or {}).get("found") in (None, str(folder / "runs" / "other"))
+    assert read["changes"] in ((), (f"tasklets.file={folder / 'philly.csv'}", "num_seeds=4"))
+    assert load_config("../there/run.yaml", ["benchmark=own.yaml"]).benchmark == str(here / "own.yaml")
+    (folder / "run.yaml").write_text(json.dumps({**told, "benchmark": "preset:toy"}))
+    assert load_config("../there/run.yaml").benchmark == "preset:toy"
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_benchmark_that_is_nowhere_is_named_where_it_was_looked_for(method, tmp_path, capsys):
+    (tmp_path / "run.yaml").write_text(json.dumps({"method": method, "name": "a", **METHODS[method], "benchmark": "gone.yaml"}))
+    assert run_command_line(["train", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "run")]) == 2
+    assert str(tmp_path / "gone.yaml") in capsys.readouterr().err

@@ -19,10 +19,10 @@ class LineWriter(TrainingCallback):
 
     Args:
         out: where; standard output as it is then by default.
-        to_beat: returns the value that is printed beside each validation, which makes lines longer.
+        to_beat: returns the best rule and its value, printed after each validation, which makes lines longer.
     """
 
-    def __init__(self, out: TextIO | None = None, to_beat: Callable[[], float] | None = None) -> None:
+    def __init__(self, out: TextIO | None = None, to_beat: Callable[[], str] | None = None) -> None:
         self._out, self._to_beat = out, to_beat
         self._stage, self._tenth = "", 0
 
@@ -38,16 +38,19 @@ class LineWriter(TrainingCallback):
         tenth = int(STEPS * record.share)
         if record.value is not None or tenth > self._tenth:
             self._tenth = tenth
-            self._print(stage_line(record))
+            self._print(stage_line(record) + ("" if record.value is None else self._beaten()))
 
     def on_validation(self, record: ValidationRecord) -> None:
         """See `TrainingCallback.on_validation`."""
-        self._print(line(record) + ("" if self._to_beat is None else f"  line to beat {self._to_beat():.4g}"))
+        self._print(line(record) + self._beaten())
 
     def on_end(self, end: RunEnd) -> None:
         """See `TrainingCallback.on_end`."""
         if end.ending != "done":
             self._print(f"{end.ending} after {end.step:,} steps")
+
+    def _beaten(self) -> str:
+        return "" if self._to_beat is None else f"  (to beat: {self._to_beat()})"
 
     def _print(self, text: str) -> None:
         out = self._out or sys.stdout

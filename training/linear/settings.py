@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import Field, model_validator
@@ -72,12 +70,3 @@ class LinearSettings(SearchSettings):
     placement_rules: tuple[str, ...] | None = Field(default=None, min_length=1)
     log: tuple[LogName, ...] = ()
     seed: int = Field(default=0, ge=0, le=1_000_000)
-
-
-def load_linear_settings(path: str | Path, changes: Sequence[str] = ()) -> LinearSettings:
-    """Read a config; see `training.settings.load_train_settings`, whose words on paths and errors hold here too."""
-    chosen = settings.load(LinearSettings, path, changes=changes)
-    from ...envs.benchmark import named_in_config  # takes a while, and a wrong config is to be refused at once
-
-    is_changed = any(change.partition("=")[0].strip() == "benchmark" for change in changes)
-    return chosen.model_copy(update={"benchmark": named_in_config(chosen.benchmark, path, is_changed=is_changed)})

@@ -268,14 +268,15 @@ def progress() -> Iterator[Progress]:
     """Progress bars on standard error, only where that is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.table import Column
 
     columns = (
         TextColumn("{task.description}"),
-        BarColumn(),
+        BarColumn(bar_width=16),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", table_column=Column()),  # wraps, so that counts are never cut
     )
     terminal = Console(stderr=True)
     with Progress(*columns, console=terminal, disable=not terminal.is_terminal, transient=True) as bars:

@@ -12,43 +12,62 @@ Source:
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from .cluster import Cluster
-from .symmetry import pair_signature
+from .symmetry import pair_signature, signatures
 
-MOST_HOSTS = 128
+MOST_HOSTS = 512
 """More hosts keep the order of their numbers."""
 
 MESSAGE_BYTES = 4e6
 """Of the message whose time says how near two hosts are."""
 
 
-def chained_devices(cluster: Cluster) -> NDArray[np.int64]:
-    """All devices, host by host, the hosts in a chain of short links; of a host in the order of their numbers, ``(n,)``."""
-    if cluster.num_hosts > MOST_HOSTS:
-        return np.arange(cluster.num_devices)
-    of_host = np.split(np.arange(cluster.num_devices), np.flatnonzero(np.diff(cluster.device_host)) + 1)
+def chained_devices(cluster: Cluster, devices: NDArray[np.int64] | None = None) -> NDArray[np.int64]:
+    """Devices, host by host, the hosts in a chain of short links; of a host in the order of their numbers.
+
+    Args:
+        cluster: where they are.
+        devices: some of them by rising number; None for all.
+    """
+    every = np.arange(cluster.num_devices) if devices is None else devices
+    of_host = np.split(every, np.flatnonzero(np.diff(cluster.device_host[every])) + 1)
+    if len(of_host) > MOST_HOSTS:
+        return every
     hosts = np.argsort(_colours(_kinds(cluster, of_host)))
     return np.concatenate([of_host[host] for host in hosts[_chain(_seconds(cluster, of_host)[np.ix_(hosts, hosts)])]])
 
 
 def _kinds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.int64]:
     """A number for each kind of host, and of ordered pair of hosts, by figures alone, ``(h, h)``."""
-    found = [pair_signature(cluster, one if one is other else np.append(one, other)) for one in of_host for other in of_host]
-    number = {kind: place for place, kind in enumerate(sorted(set(found)))}
-    return np.array([number[kind] for kind in found]).reshape(len(of_host), -1)
+    order = sorted(range(len(cluster.device_types)), key=lambda number: str(cluster.device_types[number].to_data()))
+    types = tuple(cluster.device_types[number] for number in order)
+    cluster = replace(cluster, device_types=types, device_type=np.argsort(order)[cluster.device_type])
+    sizes = np.array([len(one) for one in of_host])
+    found: dict[tuple[int, int], bytes] = {}
+    for one, own in enumerate(of_host):
+        found[one, one] = pair_signature(cluster, own)
+        for size in np.unique(sizes):
+            others = np.flatnonzero((sizes == size) & (np.arange(len(sizes)) != one))
+            pairs = np.hstack([np.tile(own, (len(others), 1)), np.array([of_host[other] for other in others]).reshape(-1, size)])
+            found |= zip(((one, other) for other in others.tolist()), signatures(cluster, pairs), strict=True)
+    number = {kind: place for place, kind in enumerate(sorted(set(found.values())))}
+    return np.array([[number[found[one, other]] for other in range(len(sizes))] for one in range(len(sizes))])
 
 
 def _seconds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.float64]:
     """Seconds of a message between the devices of two hosts, the longest of both ways, and the mean within a host, ``(h, h)``."""
-    every = np.arange(cluster.num_devices)
+    every = np.concatenate(of_host)
     pair_s = cluster.latency_s(every[:, None], every) + MESSAGE_BYTES / cluster.bandwidth_bytes_per_s(every[:, None], every)
-    firsts = np.searchsorted(cluster.device_host, np.arange(cluster.num_hosts))
+    ends = np.cumsum([len(one) for one in of_host])
+    firsts = np.append(0, ends[:-1])
     one_way = np.maximum.reduceat(np.maximum.reduceat(pair_s, firsts, axis=0), firsts, axis=1)
     found = np.maximum(one_way, one_way.T)
-    np.fill_diagonal(found, [pair_s[np.ix_(one, one)].mean() for one in of_host])
+    np.fill_diagonal(found, [pair_s[first:end, first:end].mean() for first, end in zip(firsts, ends, strict=True)])
     return found
 
 
@@ -57,7 +76,14 @@ def _colours(kinds: NDArray[np.int64]) -> NDArray[np.int64]:
     colours, _ = _refined(kinds, np.zeros(len(kinds), np.int64))
     while len(shared := np.flatnonzero(np.bincount(colours) > 1)):
         hosts = np.flatnonzero(colours == shared[0]).tolist()
-        tried = [one for place, one in enumerate(hosts) if not any(_are_twins(kinds, one, other) for other in hosts[:place])]
+        tried: list[int] = []
+        for one in hosts:
+            if not any(_are_twins(kinds, one, other) for other in tried):
+                tried.append(one)
+        if len(tried) == 1:  # no other host sees these apart, whatever their colours
+            colours = colours + (len(hosts) - 1) * (colours > shared[0])
+            colours[hosts] += np.arange(len(hosts))
+            continue
         alone = (2 * colours - (np.arange(len(kinds)) == one) for one in tried)
         colours, _ = min((_refined(kinds, one) for one in alone), key=lambda found: found[1])
     return colours
@@ -77,9 +103,9 @@ def _refined(kinds: NDArray[np.int64], colours: NDArray[np.int64]) -> tuple[NDAr
 
 def _are_twins(kinds: NDArray[np.int64], one: int, other: int) -> bool:
     """Whether two hosts can change places while all others stay."""
-    swapped = np.arange(len(kinds))
-    swapped[[one, other]] = other, one
-    return np.array_equal(kinds, kinds[np.ix_(swapped, swapped)])
+    pair = np.array([[kinds[one], kinds[:, one]], [kinds[other], kinds[:, other]]])
+    pair[1][:, [one, other]] = pair[1][:, [other, one]]
+    return bool((pair[0] == pair[1]).all())
 
 
 def _chain(seconds: NDArray[np.float64]) -> NDArray[np.int64]:

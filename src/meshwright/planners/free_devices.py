@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..clusters.cluster import Cluster
+from ..clusters.host_order import chained_devices
 from ..costs.collectives.groups import Fabric
 from ..costs.process_groups.group_network import GroupNetwork, HostNetwork, PlacedNetwork, group_network
 from ..costs.settings import CostSettings
@@ -43,6 +44,9 @@ def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.b
         None where there are not so many.
     """
     free = free_of_hosts(cluster, is_free)
+    whole = group_network(cluster, costs)
+    if isinstance(whole, PlacedNetwork):
+        return _chained(cluster, whole, is_free, free, count)
     classes = PlacementClasses(cluster, costs)
     for part in (part for part in range(min(count, int(free.max())), 0, -1) if count % part == 0):
         groups = _hosts(classes, free, part, count // part)
@@ -50,6 +54,18 @@ def find_allocation(cluster: Cluster, costs: CostSettings, is_free: NDArray[np.b
             continue
         devices = first_free(cluster, is_free, np.concatenate(groups), part)
         return Allocation(devices, part, _wires(classes, devices, part, [len(group) for group in groups]))
+    return None
+
+
+def _chained(
+    cluster: Cluster, whole: PlacedNetwork, is_free: NDArray[np.bool_], free: NDArray[np.int64], count: int
+) -> Allocation | None:
+    """The first hosts of the chain of those with room; whole hosts are first in the cluster's own chain."""
+    for part in (part for part in range(min(count, int(free.max())), 0, -1) if count % part == 0):
+        hosts = np.flatnonzero(free >= part)
+        if len(hosts) >= count // part:
+            devices = chained_devices(cluster, np.sort(first_free(cluster, is_free, hosts, part)))[:count]
+            return Allocation(devices, part, whole.on(devices))
     return None
 
 

@@ -276,6 +276,7 @@ def estimate(
     check_fits((stage, held), room_bytes)
     told = (*maker.remarks, *remarks(cut, has_layers=maker.has_layers, asked=asked))
     told += unpadded_vocabulary(work, kernel_model(where.device_types[0], maker.costs.kernels)) if maker.has_layers else ()
+    told += (maker.hosts_in_order,) if maker.hosts_in_order else ()
     asked_for = strategies_of(training, compression)
     if asked_for:
         check_trained_on(maker, asked_for)

@@ -53,6 +53,9 @@ from ..simulation.layouts.step_model import StepModel
 
 Devices = NDArray[np.int64] | None
 
+MOST_NAMED = 8
+"""Hosts whose order is printed."""
+
 
 @dataclass(frozen=True)
 class JobWork(ABC):
@@ -165,9 +168,22 @@ class JobWork(ABC):
 
     @cached_property
     def _chained(self) -> NDArray[np.int64]:
-        """All devices: as they are numbered, or, where each group has a price of its own, as `chained_devices` orders them."""
-        is_placed = isinstance(group_network(self.cluster, self.costs), PlacedNetwork)
-        return chained_devices(self.cluster) if is_placed else np.arange(self.cluster.num_devices)
+        """All devices: as `chained_devices` orders them where each group has a price of its own, else the fastest type first."""
+        if isinstance(group_network(self.cluster, self.costs), PlacedNetwork):
+            return chained_devices(self.cluster)
+        types = self.cluster.device_types
+        order = sorted(range(len(types)), key=lambda one: (-types[one].reached_flops_per_s, str(types[one].to_data())))
+        return np.argsort(np.argsort(order)[self.cluster.device_type], kind="stable")
+
+    @cached_property
+    def hosts_in_order(self) -> str:
+        """The hosts of its devices in their order, for people; empty where it is that of their numbers."""
+        hosts = list(dict.fromkeys(self.cluster.device_host[self.devices(self.cluster.num_devices)].tolist()))
+        if hosts == sorted(hosts):
+            return ""
+        names = [self.cluster.host_names[host] for host in hosts[:MOST_NAMED]]
+        rest = f" and {len(hosts) - MOST_NAMED} more" if len(hosts) > MOST_NAMED else ""
+        return f"hosts in this order: {', '.join(names)}{rest}"
 
     def on(self, devices: NDArray[np.int64]) -> Self:
         """The job on other devices in rank order, as many on each host as now."""

@@ -6,10 +6,10 @@ Legend of shapes: ``n`` ops of the job graph, ``m`` devices.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -276,12 +276,19 @@ def _load_compiled_code(planner: str, objective: OperatorObjective) -> None:
 
 
 def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
+    placed: Callable[[], OperatorPlacement]
+    if by in PLACEMENT_PLANNERS:
+        _load_compiled_code(by, request.objective)
+        placed = partial(place_by, instance, by, request)
+    else:
+        placed = _learned(instance, by, request)
     begin_s = clock_s()
-    placement = place_by(instance, by, request) if by in PLACEMENT_PLANNERS else _learned(instance, by, request)
+    placement = placed()
     return placement, (PlannerRun(by, placement.value_s, clock_s() - begin_s, is_taken=True),)
 
 
-def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> OperatorPlacement:
+def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> Callable[[], OperatorPlacement]:
+    """A learned policy that is loaded and asked for its placement when called."""
     from ..models.operators.player import load_player  # takes a while, and most requests need no network
     from ..models.operators.saved import shipped_operators
     from ..models.policy_files import SHIPPED
@@ -290,7 +297,8 @@ def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> 
         shipped = [SHIPPED + name for name in shipped_operators()]
         raise PolicyError("no such planner", field="--by", value=by, choices=[BEST, *PLACEMENT_PLANNERS, *shipped])
     player, mode = load_player(by, request.objective)
-    return player.place(instance, mode, request.seed)
+    player.load()
+    return partial(player.place, instance, mode, request.seed)
 
 
 def _figures(graph: JobGraph, instance: OperatorInstance, placement: OperatorPlacement) -> list[Figure]:

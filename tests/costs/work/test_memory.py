@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.costs.work.memory import activation_bytes, check_fits, peak_memory, stage_memory
+from meshwright.costs.work.memory import activation_bytes, check_fits, compared_gb, peak_memory, stage_memory
 from meshwright.costs.work.work import describe
 from meshwright.errors import PlanError
 from meshwright.evaluation.validation.step_times.published_step_times import gpt, read_rows
@@ -255,6 +255,15 @@ def test_a_device_of_just_the_bytes_fits_and_one_of_a_byte_less_does_not():
     check_fits(peak, peak[1].total)
     with pytest.raises(PlanError, match="a rank of stage 0 needs"):
         check_fits(peak, peak[1].total - 1)
+
+
+def test_digits_of_a_refusal_tell_need_and_capacity_apart():
+    assert compared_gb(85.51e9, 84.9e9) == ("85.5 GB", "84.9 GB", "0.6 GB")
+    assert compared_gb(84.934e9, 84.9e9) == ("84.934 GB", "84.900 GB", "0.034 GB")
+    for short_bytes in (1, 999, 10**5, 10**7, 99_999_999, 10**8, 10**10):
+        need, has, short = compared_gb(84.9e9 + short_bytes, 84.9e9)
+        assert need != has
+        assert float(short.split()[0]) > 0
 
 
 def test_what_does_not_fit_is_refused_with_the_number():

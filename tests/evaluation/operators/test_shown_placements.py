@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from meshwright.evaluation.operators.refining import best_moves
 
 from meshwright import files
 from meshwright.cli import run_command_line
@@ -19,7 +20,6 @@ from meshwright.evaluation.operators.classes import classes, facts
 from meshwright.evaluation.operators.difference_tables import difference_cells
 from meshwright.evaluation.operators.differences import differences
 from meshwright.evaluation.operators.dumped import dump
-from meshwright.evaluation.operators.refining import best_moves
 from meshwright.evaluation.report.operator_sections import operator_sections
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.sections import ablation_cells, budget_cells, paired_cells, tables_of

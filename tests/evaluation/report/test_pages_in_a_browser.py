@@ -1,8 +1,8 @@
 """Reports as a headless Chromium shows them: narrow and wide, with scripts and without, with names that want to be scripts."""
 
 import pytest
-
 from meshwright.evaluation.plots.interactive.gantt_charts import episode_chart
+
 from meshwright.evaluation.report.pages import Drawn
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.report.report_parts import Sections

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from meshwright.errors import ConfigError
-from meshwright.training.linear.settings import load_linear_settings
+from meshwright.training.methods import load_config
 
 if importlib.util.find_spec("optuna") is None:
     pytest.skip("optuna is not installed (an extra)", allow_module_level=True)
@@ -110,7 +110,7 @@ def test_two_processes_train_all_trials_each_once_and_the_best_config_is_written
     assert [trial.number for trial in study.trials] == list(range(6))
     assert len(ended) == 6
     assert {one.name for one in (tmp_path / "trials").iterdir()} == {f"{number:04}" for number in range(6)}
-    made = load_linear_settings(tmp_path / "best.yaml")
+    made = load_config(tmp_path / "best.yaml")
     best = chosen.values_of(study.best_trial)
     assert (made.spread, made.population, made.strategy) == (best["spread"], best["population"], best["strategy"])
 

@@ -209,12 +209,21 @@ def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
     """
     stage, memory = peak
     if memory.total > capacity_bytes:
+        need, has, _ = compared_gb(memory.total, capacity_bytes)
         raise PlanError(
-            f"a rank of stage {stage} needs {memory.total / 1e9:.1f} GB ({memory.model_state / 1e9:.1f} model state, "
+            f"a rank of stage {stage} needs {need} ({memory.model_state / 1e9:.1f} model state, "
             f"{memory.activations / 1e9:.1f} activations, {memory.buffers / 1e9:.1f} buffers, a reserve of "
-            f"{memory.runtime / 1e9:.1f} for context, NCCL and fragmentation), a device has {capacity_bytes / 1e9:.1f} GB",
+            f"{memory.runtime / 1e9:.1f} for context, NCCL and fragmentation), a device has {has}",
             field="layout",
         )
+
+
+def compared_gb(need_bytes: float, has_bytes: float) -> tuple[str, str, str]:
+    """Return what is needed, what there is and what is short in GB, with the digits that tell them apart."""
+    short_bytes = need_bytes - has_bytes
+    digits = next((number for number in (1, 3, 6) if short_bytes >= 10.0 ** (9 - number)), 9)
+    need, has, short = (f"{one / 1e9:.{digits}f} GB" for one in (need_bytes, has_bytes, short_bytes))
+    return need, has, short
 
 
 def activation_bytes(work: LayoutWork, stage: int = 0) -> float:

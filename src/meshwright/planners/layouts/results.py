@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
 
+from ...costs.work.memory import compared_gb
 from ...errors import PlanError
 from ...plans.frameworks.defaults import framework_defaults, hidden_unasked
 from ...plans.partition import VOLUMES, Layout
@@ -221,10 +222,10 @@ class Findings:
         """What is wrong where no layout of a job fits, with the one that comes closest; None where none was legal."""
         if self._closest is None:
             return None
-        need, has = self._closest[0] / 1e9, capacity_bytes / 1e9
+        need, has, short = compared_gb(self._closest[0], capacity_bytes)
         problem = (
             f"no layout of {name} fits {in_words(worlds)}; closest is {layout_text(self._closest[1])}, "
-            f"which needs {need:.1f} GB where a device has {has:.1f} GB: {need - has:.1f} GB short"
+            f"which needs {need} where a device has {has}: {short} short"
         )
         return PlanError(problem, field="memory")
 

@@ -64,6 +64,7 @@ def test_the_command_tells_of_a_fleet_what_is_kept(tmp_path, monkeypatch, capsys
     (tmp_path / "train.yaml").write_text(FLEET_TRAINING)
     assert run_command_line(["train", "train.yaml", "--out", "run"]) == 0
     shown = capsys.readouterr().out
+    assert shown.count("(to beat: ") == shown.count("  best ") == len(json.loads(Path("run/learning_curve.json").read_text()))
     assert "(kept as policy.pt)" in shown
     assert "of the network after the imitation" in shown
 

@@ -41,7 +41,7 @@ def train_placing(
 
         def report(now: PlacingProgress) -> None:
             check_interrupt()
-            note = f"{now.value:.3f} of {against} (best {now.best:.3f})"
+            note = asked.note(now.value, now.best, lambda value: f"{value:.3f}", f"over {against}")
             bars.update(learning, completed=now.update, note=note)
 
         made = train(chosen, folder, progress=report, prepared=prepared, **asked.arguments())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from ....errors import CheckpointError, ConfigError
 from ... import interrupts, output
 
 if TYPE_CHECKING:
+    from ....evaluation.line_to_beat import LineToBeat
     from ....settings import AnySettings
     from ....training.hooks.callback import TrainingCallback
     from ....training.run_folder import AnyRunFolder
@@ -32,6 +33,7 @@ class TrainRequest:
         json_file: where the learning curve is written.
         log: writers in place of the config's, as ``csv,tensorboard``; None for the config's.
         begun: the run folder, once it is known, and when its config was written before; None where there was none.
+        beaten: the line to beat of each run that was begun.
     """
 
     config: Path | None
@@ -43,6 +45,7 @@ class TrainRequest:
     json_file: str | None
     log: str | None = None
     begun: dict[Path, int | None] = field(default_factory=dict)
+    beaten: list[LineToBeat] = field(default_factory=list)
 
     def arguments(self, built: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Return what every method is given besides its config and folder, the command line for the record among it.
@@ -82,7 +85,7 @@ class TrainRequest:
             ConfigError: it is wrong, or profiles are given.
             CheckpointError: a run that is resumed is to be changed.
         """
-        from .... import settings  # brings pydantic, which help does without
+        from ....training.settings import load_with_paths  # brings pydantic, which help does without
 
         if self.graphs is not None:
             raise ConfigError(f"does not go with a benchmark of {of}", field="--graphs", value=str(self.graphs))
@@ -90,7 +93,7 @@ class TrainRequest:
             raise CheckpointError("a run is resumed as it was begun; leave out --set", file=self.resume, value=self.changes[0])
         path = self.resume / "config.yaml" if self.config is None and self.resume is not None else self.config
         assert path is not None, "one of the two was given"
-        return self.logged(settings.load(kind, path, changes=self.changes))
+        return self.logged(load_with_paths(kind, path, self.changes))
 
     def callbacks(self, built: Mapping[str, Any]) -> list[TrainingCallback]:
         """Return the line to beat and, where no terminal shows the progress, a line for each validation.
@@ -102,11 +105,17 @@ class TrainRequest:
         from ....evaluation.line_to_beat import LineToBeat
 
         beaten = LineToBeat(stream, self.graphs, built)
+        self.beaten.append(beaten)
         if sys.stderr.isatty() and (to_stderr or sys.stdout.isatty()):
             return [beaten]
         from ....training.hooks.lines import LineWriter
 
-        return [beaten, LineWriter(stream, lambda: beaten.value)]
+        return [beaten, LineWriter(stream, lambda: f"{beaten.rule} {beaten.value:.4g}")]
+
+    def note(self, value: float, best: float | None, shown: Callable[[float], str], measure: str = "validation") -> str:
+        """Return a validation as the note of a bar, with the best so far and the best rule's value."""
+        beaten, best = self.beaten[-1], value if best is None else best
+        return f"{measure} {shown(value)} (best {shown(best)}, to beat: {beaten.rule} {shown(beaten.value)})"
 
     def logged(self, chosen: AnySettings) -> AnySettings:
         """A config with the writers of the command line, where it names some.

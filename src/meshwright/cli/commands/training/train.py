@@ -93,9 +93,11 @@ def train_policy(
 class _ScenarioRequest(TrainRequest):
     """The same, for what is trained on a scenario: networks and linear scorers."""
 
-    def settings(self, load: Callable[[Path, Sequence[str]], Chosen], kind: type[AnyRunFolder[Chosen]]) -> Chosen:
+    def settings(self, of: type[Chosen], kind: type[AnyRunFolder[Chosen]]) -> Chosen:
         """The config, or that of the run folder that is resumed."""
-        chosen = load(self.config, self.changes) if self.config is not None else None
+        from ....training.settings import load_with_paths
+
+        chosen = load_with_paths(of, self.config, self.changes) if self.config is not None else None
         if self.resume is not None:
             begun = kind.open(self.resume).settings()
             if chosen is None and self.changes:
@@ -157,7 +159,7 @@ class _ScenarioRequest(TrainRequest):
             curve,
             "validation_blocking_rate",
             "validation blocking rate",
-            lambda rate: f"{100 * rate:.2f} %",
+            _percent,
             where,
             made.policy.name,
             first(curve[0]),
@@ -166,9 +168,13 @@ class _ScenarioRequest(TrainRequest):
         self.show(made, title, curve, [[steps, f"{curve[-1]['steps']:,}"], *about])
 
 
+def _percent(rate: float) -> str:
+    return f"{100 * rate:.2f} %"
+
+
 def _train_network(asked: _ScenarioRequest) -> None:
     from ....training.run_folder import RunFolder
-    from ....training.settings import load_train_settings
+    from ....training.settings import TrainSettings
 
     def train(*arguments: Any, **options: Any) -> RunFolder:
         from ....training import train as training  # takes a while, and bars are there by now
@@ -176,7 +182,7 @@ def _train_network(asked: _ScenarioRequest) -> None:
         return training.train(*arguments, **options)
 
     def shown(now: TrainProgress) -> dict[str, Any]:
-        note = "" if now.blocking_rate is None else f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"
+        note = "" if now.blocking_rate is None else asked.note(now.blocking_rate, now.best, _percent, "blocking")
         if now.tuned < 1.0:
             note = f"linear scorer, {100 * now.tuned:.0f} %: {note}"
         return {"total": now.total_steps, "completed": min(now.steps, now.total_steps), "note": note}
@@ -187,22 +193,22 @@ def _train_network(asked: _ScenarioRequest) -> None:
     def first(row: Mapping[str, Any]) -> str:
         return "of the untrained network" if row["steps"] == 0 else "at the first look"
 
-    chosen = asked.settings(load_train_settings, RunFolder)
+    chosen = asked.settings(TrainSettings, RunFolder)
     made = asked.run(chosen, train, "training", chosen.total_steps, shown)
     asked.show_blocking(made, f"Trained {chosen.name}", "decisions learned from", where, first, "of the last network")
 
 
 def _tune_scorer(asked: _ScenarioRequest) -> None:
-    from ....training.linear.settings import load_linear_settings
+    from ....training.linear.settings import LinearSettings
     from ....training.linear.tune import LinearRun, tune
 
     def shown(now: TuneProgress) -> dict[str, Any]:
-        return {"completed": now.generation, "note": f"blocking {now.blocking_rate:.3f} (best {now.best:.3f})"}
+        return {"completed": now.generation, "note": asked.note(now.blocking_rate, now.best, _percent, "blocking")}
 
     def where(row: Mapping[str, Any]) -> str:
         return f"after {row['generation']} generations"
 
-    chosen = asked.settings(load_linear_settings, LinearRun)
+    chosen = asked.settings(LinearSettings, LinearRun)
     made = asked.run(chosen, tune, "generations", chosen.generations, shown)
     first = "of the first mean"
     asked.show_blocking(made, f"Tuned {chosen.name}", "decisions played", where, lambda row: first, "of the last mean")

@@ -31,7 +31,8 @@ def train_elastic_policy(asked: TrainRequest) -> None:
         def report(now: ElasticSearch) -> None:
             check_interrupt()
             latest, best = (row["validation_mean_completion_s"] for row in (now.curve[-1], now.best))
-            bars.update(task, completed=now.generation, note=f"completion {latest:.0f} s (best {best:.0f} s)")
+            note = asked.note(latest, best, lambda value: f"{value:.1f} s", "completion")
+            bars.update(task, completed=now.generation, note=note)
 
         made = train_elastic(chosen, folder, progress=report, **asked.arguments())
     curve = asked.curve(made)

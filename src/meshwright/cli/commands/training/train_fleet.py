@@ -40,7 +40,7 @@ def train_fleet_policy(asked: TrainRequest) -> None:
 
         def report(now: FleetProgress) -> None:
             check_interrupt()
-            note = "" if now.value is None else f"{fleet.settings.objective} {now.value:.4g} (best {now.best:.4g})"
+            note = "" if now.value is None else asked.note(now.value, now.best, written, str(fleet.settings.objective))
             bars.update(tasks[now.stage], completed=100 * now.done, note=note)
 
         made = train_fleet(chosen, folder, fleet, mixed=mixed, progress=report, **asked.arguments(built))
