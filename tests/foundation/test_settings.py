@@ -130,7 +130,7 @@ def test_an_impossible_file_is_told_by_place_value_and_choice(write, text, messa
         ("? [a, {b: c}]\n: 1\n", "a.yaml:1: not valid YAML"),
         ("a: \x01\n", "a.yaml: not valid YAML"),
         ("a: " + "1" * 5_000, "a.yaml:1: not valid YAML: a number of 5000 digits"),
-        ("[" * 1_000, "a.yaml: not valid YAML: nested too deeply"),
+        ("[" * 1_000, "a.yaml:1: not valid YAML: nested too deeply"),
     ],
 )
 def test_bad_yaml_is_told_by_line(write, text, message):
