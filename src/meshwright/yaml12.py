@@ -51,6 +51,7 @@ _SPELLINGS = {
 }
 """The scalars of the core schema that are no texts, in the order in which they are tried."""
 
+
 def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
     """The content of one YAML document, None where it is empty, and the lines of its keys.
 
@@ -116,9 +117,9 @@ class _Document:
             if isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
                 depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
                 self._check_depth(depth, event)
-                if not isinstance(event, yaml.AliasEvent) and (anchor := getattr(event, "anchor", None)) is not None:
-                    if self._anchors.setdefault(anchor, len(self.events)) < len(self.events):
-                        raise self._error(f"not valid YAML: the anchor {anchor!r} stands twice", event)
+                anchor = None if isinstance(event, yaml.AliasEvent) else getattr(event, "anchor", None)
+                if anchor is not None and self._anchors.setdefault(anchor, len(self.events)) < len(self.events):
+                    raise self._error(f"not valid YAML: the anchor {anchor!r} stands twice", event)
                 self.events.append(event)
 
     def value(self, place: int, path: Location) -> tuple[Any, int]:
@@ -143,7 +144,7 @@ class _Document:
         event = self.events[place]
         if not isinstance(event, yaml.AliasEvent):
             return place, event
-        start = self._anchors.get(event.anchor, place)
+        start = self._anchors.get(str(event.anchor), place)
         if start >= place:
             raise self._error(f"not valid YAML: found undefined alias {event.anchor!r}", event)
         return start, self.events[start]
