@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from importlib.util import find_spec
+from inspect import CO_NEWLOCALS
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -119,16 +120,10 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 def _code_text(code: CodeType) -> str:
     # A docstring is the first constant, and no instruction reads it.
-    constants = [_code_text(c) if isinstance(c, CodeType) else _value_text(c) for c in _constants(code)]
+    has_docstring = code.co_flags & CO_NEWLOCALS and isinstance(next(iter(code.co_consts), None), str)
+    constants = [_code_text(c) if isinstance(c, CodeType) else _value_text(c) for c in code.co_consts[bool(has_docstring) :]]
     shape = code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_names, code.co_varnames, code.co_freevars
     return repr((code.co_code.hex(), code.co_exceptiontable.hex(), shape, constants))
-
-
-def _constants(code: CodeType) -> tuple[Any, ...]:
-    import inspect
-
-    has_docstring = bool(code.co_flags & inspect.CO_NEWLOCALS) and code.co_consts and isinstance(code.co_consts[0], str)
-    return code.co_consts[1:] if has_docstring else code.co_consts
 
 
 def _value_text(value: Any) -> str:
@@ -146,11 +141,7 @@ def _value_text(value: Any) -> str:
     if isinstance(value, type):
         members = [(m.name, m.value) for m in value] if issubclass(value, enum.Enum) else getattr(value, "_fields", ())
         return f"class {value.__module__}.{value.__qualname__} {members!r}"
-    if (
-        value is None
-        or value is Ellipsis
-        or isinstance(value, bool | int | float | complex | str | bytes | np.generic | enum.Enum)
-    ):
+    if value is None or value is Ellipsis or isinstance(value, PLAIN):
         return f"{type(value).__name__} {value!r}"
     if isinstance(value, numba.types.Type):
         return f"numba {value!r}"
