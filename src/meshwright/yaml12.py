@@ -73,6 +73,23 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
     return found
 
 
+def dump(data: Any, **layout: Any) -> str:
+    """A document that `parse` reads as these data, and readers of YAML 1.1 too; ``layout`` as PyYAML's ``dump`` takes it."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, **layout))
+
+
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes texts which only YAML 1.2 takes for numbers, as ``1e3``."""
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    is_number = any(spelling.fullmatch(text) for spelling in _SPELLINGS.values())
+    return dumper.represent_scalar(f"{_CORE}str", text, style="'" if is_number else None)
+
+
+_Dumper.add_representer(str, _represent_text)
+
+
 def dotted(location: Location) -> str:
     """A place as errors spell it: ``levels.0.bandwidth_gbytes_per_s``."""
     return ".".join(str(part) for part in location)

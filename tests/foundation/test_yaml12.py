@@ -73,3 +73,19 @@ def test_aliases_of_aliases_end():
     assert said_of(f"a0: &a0 [x]\n{lists}").startswith("holds more than 1000000 values")
     deep = "".join(f"a{n}: &a{n} [*a{n - 1}]\n" for n in range(1, 300))
     assert said_of(f"a0: &a0 [x]\n{deep}").startswith("not valid YAML: nested too deeply")
+
+
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.sampled_from(["1e3", "0o17", "08", ".5e1", "no", "1:30"])
+)
+
+
+@given(st.dictionaries(st.text("abé 0.e", min_size=1), SCALARS | st.lists(SCALARS) | st.text()))
+def test_what_is_written_is_read_back(data):
+    text = yaml12.dump(data)
+    assert yaml12.parse(text)[0] == data
+    assert yaml.safe_load(text) == data
