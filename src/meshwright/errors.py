@@ -193,10 +193,6 @@ class PlausibilityWarning(MeshwrightWarning):
     """A figure of hardware is beyond what machines are like: most often a unit was mistaken."""
 
 
-class LostWorkerWarning(MeshwrightWarning):
-    """A process that helped has ended before its time; what it did is done again, and the rest without it."""
-
-
 def nearest(value: str, choices: Iterable[str]) -> str | None:
     """The choice of which ``value`` is a misspelling, or None where there is none.
 
