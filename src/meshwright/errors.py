@@ -94,11 +94,10 @@ class MeshwrightError(Exception):
             self.choices = Names(listing, self.choices)
         super().__init__(self._message())
 
-    def at(self, *, file: str | Path | None = None, field: str | None = None) -> Self:
-        """The error with the file and field that the caller knows, where it names none itself."""
-        known = self._parts()
-        found = known | {"file": known["file"] or file, "field": known["field"] or field}
-        return type(self)(self.problem, **found)
+    def at(self, *, file: str | Path | None = None, line: int | None = None, field: str | None = None) -> Self:
+        """The error with the file, line and field that the caller knows, where it names none itself."""
+        places = {"file": self.file or file, "line": self.line or line, "field": self.field or field}
+        return type(self)(self.problem, **self._parts() | places)
 
     def _parts(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in ("file", "line", "field", "value", "choices")}

@@ -8,41 +8,18 @@ from pathlib import Path
 from typing import Protocol
 
 from ... import files, settings
-from ...errors import ConfigError, InputFileError, StateError
+from ...errors import ConfigError, InputFileError
 from ..decisions import Observation
-from ..ledger import Ledger
 
 MOST_AT_ONCE = 1000
 """Observations that are sent in one turn."""
 
 
 class ObservationTaker(Protocol):
-    """What accepts observations: a `controller.Controller`, a service, or a `StoreObserver`."""
+    """What accepts observations: a `controller.Controller`, a `client.Client`, or a `ledger.Ledger`."""
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
         """Keep how long steps of a decision's job took; how many of them are new."""
-
-
-class StoreObserver:
-    """Stores observations where cluster and policy are not known.
-
-    Args:
-        store: of them.
-    """
-
-    def __init__(self, store: Ledger) -> None:
-        self._store = store
-
-    def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """See `ObservationTaker.observe`.
-
-        Raises:
-            StateError: there is no such decision.
-        """
-        if self._store.decision(name) is None:
-            raise StateError("there is no such decision", field="decision", value=name)
-        with self._store.turn() as turn:
-            return turn.observe(name, observed)
 
 
 def read_observations(path: str | Path) -> list[Observation]:
@@ -65,9 +42,7 @@ def read_observations(path: str | Path) -> list[Observation]:
         try:
             rows.append(settings.build_settings(Observation, data))
         except ConfigError as error:
-            raise ConfigError(
-                error.problem, file=path, line=number, field=error.field, value=error.value, choices=error.choices
-            ) from None
+            raise error.at(file=path, line=number) from None
     if not rows:
         raise InputFileError("holds no step times", file=path)
     return rows
