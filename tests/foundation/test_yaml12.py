@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright import yaml12
@@ -30,10 +30,10 @@ def said_of(text, loader=None):
 
 
 @draws(400)
-@given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join))
+@given(st.lists(st.sampled_from(PIECES), max_size=9).map("".join) | st.text("ab:- \n[]{}&*!|>'\"#,?%@`0123456789.~", max_size=60))
 def test_both_parsers_say_the_same(text):
-    assume(not re.search("[\t%!?]|---", text))  # PyYAML's own takes no tab for a blank, for one
-    assert repr(said_of(text)) == repr(said_of(text, yaml.SafeLoader))
+    said, by_other = said_of(text), said_of(text, yaml.SafeLoader)
+    assert repr(said) == repr(by_other) or re.search("[\t%!?]|---", text)  # PyYAML's own takes no tab for a blank, for one
 
 
 def test_what_ships_says_the_same_to_both():
@@ -52,10 +52,7 @@ def test_what_ships_says_the_same_to_both():
         ("--- # c", None),
         ("a: !!float 3\nb: !!str 4\nc: !!int '5'\nd: !!map {}", {"a": 3.0, "b": "4", "c": 5, "d": {}}),
         ('a: "\\ud83d\\ude00"', {"a": "\U0001f600"}),
-        (
-            "a: &x {k: 1, l: 2}\nb: &y {l: 3}\nc: {<<: [*x, *y], k: 4}",
-            {"a": {"k": 1, "l": 2}, "b": {"l": 3}, "c": {"k": 4, "l": 2}},
-        ),
+        ("- &x {k: 1, l: 2}\n- &y {l: 3}\n- {<<: [*x, *y], k: 4}", [{"k": 1, "l": 2}, {"l": 3}, {"k": 4, "l": 2}]),
         ("&k a: 1\nb: {*k : 2}", {"a": 1, "b": {"a": 2}}),
     ],
 )
@@ -75,16 +72,10 @@ def test_aliases_of_aliases_end():
     assert said_of(f"a0: &a0 [x]\n{deep}").startswith("not valid YAML: nested too deeply")
 
 
-SCALARS = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.sampled_from(["1e3", "0o17", "08", ".5e1", "no", "1:30"])
-)
+TEXTS = st.sampled_from(["1e3", "0o17", "08", ".5e1", "no", "1:30"]) | st.text()
 
 
-@given(st.dictionaries(st.text("abé 0.e", min_size=1), SCALARS | st.lists(SCALARS) | st.text()))
+@given(st.dictionaries(TEXTS, st.lists(TEXTS | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False))))
 def test_what_is_written_is_read_back(data):
     text = yaml12.dump(data)
     assert yaml12.parse(text)[0] == data
