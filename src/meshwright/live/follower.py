@@ -17,6 +17,7 @@ from .decisions import KeptDecision, Mention, Observation
 from .ledger import Ledger
 from .sources.listings import Listing, Taken
 from .state import ClusterState, HeldDevices, occupancy, occupancy_after
+from .store import keep_observations, kept_decision
 
 LEASE_S = 600.0
 """How long devices are held for a job that nobody has handed to the scheduler."""
@@ -77,8 +78,8 @@ class JobFollower:
         return self._held[1]
 
     def kept(self, name: str) -> KeptDecision:
-        """See `Ledger.kept`."""
-        return self.store.kept(name)
+        """See `store.kept_decision`."""
+        return kept_decision(self.store, name)
 
     def confirm(self, name: str, scheduler_id: str) -> None:
         """The job of a decision was handed to the scheduler; once more is no change.
@@ -203,8 +204,8 @@ class JobFollower:
         return Taken(change.drift, tuple(released))
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """See `Ledger.observe`."""
-        return self.store.observe(name, observed)
+        """See `store.keep_observations`."""
+        return keep_observations(self.store, name, observed)
 
     def _begin_leases(self, state: ClusterState) -> None:
         """Begin the leases of plans that nobody has handed over and that have none."""

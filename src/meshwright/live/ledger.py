@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -199,27 +199,6 @@ class Ledger:
         if found is not None:
             self.remember(found)
         return found
-
-    def kept(self, name: str) -> KeptDecision:
-        """A decision by its id.
-
-        Raises:
-            StateError: there is none.
-        """
-        found = self.decision(name)
-        if found is None:
-            raise StateError("there is no such decision", field="decision", value=name)
-        return found
-
-    def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """Keep how long steps of a decision's job took; how many of them are new.
-
-        Raises:
-            StateError: there is no such decision.
-        """
-        self.kept(name)
-        with self.turn() as turn:
-            return turn.observe(name, observed)
 
     def decision_of_key(self, key: str) -> KeptDecision | None:
         """A decision by the client's key."""

@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from ... import files, settings
 from ...errors import ConfigError, InputFileError
 from ..decisions import Observation
+from ..ledger import Ledger
+from ..store import keep_observations
 
 MOST_AT_ONCE = 1000
-"""Observations that are sent in one turn."""
-
-
-class ObservationTaker(Protocol):
-    """What accepts observations: a `controller.Controller`, a `client.Client`, or a `ledger.Ledger`."""
-
-    def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """Keep how long steps of a decision's job took; how many of them are new."""
+"""Observations that are kept in one turn."""
 
 
 def read_observations(path: str | Path) -> list[Observation]:
@@ -48,7 +42,7 @@ def read_observations(path: str | Path) -> list[Observation]:
     return rows
 
 
-def send(observer: ObservationTaker, decision: str, observed: Sequence[Observation]) -> int:
-    """Send observations, `MOST_AT_ONCE` in a turn; how many were new."""
+def keep_all(store: Ledger, decision: str, observed: Sequence[Observation]) -> int:
+    """Keep observations, `MOST_AT_ONCE` in a turn; how many were new."""
     parts = (observed[first : first + MOST_AT_ONCE] for first in range(0, len(observed), MOST_AT_ONCE))
-    return sum(observer.observe(decision, part) for part in parts)
+    return sum(keep_observations(store, decision, part) for part in parts)
