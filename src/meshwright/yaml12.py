@@ -104,7 +104,7 @@ def _parse(text: str) -> tuple[Any, Lines]:
     try:
         try:
             document = _Document(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-        except yaml.YAMLError:
+        except (yaml.YAMLError, ValueError):
             document = _Document(text, yaml.SafeLoader)  # says what it found, and reads halves of letters as JSON spells them
         return (document.value(0, ())[0] if document.events else None), document.lines
     except yaml.MarkedYAMLError as error:
