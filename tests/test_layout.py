@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FRONT_DOOR = ROOT / "src" / "meshwright"
 SETUPTOOLS = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
 MAPPING: dict[str, str] = SETUPTOOLS["package-dir"]
-DATA_SUFFIXES = {".yaml", ".json", ".csv", ".typed", ".svg", ".html", ".css", ".js"}
+DATA_SUFFIXES = {".yaml", ".json", ".csv", ".typed", ".svg", ".html", ".css", ".js", ".lua", ".sh"}
 
 
 def package_files():

@@ -27,9 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Generic, Self, TypeVar, cast
 
-import yaml
-
-from .. import files, settings
+from .. import files, settings, yaml12
 from ..errors import CheckpointError
 from .settings import TrainSettings
 
@@ -199,7 +197,7 @@ def resumed_files(path: Path) -> list[Path]:
 
 def to_yaml(chosen: settings.Settings) -> str:
     """A config as YAML with every default written out."""
-    return yaml.safe_dump(chosen.model_dump(mode="json"), sort_keys=False)
+    return yaml12.dump(chosen.model_dump(mode="json"))
 
 
 def versions() -> dict[str, str]:

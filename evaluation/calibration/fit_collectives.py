@@ -9,9 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from ... import files
+from ... import files, yaml12
 from ...costs.collectives.libraries.curves import merged
 from ...costs.collectives.libraries.tables import CurveSettings, SystemSettings, plain
 from ...errors import ConfigError
@@ -79,8 +77,8 @@ def system_text(described: SystemSettings) -> str:
     """The file's text: YAML with one line for each list of figures."""
     data = plain(described)
     curves = data.pop("curves")
-    head = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1_000_000)
-    body = yaml.safe_dump({"curves": curves}, sort_keys=False, default_flow_style=None, width=1_000_000)
+    head = yaml12.dump(data, allow_unicode=True, width=1_000_000)
+    body = yaml12.dump({"curves": curves}, default_flow_style=None, width=1_000_000)
     return FIRST_LINE + head + body
 
 

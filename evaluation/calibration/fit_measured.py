@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
-from ... import files
+from ... import files, yaml12
 from ...costs.training_step.kernels import KernelModel, KernelSettings, kernel_settings
 from ...costs.work.operations import ALIGNED_BYTES, FusedAttention, Product, Sweep
 from ...devices import DeviceType, device_type
@@ -179,7 +178,7 @@ def write(path: str | Path, constants: KernelSettings, source: str) -> None:
     """
     explained = "each key is explained in configs/kernels/a100.yaml"
     first = f"# What kernels reach, fitted by meshwright calibrate kernels on {source}; {explained}.\n"
-    files.write_text(path, first + yaml.safe_dump(constants.model_dump(), sort_keys=False))
+    files.write_text(path, first + yaml12.dump(constants.model_dump()))
 
 
 def at_bounds(found: MeasuredCalibration) -> list[str]:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import Field, model_validator
 
-from ... import files, settings
+from ... import files, settings, yaml12
 from ...costs.work.operations import FusedAttention, Product, Sweep, row_bytes
 from ...devices import device_names
 from ...errors import ConfigError
@@ -218,10 +217,10 @@ def kernels_text(measured: MeasuredKernels) -> str:
     """The file's text: a line for each key of the header, each item, and each thing left out."""
     data = to_data(measured)
     rows = {key: data.pop(key) for key in ("left_out", "items")}
-    lines = [FIRST_LINE, yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1_000_000)]
+    lines = [FIRST_LINE, yaml12.dump(data, allow_unicode=True, width=1_000_000)]
     for key, found in rows.items():
         if found:
-            body = yaml.safe_dump(found, sort_keys=False, allow_unicode=True, default_flow_style=None, width=1_000_000)
+            body = yaml12.dump(found, allow_unicode=True, default_flow_style=None, width=1_000_000)
             lines.append(f"{key}:\n" + "".join(f"  {line}\n" for line in body.splitlines()))
     return "".join(lines)
 

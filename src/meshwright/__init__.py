@@ -25,81 +25,61 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .clusters.cluster import Cluster, load_cluster
-    from .envs.benchmark import load_benchmark
-    from .envs.job_partitioning import JobPartitioningEnv
-    from .errors import MeshwrightError
-    from .evaluation.evaluate import evaluate
-    from .export import export
-    from .export.verify import verify
-    from .jobs.graph import JobGraph
-    from .jobs.job import Job
-    from .jobs.load import load_graph
-    from .planning.estimate import estimate
-    from .planning.place import place
-    from .planning.plan import plan
-    from .planning.search import search_layouts
-    from .plans import Layout, PlacementPlan, load_plan
-    from .simulation.step.timeline import JobStep, simulate, simulate_together
-    from .training.hooks.callback import TrainingCallback
-    from .training.libraries.sb3 import sb3_env
-    from .training.methods import train
+    from .clusters.cluster import Cluster as Cluster
+    from .clusters.cluster import load_cluster as load_cluster
+    from .envs.benchmark import load_benchmark as load_benchmark
+    from .envs.job_partitioning import JobPartitioningEnv as JobPartitioningEnv
+    from .errors import MeshwrightError as MeshwrightError
+    from .evaluation.evaluate import evaluate as evaluate
+    from .export import export as export
+    from .export.verify import verify as verify
+    from .jobs.graph import JobGraph as JobGraph
+    from .jobs.job import Job as Job
+    from .jobs.load import load_graph as load_graph
+    from .planning.estimate import estimate as estimate
+    from .planning.place import place as place
+    from .planning.plan import plan as plan
+    from .planning.search import search_layouts as search_layouts
+    from .plans import Layout as Layout
+    from .plans import PlacementPlan as PlacementPlan
+    from .plans import load_plan as load_plan
+    from .simulation.step.timeline import JobStep as JobStep
+    from .simulation.step.timeline import simulate as simulate
+    from .simulation.step.timeline import simulate_together as simulate_together
+    from .training.hooks.callback import TrainingCallback as TrainingCallback
+    from .training.libraries.sb3 import sb3_env as sb3_env
+    from .training.methods import train as train
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Cluster": "clusters.cluster",
-    "Job": "jobs.job",
-    "JobGraph": "jobs.graph",
-    "JobStep": "simulation.step.timeline",
-    "JobPartitioningEnv": "envs.job_partitioning",
-    "Layout": "plans",
-    "MeshwrightError": "errors",
-    "PlacementPlan": "plans",
-    "TrainingCallback": "training.hooks.callback",
-    "estimate": "planning.estimate",
-    "evaluate": "evaluation.evaluate",
-    "export": "export",
-    "load_benchmark": "envs.benchmark",
-    "load_cluster": "clusters.cluster",
     "load_graph": "jobs.load",
+    "JobGraph": "jobs.graph",
+    "Job": "jobs.job",
+    "load_cluster": "clusters.cluster",
+    "Cluster": "clusters.cluster",
+    "PlacementPlan": "plans",
     "load_plan": "plans",
-    "place": "planning.place",
-    "plan": "planning.plan",
-    "sb3_env": "training.libraries.sb3",
-    "search_layouts": "planning.search",
+    "Layout": "plans",
     "simulate": "simulation.step.timeline",
     "simulate_together": "simulation.step.timeline",
+    "JobStep": "simulation.step.timeline",
+    "estimate": "planning.estimate",
+    "search_layouts": "planning.search",
+    "load_benchmark": "envs.benchmark",
+    "JobPartitioningEnv": "envs.job_partitioning",
+    "sb3_env": "training.libraries.sb3",
+    "plan": "planning.plan",
+    "place": "planning.place",
     "train": "training.methods",
+    "TrainingCallback": "training.hooks.callback",
+    "evaluate": "evaluation.evaluate",
+    "export": "export",
     "verify": "export.verify",
+    "MeshwrightError": "errors",
 }
 
-__all__ = [  # noqa: RUF022 - in the order of the table above
-    "load_graph",
-    "JobGraph",
-    "Job",
-    "load_cluster",
-    "Cluster",
-    "PlacementPlan",
-    "load_plan",
-    "Layout",
-    "simulate",
-    "simulate_together",
-    "JobStep",
-    "estimate",
-    "search_layouts",
-    "load_benchmark",
-    "JobPartitioningEnv",
-    "sb3_env",
-    "plan",
-    "place",
-    "train",
-    "TrainingCallback",
-    "evaluate",
-    "export",
-    "verify",
-    "MeshwrightError",
-]
+__all__ = list(_HOMES)  # in the order of the table above
 
 
 def __getattr__(name: str) -> Any:

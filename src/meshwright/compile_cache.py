@@ -16,18 +16,22 @@ import os
 import pickle
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cached_property
 from importlib.util import find_spec
+from inspect import CO_NEWLOCALS
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numba
-import numba.core.caching
+import numba.core.compiler
 import numba.core.serialize
 import numba.extending
 import numpy as np
+from numba.core.errors import NumbaWarning
 
 from .errors import InputFileError
 from .files import atomic_file
@@ -40,7 +44,7 @@ PLAIN = (bool, int, float, complex, str, bytes, np.generic, enum.Enum)
 """Types of constants whose `repr` says all of them."""
 
 # Numba's means of caching are untyped, and its settings are attributes of a module.
-caching: Any = numba.core.caching
+CompileResult: Any = numba.core.compiler.CompileResult
 serialize: Any = numba.core.serialize
 config: Any = numba.config
 
@@ -119,16 +123,10 @@ def _names_in(code: CodeType) -> Iterator[str]:
 
 def _code_text(code: CodeType) -> str:
     # A docstring is the first constant, and no instruction reads it.
-    constants = [_code_text(c) if isinstance(c, CodeType) else _value_text(c) for c in _constants(code)]
+    has_docstring = code.co_flags & CO_NEWLOCALS and isinstance(next(iter(code.co_consts), None), str)
+    constants = [_code_text(c) if isinstance(c, CodeType) else _value_text(c) for c in code.co_consts[bool(has_docstring) :]]
     shape = code.co_argcount, code.co_kwonlyargcount, code.co_flags, code.co_names, code.co_varnames, code.co_freevars
     return repr((code.co_code.hex(), code.co_exceptiontable.hex(), shape, constants))
-
-
-def _constants(code: CodeType) -> tuple[Any, ...]:
-    import inspect
-
-    has_docstring = bool(code.co_flags & inspect.CO_NEWLOCALS) and code.co_consts and isinstance(code.co_consts[0], str)
-    return code.co_consts[1:] if has_docstring else code.co_consts
 
 
 def _value_text(value: Any) -> str:
@@ -146,11 +144,7 @@ def _value_text(value: Any) -> str:
     if isinstance(value, type):
         members = [(m.name, m.value) for m in value] if issubclass(value, enum.Enum) else getattr(value, "_fields", ())
         return f"class {value.__module__}.{value.__qualname__} {members!r}"
-    if (
-        value is None
-        or value is Ellipsis
-        or isinstance(value, bool | int | float | complex | str | bytes | np.generic | enum.Enum)
-    ):
+    if value is None or value is Ellipsis or isinstance(value, PLAIN):
         return f"{type(value).__name__} {value!r}"
     if isinstance(value, numba.types.Type):
         return f"numba {value!r}"
@@ -179,74 +173,58 @@ def _types_digest(signature: Any) -> str:
     return state.hexdigest()
 
 
-class _Folder(caching._CacheLocator):  # type: ignore[misc]
-    """Tells numba where compiled code lies; the key is not its affair."""
+class FunctionCache:
+    """The cache of one compiled function; numba calls it with a signature, in place of its own."""
 
-    def get_cache_path(self) -> str:
-        return str(root_folder())
-
-    def get_source_stamp(self) -> None:
-        return None
-
-    def get_disambiguator(self) -> str:
-        return ""
-
-    @classmethod
-    def from_function(cls, py_func: Callable[..., Any], py_file: str) -> _Folder:
-        return cls()
-
-
-class _Format(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    _locator_classes = (_Folder,)
-
-
-class FunctionCache(caching.FunctionCache):  # type: ignore[misc]
-    """The cache of one compiled function; numba calls `load_overload` and `save_overload` with a signature."""
-
-    _impl_class = _Format
-
-    def __init__(self, py_func: Callable[..., Any], dispatcher: Any) -> None:
-        super().__init__(py_func)
+    def __init__(self, dispatcher: Any) -> None:
+        self.cache_path = str(root_folder())
         self._dispatcher = dispatcher
-        self._digest: str | None = None
 
-    def _load_overload(self, signature: Any, target_context: Any) -> Any:
-        if not self._enabled:
-            return None
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        """What was stored for a signature; None where nothing was."""
+        target_context.refresh()
         key = self._key(signature, target_context.codegen())
         path = self._path(key)
         try:
-            content = path.read_bytes()
-            stored, payload = pickle.loads(content)  # noqa: S301 - the user's own cache
+            stored, payload = pickle.loads(path.read_bytes())  # noqa: S301 - the user's own cache
             if stored != key:
                 return None
             os.utime(path)
-            return self._impl.rebuild(target_context, payload)
+            return CompileResult._rebuild(target_context, *payload)
         except (OSError, pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, ValueError):
             return None  # absent, or cut off by a full disk: compiled anew
 
-    def _save_overload(self, signature: Any, data: Any) -> None:
-        if not (self._enabled and self._impl.check_cachable(data)):
+    def save_overload(self, signature: Any, data: Any) -> None:
+        """Store what was compiled for a signature."""
+        if data.library.has_dynamic_globals or not all(loop.can_cache for loop in data.lifted):
+            name = self._dispatcher.py_func.__qualname__
+            warnings.warn(f"{name} is compiled in every process, for it holds addresses", NumbaWarning, stacklevel=2)
             return
         key = self._key(signature, data.codegen)
         path = self._path(key)
         # Numba's own pickler, which spells functions and types by value where that has to be.
-        content = serialize.dumps((key, self._impl.reduce(data)))
+        content = serialize.dumps((key, data._reduce()))
         # A full disk or a folder that may not be written: the code is compiled in every process.
         with suppress(InputFileError, OSError):
             with atomic_file(path) as file:
                 file.write(content)
             _prune(path.parent)
 
+    def flush(self) -> None:
+        """Nothing is kept here but on disk."""
+
+    @cached_property
+    def _digest(self) -> str:
+        return function_digest(self._dispatcher)
+
     def _key(self, signature: Any, codegen: Any) -> tuple[Any, ...]:
-        if self._digest is None:
-            self._digest = function_digest(self._dispatcher)
         return signature, codegen.magic_tuple(), self._digest, _types_digest(signature)
 
     def _path(self, key: tuple[Any, ...]) -> Path:
         signature, machine, *digests = key
-        told = hashlib.sha256(repr((str(signature), machine, digests)).encode()).hexdigest()
-        return root_folder() / f"{self._py_func.__module__}.{self._py_func.__qualname__}" / f"{told[:32]}.nbc"
+        function = self._dispatcher.py_func
+        name = hashlib.sha256(repr((str(signature), machine, digests)).encode()).hexdigest()[:32]
+        return root_folder() / f"{function.__module__}.{function.__qualname__}" / f"{name}.nbc"
 
 
 def _prune(folder: Path) -> None:
@@ -259,4 +237,4 @@ def _prune(folder: Path) -> None:
 
 def keep(dispatcher: Any) -> None:
     """Make a compiled function store what it compiles on disk."""
-    dispatcher._cache = FunctionCache(dispatcher.py_func, dispatcher)
+    dispatcher._cache = FunctionCache(dispatcher)

@@ -179,25 +179,26 @@ class DeviceType:
 
     def to_data(self) -> dict[str, Any]:
         """The mapping that `device_type` reads."""
-        return {
-            "name": self.name,
-            "peak_tflops_per_s": self.peak_flops_per_s / 1e12,
-            "memory_gib": self.memory_bytes / GIB,
-            "memory_bandwidth_gbytes_per_s": self.memory_bandwidth_bytes_per_s / 1e9,
-            "compute_efficiency": self.compute_efficiency,
-            "memory_efficiency": self.memory_efficiency,
-            "kernel_launch_us": self.kernel_launch_s * 1e6,
-            **({} if self.power_watts in (None, rated_watts(self.name)) else {"power_watts": self.power_watts}),
-            **{key: value / unit for key, value, unit in self._optional() if value is not None},
-            **({} if self.links is None else {"links": self.links}),
-        }
+        known = ((key, getattr(self, name), times, over) for key, name, times, over in _UNITS)
+        found: dict[str, Any] = {key: value * over / times for key, value, times, over in known if value is not None}
+        if self.power_watts == rated_watts(self.name):
+            found.pop("power_watts", None)
+        return {"name": self.name} | found | ({} if self.links is None else {"links": self.links})
 
-    def _optional(self) -> tuple[tuple[str, float | None, float], ...]:
-        return (
-            ("peak_tf32_tflops_per_s", self.peak_tf32_flops_per_s, 1e12),
-            ("peak_fp32_tflops_per_s", self.peak_fp32_flops_per_s, 1e12),
-            ("link_gbytes_per_s", self.link_bytes_per_s, 1e9),
-        )
+
+_UNITS = (
+    ("peak_tflops_per_s", "peak_flops_per_s", 1e12, 1.0),
+    ("memory_gib", "memory_bytes", GIB, 1.0),
+    ("memory_bandwidth_gbytes_per_s", "memory_bandwidth_bytes_per_s", 1e9, 1.0),
+    ("compute_efficiency", "compute_efficiency", 1.0, 1.0),
+    ("memory_efficiency", "memory_efficiency", 1.0, 1.0),
+    ("kernel_launch_us", "kernel_launch_s", 1.0, 1e6),
+    ("power_watts", "power_watts", 1.0, 1.0),
+    ("peak_tf32_tflops_per_s", "peak_tf32_flops_per_s", 1e12, 1.0),
+    ("peak_fp32_tflops_per_s", "peak_fp32_flops_per_s", 1e12, 1.0),
+    ("link_gbytes_per_s", "link_bytes_per_s", 1e9, 1.0),
+)
+"""Of each number the key in YAML, the attribute, and the factor and the divisor by which the first becomes the second."""
 
 
 def device_type(spec: str | DeviceSettings) -> DeviceType:
@@ -208,20 +209,9 @@ def device_type(spec: str | DeviceSettings) -> DeviceType:
     """
     if isinstance(spec, str):
         return _built_in(spec)
-    return DeviceType(
-        name=spec.name,
-        peak_flops_per_s=spec.peak_tflops_per_s * 1e12,
-        memory_bytes=spec.memory_gib * GIB,
-        memory_bandwidth_bytes_per_s=spec.memory_bandwidth_gbytes_per_s * 1e9,
-        compute_efficiency=spec.compute_efficiency,
-        memory_efficiency=spec.memory_efficiency,
-        kernel_launch_s=spec.kernel_launch_us / 1e6,
-        power_watts=spec.power_watts,
-        peak_tf32_flops_per_s=None if spec.peak_tf32_tflops_per_s is None else spec.peak_tf32_tflops_per_s * 1e12,
-        peak_fp32_flops_per_s=None if spec.peak_fp32_tflops_per_s is None else spec.peak_fp32_tflops_per_s * 1e12,
-        links=spec.links,
-        link_bytes_per_s=None if spec.link_gbytes_per_s is None else spec.link_gbytes_per_s * 1e9,
-    )
+    spelled = ((name, getattr(spec, key), times, over) for key, name, times, over in _UNITS)
+    given = {name: value * times / over for name, value, times, over in spelled if value is not None}
+    return DeviceType(name=spec.name, links=spec.links, **given)
 
 
 def base_name(name: str) -> str:

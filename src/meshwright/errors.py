@@ -11,8 +11,9 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 _NUMBER = re.compile(r"[0-9]+")
 _A_NUMBER = re.compile(r"-?[0-9]{1,18}(?:\.[0-9]{1,18})?")
@@ -40,7 +41,9 @@ _OURS = (
     ("Extra inputs are not permitted", "unknown key"),
 )
 """What pydantic says, and what is said here."""
-_OF_NAMES = re.compile(r"\^\[(?P<first>[^\]^]+)\]\[(?P<rest>[^\]^]+)\]\{0,(?P<most>[0-9]+)\}\$")
+_LETTERS = {"A-Za-z": "letter", "a-z": "small letter", "0-9": "digit", ".": "dot", "_": "underscore", "-": "hyphen"}
+_SIGN = re.compile("|".join(map(re.escape, _LETTERS)))
+_OF_NAMES = re.compile(rf"\^\[(?P<first>(?:{_SIGN.pattern})+)\]\[(?P<rest>(?:{_SIGN.pattern})+)\]\{{0,(?P<most>[0-9]+)\}}\$")
 """Regular expressions of names: a first letter, and a number of others."""
 
 
@@ -91,16 +94,13 @@ class MeshwrightError(Exception):
             self.choices = Names(listing, self.choices)
         super().__init__(self._message())
 
-    def at(self, *, file: str | Path | None = None, field: str | None = None) -> Self:
-        """The error with the file and field that the caller knows, where it names none itself."""
-        return type(self)(
-            self.problem,
-            file=file if self.file is None else self.file,
-            line=self.line,
-            field=field if self.field is None else self.field,
-            value=self.value,
-            choices=self.choices,
-        )
+    def at(self, *, file: str | Path | None = None, line: int | None = None, field: str | None = None) -> Self:
+        """The error with the file, line and field that the caller knows, where it names none itself."""
+        places = {"file": self.file or file, "line": self.line or line, "field": self.field or field}
+        return type(self)(self.problem, **self._parts() | places)
+
+    def _parts(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in ("file", "line", "field", "value", "choices")}
 
     def _message(self) -> str:
         where = "" if self.file is None else _cut(self.file, 1_000) + ("" if self.line is None else f":{self.line}") + ": "
@@ -123,7 +123,7 @@ class MeshwrightError(Exception):
         return f"; valid: {shown}"
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.problem, self.file, self.line, self.field, self.value, self.choices)
+        return partial(type(self), **self._parts()), (self.problem,)
 
 
 class InputFileError(MeshwrightError):
@@ -192,10 +192,6 @@ class PlausibilityWarning(MeshwrightWarning):
     """A figure of hardware is beyond what machines are like: most often a unit was mistaken."""
 
 
-class LostWorkerWarning(MeshwrightWarning):
-    """A process that helped has ended before its time; what it did is done again, and the rest without it."""
-
-
 def nearest(value: str, choices: Iterable[str]) -> str | None:
     """The choice of which ``value`` is a misspelling, or None where there is none.
 
@@ -235,23 +231,11 @@ def in_our_words(message: str) -> str:
 def _spelled(pattern: str) -> str:
     """How a text is spelled that a regular expression takes, in words where it is one of names."""
     found = _OF_NAMES.fullmatch(pattern)
-    if found is None or not all(map(_letters, found.group("first", "rest"))):
+    if found is None:
         return f"must match the pattern {pattern}"
-    most = f"at most {int(found['most']) + 1} " if found["most"] else ""
-    return f"must be {most}{_letters(found['rest'])}, the first of them {_letters(found['first'], 'or')}"
-
-
-def _letters(group: str, last: str = "and") -> str:
-    """The letters of a group of a regular expression in words; empty where it has others."""
-    named = {"A-Za-z": "letters", "a-z": "small letters", "0-9": "digits", ".": "dots", "_": "underscores", "-": "hyphens"}
-    found, left = [], group
-    for sign, word in named.items():
-        if sign in left:
-            left = left.replace(sign, "", 1)
-            found.append(
-                word if last == "and" else {"letters": "a letter", "small letters": "a small letter"}.get(word, "a digit")
-            )
-    return "" if left or not found else " ".join([", ".join(found[:-1]), last, found[-1]] if found[:-1] else found)
+    rest, first = ([_LETTERS[sign] for sign in _SIGN.findall(found[part])] for part in ("rest", "first"))
+    several = " and ".join(filter(None, [", ".join(f"{word}s" for word in rest[:-1]), f"{rest[-1]}s"]))
+    return f"must be at most {int(found['most']) + 1} {several}, the first of them {' or '.join(f'a {word}' for word in first)}"
 
 
 def _as_numbers(choice: str) -> tuple[float, str]:
@@ -314,15 +298,3 @@ def _shortened(value: object) -> str:
 
 def _cut(text: str, limit: int = 240) -> str:
     return text if len(text) <= limit else text[: limit - 3] + "..."
-
-
-def _rebuild(
-    kind: type[MeshwrightError],
-    problem: str,
-    file: str | None,
-    line: int | None,
-    field: str | None,
-    value: object,
-    choices: list[str] | None,
-) -> MeshwrightError:
-    return kind(problem, file=file, line=line, field=field, value=value, choices=choices)

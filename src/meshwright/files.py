@@ -9,7 +9,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -20,6 +20,8 @@ from .quantities import MOST_DIGITS
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HASHED_NAME = re.compile(r".*-[0-9a-f]{32}", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:u[dD][89abAB]..\\u[dD][c-fC-F]..|(u[dD][89a-fA-F]..)|.)", re.DOTALL)
+"""Escapes in JSON; the group is half of a surrogate pair without the other half."""
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
@@ -111,7 +113,7 @@ def parse_json(text: str, *, file: str | Path | None = None) -> Any:
         raise InputFileError(f"not valid JSON: {error}", file=file) from None
     except RecursionError:
         raise InputFileError("not valid JSON: nested too deeply", file=file) from None
-    half = _half_of_a_pair(text)
+    half = next((escape for escape in _ESCAPED.finditer(text) if escape[1]), None)
     if half is not None:
         line = text.count("\n", 0, half.start()) + 1
         raise InputFileError("not valid JSON: half of a surrogate pair is no letter", file=file, line=line, value=half[0])
@@ -218,7 +220,7 @@ def _csv_cell(value: object) -> str:
 
 
 @contextmanager
-def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, marker: str | None = None) -> Iterator[Path]:
+def atomic_folder(path: str | Path, *, marker: str | None = None) -> Iterator[Path]:
     """A folder that appears under ``path`` only when the block ends without an error.
 
     An existing folder of that name is replaced as a whole, so no file of an older version stays in it. Only an empty
@@ -227,7 +229,6 @@ def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, 
 
     Args:
         path: the folder to make.
-        check: called when the block has ended, before the folder appears; what it raises keeps the folder away.
         marker: name of a file that every folder of this kind holds.
 
     Raises:
@@ -246,8 +247,6 @@ def atomic_folder(path: str | Path, *, check: Callable[[], None] | None = None, 
             path.parent.mkdir(parents=True, exist_ok=True)
             temporary = stack.enter_context(temporaries.folder_beside(path))
         yield temporary / temporaries.NEW
-        if check is not None:
-            check()
         with _telling(path):
             if os.path.exists(path):
                 path.rename(temporary / temporaries.OLD)
@@ -373,22 +372,3 @@ def _whole(text: str) -> int:
     if len(text) > MOST_DIGITS:
         raise ValueError(f"a number of {len(text)} digits is more than a number holds")
     return int(text)
-
-
-_ESCAPED = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)", re.DOTALL)
-
-
-def _half_of_a_pair(text: str) -> re.Match[str] | None:
-    """The first escape in JSON that spells half of a surrogate pair without the other half."""
-    if "\\u" not in text:
-        return None
-    first: re.Match[str] | None = None
-    for found in _ESCAPED.finditer(text):
-        code = int(found[1], 16) if found[1] else 0
-        follows = first is not None and first.end() == found.start()
-        if first is not None and not (follows and 0xDC00 <= code < 0xE000):
-            return first
-        if first is None and 0xDC00 <= code < 0xE000:
-            return found
-        first = found if 0xD800 <= code < 0xDC00 else None
-    return first

@@ -1,9 +1,9 @@
 """A command never overwrites what it reads: its inputs are compared with its outputs, under whatever path.
 
-Inside `kept` every output is declared before the work begins (`declare_file`, `declare_folder`), and every input is noted
-before it is read (`note`; the readers of `files` do so by themselves). Where both are one file, by another spelling, through
-a link or as hard links, whichever comes second is refused. What the command wrote itself is no input of it (`wrote`), and a
-file that it reads to write it anew, as a run that it goes on with, is held against the other outputs only (`is_update`).
+Inside `kept` every output is declared before the work begins (`declare`), and every input is noted before it is read (`note`;
+the readers of `files` do so by themselves). Where both are one file, by another spelling, through a link or as hard links,
+whichever comes second is refused. What the command wrote itself is no input of it (`wrote`), and a file that it reads to write
+it anew, as a run that it continues, is held against the other outputs only (`is_update`).
 Outside `kept`, as for users of the Python API, nothing is held against anything.
 """
 
@@ -39,7 +39,7 @@ class _Output:
     place: Path
     identity: Identity | None
     is_folder: bool
-    is_update: bool = False
+    is_update: bool
 
     def holds(self, path: Path) -> bool:
         """Whether writing it replaces a file, which need not be there."""
@@ -69,41 +69,34 @@ def kept() -> Iterator[None]:
         _command.reset(token)
 
 
-def declare_file(option: str, path: Path, *, is_update: bool = False) -> None:
-    """Say that an option names a file to write.
+def declare(option: str, path: Path, *, is_folder: bool = False, is_update: bool = False) -> None:
+    """Say that an option names a file to write, or a folder that is replaced as a whole.
 
     Args:
         option: how the command line spells it.
-        path: the file, which need not be there.
+        path: the file or folder, which need not be there.
+        is_folder: whether it is a folder.
         is_update: whether what is there is read and then written anew.
 
     Raises:
-        InputFileError: it is an input, the file of another option, or in a folder that another option replaces.
+        InputFileError: it is an input, the file of another option, or in a folder that another option replaces; or such lies
+            in the folder.
     """
     command = _command.get()
-    if command is None or (os.path.exists(path) and not os.path.isfile(path)):  # nothing replaces a pipe or a terminal
-        return
+    if command is None or (not is_folder and os.path.exists(path) and not os.path.isfile(path)):
+        return  # nothing replaces a pipe or a terminal
+    made = _Output(option, _place(path), _identity(path), is_folder, is_update)
     for other in command.outputs:
-        if other.holds(path) and other.option != option:
-            is_ = "is in the folder" if other.is_folder else "is the file"
-            raise InputFileError(f"{is_} of {other.option} too", field=option, value=str(path))
-    _declare(command, _Output(option, _place(path), _identity(path), is_folder=False, is_update=is_update))
-
-
-def declare_folder(option: str, path: Path) -> None:
-    """Say that an option names a folder that is replaced as a whole.
-
-    Raises:
-        InputFileError: an input or the file of another option lies in it.
-    """
-    command = _command.get()
-    if command is None:
-        return
-    made = _Output(option, _place(path), _identity(path), is_folder=True)
-    for other in command.outputs:
-        if other.option != option and made.holds(other.place):
-            raise InputFileError(f"would replace the file of {other.option}", field=option, value=str(path))
-    _declare(command, made)
+        problem = None
+        if is_folder and made.holds(other.place):
+            problem = f"would replace the file of {other.option}"
+        elif not is_folder and other.holds(path):
+            problem = f"is {'in the folder' if other.is_folder else 'the file'} of {other.option} too"
+        if problem is not None and other.option != option:
+            raise InputFileError(problem, field=option, value=str(path))
+    for read in command.inputs:
+        _refuse_where_held(made, read)
+    command.outputs.append(made)
 
 
 def note(path: Path) -> None:
@@ -125,12 +118,6 @@ def wrote(path: Path) -> None:
     command = _command.get()
     if command is not None:
         command.outputs[:] = [output for output in command.outputs if output.place != _place(path)]
-
-
-def _declare(command: _Command, made: _Output) -> None:
-    for path in command.inputs:
-        _refuse_where_held(made, path)
-    command.outputs.append(made)
 
 
 def _refuse_where_held(output: _Output, path: Path) -> None:

@@ -34,73 +34,56 @@ MOST = 2**63 - 1
 _AGES_S = 1e10
 """Three hundred years: longer than any step, job or wait. A training run of the largest models takes months."""
 
-RANGES: dict[str, Range] = {
+_ROWS = (
     # Times. No message waits for a quarter of an hour, no kernel's launch for a second.
-    "_s": Range(0.0, _AGES_S),
-    "_ms": Range(0.0, _AGES_S * 1e3),
-    "_us": Range(0.0, 1e11),
-    "_ns": Range(0.0, _AGES_S * 1e9),
-    "_h": Range(0.0, _AGES_S / 3600),
-    "latency_us": Range(0.0, 1e9),
-    "propagation_ns": Range(0.0, 1e9),
-    "io_ns": Range(0.0, 1e9),
-    "kernel_launch_us": Range(0.0, 1e6),
-    "kernel_gap_us": Range(0.0, 1e6),
-    "host_us_per_kernel": Range(0.0, 1e6),
-    "host_us_per_message": Range(0.0, 1e6),
-    "step_overhead_ms": Range(0.0, 1e7),
-    "time_us": Range(1e-4, 1e10),
-    "time_ms": Range(1e-7, 1e7),
-    "rate_per_job_h": Range(0.0, 1e9),
+    (0.0, _AGES_S, "_s"),
+    (0.0, _AGES_S * 1e3, "_ms"),
+    (0.0, 1e11, "_us"),
+    (0.0, _AGES_S * 1e9, "_ns"),
+    (0.0, _AGES_S / 3600, "_h"),
+    (0.0, 1e9, "latency_us propagation_ns io_ns rate_per_job_h"),
+    (0.0, 1e6, "kernel_launch_us kernel_gap_us host_us_per_kernel host_us_per_message"),
+    (0.0, 1e7, "step_overhead_ms"),
+    (1e-4, 1e10, "time_us"),
+    (1e-7, 1e7, "time_ms"),
     # Of one device; longer than any run means never.
-    "mean_time_between_failures_h": Range(0.0, 1e18),
+    (0.0, 1e18, "mean_time_between_failures_h"),
     # Of whole jobs, also on a single device: the largest training run would take one 1e13 s. Deadlines may be loose.
-    "low_s": Range(0.0, 1e15),
-    "high_s": Range(0.0, 1e15),
-    "sequential_s": Range(0.0, 1e15),
-    "work_s": Range(0.0, 1e15),
-    "completion_s": Range(0.0, 1e15),
-    "deadline_s": Range(0.0, 1e22),
-    "low": Range(1e-12, 1e6),
-    "high": Range(1e-12, 1e9),
+    (0.0, 1e15, "low_s high_s sequential_s work_s completion_s"),
+    (0.0, 1e22, "deadline_s"),
+    (1e-12, 1e6, "low"),
+    (1e-12, 1e9, "high"),
     # Sizes and work: the memory of the largest machine holds 1e16 bytes, the largest training run took 1e26 operations.
-    "_bytes": Range(0.0, 1e19),
-    "payload_bytes": Range(1.0, 1e19),
-    "_flops": Range(0.0, 1e30),
-    "_gbytes": Range(1e-6, 1e9),
-    "_gib": Range(1e-6, 1e9),
+    (0.0, 1e19, "_bytes"),
+    (1.0, 1e19, "payload_bytes"),
+    (0.0, 1e30, "_flops"),
+    (1e-6, 1e9, "_gbytes _gib"),
     # Speeds: a wafer-scale engine computes 1.3e5 TFLOP/s and reads 2e7 GB/s, a modem sends 1e-5 GB/s.
-    "_gbytes_per_s": Range(1e-6, 1e9),
-    "_bytes_per_s": Range(1e3, 1e18),
-    "_gbit_per_s": Range(1e-5, 1e10),
-    "_tflops_per_s": Range(1e-6, 1e9),
-    "_mhz": Range(1e-3, 1e9),
-    "_w": Range(1e-6, 1e9),
+    (1e-6, 1e9, "_gbytes_per_s _tflops_per_s _w"),
+    (1e3, 1e18, "_bytes_per_s"),
+    (1e-5, 1e10, "_gbit_per_s"),
+    (1e-3, 1e9, "_mhz"),
     # Shares of a peak (one above 1 counts bytes that a cache saves), and factors.
-    "_efficiency": Range(1e-4, 1e2),
-    "oversubscription": Range(1e-6, 1e6),
-    "overlap_slowdown": Range(1.0, 1e3),
-    "uncertainty": Range(0.0, 1e2),
+    (1e-4, 1e2, "_efficiency"),
+    (1e-6, 1e6, "oversubscription"),
+    (1.0, 1e3, "overlap_slowdown"),
+    (0.0, 1e2, "uncertainty"),
     # Of kernels: a wafer-scale engine has 9e5 processors, an update of a parameter moves some 30 bytes.
-    "num_multiprocessors": Range(1.0, 1e8),
-    "product_overhead_k": Range(0.0, 1e6),
-    "optimizer_bytes_per_parameter": Range(0.0, 1e6),
-    "gradient_bytes_per_parameter_byte": Range(1e-6, 1e3),
+    (1.0, 1e8, "num_multiprocessors"),
+    (0.0, 1e6, "product_overhead_k optimizer_bytes_per_parameter"),
+    (1e-6, 1e3, "gradient_bytes_per_parameter_byte"),
     # Of flows, in bytes and seconds.
-    "bandwidth": Range(1e-3, 1e18),
-    "latency": Range(0.0, 1e4),
-    "start": Range(0.0, 1e15),
-    "finish": Range(0.0, 1e15),
+    (1e-3, 1e18, "bandwidth"),
+    (0.0, 1e4, "latency"),
+    (0.0, 1e15, "start finish"),
     # Work that arrives, over what the devices do in the same time.
-    "offered_load": Range(1e-9, 1e6),
+    (1e-9, 1e6, "offered_load"),
     # Sizes of a cluster, and samples of a step.
-    "num_devices": Range(1.0, 1e8),
-    "devices_per_host": Range(1.0, 1e6),
-    "nics_per_host": Range(1.0, 1e6),
-    "global_batch": Range(1.0, 1e9),
-    "micro_batch": Range(1.0, 1e9),
-    "samples_per_step": Range(1.0, 1e9),
-}
+    (1.0, 1e8, "num_devices"),
+    (1.0, 1e6, "devices_per_host nics_per_host"),
+    (1.0, 1e9, "global_batch micro_batch samples_per_step"),
+)
+RANGES = {end: Range(least, most) for least, most, ends in _ROWS for end in ends.split()}
 """Ranges by the end of a name, the longest end first."""
 
 

@@ -42,26 +42,26 @@ class Settings(BaseModel):
     def _true_is_no_number(cls, data: Any) -> Any:
         """Refuse ``true`` where a number is wanted; pydantic would take it for 1."""
         for key, value in data.items() if isinstance(data, dict) else ():
-            if isinstance(value, bool) and key in _numbers(cls):
-                problem = PydanticCustomError("bool_as_number", "must be a number")
-                raise ValidationError.from_exception_data(cls.__name__, [InitErrorDetails(type=problem, loc=(key,), input=value)])
+            if isinstance(value, bool) and key in _ranges(cls)[1]:
+                raise _complaint(cls, "must be a number", (key,), value)
         return data
 
     @model_validator(mode="after")
     def _every_number_can_be(self) -> Self:
-        for key, (least, most) in _ranges(type(self)):
+        for key, (least, most) in _ranges(type(self))[0]:
             value = self.__dict__[key]
             if not value or (type(value) in _PLAIN and least <= value <= most):
                 continue  # at once, for searches make thousands
-            for place, number in (
-                (((key, i), one) for i, one in enumerate(value)) if isinstance(value, tuple) else (((key,), value),)
-            ):
+            for i, number in enumerate(value if isinstance(value, tuple) else (value,)):
                 if isinstance(number, int | float) and number != 0 and not least <= abs(number) <= most:
-                    problem = PydanticCustomError("impossible_number", "{told}", {"told": quantities.problem(key, number)})
-                    raise ValidationError.from_exception_data(
-                        type(self).__name__, [InitErrorDetails(type=problem, loc=place, input=number)]
-                    )
+                    place = (key, i) if isinstance(value, tuple) else (key,)
+                    raise _complaint(type(self), str(quantities.problem(key, number)), place, number)
         return self
+
+
+def _complaint(model: type[BaseModel], problem: str, place: Location, value: object) -> ValidationError:
+    said = PydanticCustomError("impossible_number", "{problem}", {"problem": problem})
+    return ValidationError.from_exception_data(model.__name__, [InitErrorDetails(type=said, loc=place, input=value)])
 
 
 AnySettings = TypeVar("AnySettings", bound=BaseModel)
@@ -219,62 +219,56 @@ def as_config_error(
         file: of the data.
         lines: of its keys.
     """
-    models, lines = _models_in(annotation), lines or {}
-    # A misspelt key is complained of twice, as a missing one and as an unknown one; the second tells more.
+    # A misspelt key is complained of twice, as a missing one and as an unknown one; the second says more.
     first = next((c for c in complaints if c["type"] == "extra_forbidden"), complaints[0])
-    place = _in_data(first["loc"], data, names_absent_key=first["type"] == "missing")
-    line = next((lines[place[:i]] for i in range(len(place), -1, -1) if place[:i] in lines), None)
-    field = dotted(place) or None
+    kind, location, about = first["type"], first["loc"], first.get("ctx", {})
+    place = _in_data(location, data, names_absent_key=kind == "missing")
     value: Any = first.get("input")
-    problem = in_our_words(first["msg"])
+    problem = _PROBLEMS.get(kind) or in_our_words(first["msg"])
     choices: list[str] | None = None
-    match first["type"]:
+    says_value = kind in ("missing", "union_tag_not_found")
+    line = next((lines[place[:i]] for i in range(len(place), -1, -1) if place[:i] in lines), None) if lines else None
+    match kind:
         case "extra_forbidden":
-            problem, value, choices = "unknown key", str(first["loc"][-1]), _keys(models, first["loc"][:-1])
-            below = [] if nearest(value, choices) else _below(models, first["loc"][:-1], value)
-            if below:
-                return ConfigError(
-                    f"unknown key; did you mean {' or '.join(map(repr, below))}?", file=file, line=line, field=field
-                )
-        case "missing":
-            problem, value = "the key is missing", None
-        case "literal_error":
-            problem, choices = "not a valid choice", _expected(first["ctx"]["expected"])
-        case "bool_parsing" | "bool_type":
-            problem = "must be true or false"
+            models = _models_at(_models_in(annotation), location[:-1])
+            value, choices = str(location[-1]), sorted({name for model in models for name in model.model_fields})
+            if not nearest(value, choices) and (below := _below(models, location[:-1], value)):
+                problem, says_value, choices = f"unknown key; did you mean {' or '.join(map(repr, below))}?", True, None
+        case "literal_error":  # pydantic lists 'a', 'b' or 3
+            choices = [text or number for text, number in re.findall(r"'([^']*)'|(-?[0-9]+)", about["expected"])]
         case "union_tag_invalid":
-            problem, value = "not a valid kind", first["ctx"]["tag"]
-            field = dotted((*place, first["ctx"]["discriminator"].strip("'")))
-            choices = re.findall(r"'([^']*)'", first["ctx"]["expected_tags"])
-        case "union_tag_not_found":
-            problem, value = "the key is missing", None
-            field = dotted((*place, first["ctx"]["discriminator"].strip("'")))
-        case "model_type" | "model_attributes_type" | "dict_type":
-            problem = "must be a mapping of keys"
-        case "tuple_type" | "list_type":
-            problem = "must be a list" + (f", as [{value}]" if isinstance(value, str) and value else "")
-        case "string_type":
-            problem = "must be one name, path or text"
-            if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
-                problem += f", as {value[0]}"
-        case "int_parsing" | "int_type" | "int_from_float" | "float_parsing" | "float_type":
-            problem = "must be a whole number" if first["type"].startswith("int") else "must be a number"
-            if isinstance(value, str):
-                problem, says_value = quantities.not_plain(value, str(first["loc"][-1]), is_whole=first["type"].startswith("int"))
-                if says_value:
-                    return ConfigError(problem, file=file, line=line, field=field)
-    if value is None and first["type"] not in ("missing", "union_tag_not_found"):
+            value, choices = about["tag"], re.findall(r"'([^']*)'", about["expected_tags"])
+        case "tuple_type" | "list_type" if isinstance(value, str) and value:
+            problem += f", as [{value}]"
+        case "string_type" if isinstance(value, list) and len(value) == 1 and isinstance(value[0], str):
+            problem += f", as {value[0]}"
+        case "int_parsing" | "int_type" | "int_from_float" | "float_parsing" | "float_type" if isinstance(value, str):
+            problem, says_value = quantities.not_plain(value, str(location[-1]), is_whole=kind.startswith("int"))
+    if "discriminator" in about:
+        place = (*place, about["discriminator"].strip("'"))
+    if value is None and not says_value:
         problem = f"{problem}, not null"
     if isinstance(value, float) and not math.isfinite(value):
         value = str(value)
-    if not (isinstance(value, str | int | float) or (isinstance(value, list | dict) and first["type"].endswith("_type"))):
+    if says_value or not (isinstance(value, str | int | float) or (isinstance(value, list | dict) and kind.endswith("_type"))):
         value = None
-    return ConfigError(problem, file=file, line=line, field=field, value=value, choices=choices)
+    return ConfigError(problem, file=file, line=line, field=dotted(place) or None, value=value, choices=choices)
 
 
-def _expected(told: str) -> list[str]:
-    """The values of a ``Literal`` as pydantic lists them, ``'a', 'b' or 3``."""
-    return [text or number for text, number in re.findall(r"'([^']*)'|(-?[0-9]+)", told)]
+_PROBLEMS = {
+    "extra_forbidden": "unknown key",
+    "missing": "the key is missing",
+    "literal_error": "not a valid choice",
+    "union_tag_invalid": "not a valid kind",
+    "union_tag_not_found": "the key is missing",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "must be a mapping of keys"),
+    **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
+    "string_type": "must be one name, path or text",
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float"), "must be a whole number"),
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+}
+"""Kinds of pydantic's complaints, as everything else is said here."""
 
 
 def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Location:
@@ -294,33 +288,20 @@ def _in_data(location: Location, data: Any, *, names_absent_key: bool) -> Locati
     return (*place, location[-1]) if names_absent_key else tuple(place)
 
 
-def _keys(models: list[type[BaseModel]], location: Location) -> list[str]:
-    """The keys that are valid at a place of the data of one of some models."""
-    return sorted({name for m in _models_at(models, location) for name in m.model_fields})
-
-
 def _below(models: list[type[BaseModel]], location: Location, key: str) -> list[str]:
-    """Where a key of this name stands below a place, as it is spelled from there; at most three such."""
-    found: list[str] = []
-    for one in _models_at(models, location):
-        for name, field in one.model_fields.items():
-            if any(key in below.model_fields for below in _models_in(field.annotation)):
-                found.append(dotted((*location, name, key)))
-    return sorted(set(found))[:3]
+    """Where a key of this name stands below models, as it is spelled from their place; at most three such."""
+    fields = [(name, field) for one in models for name, field in one.model_fields.items()]
+    found = {name for name, field in fields if any(key in below.model_fields for below in _models_in(field.annotation))}
+    return [dotted((*location, name, key)) for name in sorted(found)[:3]]
 
 
 def _models_at(models: list[type[BaseModel]], location: Location) -> list[type[BaseModel]]:
     """The models of which one describes a place of the data of one of some models."""
     for part in location:
-        found: list[type[BaseModel]] = []
-        for candidate in models:
-            field = candidate.model_fields.get(str(part))
-            found += _models_in(field.annotation) if field is not None else []
-        if found:
-            models = found
-        else:  # an index, or the tag of a union
-            tagged = [m for m in models if any(str(part) in get_args(f.annotation) for f in m.model_fields.values())]
-            models = tagged or models
+        fields = [field for model in models if (field := model.model_fields.get(str(part)))]
+        tagged = [m for m in models if any(str(part) in get_args(f.annotation) for f in m.model_fields.values())]
+        # An index leaves the models as they are, the tag of a union chooses among them.
+        models = [one for field in fields for one in _models_in(field.annotation)] or tagged or models
     return models
 
 
@@ -330,38 +311,21 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
     return [m for part in get_args(annotation) for m in _models_in(part)]
 
 
-def _types_in(annotation: Any) -> set[Any]:
+def _types_in(annotation: Any, *, origins: tuple[Any, ...] = (Union, UnionType, Annotated)) -> set[Any]:
     """The types of which an annotation is a union; what containers hold does not count."""
-    if get_origin(annotation) in (Union, UnionType, Annotated):
-        return {kind for part in get_args(annotation) for kind in _types_in(part)}
+    if get_origin(annotation) in origins:
+        return {kind for part in get_args(annotation) for kind in _types_in(part, origins=origins)}
     return {annotation} if isinstance(annotation, type) else set()
 
 
 @cache
-def _ranges(model: type[BaseModel]) -> tuple[tuple[str, quantities.Range], ...]:
-    """The keys of a model that hold a number, or a tuple of numbers, and what it can be."""
-    found = []
-    for key, field in model.model_fields.items():
-        kinds = _types_in(field.annotation)
-        for part in _parts_of(field.annotation):
-            kinds |= {kind for item in get_args(part) for kind in _types_in(item)} if get_origin(part) is tuple else set()
-        if kinds & {int, float}:
-            found.append((key, quantities.range_of(key)))
-    return tuple(found)
-
-
-@cache
-def _numbers(model: type[BaseModel]) -> frozenset[str]:
-    """The keys of a model that hold a number, and neither ``true`` nor ``false``."""
-    wanted = {key: _types_in(field.annotation) for key, field in model.model_fields.items()}
-    return frozenset(key for key, kinds in wanted.items() if kinds & {int, float} and bool not in kinds)
-
-
-def _parts_of(annotation: Any) -> list[Any]:
-    """The annotations of which an annotation is a union."""
-    if get_origin(annotation) in (Union, UnionType, Annotated):
-        return [part for one in get_args(annotation) for part in _parts_of(one)]
-    return [annotation]
+def _ranges(model: type[BaseModel]) -> tuple[tuple[tuple[str, quantities.Range], ...], frozenset[str]]:
+    """What the numbers of a model, or in tuples of it, can be; and the keys of a number that is neither true nor false."""
+    fields = {key: field.annotation for key, field in model.model_fields.items()}
+    with_tuples = {key: _types_in(kind, origins=(Union, UnionType, Annotated, tuple)) for key, kind in fields.items()}
+    ranges = tuple((key, quantities.range_of(key)) for key, kinds in with_tuples.items() if kinds & {int, float})
+    plain = {key: _types_in(kind) for key, kind in fields.items()}
+    return ranges, frozenset(key for key, kinds in plain.items() if kinds & {int, float} and bool not in kinds)
 
 
 def _is_valid(model: type[BaseModel], data: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from .quantities import MOST_DIGITS
 Location = tuple[str | int, ...]
 """Keys and indices from the root of a document."""
 
+Lines = dict[Location, int]
+"""The line, from 1, of each place of a document."""
+
 MAX_VALUES = 1_000_000
 """Aliases of aliases blow a small document up; no configuration comes near this."""
 
@@ -29,10 +33,23 @@ MAX_PLACES = 10 * MAX_VALUES
 """Keys and indices of all places together; they are kept, so that errors can name lines."""
 
 NUM_KEPT, MOST_KEPT = 256, 100_000
-"""How many documents are kept parsed, of how many letters and of how many places: an evaluation reads some again and again."""
+"""How many documents are kept parsed, and of how many letters each: an evaluation reads some again and again."""
 
-Lines = dict[Location, int]
-"""The line, from 1, of each place of a document."""
+_CORE = "tag:yaml.org,2002:"
+_SPELLINGS = {
+    "null": re.compile(r"~|null|Null|NULL|"),
+    "bool": re.compile(r"true|True|TRUE|false|False|FALSE"),
+    "int": re.compile(r"[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+"),
+    "float": re.compile(
+        r"""[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
+        |[-+]?[0-9][0-9_]*(?:[eE][-+]?[0-9]+)
+        |[-+]?\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?
+        |[-+]?\.(?:inf|Inf|INF)
+        |\.(?:nan|NaN|NAN)""",
+        re.X,
+    ),
+}
+"""The scalars of the core schema that are no texts, in the order in which they are tried."""
 
 
 def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
@@ -47,45 +64,30 @@ def parse(text: str, *, file: str | Path | None = None) -> tuple[Any, Lines]:
             in one mapping or is no scalar, an alias that contains itself, half of a surrogate pair, or more than
             `MAX_VALUES` values.
     """
-    if text not in _kept:
-        data, lines = _parse(text, file)
-        if len(text) > MOST_KEPT or len(lines) > MOST_KEPT:
-            return data, lines
-        if len(_kept) == NUM_KEPT:
-            _kept.clear()
-        _kept[text] = pickle.dumps((data, lines))
-    found: tuple[Any, Lines] = pickle.loads(_kept[text])  # noqa: S301 - made above
+    try:
+        if len(text) > MOST_KEPT:
+            return _parse(text)
+        found: tuple[Any, Lines] = pickle.loads(_pickled(text))  # noqa: S301 - made here, so that each reader has its own copy
+    except ConfigError as error:
+        raise error.at(file=file) from None
     return found
 
 
-_kept: dict[str, bytes] = {}
-"""What the documents say that were read last, so that each reader gets a copy of its own."""
+def dump(data: Any, **layout: Any) -> str:
+    """A document that `parse` reads as these data, and readers of YAML 1.1 too; ``layout`` as PyYAML's ``dump`` takes it."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, **layout))
 
 
-def _parse(text: str, file: str | Path | None) -> tuple[Any, Lines]:
-    if _QuickLoader is not None and not _READ_OTHERWISE.search(text):
-        try:
-            return _made(text, _QuickLoader, file)
-        except (ConfigError, yaml.YAMLError, ValueError, RecursionError):
-            pass  # the other parser says what is wrong
-    try:
-        return _made(text, _Loader, file)
-    except yaml.MarkedYAMLError as error:
-        line = None if error.problem_mark is None else error.problem_mark.line + 1
-        raise ConfigError(f"not valid YAML: {error.problem or error.context}", file=file, line=line) from None
-    except (yaml.YAMLError, ValueError) as error:  # a control character
-        raise ConfigError(f"not valid YAML: {error}", file=file) from None
-    except RecursionError:
-        raise ConfigError("not valid YAML: nested too deeply", file=file) from None
+class _Dumper(yaml.SafeDumper):
+    """SafeDumper that also quotes texts which only YAML 1.2 takes for numbers, as ``1e3``."""
 
 
-def _made(text: str, loader: Any, file: str | Path | None) -> tuple[Any, Lines]:
-    node = yaml.compose(text, Loader=loader)
-    if node is None:
-        return None, {}
-    checked = _Checked(file)
-    checked.look(node, ())
-    return _Loader("").construct_document(node), checked.lines
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    is_number = any(spelling.fullmatch(text) for spelling in _SPELLINGS.values())
+    return dumper.represent_scalar(f"{_CORE}str", text, style="'" if is_number else None)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def dotted(location: Location) -> str:
@@ -93,129 +95,152 @@ def dotted(location: Location) -> str:
     return ".".join(str(part) for part in location)
 
 
-class _Loader(yaml.SafeLoader):
-    """SafeLoader with the scalars of YAML 1.2's core schema, and ``_`` allowed between digits."""
-
-    # PyYAML keeps these by the first letter of a scalar; its own are those of YAML 1.1.
-    yaml_implicit_resolvers = {  # noqa: RUF012 - the name and form are PyYAML's
-        letter: [(tag, pattern) for tag, pattern in found if tag.rsplit(":", 1)[1] in ("merge", "null")]
-        for letter, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
-    def construct_core_int(self, node: yaml.ScalarNode) -> int:
-        """``10``, ``1_000``, ``0x1f`` and ``0o17``; leading zeros mean nothing."""
-        text = str(self.construct_scalar(node)).replace("_", "")
-        if len(text) > MOST_DIGITS:
-            raise yaml.MarkedYAMLError(problem=f"a number of {len(text)} digits", problem_mark=node.start_mark)
-        return int(text, 8 if "o" in text else 16 if "x" in text else 10)
+@lru_cache(NUM_KEPT)
+def _pickled(text: str) -> bytes:
+    return pickle.dumps(_parse(text))
 
 
-_NULL = re.compile(r"^(?:~|null|Null|NULL|)$")
-_BOOL = re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$")
-_INT = re.compile(r"^(?:[-+]?[0-9][0-9_]*|0o[0-7]+|0x[0-9a-fA-F]+)$")
-_FLOAT = re.compile(
-    r"""^(?:[-+]?[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?
-    |[-+]?[0-9][0-9_]*[eE][-+]?[0-9]+
-    |[-+]?\.[0-9][0-9_]*(?:[eE][-+]?[0-9]+)?
-    |[-+]?\.(?:inf|Inf|INF)
-    |\.(?:nan|NaN|NAN))$""",
-    re.X,
-)
-_CORE = "tag:yaml.org,2002:"
-_Loader.add_implicit_resolver(f"{_CORE}bool", _BOOL, list("tTfF"))
-_Loader.add_implicit_resolver(f"{_CORE}int", _INT, list("-+0123456789"))
-_Loader.add_implicit_resolver(f"{_CORE}float", _FLOAT, list("-+0123456789."))
-_Loader.add_constructor(f"{_CORE}int", _Loader.construct_core_int)
-
-_READ_OTHERWISE = re.compile("[\t\x85\u2028\u2029\ufeff%!?]|---")
-"""What libyaml reads, or counts as lines, otherwise than PyYAML's own parser."""
-
-_QuickLoader: Any = None
-if yaml.__with_libyaml__:
-
-    class _LibyamlLoader(yaml.CSafeLoader):
-        """The same scalars from libyaml's parser, which takes a fifth of the time."""
-
-        yaml_implicit_resolvers = _Loader.yaml_implicit_resolvers
-
-    _QuickLoader = _LibyamlLoader
-
-# What a tag may stand before; a tag without a pattern takes any text, or is no scalar's.
-_SPELLINGS: dict[str, tuple[re.Pattern[str], ...]] = {
-    **{f"{_CORE}{kind}": () for kind in ("str", "map", "seq", "merge")},
-    f"{_CORE}null": (_NULL,),
-    f"{_CORE}bool": (_BOOL,),
-    f"{_CORE}int": (_INT,),
-    f"{_CORE}float": (_FLOAT, re.compile(r"^[-+]?[0-9][0-9_]*$")),
-}
-_SURROGATE = re.compile("[\ud800-\udfff]")
+def _parse(text: str) -> tuple[Any, Lines]:
+    try:
+        try:
+            document = _Document(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        except (yaml.YAMLError, ValueError):
+            document = _Document(text, yaml.SafeLoader)  # says what it found, and reads halves of letters as JSON spells them
+        return (document.value(0, ())[0] if document.events else None), document.lines
+    except yaml.MarkedYAMLError as error:
+        line = None if error.problem_mark is None else error.problem_mark.line + 1
+        raise ConfigError(f"not valid YAML: {error.problem or error.context}", line=line) from None
+    except (yaml.YAMLError, ValueError) as error:  # a control character
+        raise ConfigError(f"not valid YAML: {error}") from None
 
 
-class _Checked:
-    """A document that is looked through before anything is made of it.
+class _Document:
+    """A document as its parser's events, made into values from there: no depth of brackets overflows a stack.
 
     Attributes:
-        lines: of each place that was looked at.
+        events: of the values; none where the document is empty.
+        lines: of each place that was made.
     """
 
-    def __init__(self, file: str | Path | None) -> None:
+    def __init__(self, text: str, loader: Any) -> None:
+        self.events: list[Any] = []
         self.lines: Lines = {}
-        self._file = file
-        self._above: list[int] = []
-        self._num_places = 0
+        self._anchors: dict[str, int] = {}
+        self._open: set[int] = set()
+        self._num_places = depth = 0
+        for event in yaml.parse(text, loader):
+            if isinstance(event, yaml.DocumentStartEvent) and self.events:
+                raise self._error("not valid YAML: found another document", event)
+            if isinstance(event, yaml.NodeEvent | yaml.CollectionEndEvent):
+                depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+                self._check_depth(depth, event)
+                anchor = None if isinstance(event, yaml.AliasEvent) else getattr(event, "anchor", None)
+                if anchor is not None and self._anchors.setdefault(anchor, len(self.events)) < len(self.events):
+                    raise self._error(f"not valid YAML: the anchor {anchor!r} stands twice", event)
+                self.events.append(event)
 
-    def look(self, node: yaml.Node, path: Location) -> None:
-        """Note the lines of a value and of all within it, and refuse what parsers stumble over."""
-        line = node.start_mark.line + 1
-        if id(node) in self._above:
-            raise self._error("the alias contains itself", line, path)
-        if len(self._above) > MAX_DEPTH:
-            raise self._error(f"not valid YAML: nested more than {MAX_DEPTH} deep", line)
-        self._note(path, line)
-        self._check_tag(node)
-        self._above.append(id(node))
-        if isinstance(node, yaml.MappingNode):
-            self._look_into(node, path)
-        elif isinstance(node, yaml.SequenceNode):
-            for index, item in enumerate(node.value):
-                self.look(item, (*path, index))
-        self._above.pop()
+    def value(self, place: int, path: Location) -> tuple[Any, int]:
+        """What begins with an event, and where the next begins; the lines of it and of all within it are noted."""
+        start, event = self._meant(place)
+        if start in self._open:
+            raise self._error("the alias contains itself", event, path)
+        self._check_depth(len(self._open), event)
+        self._note(path, event)
+        if isinstance(event, yaml.ScalarEvent):
+            return self._scalar(event), place + 1
+        is_mapping = isinstance(event, yaml.MappingStartEvent)
+        if event.tag not in (None, "!"):
+            self._check_tag(event, "map" if is_mapping else "seq")
+        self._open.add(start)
+        made, end = (self._mapping if is_mapping else self._list)(start + 1, path)
+        self._open.remove(start)
+        return made, 1 + (end if start == place else place)
 
-    def _look_into(self, node: yaml.MappingNode, path: Location) -> None:
-        seen: set[str] = set()
-        for key, value in node.value:
-            line = key.start_mark.line + 1
-            if not isinstance(key, yaml.ScalarNode):
-                raise self._error("not valid YAML: a key must be a name", line)
-            self._check_tag(key)
-            name = str(key.value)
+    def _meant(self, place: int) -> tuple[int, Any]:
+        """The place and event that an event means: an alias that of its anchor."""
+        event = self.events[place]
+        if not isinstance(event, yaml.AliasEvent):
+            return place, event
+        start = self._anchors.get(str(event.anchor), place)
+        if start >= place:
+            raise self._error(f"not valid YAML: found undefined alias {event.anchor!r}", event)
+        return start, self.events[start]
+
+    def _list(self, place: int, path: Location) -> tuple[list[Any], int]:
+        made: list[Any] = []
+        while not isinstance(self.events[place], yaml.SequenceEndEvent):
+            value, place = self.value(place, (*path, len(made)))
+            made.append(value)
+        return made, place
+
+    def _mapping(self, place: int, path: Location) -> tuple[dict[Any, Any], int]:
+        own: dict[Any, Any] = {}
+        merged: dict[Any, Any] = {}
+        seen = set()
+        while not isinstance(self.events[place], yaml.MappingEndEvent):
+            _, key = self._meant(place)
+            if not isinstance(key, yaml.ScalarEvent):
+                raise self._error("not valid YAML: a key must be a name", key)
+            found, name = self._scalar(key), str(key.value)
             if name in seen:
-                raise self._error("the key stands twice", line, (*path, name))
+                raise self._error("the key stands twice", key, (*path, name))
             seen.add(name)
-            self._note((*path, name), line)
-            self.look(value, (*path, name))
+            self._note((*path, name), key)
+            value, place = self.value(place + 1, (*path, name))
+            if name == "<<" and key.implicit[0]:
+                for one in reversed(value if isinstance(value, list) else [value]):
+                    if not isinstance(one, dict):
+                        raise self._error("not valid YAML: expected a mapping or list of mappings for merging", key)
+                    merged |= one
+            else:
+                own[found] = value
+        return merged | own, place
 
-    def _note(self, path: Location, line: int) -> None:
+    def _scalar(self, event: Any) -> Any:
+        try:  # two halves side by side, as JSON spells letters, are one
+            text = event.value = event.value.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            raise self._error("not valid YAML: half of a surrogate pair is no letter", event) from None
+        if event.tag not in (None, "!"):
+            kind = self._check_tag(event, "str", *(kind for kind, spelling in _SPELLINGS.items() if spelling.fullmatch(text)))
+        elif event.implicit[0]:
+            kind = next((kind for kind, spelling in _SPELLINGS.items() if spelling.fullmatch(text)), "str")
+        else:
+            return text
+        digits = text.replace("_", "").lower()
+        match kind:
+            case "null":
+                return None
+            case "bool":
+                return digits == "true"
+            case "int" if len(digits) > MOST_DIGITS:
+                raise self._error(f"not valid YAML: a number of {len(digits)} digits", event)
+            case "int":
+                return int(digits, 8 if "o" in digits else 16 if "x" in digits else 10)
+            case "float":
+                return float(digits.replace(".inf", "inf").replace(".nan", "nan"))
+        return text
+
+    def _check_tag(self, event: Any, *kinds: str) -> str:
+        """The kind that a tag names, which has to be one of some."""
+        kind = str(event.tag).removeprefix(_CORE)
+        if kind not in (*_SPELLINGS, "str", "map", "seq") or kind == event.tag:
+            tag = event.tag if kind == event.tag else f"!!{kind}"
+            raise self._error("not valid YAML: the tag is not of the core schema of YAML 1.2", event, value=tag)
+        if kind not in kinds and not (kind == "float" and "int" in kinds):
+            problem = f"not valid YAML: what the tag !!{kind} stands before is no {kind}"
+            raise self._error(problem, event, value=getattr(event, "value", None))
+        return kind
+
+    def _check_depth(self, depth: int, event: Any) -> None:
+        if depth > MAX_DEPTH:
+            raise self._error(f"not valid YAML: nested too deeply, more than {MAX_DEPTH} values within values", event)
+
+    def _note(self, path: Location, event: Any) -> None:
         self._num_places += 1 + len(path)
         if len(self.lines) > MAX_VALUES or self._num_places > MAX_PLACES:
-            raise self._error(f"holds more than {MAX_VALUES} values", line)
-        self.lines.setdefault(path, line)
+            raise self._error(f"holds more than {MAX_VALUES} values", event)
+        self.lines.setdefault(path, event.start_mark.line + 1)
 
-    def _check_tag(self, node: yaml.Node) -> None:
-        line, kind = node.start_mark.line + 1, node.tag.removeprefix(_CORE)
-        spellings = _SPELLINGS.get(node.tag)
-        if spellings is None:
-            tag = node.tag if kind == node.tag else f"!!{kind}"
-            raise self._error("not valid YAML: the tag is not of the core schema of YAML 1.2", line, value=tag)
-        if not isinstance(node, yaml.ScalarNode):
-            return
-        if spellings and not any(spelling.match(node.value) for spelling in spellings):
-            raise self._error(f"not valid YAML: what the tag !!{kind} stands before is no {kind}", line, value=node.value)
-        if _SURROGATE.search(node.value):
-            try:  # two halves side by side, as JSON spells letters, are one
-                node.value = node.value.encode("utf-16", "surrogatepass").decode("utf-16")
-            except UnicodeDecodeError:
-                raise self._error("not valid YAML: half of a surrogate pair is no letter", line) from None
-
-    def _error(self, problem: str, line: int, path: Location = (), value: str | None = None) -> ConfigError:
-        return ConfigError(problem, file=self._file, line=line, field=dotted(path) or None, value=value)
+    def _error(self, problem: str, event: Any, path: Location = (), value: str | None = None) -> ConfigError:
+        return ConfigError(problem, line=event.start_mark.line + 1, field=dotted(path) or None, value=value)

@@ -90,21 +90,7 @@ JOBS = [f"zoo:{name}" for name in ("bert-base", "gpt2-small", "llama-7b", "resne
     ("choices", "others"),
     [
         (DEVICES, ["h10", "a10", "a101", "b100", "v200", "h20", "gh200", "gb200", "l40", "l4", "mi300", "tpu"]),
-        (
-            JOBS,
-            [
-                "llava-7b",
-                "llama-13b",
-                "llama2-7b",
-                "bart-base",
-                "roberta-base",
-                "resnext50",
-                "resnet101",
-                "gptj",
-                "gpt3",
-                "vgg19",
-            ],
-        ),
+        (JOBS, re.split(" ", "llava-7b llama-13b llama2-7b bart-base roberta-base resnext50 resnet101 gptj gpt3 vgg19")),
         (["preset:dgx-a100-8x8", "preset:host-8"], ["dgx-h100-8x8", "dgx-a100-8x16", "host-16"]),
         (["gpu-07"], ["gpu-08"]),
     ],

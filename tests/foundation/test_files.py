@@ -265,15 +265,6 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     assert listing(tmp_path) == ["run"]
 
 
-def test_a_failed_check_keeps_the_folder_away(tmp_path):
-    def refuse():
-        raise MeshwrightError("refused")
-
-    with pytest.raises(MeshwrightError, match="refused"), files.atomic_folder(tmp_path / "run", check=refuse) as folder:
-        (folder / "a").write_text("1")
-    assert listing(tmp_path) == []
-
-
 def test_a_folder_of_the_same_kind_is_replaced_as_a_whole(tmp_path):
     for name in ("old", "new"):
         with files.atomic_folder(tmp_path / "run", marker="plan.json") as folder:

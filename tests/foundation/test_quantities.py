@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from meshwright import quantities, settings
 from meshwright.costs.training_step.kernels import KernelSettings
-from meshwright.devices import DeviceSettings
+from meshwright.devices import DeviceSettings, device_type
 from meshwright.errors import ConfigError
 
 
@@ -81,15 +81,7 @@ def test_any_other_text_is_no_whole_number():
 )
 def test_settings_hold_each_number_to_its_range(model, data, told):
     whole = {
-        DeviceSettings: {
-            "name": "a",
-            "peak_tflops_per_s": 312.0,
-            "memory_gib": 80.0,
-            "memory_bandwidth_gbytes_per_s": 2039.0,
-            "compute_efficiency": 0.6,
-            "memory_efficiency": 0.8,
-            "kernel_launch_us": 5.0,
-        },
+        DeviceSettings: device_type("a100").to_data(),
         KernelSettings: {
             **dict.fromkeys(KernelSettings.model_fields.keys() - {"steps_of", "fp8", "attention"}, 0.5),
             "device": "a100",

@@ -102,7 +102,7 @@ def check_file(option: str, path: str | Path | None, *, is_update: bool = False)
         raise InputFileError("may not be written", field=option, value=str(path))
     if not target.exists():
         _check_writable(option, target.parent, "no such folder")
-    inputs.declare_file(option, target, is_update=is_update)
+    inputs.declare(option, target, is_update=is_update)
 
 
 def check_files_in(option: str, folder: Path | None, names: Sequence[str]) -> None:
@@ -117,7 +117,7 @@ def check_files_in(option: str, folder: Path | None, names: Sequence[str]) -> No
             raise InputFileError(problem, field=option, value=str(target))
         if target.is_dir():
             raise InputFileError("is a folder, a file is wanted", field=option, value=str(target))
-        inputs.declare_file(option, target)
+        inputs.declare(option, target)
 
 
 def check_allowed(option: str, error: float | None) -> None:
@@ -157,7 +157,7 @@ def check_folder(option: str, path: Path | None, *, markers: Sequence[str] = (),
     nearest = next(folder for folder in (target, *target.absolute().parents) if folder.exists())
     _check_writable(option, nearest, "is no folder")
     if is_replaced:
-        inputs.declare_folder(option, target)
+        inputs.declare(option, target, is_folder=True)
 
 
 def _named(option: str, path: str | Path) -> Path:

@@ -196,6 +196,14 @@ class JobDecision(settings.Settings):
         return self.request.job_name
 
     @property
+    def devices(self) -> dict[str, list[int]]:
+        """Indices of the devices of its plan on each host, in the order of the ranks."""
+        found: dict[str, list[int]] = {}
+        for rank in () if self.plan is None else self.plan["ranks"]:
+            found.setdefault(str(rank["host"]), []).append(rank["local_rank"])
+        return found
+
+    @property
     def listed(self) -> str:
         """Which of all candidates are kept, in words; empty where all are, as of policies that pick from no menu."""
         if not any("layout" in row for row in self.candidates):

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from ..clusters.cluster import Cluster
-from ..errors import ConflictError, StateError
+from ..errors import ConflictError
 from .changes import JobConfirmed, JobRemoved, listed
 from .decisions import KeptDecision, Mention, Observation
 from .ledger import Ledger
 from .sources.listings import Listing, Taken
 from .state import ClusterState, HeldDevices, occupancy, occupancy_after
+from .store import keep_observations, kept_decision
 
 LEASE_S = 600.0
 """How long devices are held for a job that nobody has handed to the scheduler."""
@@ -77,15 +78,8 @@ class JobFollower:
         return self._held[1]
 
     def kept(self, name: str) -> KeptDecision:
-        """A decision by its id.
-
-        Raises:
-            StateError: there is none.
-        """
-        found = self.store.decision(name)
-        if found is None:
-            raise StateError("there is no such decision", field="decision", value=name)
-        return found
+        """See `store.kept_decision`."""
+        return kept_decision(self.store, name)
 
     def confirm(self, name: str, scheduler_id: str) -> None:
         """The job of a decision was handed to the scheduler; once more is no change.
@@ -210,14 +204,8 @@ class JobFollower:
         return Taken(change.drift, tuple(released))
 
     def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """Keep how long steps of a decision's job took; how many of them are new.
-
-        Raises:
-            StateError: there is no such decision.
-        """
-        self.kept(name)
-        with self.store.turn() as turn:
-            return turn.observe(name, observed)
+        """See `store.keep_observations`."""
+        return keep_observations(self.store, name, observed)
 
     def _begin_leases(self, state: ClusterState) -> None:
         """Begin the leases of plans that nobody has handed over and that have none."""

@@ -5,13 +5,13 @@ What it has to do, `tests/oracles/memory_store.py` says in a few lines.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..errors import ConflictError
+from ..errors import ConflictError, StateError
 from .changes import Change
-from .decisions import JobDecision, KeptDecision
+from .decisions import JobDecision, KeptDecision, Observation
 
 if TYPE_CHECKING:
     from .ledger import Ledger
@@ -85,6 +85,29 @@ def every_decision(store: Ledger) -> list[KeptDecision]:
     while more := store.decisions(found[-1].number if found else None, AT_ONCE):
         found += more
     return found[::-1]
+
+
+def kept_decision(store: Ledger, name: str) -> KeptDecision:
+    """A decision by its id.
+
+    Raises:
+        StateError: there is none.
+    """
+    found = store.decision(name)
+    if found is None:
+        raise StateError("there is no such decision", field="decision", value=name)
+    return found
+
+
+def keep_observations(store: Ledger, name: str, observed: Sequence[Observation]) -> int:
+    """Keep how long steps of a decision's job took; how many of them are new.
+
+    Raises:
+        StateError: there is no such decision.
+    """
+    kept_decision(store, name)
+    with store.turn() as turn:
+        return turn.observe(name, observed)
 
 
 def utc_now() -> str:

@@ -9,7 +9,7 @@ from typer.main import get_command
 from meshwright import files
 from meshwright.cli.app import app
 from meshwright.errors import InputFileError
-from meshwright.inputs import declare_file, declare_folder, kept, note
+from meshwright.inputs import declare, kept, note
 
 TOLD = "would replace what the command reads; name another place"
 # Words of each command, its inputs, of which some are named in others, and its options that name a file to write.
@@ -165,10 +165,10 @@ def test_a_run_that_goes_on_or_is_reported_keeps_its_files(refused, inputs):
 def test_what_is_read_to_be_written_anew_is_held_against_other_outputs_only(tmp_path):
     (tmp_path / "a").write_text("")
     with kept():
-        declare_file("--resume", tmp_path / "a", is_update=True)
+        declare("--resume", tmp_path / "a", is_update=True)
         note(tmp_path / "a")
         with pytest.raises(InputFileError, match="--json: is the file of --resume too"):
-            declare_file("--json", tmp_path / "a")
+            declare("--json", tmp_path / "a")
 
 
 def test_two_options_name_two_files(refused, inputs):
@@ -188,8 +188,8 @@ def test_whichever_comes_second_is_refused(tmp_path, is_read_first):
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "a").write_text("")
     (tmp_path / "link").symlink_to("folder")
-    steps = [lambda: note(tmp_path / "folder" / "a"), lambda: declare_file("--json", tmp_path / "link" / "a")]
-    whole = [lambda: note(tmp_path / "link" / "a"), lambda: declare_folder("--out", tmp_path / "folder")]
+    steps = [lambda: note(tmp_path / "folder" / "a"), lambda: declare("--json", tmp_path / "link" / "a")]
+    whole = [lambda: note(tmp_path / "link" / "a"), lambda: declare("--out", tmp_path / "folder", is_folder=True)]
     for first, second in (steps, whole) if is_read_first else (steps[::-1], whole[::-1]):
         with kept():
             first()
@@ -200,8 +200,8 @@ def test_whichever_comes_second_is_refused(tmp_path, is_read_first):
 
 def test_what_a_command_wrote_it_may_read(tmp_path):
     with kept():
-        declare_file("--json", tmp_path / "a.json")
-        declare_folder("--out", tmp_path / "out")
+        declare("--json", tmp_path / "a.json")
+        declare("--out", tmp_path / "out", is_folder=True)
         files.write_json(tmp_path / "a.json", 1)
         with files.atomic_folder(tmp_path / "out") as folder:
             files.write_json(folder / "b.json", 2)
@@ -213,5 +213,5 @@ def test_what_nothing_replaces_is_read_and_written(tmp_path):
     with kept():
         for path in (Path("/dev/null"), tmp_path / "pipe", tmp_path / "absent"):
             note(path)
-            declare_file("--json", path)
+            declare("--json", path)
             note(path)

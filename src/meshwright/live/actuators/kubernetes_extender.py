@@ -87,7 +87,7 @@ def hosts_of(decision: JobDecision | None, state: ClusterState) -> tuple[str, ..
     """
     if decision is None or decision.plan is None or all(job.of_decision != decision.id for job in state.jobs):
         return ()
-    hosts = tuple(sorted({str(rank["host"]) for rank in decision.plan["ranks"]}))
+    hosts = tuple(sorted(decision.devices))
     return () if all(state.is_closed(host) for host in hosts) else hosts
 
 

@@ -274,8 +274,9 @@ def _renew(controller: Controller, names: set[str]) -> None:
 def _hosts(controller: Controller, names: set[str]) -> dict[str, list[str]]:
     """The planned hosts of each decision."""
     found = [controller.store.decision(name) for name in sorted(names)]
-    plans = {kept.decision.id: kept.decision.plan for kept in found if kept is not None and kept.decision.plan is not None}
-    return {name: sorted({str(rank["host"]) for rank in plan["ranks"]}) for name, plan in plans.items()}
+    return {
+        kept.decision.id: sorted(kept.decision.devices) for kept in found if kept is not None and kept.decision.plan is not None
+    }
 
 
 def _planned(controller: Controller) -> set[str]:

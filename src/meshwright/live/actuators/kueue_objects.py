@@ -18,13 +18,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from ... import settings
 from ...errors import ConfigError, MeshwrightError
 from ...export.kubernetes.pods import DECISION_LABEL, GPU
 from ..decisions import JobRequest
-from ..sources.kubernetes import devices_wanted
+from ..sources.kubernetes import ReadPart, devices_wanted
 from ..sources.listings import plain
 from .kubernetes_extender import decision_named
 
@@ -49,13 +49,7 @@ _WORDS = {"job": str, "steps": int, "batch": int, "sequence-length": int, "deadl
 Free = Annotated[dict[str, Any], Field(default_factory=dict)]
 
 
-class _Part(BaseModel):
-    """A part of an object, of which some keys are read."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class _Metadata(_Part):
+class _Metadata(ReadPart):
     name: str = Field(min_length=1, max_length=253)
     namespace: str = Field(min_length=1, max_length=253)
     uid: str = Field(min_length=1, max_length=253)
@@ -64,53 +58,53 @@ class _Metadata(_Part):
     deleted: str | None = Field(default=None, alias="deletionTimestamp")
 
 
-class _Template(_Part):
+class _Template(ReadPart):
     metadata: Free
     spec: Free
 
 
-class _Pods(_Part):
+class _Pods(ReadPart):
     name: str = "main"
     count: int = Field(default=1, ge=0)
     template: _Template
     topology: dict[str, Any] | None = Field(default=None, alias="topologyRequest")
 
 
-class _Spec(_Part):
+class _Spec(ReadPart):
     sets: list[_Pods] = Field(alias="podSets", min_length=1)
     active: bool = True
 
 
-class _WorkloadCondition(_Part):
+class _WorkloadCondition(ReadPart):
     type: str
     status: str
 
 
-class _Assigned(_Part):
+class _Assigned(ReadPart):
     name: str = "main"
     count: int | None = None
     topology: dict[str, Any] | None = Field(default=None, alias="topologyAssignment")
     delayed: str | None = Field(default=None, alias="delayedTopologyRequest")
 
 
-class _Admission(_Part):
+class _Admission(ReadPart):
     assigned: list[_Assigned] = Field(default=[], alias="podSetAssignments")
 
 
-class _Check(_Part):
+class _Check(ReadPart):
     name: str
     state: str
     message: str = ""
     updates: list[dict[str, Any]] | None = Field(default=None, alias="podSetUpdates")
 
 
-class _Status(_Part):
-    conditions: list[_WorkloadCondition] = []
+class _Status(ReadPart):
+    conditions: list[_WorkloadCondition] = Field(default=[])
     admission: _Admission | None = None
     checks: list[_Check] = Field(default=[], alias="admissionChecks")
 
 
-class _Workload(_Part):
+class _Workload(ReadPart):
     metadata: _Metadata
     spec: _Spec
     status: _Status = _Status()

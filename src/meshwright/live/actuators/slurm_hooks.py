@@ -16,7 +16,7 @@ from ... import settings
 from ...errors import ConfigError, ConflictError, MeshwrightError, StateError
 from ...settings import Count
 from ..controller import Controller
-from ..decisions import JobDecision, JobRequest
+from ..decisions import JobRequest
 from ..sources.listings import plain
 from .slurm import COMMENT
 
@@ -107,7 +107,7 @@ def on_submit(controller: Controller, body: SubmitBody) -> HookAnswer:
         decision = controller.decide(request).decision
         if decision.outcome != "placed":
             return HookAnswer(_answer(decision.why))
-        hosts = _hosts(decision)
+        hosts = {host: len(local) for host, local in decision.devices.items()}
         unfit = _unfit(hosts, body)
         if unfit is not None:
             controller.release(decision.id, unfit)
@@ -169,15 +169,6 @@ def _number(key: str, text: str) -> float | int:
         return float(text) if key == "deadline_s" else int(text)
     except ValueError:
         raise ConfigError("is no number", field=key, value=text) from None
-
-
-def _hosts(decision: JobDecision) -> dict[str, int]:
-    """Devices of each host of the plan."""
-    assert decision.plan is not None, "it was placed"
-    hosts: dict[str, int] = {}
-    for rank in decision.plan["ranks"]:
-        hosts[rank["host"]] = hosts.get(rank["host"], 0) + 1
-    return hosts
 
 
 def _unfit(hosts: dict[str, int], body: SubmitBody) -> str | None:

@@ -5,44 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from ... import files, settings
-from ...errors import ConfigError, InputFileError, StateError
+from ...errors import ConfigError, InputFileError
 from ..decisions import Observation
 from ..ledger import Ledger
+from ..store import keep_observations
 
 MOST_AT_ONCE = 1000
-"""Observations that are sent in one turn."""
-
-
-class ObservationTaker(Protocol):
-    """What accepts observations: a `controller.Controller`, a service, or a `StoreObserver`."""
-
-    def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """Keep how long steps of a decision's job took; how many of them are new."""
-
-
-class StoreObserver:
-    """Stores observations where cluster and policy are not known.
-
-    Args:
-        store: of them.
-    """
-
-    def __init__(self, store: Ledger) -> None:
-        self._store = store
-
-    def observe(self, name: str, observed: Sequence[Observation]) -> int:
-        """See `ObservationTaker.observe`.
-
-        Raises:
-            StateError: there is no such decision.
-        """
-        if self._store.decision(name) is None:
-            raise StateError("there is no such decision", field="decision", value=name)
-        with self._store.turn() as turn:
-            return turn.observe(name, observed)
+"""Observations that are kept in one turn."""
 
 
 def read_observations(path: str | Path) -> list[Observation]:
@@ -65,15 +36,13 @@ def read_observations(path: str | Path) -> list[Observation]:
         try:
             rows.append(settings.build_settings(Observation, data))
         except ConfigError as error:
-            raise ConfigError(
-                error.problem, file=path, line=number, field=error.field, value=error.value, choices=error.choices
-            ) from None
+            raise error.at(file=path, line=number) from None
     if not rows:
         raise InputFileError("holds no step times", file=path)
     return rows
 
 
-def send(observer: ObservationTaker, decision: str, observed: Sequence[Observation]) -> int:
-    """Send observations, `MOST_AT_ONCE` in a turn; how many were new."""
+def keep_all(store: Ledger, decision: str, observed: Sequence[Observation]) -> int:
+    """Keep observations, `MOST_AT_ONCE` in a turn; how many were new."""
     parts = (observed[first : first + MOST_AT_ONCE] for first in range(0, len(observed), MOST_AT_ONCE))
-    return sum(observer.observe(decision, part) for part in parts)
+    return sum(keep_observations(store, decision, part) for part in parts)

@@ -61,85 +61,85 @@ _PRODUCT = "nvidia.com/gpu.product"
 """Labels of GPU feature discovery: in how many each GPU is shared, and the GPUs' name with ``-MIG-`` where all are slices."""
 
 
-class _Part(BaseModel):
+class ReadPart(BaseModel):
     """A part of an object, of which some keys are read."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
-class _Metadata(_Part):
+class _Metadata(ReadPart):
     name: str = Field(min_length=1)
     namespace: str = "default"
     labels: dict[str, str] | None = None
 
 
-class _Taken(_Part):
+class _Taken(ReadPart):
     """Resources of a container; of devices both are equal, and the server fills in the one that is left out."""
 
     requests: dict[str, str | int | float] | None = None
     limits: dict[str, str | int | float] | None = None
 
 
-class _Container(_Part):
+class _Container(ReadPart):
     name: str = ""
     resources: _Taken | None = None
     restart_policy: str | None = Field(default=None, alias="restartPolicy")
 
 
-class _PodSpec(_Part):
+class _PodSpec(ReadPart):
     node_name: str | None = Field(default=None, alias="nodeName")
     containers: list[_Container] = []
     init_containers: list[_Container] | None = Field(default=None, alias="initContainers")
     claims: list[Any] | None = Field(default=None, alias="resourceClaims")
 
 
-class _PodStatus(_Part):
+class _PodStatus(ReadPart):
     phase: str
 
 
-class _Pod(_Part):
+class _Pod(ReadPart):
     kind: Literal["Pod"]
     metadata: _Metadata
     spec: _PodSpec
     status: _PodStatus
 
 
-class _Taint(_Part):
+class _Taint(ReadPart):
     key: str
     effect: str
 
 
-class _NodeSpec(_Part):
+class _NodeSpec(ReadPart):
     unschedulable: bool = False
     taints: list[_Taint] = []
 
 
-class _NodeCondition(_Part):
+class _NodeCondition(ReadPart):
     type: str
     status: str
     reason: str | None = None
     message: str | None = None
 
 
-class _NodeStatus(_Part):
+class _NodeStatus(ReadPart):
     capacity: dict[str, str | int | float] = {}
     allocatable: dict[str, str | int | float] = {}
     conditions: list[_NodeCondition] = []
 
 
-class _Node(_Part):
+class _Node(ReadPart):
     kind: Literal["Node"]
     metadata: _Metadata
     spec: _NodeSpec = _NodeSpec()
     status: _NodeStatus
 
 
-class _ListMetadata(_Part):
+class _ListMetadata(ReadPart):
     rest: str | None = Field(default=None, alias="continue")
     num_left: int | None = Field(default=None, alias="remainingItemCount")
 
 
-class _List(_Part):
+class _List(ReadPart):
     kind: Literal["List"]
     metadata: _ListMetadata = _ListMetadata()
     items: list[Annotated[_Node | _Pod, Field(discriminator="kind")]]

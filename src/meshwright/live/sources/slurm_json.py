@@ -157,23 +157,18 @@ def _answers(text: str) -> Iterator[dict[str, Any]]:
     Raises:
         StateError: there is none, or what stands there is none.
     """
-    decoder = json.JSONDecoder(strict=False)
-    place, end = 0, len(text.rstrip())
-    while place < end or place == 0:
+    decoder, text = json.JSONDecoder(strict=False), text.strip()
+    while True:
         try:
-            found, place = decoder.raw_decode(text, _begin(text, place))
+            found, end = decoder.raw_decode(text)
         except (ValueError, RecursionError):
             raise StateError("is no JSON, or is cut short") from None
         if not isinstance(found, dict):
             raise StateError("is no answer of Slurm, which is an object")
         yield found
-
-
-def _begin(text: str, place: int) -> int:
-    """Where what comes next begins; `json` skips no blanks in front of it."""
-    while place < len(text) and text[place].isspace():
-        place += 1
-    return place
+        text = text[end:].lstrip()
+        if not text:
+            return
 
 
 def problem_of(said: Mapping[str, Any]) -> str | None:

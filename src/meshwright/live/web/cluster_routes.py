@@ -16,7 +16,7 @@ from ..ledger import Ledger
 from ..service import Service, SourceStatus
 from ..state import ClusterState, occupancy
 from ..store import KeptChange
-from .context import JSON, Context, IfNoneMatch, body, digest_of, needs, problems, tagged
+from .context import JSON, Context, IfNoneMatch, body, digest_of, needs, open_to, problems, tagged
 from .problems import not_found
 from .views import ClusterView, EventList, EventView, HostDevices, HostView, JobView, ReasonGiven, SourceView, host_views
 
@@ -32,7 +32,7 @@ def cluster_routes(context: Context) -> APIRouter:
     service = context.service
     routes = APIRouter(tags=["cluster"])
 
-    @routes.get("/v1/cluster", response_model=ClusterView, responses=problems(), dependencies=[needs(context, "read")])
+    @routes.get("/v1/cluster", response_model=ClusterView, **open_to(context, "read"))
     async def cluster(match: Match = None) -> Response:
         """Who holds which devices, which hosts take no jobs, and how old that is."""
         seq, state = await service.read(lambda store: store.last())
@@ -61,22 +61,12 @@ def cluster_routes(context: Context) -> APIRouter:
         listed = EventList(events=[_view(one) for one in found], last=last, floor=floor)
         return tagged(f"{last}-{floor}-{after}-{limit}", match, body(listed))
 
-    @routes.post(
-        "/v1/hosts/{host}/drain",
-        response_model=HostView,
-        responses=problems(404, 413),
-        dependencies=[needs(context, "admin")],
-    )
+    @routes.post("/v1/hosts/{host}/drain", response_model=HostView, **open_to(context, "admin", 404, 413))
     async def drain(host: HostName, reason: ReasonGiven | None = None) -> Response:
         """The host takes no new jobs; those on it run on. The next listing of a scheduler says what it says."""
         return await changed(host, drained(_known(service, host), None if reason is None else reason.reason))
 
-    @routes.post(
-        "/v1/hosts/{host}/resume",
-        response_model=HostView,
-        responses=problems(404, 413),
-        dependencies=[needs(context, "admin")],
-    )
+    @routes.post("/v1/hosts/{host}/resume", response_model=HostView, **open_to(context, "admin", 404, 413))
     async def resume(host: HostName) -> Response:
         """The host takes jobs again."""
         return await changed(host, resumed(_known(service, host)))
@@ -134,17 +124,9 @@ def cluster_view(service: Service, seq: int, state: ClusterState) -> ClusterView
 
 def source_view(status: SourceStatus) -> SourceView:
     """A source as a document."""
+    shown = {name: getattr(status, name) for name in SourceView.model_fields}
     age_s = round(status.age_s, 1) if math.isfinite(status.age_s) else None
-    return SourceView(
-        name=status.name,
-        listed_at=status.listed_at,
-        age_s=age_s,
-        num_listings=status.num_listings,
-        num_failures=status.num_failures,
-        num_drifts=status.num_drifts,
-        problem=status.problem,
-        remarks=list(status.remarks),
-    )
+    return SourceView(**shown | {"age_s": age_s, "remarks": list(status.remarks)})
 
 
 def _known(service: Service, host: str) -> str:

@@ -61,6 +61,11 @@ def needs(context: Context, wanted: Scope) -> Any:
     return Depends(check)
 
 
+def open_to(context: Context, scope: Scope, *statuses: int) -> dict[str, Any]:
+    """Options of a route that only those use who may do something, and its problems besides those of every route."""
+    return {"responses": problems(*statuses), "dependencies": [needs(context, scope)]}
+
+
 def check_site(context: Context, request: Request) -> None:
     """Refuse what is meant for another host, or comes from a page of another site.
 

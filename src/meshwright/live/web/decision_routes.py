@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Path, Query, Response
 from ..decisions import JobRequest, KeptDecision, Observation, Status
 from ..ledger import Ledger
 from ..plan_parts import whole_plan
-from .context import JSON, Context, IfNoneMatch, body, check_fresh, digest_of, needs, problems, tagged
+from .context import JSON, Context, IfNoneMatch, body, check_fresh, digest_of, needs, open_to, problems, tagged
 from .problems import ProblemError, not_found
 from .views import (
     Confirmation,
@@ -79,18 +79,13 @@ def decision_routes(context: Context) -> APIRouter:
         headers = {"Location": f"/v1/decisions/{found.decision.id}"} | ({"Retry-After": "1"} if is_new else {})
         return Response(body(answer_of(found.decision)), 202 if is_new else 201, headers, JSON)
 
-    @routes.post(
-        "/v1/plans",
-        response_model=DecisionAnswer,
-        responses=problems(413),
-        dependencies=[needs(context, "decide")],
-    )
+    @routes.post("/v1/plans", response_model=DecisionAnswer, **open_to(context, "decide", 413))
     async def plan(request: JobRequest) -> Response:
         """What would be decided for a job now; nothing is held or kept. A job that is new takes as long as it takes."""
         check_fresh(service)
         return Response(body(answer_of(await service.try_plan(request))), media_type=JSON)
 
-    @routes.get("/v1/decisions", response_model=DecisionList, responses=problems(), dependencies=[needs(context, "read")])
+    @routes.get("/v1/decisions", response_model=DecisionList, **open_to(context, "read"))
     async def decisions(
         before: Annotated[int | None, Query(ge=1, le=2**53)] = None,
         limit: Annotated[int, Query(ge=1, le=1000)] = 100,
@@ -105,12 +100,7 @@ def decision_routes(context: Context) -> APIRouter:
         tag, listed = await service.read(read)
         return tagged(tag, match, body(listed))
 
-    @routes.get(
-        "/v1/decisions/{decision}",
-        response_model=DecisionView,
-        responses=problems(404),
-        dependencies=[needs(context, "read")],
-    )
+    @routes.get("/v1/decisions/{decision}", response_model=DecisionView, **open_to(context, "read", 404))
     async def decision(decision: Id, match: Match = None) -> Response:
         """A decision, and what became of it."""
         found = await kept(decision)
@@ -119,12 +109,7 @@ def decision_routes(context: Context) -> APIRouter:
         tag = digest_of(decision, view.status, view.history[-1].seq if view.history else 0, count)
         return tagged(tag, match, body(view))
 
-    @routes.get(
-        "/v1/decisions/{decision}/plan",
-        response_model=dict[str, Any],
-        responses=problems(404),
-        dependencies=[needs(context, "read")],
-    )
+    @routes.get("/v1/decisions/{decision}/plan", response_model=dict[str, Any], **open_to(context, "read", 404))
     async def whole(decision: Id, match: Match = None) -> Response:
         """The whole plan, as `meshwright export` takes it."""
         found = await kept(decision)
@@ -134,33 +119,18 @@ def decision_routes(context: Context) -> APIRouter:
         text = made.model_dump_json(exclude_none=True).encode()
         return tagged(digest_of(decision, "plan"), match, text)
 
-    @routes.post(
-        "/v1/decisions/{decision}/confirm",
-        response_model=StatusAnswer,
-        responses=problems(404, 409, 413),
-        dependencies=[needs(context, "decide")],
-    )
+    @routes.post("/v1/decisions/{decision}/confirm", response_model=StatusAnswer, **open_to(context, "decide", 404, 409, 413))
     async def confirm(decision: Id, confirmation: Confirmation) -> Response:
         """The job was handed to the scheduler; once more is no change."""
         return await stands(decision, lambda: service.controller.confirm(decision, confirmation.job_id))
 
-    @routes.post(
-        "/v1/decisions/{decision}/release",
-        response_model=StatusAnswer,
-        responses=problems(404, 409, 413),
-        dependencies=[needs(context, "decide")],
-    )
+    @routes.post("/v1/decisions/{decision}/release", response_model=StatusAnswer, **open_to(context, "decide", 404, 409, 413))
     async def release(decision: Id, reason: ReasonGiven | None = None) -> Response:
         """Give the devices back; once more is no change."""
         told = None if reason is None else reason.reason
         return await stands(decision, lambda: service.controller.release(decision, told))
 
-    @routes.post(
-        "/v1/decisions/{decision}/observations",
-        response_model=Counted,
-        responses=problems(404, 413),
-        dependencies=[needs(context, "decide")],
-    )
+    @routes.post("/v1/decisions/{decision}/observations", response_model=Counted, **open_to(context, "decide", 404, 413))
     async def observe(decision: Id, observed: list[Observation]) -> Response:
         """Keep how long steps of the job took; each step of each rank counts once."""
         if len(observed) > MOST_OBSERVATIONS:

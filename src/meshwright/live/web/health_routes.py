@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from ...errors import MeshwrightError
-from .context import JSON, Context, body, needs, problems
+from .context import JSON, Context, body, open_to
 from .views import Health
 
 
@@ -36,7 +36,7 @@ def health_routes(context: Context) -> APIRouter:
             return Response(body(Health(status="degraded", detail=f"fails: {', '.join(service.problems)}")), media_type=JSON)
         return Response(body(Health(status="ok")), media_type=JSON)
 
-    @routes.get("/metrics", responses=problems(), dependencies=[needs(context, "read")], response_class=Response)
+    @routes.get("/metrics", **open_to(context, "read"), response_class=Response)
     async def metrics() -> Response:
         """Counters, for Prometheus."""
         text = await service.read(context.metrics.text)

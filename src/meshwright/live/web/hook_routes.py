@@ -16,7 +16,7 @@ from ..actuators.slurm_hooks import EpilogBody, HookAnswer, PrologBody, SubmitBo
 from ..controller import Controller
 from ..ledger import Ledger
 from ..sources.source import KUBERNETES
-from .context import JSON, Context, needs, problems
+from .context import JSON, Context, open_to
 
 Body = TypeVar("Body")
 
@@ -38,31 +38,19 @@ def hook_routes(context: Context) -> APIRouter:
 
         return await service.read(read)
 
-    @routes.post(
-        "/v1/extender/filter", response_model=FilterResult, responses=problems(413), dependencies=[needs(context, "read")]
-    )
+    @routes.post("/v1/extender/filter", response_model=FilterResult, **open_to(context, "read", 413))
     async def only_planned(asked: ExtenderArgs) -> Response:
         """Of kube-scheduler: the planned hosts for the pods of a decision, all nodes for others."""
         found = filtered(asked, await planned(asked))
         return Response(found.model_dump_json(by_alias=True), media_type=JSON)
 
-    @routes.post(
-        "/v1/extender/prioritize",
-        response_model=list[HostPriority],
-        responses=problems(413),
-        dependencies=[needs(context, "read")],
-    )
+    @routes.post("/v1/extender/prioritize", response_model=list[HostPriority], **open_to(context, "read", 413))
     async def planned_first(asked: ExtenderArgs) -> Response:
         """Of kube-scheduler: planned hosts before others."""
         found = prioritized(asked, await planned(asked))
         return Response(f"[{','.join(one.model_dump_json(by_alias=True) for one in found)}]", media_type=JSON)
 
-    @routes.post(
-        "/v1/extender/bind",
-        response_model=ExtenderBindingResult,
-        responses=problems(413),
-        dependencies=[needs(context, "decide")],
-    )
+    @routes.post("/v1/extender/bind", response_model=ExtenderBindingResult, **open_to(context, "decide", 413))
     async def bound(asked: ExtenderBindingArgs) -> Response:
         """Of kube-scheduler: bind a pod to a node; the pods of a decision to planned hosts alone, others where it says."""
         try:
@@ -91,25 +79,19 @@ def hook_routes(context: Context) -> APIRouter:
         await service.notify()
         return answer.body
 
-    @routes.post(
-        "/v1/slurm/submit", response_model=dict[str, str], responses=problems(413), dependencies=[needs(context, "decide")]
-    )
+    @routes.post("/v1/slurm/submit", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def submitted(body: SubmitBody) -> dict[str, str]:
         """Of job_submit.lua: comment and hosts of a job that asks to be planned, or why it goes on as it is."""
         if service.is_stale():
             return {"why": "what is known of the cluster is too old"}
         return await told(on_submit, body)
 
-    @routes.post(
-        "/v1/slurm/prolog", response_model=dict[str, str], responses=problems(413), dependencies=[needs(context, "decide")]
-    )
+    @routes.post("/v1/slurm/prolog", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def started(body: PrologBody) -> dict[str, str]:
         """Of PrologSlurmctld: a job starts."""
         return await told(on_prolog, body)
 
-    @routes.post(
-        "/v1/slurm/epilog", response_model=dict[str, str], responses=problems(413), dependencies=[needs(context, "decide")]
-    )
+    @routes.post("/v1/slurm/epilog", response_model=dict[str, str], **open_to(context, "decide", 413))
     async def ended(body: EpilogBody) -> dict[str, str]:
         """Of EpilogSlurmctld: a job has ended."""
         return await told(on_epilog, body)

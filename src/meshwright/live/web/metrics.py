@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -37,6 +37,7 @@ class Metrics:
         )
         self._policy = service.controller.planners.policy
         self._registry.register(_Live(service))
+        self._devices = Gauge("meshwright_devices", "Devices of the cluster.", ["state"], registry=self._registry)
         service.controller.timed = self.timed
         self._service = service
 
@@ -54,23 +55,9 @@ class Metrics:
 
     def text(self, store: Ledger) -> bytes:
         """All metrics in Prometheus' text format."""
-        _, state = store.last()
-        taken = self._service.devices_by_state(state)
-        lines = generate_latest(self._registry)
-        family = GaugeMetricFamily("meshwright_devices", "Devices of the cluster.", labels=["state"])
-        for name, number in taken.items():
-            family.add_metric([name], number)
-        registry = CollectorRegistry()
-        registry.register(_Given([family]))
-        return lines + generate_latest(registry)
-
-
-class _Given(Collector):
-    def __init__(self, families: list[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterator[Metric]:
-        yield from self._families
+        for name, number in self._service.devices_by_state(store.last()[1]).items():
+            self._devices.labels(name).set(number)
+        return generate_latest(self._registry)
 
 
 class _Live(Collector):

@@ -17,7 +17,7 @@ from ..feedback.calibration import ObservedCalibration, calibration
 from ..feedback.runs import observed_runs
 from ..replay.beside import played
 from ..replay.report import Asked
-from .context import JSON, Context, body, needs, problems
+from .context import JSON, Context, body, open_to
 from .problems import LOG, ProblemError, not_found
 
 MOST_KEPT = 100
@@ -75,13 +75,7 @@ def replay_routes(context: Context) -> APIRouter:
         finally:
             await service.is_done(pool)
 
-    @routes.post(
-        "/v1/replays",
-        status_code=202,
-        response_model=ReplayAnswer,
-        responses=problems(413, 429),
-        dependencies=[needs(context, "admin")],
-    )
+    @routes.post("/v1/replays", status_code=202, response_model=ReplayAnswer, **open_to(context, "admin", 413, 429))
     async def begin(request: ReplayRequest) -> Response:
         """Play a span of the past under some policies, beside the service and at low priority."""
         if sum(one.status == "running" for one in answers.values()) >= MOST_WAITING:
@@ -101,18 +95,14 @@ def replay_routes(context: Context) -> APIRouter:
         task.add_done_callback(tasks.discard)
         return Response(body(answers[number]), 202, {"Location": f"/v1/replays/{number}"}, JSON)
 
-    @routes.get(
-        "/v1/replays/{number}", response_model=ReplayAnswer, responses=problems(404), dependencies=[needs(context, "read")]
-    )
+    @routes.get("/v1/replays/{number}", response_model=ReplayAnswer, **open_to(context, "read", 404))
     async def look(number: Id) -> Response:
         """A replay, and its result once it is done."""
         if number not in answers:
             raise not_found("replay")
         return Response(body(answers[number]), media_type=JSON)
 
-    @routes.get(
-        "/v1/calibration", response_model=ObservedCalibration, responses=problems(), dependencies=[needs(context, "read")]
-    )
+    @routes.get("/v1/calibration", response_model=ObservedCalibration, **open_to(context, "read"))
     async def learnt() -> Response:
         """By how much steps took longer than predicted, and whether that makes predictions better."""
         found = await service.read(lambda store: calibration(observed_runs(store)))

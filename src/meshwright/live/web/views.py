@@ -197,16 +197,13 @@ class Health(BaseModel):
 
 def answer_of(decision: JobDecision) -> DecisionAnswer:
     """A decision as an answer."""
-    devices: dict[str, list[int]] = {}
-    for rank in decision.plan["ranks"] if decision.plan is not None else ():
-        devices.setdefault(rank["host"], []).append(rank["local_rank"])
     return DecisionAnswer.model_construct(
         id=decision.id,
         outcome=decision.outcome,
         request=decision.request,
         why=decision.why,
         field=decision.field,
-        places=[HostDevices.model_construct(host=host, devices=sorted(local)) for host, local in devices.items()],
+        places=[HostDevices.model_construct(host=host, devices=sorted(local)) for host, local in decision.devices.items()],
         predicted=decision.predicted,
         candidates=list(decision.candidates),
         plan=decision.plan,

@@ -24,7 +24,7 @@ def observe_steps(
     """Keep how long the steps of a decision's job took; each step of each rank counts once."""
     from ....errors import ConfigError
     from ....live.feedback.alarm import slow_stretch
-    from ....live.feedback.observing import StoreObserver, read_observations, send
+    from ....live.feedback.observing import keep_all, read_observations
 
     if (state is None) == (server is None):
         raise ConfigError("name a ledger by --state or a service by --server, one of the two", field="--state")
@@ -33,11 +33,11 @@ def observe_steps(
     if state is None:
         assert server is not None, "one of the two is named"
         client = service_client(server)
-        new = send(client, decision, observed)
+        new = client.observe(decision, observed)
         alarm = (client.view(decision).get("observed") or {}).get("alarm")
     else:
         with opened(state, is_read=False) as ledger:
-            new = send(StoreObserver(ledger), decision, observed)
+            new = keep_all(ledger, decision, observed)
             kept = ledger.decision(decision)
             slow = None if kept is None else slow_stretch(kept.decision, ledger.observations(decision))
             alarm = None if slow is None else slow.told

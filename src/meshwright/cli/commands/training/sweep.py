@@ -51,7 +51,7 @@ def sweep_config(
     if resume is not None:
         if not (resume / SWEEP).is_file() or not (resume / STORAGE).is_file():
             raise CheckpointError(f"is no folder of a sweep (it has no {SWEEP} and {STORAGE})", file=resume)
-        inputs.declare_file("--resume", resume / SWEEP, is_update=True)
+        inputs.declare("--resume", resume / SWEEP, is_update=True)
         config = resume / SWEEP
     assert config is not None
     chosen = load_sweep(config, (*(changes or ()), *(() if trials is None else (f"trials={trials}",))))

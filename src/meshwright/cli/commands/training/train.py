@@ -60,7 +60,7 @@ def train_policy(
     from ....training.run_folder import resumed_files
 
     for path in () if resume is None or seeds is not None else resumed_files(resume):
-        inputs.declare_file("--resume", path, is_update=True)
+        inputs.declare("--resume", path, is_update=True)
     output.check_file("--json", json_file)
     output.check_folder("--out", out if seeds is None else None, is_replaced=True)
     if graphs is not None:

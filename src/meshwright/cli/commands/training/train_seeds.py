@@ -69,7 +69,7 @@ def train_seeds(
         if resume is None:
             output.check_folder("--out", folder, is_replaced=True)
         for path in () if resume is None else resumed_files(folder):
-            inputs.declare_file("--resume", path, is_update=True)
+            inputs.declare("--resume", path, is_update=True)
     if resume is None:
         begin(runs, ["meshwright", *sys.argv[1:]], overwrite=overwrite)
     curves: dict[Path, list[dict[str, Any]]] = {}
