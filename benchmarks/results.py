@@ -30,6 +30,7 @@ from meshwright.cli import guarded
 from meshwright.envs.benchmark import load_variants
 from meshwright.envs.benchmark_files import SCENARIO, find_benchmark, kind_of
 from meshwright.errors import ConfigError
+from meshwright.packaged import config_path
 from meshwright.training.methods import load_config
 
 from .results_tables import StudyResults, StudyTable, fill_page, lines_of
@@ -271,14 +272,14 @@ class Tasks:
                 (folder / f"{prefix}-{run.name}.pt").write_bytes((folder / kept).read_bytes())
 
     def _train_changes(self, run: Run) -> list[str]:
-        chosen = load_config(settings_path(run.entry.config), run.changes)
+        chosen = load_config(config_path(run.entry.config), run.changes)
         if not self._is_traced(str(getattr(chosen, "benchmark", ""))):
             return list(run.changes)
         changes = json.dumps([*getattr(chosen, "changes", ()), f"{TRACE_KEY}{self._trace()}"])
         return [*run.changes, f"changes={changes}"]
 
     def _config(self, run: Run) -> dict[str, Any]:
-        return _plain(settings_path(run.entry.config), self._train_changes(run))
+        return _plain(config_path(run.entry.config), self._train_changes(run))
 
     def _is_traced(self, benchmark: str) -> bool:
         return benchmark.removeprefix("preset:") in self.study.traced
@@ -287,7 +288,7 @@ class Tasks:
         return Path("TRACE") if self.places.trace is None else self.places.trace.absolute()
 
     def _graphs(self, run: Run) -> list[str]:
-        return self._graphs_of(str(getattr(load_config(settings_path(run.entry.config), run.changes), "benchmark", "")))
+        return self._graphs_of(str(getattr(load_config(config_path(run.entry.config), run.changes), "benchmark", "")))
 
     def _graphs_of(self, benchmark: str) -> list[str]:
         is_scenario = kind_of(benchmark.partition("/")[0]) == SCENARIO
@@ -355,13 +356,6 @@ def _plain(config: Path, changes: Sequence[str]) -> dict[str, Any]:
 
 def _sets(changes: Sequence[str]) -> list[str]:
     return [part for change in changes for part in ("--set", change)]
-
-
-def settings_path(config: str) -> Path:
-    """Return the file of a training config, ``preset:NAME`` or a path."""
-    from meshwright.cli.commands.training.train import config_path
-
-    return Path(config_path(config))
 
 
 def _reference(option: Path | None, below: str) -> Path | None:

@@ -20,9 +20,9 @@ import torch
 from sb3_contrib import MaskablePPO
 
 from meshwright import settings
-from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
+from meshwright.packaged import config_path
 from meshwright.training.fleet.settings import FleetTrainSettings
 from meshwright.training.fleet.train import train_fleet
 from meshwright.training.settings import TrainSettings

@@ -18,10 +18,10 @@ import torch
 from sb3_contrib import MaskablePPO
 
 from meshwright import settings
-from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.job_partitioning import JobPartitioningEnv
 from meshwright.models.masked_policy import CandidatePolicy
+from meshwright.packaged import config_path
 from meshwright.planning.policies import policy as load_policy
 from meshwright.simulation.cluster.scenario import Scenario
 from meshwright.training.settings import TrainSettings, load_train_settings

@@ -9,7 +9,7 @@ from importlib.resources import files as resources
 from pathlib import Path
 
 from . import files
-from .errors import InputFileError
+from .errors import ConfigError, InputFileError, Names
 
 SUFFIXES = (".yaml", ".yml", ".json")
 """What ends so, or holds a slash, is meant as a file."""
@@ -78,3 +78,25 @@ def _folder(name: str) -> Path:
 @cache
 def _names(folder: str) -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _folder(folder).iterdir() if path.suffix == ".yaml"))
+
+
+def train_presets() -> list[str]:
+    """Return the training configs that ship with the package."""
+    folder = Path(str(resources("meshwright.configs"))) / "train"
+    return Names("train", sorted(f"preset:{path.stem}" for path in folder.glob("*.yaml")))
+
+
+def config_path(spec: str) -> Path:
+    """Return the YAML of a training config by its spelling.
+
+    Raises:
+        ConfigError: the preset is unknown, or a bare name is neither one nor a file.
+    """
+    if not spec.startswith("preset:"):
+        path = Path(spec)
+        if path.name == spec and path.suffix not in (".yaml", ".yml") and not path.exists():
+            raise ConfigError("no such training config and no such file", field="CONFIG", value=spec, choices=train_presets())
+        return path
+    if spec not in train_presets():
+        raise ConfigError("no such training config", field="CONFIG", value=spec, choices=train_presets())
+    return Path(str(resources("meshwright.configs"))) / "train" / f"{spec.removeprefix('preset:')}.yaml"

@@ -27,12 +27,12 @@ import pytest
 import torch
 
 from meshwright import settings
-from meshwright.cli.commands.training.train import config_path
 from meshwright.envs.batch import EpisodeBatch
 from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.static_features import static_features
 from meshwright.models.network import CandidateNetwork
 from meshwright.models.saved import NetworkPolicy, SavedNetwork
+from meshwright.packaged import config_path
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.simulation.cluster.decision import decision
 from meshwright.training.settings import TrainSettings

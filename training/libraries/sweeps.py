@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -17,6 +16,7 @@ from pydantic import Field, model_validator
 
 from ... import files, settings
 from ...errors import ConfigError, MeshwrightError
+from ...packaged import config_path, train_presets
 from ...worker_pool import WorkerPool
 from ..hooks.callback import TrainingCallback, ValidationRecord
 from ..methods import SeedSettings, is_less_better, load_config, train
@@ -74,10 +74,9 @@ class SweepSettings(settings.Settings):
 def load_sweep(path: Path, changes: tuple[str, ...] = ()) -> SweepSettings:
     """Read a sweep; a range is refused whose ends the training config does not take, and choices whose first one it does not."""
     chosen = settings.load(SweepSettings, path, changes=changes)
-    presets = {f"preset:{one.stem}": one for one in Path(str(resources("meshwright.configs"))).glob("train/*.yaml")}
-    place = presets.get(chosen.config, path.parent / chosen.config)
+    place = config_path(chosen.config) if chosen.config in train_presets() else path.parent / chosen.config
     if not place.is_file():
-        raise ConfigError("no such training config", file=path, field="config", value=chosen.config, choices=presets)
+        raise ConfigError("no such training config", file=path, field="config", value=chosen.config, choices=train_presets())
     chosen = chosen.model_copy(update={"config": str(place.resolve())})
     chosen.config_with({})
     for key, of in chosen.parameters.items():

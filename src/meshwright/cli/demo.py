@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from ..packaged import config_path
 from . import guarded, interrupts, output
 from .commands.evaluation import evaluate as evaluating
-from .commands.training.train import config_path
 
 if TYPE_CHECKING:
     from rich.progress import Progress

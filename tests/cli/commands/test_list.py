@@ -6,7 +6,6 @@ import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.cli.commands.list import LISTS, list_names
-from meshwright.cli.commands.training.train import preset_names as training_configs
 from meshwright.clusters.cluster import preset_names as clusters
 from meshwright.devices import device_names
 from meshwright.envs.benchmark_files import preset_names as benchmarks
@@ -16,6 +15,7 @@ from meshwright.export import targets
 from meshwright.jobs.workload import workload_names
 from meshwright.jobs.zoo.catalogue import zoo_names
 from meshwright.models.policy_files import shipped_folder
+from meshwright.packaged import train_presets as training_configs
 from meshwright.planners.menu.settings import JOB_TYPES
 from meshwright.planners.operators.place import PLACEMENT_PLANNERS
 from meshwright.plans.frameworks.table import FRAMEWORKS

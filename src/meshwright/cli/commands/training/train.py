@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from .... import inputs
-from ....errors import CheckpointError, ConfigError, MeshwrightError, Names
+from ....errors import CheckpointError, ConfigError, MeshwrightError
+from ....packaged import config_path, train_presets
 from ... import interrupts, output
 from ...options import Changes, GraphsDir, JsonFile
 from .kept import kept_rows
@@ -70,7 +70,7 @@ def train_policy(
     if resume is not None and (out is not None or overwrite):
         raise ConfigError("goes on in its own run folder; leave out --out and --overwrite", field="--resume", value=str(resume))
     if resume is None and config is None:
-        raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=preset_names())
+        raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=train_presets())
     begun = resume if resume is None or seeds is None else first_of(resume, seeds)
     chosen_method = method(config, changes or (), begun)
     config_file = None if config is None else config_path(config)
@@ -293,25 +293,3 @@ def first_of(prefix: Path, seeds: str) -> Path:
     from ....training.seeds import seed_folder, seeds_of
 
     return seed_folder(prefix, seeds_of(seeds)[0])
-
-
-def preset_names() -> list[str]:
-    """The training configs that ship with the package."""
-    folder = Path(str(resources("meshwright.configs"))) / "train"
-    return Names("train", sorted(f"preset:{path.stem}" for path in folder.glob("*.yaml")))
-
-
-def config_path(spec: str) -> Path:
-    """The YAML that a config's spelling names.
-
-    Raises:
-        ConfigError: the preset is unknown, or a bare name is neither one nor a file.
-    """
-    if not spec.startswith("preset:"):
-        path = Path(spec)
-        if path.name == spec and path.suffix not in (".yaml", ".yml") and not path.exists():
-            raise ConfigError("no such training config and no such file", field="CONFIG", value=spec, choices=preset_names())
-        return path
-    if spec not in preset_names():
-        raise ConfigError("no such training config", field="CONFIG", value=spec, choices=preset_names())
-    return Path(str(resources("meshwright.configs"))) / "train" / f"{spec.removeprefix('preset:')}.yaml"
