@@ -198,14 +198,14 @@ def drawn_pipeline(seed, ops, pp, v):
     activations = rng.lognormal(0.0, 1.0, ops) * 1e9
     crossing = np.append(0.0, np.append(rng.uniform(0.2, 1.0, ops - 1) * activations[:-1], 0.0))
     states = before(rng.lognormal(0.0, 1.0, ops) * 8e9)
-    units = states, before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing, NOTHING, NOTHING
-    held = StageMemoryUse(*units, most_flying(layout), layout.recompute == "full")
+    kept = before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing, NOTHING, NOTHING, most_flying(layout)
+    held = StageMemoryUse(states, *kept, layout.recompute == "full")
     transfer_s = crossing / rng.choice([50e9, 500e9], (pp, 1))[np.arange(pp * v) % pp]
     transfer_s[-1] = 0.0
     busy_s = before(rng.choice([0.1, 0.2, 0.5], ops))
-    num, round_of = first_rounds(layout)
-    passes = busy_s / 3, busy_s * 2 / 3, transfer_s, np.zeros((2, 0, 0, 0)), np.zeros(pp, np.int64)
-    pipe = CutPipeline(False, layout.num_micro_batches, *passes, layout.overlap_pp, held, np.inf)
+    (num, round_of), no_skips = first_rounds(layout), (np.zeros((2, 0, 0, 0)), np.zeros(pp, np.int64))
+    passes = busy_s / 3, busy_s * 2 / 3, transfer_s, *no_skips, layout.overlap_pp
+    pipe = CutPipeline(False, layout.num_micro_batches, *passes, held, np.inf)
     return pipe, orders("interleaved", pp, v, num, round_of), num
 
 

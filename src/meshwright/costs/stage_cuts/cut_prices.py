@@ -55,7 +55,7 @@ BOUND_ROUNDING = 1e-9
 """Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
 
 Skips = tuple[NDArray[np.float64], NDArray[np.int64]]
-MessageSeconds = Callable[[Message, int], float]
+MessageSeconds = Callable[[Message], float]
 
 
 class CutPricer:
@@ -118,7 +118,7 @@ class CutPricer:
         spans_s = self._first_spans_s(cuts)
 
         @cache
-        def message_s(message: Message, stage: int) -> float:
+        def message_s(message: Message) -> float:
             return messages_s((message,), self.layout, self.wires, self.order)[0]
 
         def seconds(place: int) -> float:
@@ -138,37 +138,36 @@ class CutPricer:
             step_s: prices the job under a cut.
         """
         cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
-        bounds_s = np.max([self._alone_s(cuts, transfer_s) for transfer_s in lanes_s], axis=0)
-        placed = wires.layout(self.layout, self.order)
-
-        @cache
-        def message_s(message: Message, stage: int) -> float:
-            groups = (PlacedGroups(len(one.devices[0]), (one,)) for one in placed.groups(message.axis)[stage])
-            return min(wires.group_s(message.operation, message.payload_bytes, one) for one in groups)
+        alone_s = np.max([self._alone_s(cuts, transfer_s) for transfer_s in lanes_s], axis=0)
+        bounds_s = (alone_s + self._least_tails_s(cuts, wires)).max(axis=1, initial=0.0)
 
         def seconds(place: int) -> float:
             starts, (sent, given) = self.chain.starts[cuts[place]], self._sizes(cuts[place])
             chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
             return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=given))
 
-        return self._first_of(cuts, bounds_s * (1 - BOUND_ROUNDING), message_s, seconds)
+        return self._first_of(cuts, bounds_s * (1 - BOUND_ROUNDING), None, seconds)
 
     def _first_of(
-        self, cuts: NDArray[np.int64], bounds_s: NDArray[np.float64], message_s: MessageSeconds, seconds: Callable[[int], float]
+        self,
+        cuts: NDArray[np.int64],
+        bounds_s: NDArray[np.float64],
+        message_s: MessageSeconds | None,
+        seconds: Callable[[int], float],
     ) -> NDArray[np.int64] | None:
         """The cut of the shortest step, the one of the least bound first; cuts that cannot be better are passed by.
 
         Args:
             cuts: that fit, ``(f, k + 1)``.
             bounds_s: their steps take no less, ``(f,)``.
-            message_s: seconds of a message of a stage, at least.
+            message_s: seconds of a message, of which the messages of a stage are bounded; None where the bounds hold them.
             seconds: the step of a cut by its place.
         """
         best_s, best, ends_s = np.inf, None, np.zeros(len(cuts))
         for number, place in enumerate(np.argsort(bounds_s, kind="stable").tolist()):
             if bounds_s[place] >= best_s:
                 break
-            if number == FEW_CUTS:
+            if number == FEW_CUTS and message_s is not None:
                 ends_s = self._least_ends_s(cuts, message_s) * (1 - BOUND_ROUNDING)
             if ends_s[place] < best_s and (found_s := seconds(place)) < best_s:
                 best_s, best = found_s, cuts[place]
@@ -194,9 +193,7 @@ class CutPricer:
                 before = np.append(0.0, np.cumsum(sizes))[chain.starts]
                 held = np.cumsum(before[lasts] - before[firsts], axis=1)
                 known, place = np.unique(held[:, -1], return_inverse=True)
-                longest_s = [
-                    max((message_s(one, stage) for one in messages_of(parts, layout, size)), default=0.0) for size in known
-                ]
+                longest_s = [max((message_s(one) for one in messages_of(parts, layout, size)), default=0.0) for size in known]
                 part_s.append(held / np.maximum(held[:, -1:], 1.0) * np.array(longest_s)[place, None])
             waited_s = np.zeros(len(cuts)) if layout.overlap_dp else part_s[0][:, -1]
             for chunk in range(v if layout.overlap_dp else 0):
@@ -209,13 +206,38 @@ class CutPricer:
         return found
 
     def _alone_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
-        """At most the step of each cut on a lane: the passes of its busiest stage, or of the first one as played, ``(f,)``."""
+        """Seconds that each stage of each cut is busy on a lane, of the first from its first to its last pass, ``(f, p)``."""
         layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
         own_s = np.diff(self.chain.busy_s[cuts], axis=1) if self.chain.is_direct else self._own_s(cuts, transfer_s)
-        found: NDArray[np.float64] = own_s.reshape(len(cuts), v, p).sum(axis=1).max(axis=1, initial=0.0) * m
+        found: NDArray[np.float64] = own_s.reshape(len(cuts), v, p).sum(axis=1) * m
         if m * p * v * 2 <= MAX_TASKS and not self.chain.is_direct:
             pipe = self.pipe._replace(transfer_s=transfer_s)
-            found = np.maximum(found, _spans_s(pipe, orders(layout.schedule, p, v, m), cuts, False, np.zeros(len(cuts))))
+            spans_s = _spans_s(pipe, orders(layout.schedule, p, v, m), cuts, False, np.zeros(len(cuts)))
+            found[:, 0] = np.maximum(found[:, 0], spans_s)
+        return found
+
+    def _least_tails_s(self, cuts: NDArray[np.int64], wires: PlacedNetwork) -> NDArray[np.float64]:
+        """At most what follows the passes of each stage, ``(f, p)``; nothing where chunks hide it between each other."""
+        layout, chain, found = self.layout, self.chain, np.zeros((len(cuts), self.layout.pp))
+        if hide_between_chunks(layout):
+            return found
+        placed, passes = wires.layout(layout, self.order), (chain.backward_ops, chain.forward_ops)
+        for parts, each in zip((sync_parts, gather_parts), passes, strict=True):
+            own_s, held = (
+                np.diff(np.append(0.0, np.cumsum(one))[chain.starts][cuts], axis=1).reshape(len(cuts), -1, layout.pp).sum(axis=1)
+                for one in each
+            )
+            if parts is sync_parts and not layout.overlap_pp:
+                own_s = own_s + self.transfer_s[0].max()  # which the last transfer may hide too
+            for stage in range(layout.pp):
+                known, place = np.unique(held[:, stage], return_inverse=True)
+                whole_s = np.zeros(len(known))
+                for number, size in enumerate(known.tolist()):
+                    for message in messages_of(parts, layout, size):
+                        groups = [PlacedGroups(len(one.devices[0]), (one,)) for one in placed.groups(message.axis)[stage]]
+                        whole_s[number] += min(wires.group_s(message.operation, message.payload_bytes, one) for one in groups)
+                shown_s = whole_s[place] - own_s[:, stage] if layout.overlap_dp else whole_s[place]
+                found[:, stage] += np.maximum(0.0, shown_s)
         return found
 
     def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
