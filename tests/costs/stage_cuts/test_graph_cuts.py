@@ -211,8 +211,7 @@ def drawn_pipeline(seed, ops, pp, v):
 
 def of_every_cut(pipe):
     """Cuts with the bytes of their fullest device, by plain counting."""
-    units, held = len(pipe.forward_s) - 1, pipe.held
-    pp, _, v = held.flying.shape
+    units, held, (pp, _, v) = len(pipe.forward_s) - 1, pipe.held, pipe.held.flying.shape
     cuts = np.array([(0, *inner, units) for inner in combinations(range(1, units), pp * v - 1)])
     first, last = cuts[:, :-1], cuts[:, 1:]
     own = held.activation_bytes[last] - held.activation_bytes[first]

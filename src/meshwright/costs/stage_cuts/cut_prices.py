@@ -222,10 +222,10 @@ class CutPricer:
         if hide_between_chunks(layout):
             return found
         placed, passes = wires.layout(layout, self.order), (chain.backward_ops, chain.forward_ops)
+        shape = len(cuts), layout.virtual_stages, layout.pp
         for parts, each in zip((sync_parts, gather_parts), passes, strict=True):
             own_s, held = (
-                np.diff(np.append(0.0, np.cumsum(one))[chain.starts][cuts], axis=1).reshape(len(cuts), -1, layout.pp).sum(axis=1)
-                for one in each
+                np.diff(np.append(0.0, np.cumsum(one))[chain.starts][cuts], axis=1).reshape(shape).sum(axis=1) for one in each
             )
             if parts is sync_parts and not layout.overlap_pp:
                 own_s = own_s + self.transfer_s[0].max()  # which the last transfer may hide too
