@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from meshwright.costs.pipelines.schedules import FORWARD, orders, play_schedule
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.stage_cuts import cut_family
+from meshwright.costs.stage_cuts.cut_labels import CutPipeline
 from meshwright.costs.stage_cuts.cut_memory import StageMemoryUse, first_rounds, most_flying
+from meshwright.costs.stage_cuts.cut_prices import span_s
 from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts, least_of
-from meshwright.costs.stage_cuts.tight_cuts import TightPipeline, span_s, tight_cuts
-from meshwright.costs.stage_cuts.unit_chain import Chain
+from meshwright.costs.stage_cuts.tight_cuts import tight_cuts
+from meshwright.costs.stage_cuts.unit_chain import NOTHING, Chain
 from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_memory import graph_peak_memory, graph_stage_memory
 from meshwright.costs.work.graph_work import describe_graph
@@ -196,22 +198,20 @@ def drawn_pipeline(seed, ops, pp, v):
     activations = rng.lognormal(0.0, 1.0, ops) * 1e9
     crossing = np.append(0.0, np.append(rng.uniform(0.2, 1.0, ops - 1) * activations[:-1], 0.0))
     states = before(rng.lognormal(0.0, 1.0, ops) * 8e9)
-    held = StageMemoryUse(states, before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing)
+    kept = before(activations), rng.lognormal(0.0, 1.0, ops) * 3e8, crossing, NOTHING, NOTHING, most_flying(layout)
+    held = StageMemoryUse(states, *kept, layout.recompute == "full")
     transfer_s = crossing / rng.choice([50e9, 500e9], (pp, 1))[np.arange(pp * v) % pp]
     transfer_s[-1] = 0.0
     busy_s = before(rng.choice([0.1, 0.2, 0.5], ops))
-    num, round_of = first_rounds(layout)
-    tasks, more = orders("interleaved", pp, v, num, round_of), layout.num_micro_batches - num
-    times = busy_s / 3, busy_s * 2 / 3, transfer_s
-    return TightPipeline(
-        *times, layout.overlap_pp, tasks, num, more, held, most_flying(layout), layout.recompute == "full", np.inf
-    )
+    (num, round_of), no_skips = first_rounds(layout), (np.zeros((2, 0, 0, 0)), np.zeros(pp, np.int64))
+    passes = busy_s / 3, busy_s * 2 / 3, transfer_s, *no_skips, layout.overlap_pp
+    pipe = CutPipeline(False, layout.num_micro_batches, *passes, held, np.inf)
+    return pipe, orders("interleaved", pp, v, num, round_of), num
 
 
 def of_every_cut(pipe):
     """Cuts with the bytes of their fullest device, by plain counting."""
-    pp, _, v = pipe.flying.shape
-    units, held = len(pipe.forward_s) - 1, pipe.held
+    units, held, (pp, _, v) = len(pipe.forward_s) - 1, pipe.held, pipe.held.flying.shape
     cuts = np.array([(0, *inner, units) for inner in combinations(range(1, units), pp * v - 1)])
     first, last = cuts[:, :-1], cuts[:, 1:]
     own = held.activation_bytes[last] - held.activation_bytes[first]
@@ -221,9 +221,9 @@ def of_every_cut(pipe):
     fullest = np.zeros(len(cuts))
     for stage in range(pp):
         mine = slice(stage, None, pp)
-        kept = ((given if pipe.recomputes else own)[:, mine] @ pipe.flying[stage].T).max(1)
+        kept = ((given if held.recomputes else own)[:, mine] @ held.flying[stage].T).max(1)
         changing = kept + workspace[:, mine].max(1) + given[:, mine].max(1) + sent[:, mine].max(1)
-        changing += own[:, mine].max(1) if pipe.recomputes else 0.0
+        changing += own[:, mine].max(1) if held.recomputes else 0.0
         fullest = np.maximum(fullest, state[:, mine].sum(1) + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES)
     return cuts, fullest
 
@@ -233,7 +233,7 @@ def of_every_cut(pipe):
 def test_a_cut_that_chunks_share_memory_for_fits_and_no_move_betters_it(ops, pp, v):
     num_found = 0
     for seed in range(6):
-        pipe = drawn_pipeline(seed, ops, pp, v)
+        pipe, *rounds = drawn_pipeline(seed, ops, pp, v)
         cuts, fullest = of_every_cut(pipe)
         levels = np.unique(np.round(fullest))
         bytes_of = dict(zip(map(tuple, cuts.tolist()), fullest, strict=True))
@@ -241,35 +241,35 @@ def test_a_cut_that_chunks_share_memory_for_fits_and_no_move_betters_it(ops, pp,
         begin = cuts[np.argsort(fullest)[-5:]]
         for at in (0, 1, 3, 10, 30, 100):
             bounded = pipe._replace(capacity_bytes=levels[at] + 1.0)
-            found, least_bytes = tight_cuts(bounded, begin, None)
+            found, least_bytes = tight_cuts(bounded, *rounds, begin, None)
             assert least_bytes <= levels[0] + 1.0
             num_found += bool(found)
             for one in found:
                 assert bytes_of[tuple(one.tolist())] <= bounded.capacity_bytes
-                least_s = span_s(bounded, one)
+                least_s = span_s(bounded, *rounds, one)
                 for place in range(1, pp * v):
                     for by in (-1, 1):
                         moved = one.copy()
                         moved[place] += by
                         if bytes_of.get(tuple(moved.tolist()), np.inf) <= bounded.capacity_bytes:
-                            assert least_s <= span_s(bounded, moved) * (1 + 1e-8)
+                            assert least_s <= span_s(bounded, *rounds, moved) * (1 + 1e-8)
             # a search that is cut short says no more than it knows
-            short, least_bytes = tight_cuts(bounded, begin, 0.0)
+            short, least_bytes = tight_cuts(bounded, *rounds, begin, 0.0)
             assert least_bytes <= levels[0] + 1.0
             assert all(bytes_of[tuple(one.tolist())] <= bounded.capacity_bytes for one in short)
-        assert tight_cuts(pipe._replace(capacity_bytes=levels[0] - 2.0), begin, None)[0] == []
+        assert tight_cuts(pipe._replace(capacity_bytes=levels[0] - 2.0), *rounds, begin, None)[0] == []
     assert num_found > 24
 
 
 def test_the_span_of_a_cut_is_that_of_its_pipeline_as_played():
-    pipe = drawn_pipeline(1, 12, 2, 2)
+    pipe, *rounds = drawn_pipeline(1, 12, 2, 2)
     cuts = np.array([0, 3, 5, 9, 12])
     task_s = np.zeros((2, 2, 3))
     for chunk, (first, last) in enumerate(pairwise(cuts)):
         task_s[chunk % 2, chunk // 2, :2] = [times[last] - times[first] for times in (pipe.forward_s, pipe.backward_s)]
-    sends_s, m = pipe.transfer_s[np.arange(4), cuts[1:]], pipe.num_played + pipe.num_more
+    sends_s, m = pipe.transfer_s[np.arange(4), cuts[1:]], pipe.num_micro_batches
     played = play_schedule("interleaved", 2, m, task_s, sends_s, overlaps_sends=pipe.hides)
-    assert span_s(pipe, cuts) == pytest.approx(played.span_s[0], rel=1e-9)
+    assert span_s(pipe, *rounds, cuts) == pytest.approx(played.span_s[0], rel=1e-9)
 
 
 def test_many_stages_are_not_cut_for_balance_where_sending_costs_more():

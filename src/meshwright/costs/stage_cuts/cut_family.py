@@ -15,6 +15,7 @@ Legend: ``u`` units that stay whole, ``k`` chunks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
 from math import comb
@@ -80,10 +81,7 @@ class CutFamily:
             before = np.concatenate([np.zeros(1), np.cumsum(work[self.graph.order])])[self.starts]
             for weight in TRANSFERS:
                 sends = crossing * (weight * before[-1] / k)
-                least = least_load(before, sends, k)
-                for slack in SLACKS:
-                    cuts = np.zeros(k + 1, np.int64)
-                    sends_least(before, sends, k, least * (1.0 + slack + 1e-12), cuts)
+                for cuts in evenest(before, sends, k, SLACKS):
                     found[cuts.tobytes()] = cuts
         return np.array(list(found.values()), np.int64)
 
@@ -105,48 +103,61 @@ class CutFamily:
         return found
 
 
-@njit()
-def least_busy(before, sends, num_chunks, slack, cuts):  # type: ignore[no-untyped-def]
-    """Write the cut whose busiest chunk, computing and sending, is least busy; with some slack the one that sends least.
+def evenest(
+    before: NDArray[np.float64], sends: NDArray[np.float64], num_chunks: int, slacks: Sequence[float]
+) -> list[NDArray[np.int64]]:
+    """For each slack the cut that sends least of those whose busiest chunk is nearly the least busy one, ``(k + 1,)`` each.
 
     Args:
         before: work of all units before each one, ``(u + 1,)``.
-        sends: of a transfer past each place, ``(u + 1,)``.
+        sends: of a transfer past each place, which counts as work of both chunks, ``(u + 1,)``.
         num_chunks: ``k``.
-        slack: by which share the busiest chunk may be busier.
+        slacks: by which share the busiest chunk may be busier.
+    """
+    found = np.zeros((len(slacks) + 1, num_chunks + 1), np.int64)
+    least = least_load(before[None], sends, found[-1])
+    for cuts, slack in zip(found, slacks, strict=False):
+        sends_least(before, sends, least * (1.0 + slack + 1e-12), cuts)
+    return list(found[:-1])
+
+
+@njit()
+def least_load(before, sends, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut whose busiest chunk, computing and sending, is least busy, and return its work; as `evenest`.
+
+    Args:
+        before: of each chunk, or alike for all, ``(k, u + 1)`` or ``(1, u + 1)``.
+        sends: as of `evenest`.
         cuts: written, ``(k + 1,)``.
     """
-    sends_least(before, sends, num_chunks, least_load(before, sends, num_chunks) * (1.0 + slack + 1e-12), cuts)
-
-
-@njit()
-def least_load(before, sends, num_chunks):  # type: ignore[no-untyped-def]
-    """Work of the busiest chunk, computing and sending, of the cut where that is least; see `least_busy`."""
-    u = len(before) - 1
-    least = np.full((num_chunks + 1, u + 1), np.inf)
+    k, u = len(cuts) - 1, before.shape[1] - 1
+    least, came = np.full((k + 1, u + 1), np.inf), np.zeros((k + 1, u + 1), np.int64)
     least[0, 0] = 0.0
-    for chunk in range(num_chunks):
-        for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
-            best, sent = np.inf, sends[last] if chunk < num_chunks - 1 else 0.0
+    for chunk in range(k):
+        work = before[min(chunk, len(before) - 1)]
+        for last in range(chunk + 1, u - (k - chunk - 1) + 1):
+            best, sent = np.inf, sends[last] if chunk < k - 1 else 0.0
             for first in range(last - 1, chunk - 1, -1):
-                own = before[last] - before[first]
+                own = work[last] - work[first]
                 if own >= best:
                     break
-                given = sends[first] if chunk > 0 else 0.0
-                best = min(best, max(least[chunk, first], own + sent + given))
+                load = max(least[chunk, first], own + sent + (sends[first] if chunk > 0 else 0.0))
+                if load < best:
+                    best, came[chunk + 1, last] = load, first
             least[chunk + 1, last] = best
-    return least[num_chunks, u]
+    go_back(came, cuts)
+    return least[k, u]
 
 
 @njit()
-def sends_least(before, sends, num_chunks, limit, cuts):  # type: ignore[no-untyped-def]
-    """Write the cut that sends least of those whose busiest chunk is no busier than a limit; see `least_busy`."""
-    u = len(before) - 1
-    waits, came = np.full((num_chunks + 1, u + 1), np.inf), np.zeros((num_chunks + 1, u + 1), np.int64)
+def sends_least(before, sends, limit, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut that sends least of those whose busiest chunk is no busier than a limit; see `evenest`."""
+    k, u = len(cuts) - 1, len(before) - 1
+    waits, came = np.full((k + 1, u + 1), np.inf), np.zeros((k + 1, u + 1), np.int64)
     waits[0, 0] = 0.0
-    for chunk in range(num_chunks):
-        for last in range(chunk + 1, u - (num_chunks - chunk - 1) + 1):
-            sent = sends[last] if chunk < num_chunks - 1 else 0.0
+    for chunk in range(k):
+        for last in range(chunk + 1, u - (k - chunk - 1) + 1):
+            sent = sends[last] if chunk < k - 1 else 0.0
             for first in range(last - 1, chunk - 1, -1):
                 own = before[last] - before[first]
                 if own > limit:
@@ -155,6 +166,12 @@ def sends_least(before, sends, num_chunks, limit, cuts):  # type: ignore[no-unty
                 if own + sent + given <= limit and waits[chunk, first] + sent < waits[chunk + 1, last]:
                     waits[chunk + 1, last] = waits[chunk, first] + sent
                     came[chunk + 1, last] = first
-    cuts[num_chunks] = u
-    for chunk in range(num_chunks, 0, -1):
+    go_back(came, cuts)
+
+
+@njit()
+def go_back(came, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut that a dynamic programme found, from the first unit of the last chunk of the best cut up to each place."""
+    cuts[len(cuts) - 1] = came.shape[1] - 1
+    for chunk in range(len(cuts) - 1, 0, -1):
         cuts[chunk - 1] = came[chunk, cuts[chunk]]

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
+from .cut_memory import StageMemoryUse, chunk_bytes
 
 LONGEST, STAYS, GONE, LEFT, WHOLE, ENDS = 0, 1, 2, 3, 4, 5
 """Columns of labels; from ``ENDS`` on a column for each number of stages behind ``e``."""
@@ -35,28 +35,20 @@ ROUNDING = 1e-12
 """Relative. Less by no more is rounding."""
 
 
-class PlainPipeline(NamedTuple):
-    """A pipeline of one chunk a stage that is to be cut.
+class CutPipeline(NamedTuple):
+    """A pipeline that is to be cut, as compiled functions see it.
 
     Attributes:
-        is_gpipe: else 1F1B.
+        is_gpipe: else 1F1B or, of several chunks a stage, interleaved.
         num_micro_batches: ``m``.
         forward_s: of a micro-batch through all units before each one, ``(u + 1,)``.
         backward_s: the same backward, ``(u + 1,)``.
-        transfer_s: in which a micro-batch goes past each place behind each stage; nothing behind the last, ``(p, u + 1)``.
+        transfer_s: in which a micro-batch goes past each place behind each chunk; nothing behind the last, ``(k, u + 1)``.
         skips_s: seconds for which a run of units is kept by what goes directly, forward and backward, on each kind of way between
             stages, by its first unit and the one behind its last, ``(2, g, u + 1, u + 1)``; no elements where it is relayed.
         way_of: kind of the way from each stage to the next one, ``(p,)``.
-        hides: whether stages compute on while they send; under GPipe only.
-        tails_s: what follows the last task of a stage by its first unit and the one behind its last, ``(u + 1, u + 1)``.
-        has_tails: whether anything does.
-        state_bytes: of all units before each one: weights, gradients, optimizer, ``(u + 1,)``.
-        activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
-        workspace_bytes: largest of a unit, ``(u,)``.
-        crossing_bytes: what a micro-batch brings past each place between two units, ``(u + 1,)``.
-        sent_bytes, given_bytes: what runs of units send and get, sent directly; see `unit_chain.Chain.skips`.
-        kept: micro-batches that each stage keeps, ``(p,)``.
-        recomputes: whether stages keep what they are given and compute their activations again.
+        hides: whether stages compute on while they send.
+        held: what units hold.
         capacity_bytes: memory of a device.
     """
 
@@ -68,29 +60,8 @@ class PlainPipeline(NamedTuple):
     skips_s: NDArray[np.float64]
     way_of: NDArray[np.int64]
     hides: bool
-    tails_s: NDArray[np.float64]
-    has_tails: bool
-    state_bytes: NDArray[np.float64]
-    activation_bytes: NDArray[np.float64]
-    workspace_bytes: NDArray[np.float64]
-    crossing_bytes: NDArray[np.float64]
-    sent_bytes: NDArray[np.float64]
-    given_bytes: NDArray[np.float64]
-    kept: NDArray[np.float64]
-    recomputes: bool
+    held: StageMemoryUse
     capacity_bytes: float
-
-
-@njit(inline="always")
-def _stage_bytes(pipe, stage, first, last, workspace):  # type: ignore[no-untyped-def]
-    """What a rank of a stage holds, counted as `graph_memory.graph_stage_memory` counts it."""
-    own = pipe.activation_bytes[last] - pipe.activation_bytes[first]
-    is_direct = pipe.given_bytes.size > 0
-    given = pipe.given_bytes[first, last] if is_direct else pipe.crossing_bytes[first]
-    sent = pipe.sent_bytes[first, last] if is_direct else pipe.crossing_bytes[last]
-    activations = pipe.kept[stage] * given + own if pipe.recomputes else pipe.kept[stage] * own
-    changing = activations + workspace + given + sent
-    return pipe.state_bytes[last] - pipe.state_bytes[first] + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES
 
 
 @njit(inline="always")
@@ -110,31 +81,11 @@ def _passes_s(pipe, stage, first, last):  # type: ignore[no-untyped-def]
 
 
 @njit()
-def leanest_cut(pipe, cuts):  # type: ignore[no-untyped-def]
-    """Write the cut whose fullest stage holds least, and return its bytes."""
-    p, u = len(pipe.transfer_s), len(pipe.forward_s) - 1
-    least, came = np.full((p + 1, u + 1), np.inf), np.zeros((p + 1, u + 1), np.int64)
-    least[0, 0] = 0.0
-    for stage in range(p):
-        for last in range(stage + 1, u - (p - stage - 1) + 1):
-            workspace = 0.0
-            for first in range(last - 1, stage - 1, -1):
-                workspace = max(workspace, pipe.workspace_bytes[first])
-                most = max(least[stage, first], _stage_bytes(pipe, stage, first, last, workspace))
-                if most < least[stage + 1, last]:
-                    least[stage + 1, last] = most
-                    came[stage + 1, last] = first
-    cuts[p] = u
-    for stage in range(p, 0, -1):
-        cuts[stage - 1] = came[stage, cuts[stage]]
-    return least[p, u]
-
-
-@njit()
-def _bounds_s(pipe, limit_s):  # type: ignore[no-untyped-def]
+def _bounds_s(pipe, tails_s, limit_s):  # type: ignore[no-untyped-def]
     """Least way through all stages from a unit on, least time of them, and with tails, ``(p + 1, u + 1)`` each."""
     p, u, m = len(pipe.transfer_s), len(pipe.forward_s) - 1, pipe.num_micro_batches
     way, span, ends = np.full((p + 1, u + 1), np.inf), np.full((p + 1, u + 1), np.inf), np.full((p + 1, u + 1), np.inf)
+    held = pipe.held
     way[p, u] = span[p, u] = 0.0
     ends[p, u] = 0.0
     for stage in range(p - 1, -1, -1):
@@ -142,14 +93,14 @@ def _bounds_s(pipe, limit_s):  # type: ignore[no-untyped-def]
         for first in range(stage, u - behind):
             workspace = 0.0
             for last in range(first + 1, u - behind + 1):
-                workspace = max(workspace, pipe.workspace_bytes[last - 1])
+                workspace = max(workspace, held.workspace_bytes[last - 1])
                 forward, backward, adds = _passes_s(pipe, stage, first, last)
                 own = pipe.forward_s[last] - pipe.forward_s[first] + pipe.backward_s[last] - pipe.backward_s[first]
                 if m * own >= limit_s:
                     break
                 if way[stage + 1, last] == np.inf or m * (forward + backward) >= limit_s:
                     continue
-                if _stage_bytes(pipe, stage, first, last, workspace) > pipe.capacity_bytes:
+                if chunk_bytes(held, stage, first, last, workspace) > pipe.capacity_bytes:
                     continue
                 down = way[stage + 1, last]
                 if pipe.is_gpipe:
@@ -162,18 +113,18 @@ def _bounds_s(pipe, limit_s):  # type: ignore[no-untyped-def]
                 takes = max(stays, adds + span[stage + 1, last])
                 way[stage, first] = min(way[stage, first], adds + down)
                 span[stage, first] = min(span[stage, first], takes)
-                ended = max(takes + pipe.tails_s[first, last], ends[stage + 1, last])
+                ended = max(takes + tails_s[first, last], ends[stage + 1, last])
                 ends[stage, first] = min(ends[stage, first], ended)
     return way, span, ends
 
 
 @njit()
-def _grow(pipe, label, stage, first, last, grown):  # type: ignore[no-untyped-def]
+def _grow(pipe, tails_s, label, stage, first, last, grown):  # type: ignore[no-untyped-def]
     """Write the label of a cut with one more stage."""
     p, m = len(pipe.transfer_s), pipe.num_micro_batches
     behind = p - stage - 1
     forward, backward, adds = _passes_s(pipe, stage, first, last)
-    begun = max(label[ENDS], pipe.tails_s[first, last])
+    begun = max(label[ENDS], tails_s[first, last])
     if pipe.is_gpipe:
         grown[ENDS] = begun + adds
         grown[ENDS + 1] = max(label[ENDS + 1], begun + (m - 1) * backward) + adds
@@ -198,11 +149,12 @@ def _grow(pipe, label, stage, first, last, grown):  # type: ignore[no-untyped-de
 
 
 @njit()
-def cut_by_labels(pipe, limit_s, most, most_labels, cuts):  # type: ignore[no-untyped-def]
+def cut_by_labels(pipe, tails_s, limit_s, most, most_labels, cuts):  # type: ignore[no-untyped-def]
     """Write the cut of the shortest step that fits.
 
     Args:
         pipe: is cut.
+        tails_s: what follows the last task of a stage by its first unit and the one behind its last, ``(u + 1, u + 1)``.
         limit_s: only less counts.
         most: labels that are kept for each place, those of the least bounds.
         most_labels: of all places, beyond which the search is given up.
@@ -212,10 +164,10 @@ def cut_by_labels(pipe, limit_s, most, most_labels, cuts):  # type: ignore[no-un
         Seconds of the step, infinity where none was found, and whether the search came to its end.
     """
     p, u, m = len(pipe.transfer_s), len(pipe.forward_s) - 1, pipe.num_micro_batches
-    way, span, ends = _bounds_s(pipe, limit_s)
+    held, (way, span, ends) = pipe.held, _bounds_s(pipe, tails_s, limit_s)
     if span[0, 0] == np.inf or ends[0, 0] >= limit_s:
         return np.inf, True
-    width = ENDS + max(2, min(p, m))
+    width, has_tails = ENDS + max(2, min(p, m)), tails_s.any()
     labels, came, place = np.full((1024, width), NEVER), np.zeros(1024, np.int64), np.zeros(1024, np.int64)
     labels[0, LONGEST] = 0.0
     begins, stops = np.zeros((p + 1, u + 1), np.int64), np.zeros((p + 1, u + 1), np.int64)
@@ -225,25 +177,25 @@ def cut_by_labels(pipe, limit_s, most, most_labels, cuts):  # type: ignore[no-un
         behind = p - stage - 1
         ways = 2 if pipe.is_gpipe else min(behind, m - 1) + 1
         # Without tails what is left is a line over the number of stages behind: both ends tell it.
-        stride = 1 if pipe.has_tails else max(1, ways - 1)
+        stride = 1 if has_tails else max(1, ways - 1)
         for last in range(stage + 1 if stage < p - 1 else u, u - behind + 1):
             k, workspace = 0, 0.0
             down, time_s = way[stage + 1, last], span[stage + 1, last]
             for first in range(last - 1, stage - 1, -1):
-                workspace = max(workspace, pipe.workspace_bytes[first])
+                workspace = max(workspace, held.workspace_bytes[first])
                 own = pipe.forward_s[last] - pipe.forward_s[first] + pipe.backward_s[last] - pipe.backward_s[first]
                 if m * own >= limit_s or down == np.inf:
                     break
                 if begins[stage, first] == stops[stage, first]:
                     continue
-                if _stage_bytes(pipe, stage, first, last, workspace) > pipe.capacity_bytes:
+                if chunk_bytes(held, stage, first, last, workspace) > pipe.capacity_bytes:
                     continue
                 for origin in range(begins[stage, first], stops[stage, first]):
                     if k == len(grown):
                         grown, bounds = np.concatenate((grown, grown)), np.concatenate((bounds, bounds))
                         origins = np.concatenate((origins, origins))
                     new = grown[k]
-                    _grow(pipe, labels[origin], stage, first, last, new)
+                    _grow(pipe, tails_s, labels[origin], stage, first, last, new)
                     bound = max(new[WHOLE], new[ENDS] + time_s, ends[stage + 1, last])
                     if pipe.is_gpipe:
                         bound = max(bound, new[WHOLE] + down)

@@ -17,27 +17,29 @@ from ..pipelines.schedules import STEADY_ROUNDS, orders, round_size
 from ..pipelines.tasks import FORWARD
 from ..work.graph_memory import flights, state_factor
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
-from .cut_labels import PlainPipeline, leanest_cut
-from .unit_chain import NOTHING, Chain
+from .cut_family import go_back
+from .unit_chain import Chain
 
 
 class StageMemoryUse(NamedTuple):
-    """What units hold, see `unit_chain.Chain`.
+    """What units hold, see `unit_chain.Chain`, and how often.
 
     Attributes:
         state_bytes: of all units before each one: weights, gradients, optimizer, ``(u + 1,)``.
-        activation_bytes: of a micro-batch through all units before each one, ``(u + 1,)``.
-        workspace_bytes: largest of a unit, ``(u,)``.
-        crossing_bytes: what a micro-batch brings past each place between two units, ``(u + 1,)``.
+        activation_bytes, workspace_bytes, crossing_bytes: of the chain.
         sent_bytes, given_bytes: what runs of units send and get, sent directly; see `unit_chain.Chain.skips`.
+        flying: micro-batches of each chunk that a stage keeps at ticks which may be its worst, ``(p, t, v)``.
+        recomputes: whether chunks keep what they are given and compute their activations again.
     """
 
     state_bytes: NDArray[np.float64]
     activation_bytes: NDArray[np.float64]
     workspace_bytes: NDArray[np.float64]
     crossing_bytes: NDArray[np.float64]
-    sent_bytes: NDArray[np.float64] = NOTHING
-    given_bytes: NDArray[np.float64] = NOTHING
+    sent_bytes: NDArray[np.float64]
+    given_bytes: NDArray[np.float64]
+    flying: NDArray[np.float64]
+    recomputes: bool
 
 
 class CutMemory:
@@ -50,8 +52,12 @@ class CutMemory:
 
     def __init__(self, layout: Layout, chain: Chain) -> None:
         self.layout, self.chain = layout, chain
-        state_bytes = chain.weight_bytes * state_factor(layout)
-        self.held = StageMemoryUse(state_bytes, chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes, *chain.skips)
+        if layout.virtual_stages > 1:
+            flying = most_flying(layout)
+        else:
+            flying = np.array([[[flights(layout, stage)]] for stage in range(layout.pp)])
+        units = chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes, *chain.skips
+        self.held = StageMemoryUse(chain.weight_bytes * state_factor(layout), *units, flying, layout.recompute == "full")
 
     @classmethod
     def of(cls, layout: Layout, chain: Chain) -> CutMemory:
@@ -83,58 +89,77 @@ class CutMemory:
 
     def peaks_bytes(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Bytes of the fullest rank, counted as `graph_memory.graph_stage_memory` counts them, ``(f,)``."""
-        found: NDArray[np.float64] = _peaks_bytes(cuts, self.held, self.flying, self.layout.recompute == "full")
+        found: NDArray[np.float64] = _peaks_bytes(self.held, cuts)
         return found
-
-    @cached_property
-    def flying(self) -> NDArray[np.float64]:
-        """Micro-batches of each chunk that a stage keeps at ticks which may be its worst, ``(p, t, v)``."""
-        if self.layout.virtual_stages > 1:
-            return most_flying(self.layout)
-        return np.array([[[flights(self.layout, stage)]] for stage in range(self.layout.pp)])
 
     @cached_property
     def leanest(self) -> NDArray[np.int64]:
         """The cut of one chunk a stage whose fullest rank holds least."""
-        cuts, layout, none = np.zeros(self.layout.pp + 1, np.int64), self.layout, np.zeros((1, 1))
-        chain, kept = self.chain, self.flying[:, 0, 0].copy()
-        passes = chain.forward_s, chain.backward_s, np.zeros((layout.pp, 1))
-        recomputes, unpriced = layout.recompute == "full", (np.zeros((2, 0, 0, 0)), np.zeros(layout.pp, np.int64))
-        pipe = PlainPipeline(False, 1, *passes, *unpriced, False, none, False, *self.held, kept, recomputes, np.inf)
-        leanest_cut(pipe, cuts)
+        cuts = np.zeros(self.layout.pp + 1, np.int64)
+        _leanest_cut(self.held, cuts)
         return cuts
 
 
+@njit(inline="always")
+def chunk_bytes(held, stage, first, last, workspace):  # type: ignore[no-untyped-def]
+    """What a rank of a stage of one chunk holds, counted as `graph_memory.graph_stage_memory` counts it."""
+    own = held.activation_bytes[last] - held.activation_bytes[first]
+    is_direct = held.given_bytes.size > 0
+    given = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
+    sent = held.sent_bytes[first, last] if is_direct else held.crossing_bytes[last]
+    kept = held.flying[stage, 0, 0]
+    activations = kept * given + own if held.recomputes else kept * own
+    changing = activations + workspace + given + sent
+    return held.state_bytes[last] - held.state_bytes[first] + (1.0 + FRAGMENTATION) * changing + RUNTIME_BYTES
+
+
 @njit()
-def stage_bytes(cuts, held, flying, recomputes, stage):  # type: ignore[no-untyped-def]
+def stage_bytes(held, cuts, stage):  # type: ignore[no-untyped-def]
     """What a rank of a stage holds at each tick, counted as `graph_memory.graph_stage_memory` counts it, ``(t,)``."""
-    p, num_ticks, v = flying.shape
+    p, num_ticks, v = held.flying.shape
     kept, state = np.zeros(num_ticks), 0.0
     own_most = given_most = sent_most = workspace_most = 0.0
+    is_direct = held.given_bytes.size > 0
     for place in range(v):
         first, last = cuts[place * p + stage], cuts[place * p + stage + 1]
         own = held.activation_bytes[last] - held.activation_bytes[first]
-        is_direct = held.given_bytes.size > 0
         given = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
         sent = held.sent_bytes[first, last] if is_direct else held.crossing_bytes[last]
         state += held.state_bytes[last] - held.state_bytes[first]
-        own_most, given_most = max(own_most, own), max(given_most, given)
-        sent_most = max(sent_most, sent)
+        own_most, given_most, sent_most = max(own_most, own), max(given_most, given), max(sent_most, sent)
         workspace_most = max(workspace_most, held.workspace_bytes[first:last].max())
         for tick in range(num_ticks):
-            kept[tick] += flying[stage, tick, place] * (given if recomputes else own)
-    largest = workspace_most + given_most + sent_most + (own_most if recomputes else 0.0)
+            kept[tick] += held.flying[stage, tick, place] * (given if held.recomputes else own)
+    largest = workspace_most + given_most + sent_most + (own_most if held.recomputes else 0.0)
     return state + (1.0 + FRAGMENTATION) * (kept + largest) + RUNTIME_BYTES
 
 
 @njit()
-def _peaks_bytes(cuts, held, flying, recomputes):  # type: ignore[no-untyped-def]
+def _peaks_bytes(held, cuts):  # type: ignore[no-untyped-def]
     """Of the stages of each cut, the one that holds most at its worst moment."""
     found = np.zeros(len(cuts))
     for one in range(len(cuts)):
-        for stage in range(len(flying)):
-            found[one] = max(found[one], stage_bytes(cuts[one], held, flying, recomputes, stage).max())
+        for stage in range(len(held.flying)):
+            found[one] = max(found[one], stage_bytes(held, cuts[one], stage).max())
     return found
+
+
+@njit()
+def _leanest_cut(held, cuts):  # type: ignore[no-untyped-def]
+    """Write the cut of one chunk a stage whose fullest stage holds least."""
+    p, u = len(cuts) - 1, len(held.state_bytes) - 1
+    least, came = np.full((p + 1, u + 1), np.inf), np.zeros((p + 1, u + 1), np.int64)
+    least[0, 0] = 0.0
+    for stage in range(p):
+        for last in range(stage + 1, u - (p - stage - 1) + 1):
+            workspace = 0.0
+            for first in range(last - 1, stage - 1, -1):
+                workspace = max(workspace, held.workspace_bytes[first])
+                most = max(least[stage, first], chunk_bytes(held, stage, first, last, workspace))
+                if most < least[stage + 1, last]:
+                    least[stage + 1, last] = most
+                    came[stage + 1, last] = first
+    go_back(came, cuts)
 
 
 @lru_cache(maxsize=256)

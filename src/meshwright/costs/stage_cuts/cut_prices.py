@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +22,6 @@ from ..pipelines.tasks import BACKWARD, FORWARD
 from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import PlacedGroups
 from ..training_step.graph_tails import (
-    Parts,
     Pieces,
     chunk_tails,
     gather_parts,
@@ -32,10 +32,10 @@ from ..training_step.graph_tails import (
     stage_tail_s,
     sync_parts,
 )
-from ..work.graph_memory import flights
 from ..work.graph_work import GraphWork
-from .cut_family import least_busy
-from .cut_labels import PlainPipeline, cut_by_labels
+from ..work.operations import Message
+from .cut_family import evenest
+from .cut_labels import CutPipeline, cut_by_labels
 from .cut_memory import CutMemory
 from .unit_chain import Chain
 
@@ -45,6 +45,9 @@ FEW_LABELS, MANY_LABELS, MOST_LABELS = 6, 10**9, 400_000
 SLACKS = (0.0, 0.1, 0.5)
 """By how much the busiest stage of a first guess may be busier, so that less is sent."""
 
+FEW_CUTS = 8
+"""Cuts that are priced before the messages of the others are bounded."""
+
 BETTER = 1e-12
 """Relative. Less by no more is rounding."""
 
@@ -52,6 +55,7 @@ BOUND_ROUNDING = 1e-9
 """Relative. A bound adds in another order than what it bounds, and must not pass it by a rounding error."""
 
 Skips = tuple[NDArray[np.float64], NDArray[np.int64]]
+MessageSeconds = Callable[[Message], float]
 
 
 class CutPricer:
@@ -64,7 +68,8 @@ class CutPricer:
         wires: prices messages.
         order: how ranks are numbered.
         slowdown: factor on computing and sending that run side by side.
-        skips: see `PlainPipeline.skips_s` and ``way_of``; by default outputs are relayed.
+        skips: see `CutPipeline.skips_s` and ``way_of``; None where outputs are relayed.
+        capacity_bytes: memory of a device.
     """
 
     def __init__(
@@ -75,166 +80,153 @@ class CutPricer:
         wires: GroupNetwork,
         order: str,
         slowdown: float,
-        skips: Skips | None = None,
+        skips: Skips | None,
+        capacity_bytes: float,
     ) -> None:
         self.layout, self.chain, self.transfer_s = layout, chain, transfer_s
         self.wires, self.order, self.slowdown = wires, order, slowdown
         self.memory = CutMemory.of(layout, chain)
-        self.skips = skips or (np.zeros((2, 0, 0, 0)), np.zeros(layout.pp, np.int64))
+        is_gpipe, m, hides = layout.schedule == "gpipe", layout.num_micro_batches, layout.overlap_pp
+        passes_s, (skips_s, way_of) = (
+            (chain.forward_s, chain.backward_s),
+            skips or (np.zeros((2, 0, 0, 0)), np.zeros(layout.pp, np.int64)),
+        )
+        self.pipe = CutPipeline(is_gpipe, m, *passes_s, transfer_s, skips_s, way_of, hides, self.memory.held, capacity_bytes)
 
-    def shortest(self, capacity_bytes: float) -> tuple[NDArray[np.int64] | None, bool]:
+    def shortest(self) -> tuple[NDArray[np.int64] | None, bool]:
         """The cut of the shortest step of a plain pipeline among those that fit, and whether the search came to its end."""
-        cuts, best_s, found = np.zeros(self.layout.pp + 1, np.int64), np.inf, None
-        for one in self._guesses():
-            if self.memory.peaks_bytes(one[None])[0] <= capacity_bytes and (seconds := self.step_s(one)) < best_s:
+        layout, chain, pipe = self.layout, self.chain, self.pipe
+        best_s, found = np.inf, None
+        guesses = [self.memory.leanest, *chain.evenest(layout.pp, SLACKS)]
+        guesses += evenest(chain.busy_s, self.transfer_s[0], layout.pp, SLACKS)
+        for one in {guess.tobytes(): guess for guess in guesses}.values():
+            if self.memory.peaks_bytes(one[None])[0] <= pipe.capacity_bytes and (seconds := self.step_s(one)) < best_s:
                 best_s, found = seconds, one
-        limit_s = best_s * (1 - BETTER)
-        pipe = self.plain(capacity_bytes, limit_s)
+        limit_s, cuts = best_s * (1 - BETTER), np.zeros(layout.pp + 1, np.int64)
+        pricing, passes = (layout, self.wires, self.order, self.slowdown), (chain.backward_ops, chain.forward_ops)
+        most_s = limit_s / layout.num_micro_batches
+        tails_s = run_tails_s(*pricing, chain.starts, passes, chain.family.prices, chain.busy_s, most_s)
         for most in (FEW_LABELS, MANY_LABELS):
-            seconds, is_done = cut_by_labels(pipe, limit_s, most, MOST_LABELS, cuts)
+            seconds, is_done = cut_by_labels(pipe, tails_s, limit_s, most, MOST_LABELS, cuts)
             if seconds < limit_s:
                 limit_s, found = seconds * (1 - BETTER), cuts.copy()
         return found, bool(is_done)
 
-    def plain(self, capacity_bytes: float, limit_s: float) -> PlainPipeline:
-        """The pipeline as `cut_labels` cuts it for a step below a limit."""
-        layout, chain = self.layout, self.chain
-        passes = chain.backward_ops, chain.forward_ops
-        prices = chain.family.prices
-        busy_s, most_s = chain.forward_s + chain.backward_s, limit_s / layout.num_micro_batches
-        tails_s = run_tails_s(layout, self.wires, self.order, self.slowdown, chain.starts, passes, prices, busy_s, most_s)
-        return PlainPipeline(
-            layout.schedule == "gpipe",
-            layout.num_micro_batches,
-            chain.forward_s,
-            chain.backward_s,
-            self.transfer_s,
-            *self.skips,
-            layout.overlap_pp,
-            tails_s,
-            bool(tails_s.any()),
-            *self.memory.held,
-            np.array([flights(layout, stage) for stage in range(layout.pp)]),
-            layout.recompute == "full",
-            capacity_bytes,
-        )
-
-    def best(self, capacity_bytes: float) -> NDArray[np.int64] | None:
+    def best(self) -> NDArray[np.int64] | None:
         """The first of the compared cuts whose step is shortest among those that fit."""
-        cuts = self.memory.compared[self.memory.compared_bytes <= capacity_bytes]
-        spans_s, ends_s = self._first_spans_s(cuts), self._least_ends_s(cuts)
-        best_s, best = np.inf, None
-        for place in np.argsort(spans_s, kind="stable").tolist():
-            if spans_s[place] >= best_s:
+        cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
+        spans_s = self._first_spans_s(cuts)
+
+        @cache
+        def message_s(message: Message) -> float:
+            return messages_s((message,), self.layout, self.wires, self.order)[0]
+
+        def seconds(place: int) -> float:
+            return float(spans_s[place]) if self.layout.copies == 1 else self.step_s(cuts[place])
+
+        return self._first_of(cuts, spans_s, message_s, seconds)
+
+    def best_placed(
+        self, wires: PlacedNetwork, work: GraphWork, lanes_s: Sequence[NDArray[np.float64]], step_s: Callable[[GraphWork], float]
+    ) -> NDArray[np.int64] | None:
+        """The best of the compared cuts where hosts are not alike: each is priced on its own devices.
+
+        Args:
+            wires: prices messages.
+            work: the job under some cut of the layout.
+            lanes_s: as ``transfer_s``, of each lane.
+            step_s: prices the job under a cut.
+        """
+        cuts = self.memory.compared[self.memory.compared_bytes <= self.pipe.capacity_bytes]
+        alone_s = np.max([self._alone_s(cuts, transfer_s) for transfer_s in lanes_s], axis=0)
+        bounds_s = (alone_s + self._least_tails_s(cuts, wires)).max(axis=1, initial=0.0)
+
+        def seconds(place: int) -> float:
+            starts, (sent, given) = self.chain.starts[cuts[place]], self._sizes(cuts[place])
+            chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
+            return step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=given))
+
+        return self._first_of(cuts, bounds_s * (1 - BOUND_ROUNDING), None, seconds)
+
+    def _first_of(
+        self,
+        cuts: NDArray[np.int64],
+        bounds_s: NDArray[np.float64],
+        message_s: MessageSeconds | None,
+        seconds: Callable[[int], float],
+    ) -> NDArray[np.int64] | None:
+        """The cut of the shortest step, the one of the least bound first; cuts that cannot be better are passed by.
+
+        Args:
+            cuts: that fit, ``(f, k + 1)``.
+            bounds_s: their steps take no less, ``(f,)``.
+            message_s: seconds of a message, of which the messages of a stage are bounded; None where the bounds hold them.
+            seconds: the step of a cut by its place.
+        """
+        best_s, best, ends_s = np.inf, None, np.zeros(len(cuts))
+        for number, place in enumerate(np.argsort(bounds_s, kind="stable").tolist()):
+            if bounds_s[place] >= best_s:
                 break
-            if ends_s[place] * (1 - BOUND_ROUNDING) >= best_s:
-                continue
-            seconds = float(spans_s[place]) if self.layout.copies == 1 else self.step_s(cuts[place])
-            if seconds < best_s:
-                best_s, best = seconds, cuts[place]
+            if number == FEW_CUTS and message_s is not None:
+                ends_s = self._least_ends_s(cuts, message_s) * (1 - BOUND_ROUNDING)
+            if ends_s[place] < best_s and (found_s := seconds(place)) < best_s:
+                best_s, best = found_s, cuts[place]
         return best
 
-    def _least_ends_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _least_ends_s(self, cuts: NDArray[np.int64], message_s: MessageSeconds) -> NDArray[np.float64]:
         """At most the step of each cut: what a stage waits for parameters, does and then has to send, by itself, ``(f,)``.
 
         A chunk's first forward pass ends no sooner than the parameters of the chunks up to it have come, and their gradients are
         sent no sooner than its last backward pass begins; either is a part of the stage's messages by its bytes.
         """
         layout, chain, found = self.layout, self.chain, np.zeros(len(cuts))
-        num_chunks = layout.virtual_stages
-        if not len(cuts) or layout.copies == 1 or layout.num_micro_batches * layout.pp * num_chunks * 2 > MAX_TASKS:
+        p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
+        if layout.copies == 1 or m * p * v * 2 > MAX_TASKS:
             return found
-        shape = len(cuts), num_chunks, layout.pp
-        pass_s = [np.diff(each[cuts], axis=1).reshape(shape) for each in (chain.forward_s, chain.backward_s)]
-        gather_s, sync_s = (
-            self._part_s(cuts, parts, sizes)
-            for parts, (_, sizes) in ((gather_parts, chain.forward_ops), (sync_parts, chain.backward_ops))
-        )
-        tasks = orders(layout.schedule, layout.pp, num_chunks, layout.num_micro_batches)
+        tasks = orders(layout.schedule, p, v, m)
         hides = hide_between_chunks(layout) and self.slowdown <= 2  # else the last pass alone says what is left
-        for stage in range(layout.pp):
-            own_s = [seconds[:, :, stage] for seconds in pass_s]
-            waited_s = np.zeros(len(cuts)) if layout.overlap_dp else gather_s[:, -1, stage]
-            for chunk in range(num_chunks if layout.overlap_dp else 0):
-                waited_s = np.maximum(waited_s, gather_s[:, chunk, stage] - _done_s(tasks[stage], own_s, FORWARD, chunk, 0))
-            for chunk in range(num_chunks if hides else 1):
-                shown_s = sync_s[:, -1, stage]
+        for stage in range(p):
+            firsts, lasts = cuts[:, stage:-1:p], cuts[:, stage + 1 :: p]
+            own_s = [each[lasts] - each[firsts] for each in (chain.forward_s, chain.backward_s)]
+            part_s = []
+            for parts, (_, sizes) in ((gather_parts, chain.forward_ops), (sync_parts, chain.backward_ops)):
+                before = np.append(0.0, np.cumsum(sizes))[chain.starts]
+                held = np.cumsum(before[lasts] - before[firsts], axis=1)
+                known, place = np.unique(held[:, -1], return_inverse=True)
+                longest_s = [max((message_s(one) for one in messages_of(parts, layout, size)), default=0.0) for size in known]
+                part_s.append(held / np.maximum(held[:, -1:], 1.0) * np.array(longest_s)[place, None])
+            waited_s = np.zeros(len(cuts)) if layout.overlap_dp else part_s[0][:, -1]
+            for chunk in range(v if layout.overlap_dp else 0):
+                waited_s = np.maximum(waited_s, part_s[0][:, chunk] - _done_s(tasks[stage], own_s, FORWARD, chunk, 0))
+            for chunk in range(v if hides else 1):
+                shown_s = part_s[1][:, -1]
                 if layout.overlap_dp:
-                    shown_s = np.maximum(0.0, sync_s[:, chunk, stage] - own_s[1][:, chunk])
+                    shown_s = np.maximum(0.0, part_s[1][:, chunk] - own_s[1][:, chunk])
                 found = np.maximum(found, waited_s + _done_s(tasks[stage], own_s, BACKWARD, chunk, -1) + shown_s)
         return found
 
-    def _part_s(self, cuts: NDArray[np.int64], parts: Parts, sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Seconds of the longest message of each stage, as far as it is of the chunks up to each one, ``(f, v, p)``."""
-        held = np.append(0.0, np.cumsum(sizes))[self.chain.starts]
-        shape = len(cuts), self.layout.virtual_stages, self.layout.pp
-        of_chunks = np.cumsum(np.diff(held[cuts], axis=1).reshape(shape), axis=1)
-        known, place = np.unique(of_chunks[:, -1:], return_inverse=True)
-        pricing = self.layout, self.wires, self.order
-        whole_s = [max(messages_s(messages_of(parts, self.layout, size), *pricing), default=0.0) for size in known.tolist()]
-        shares = of_chunks / np.maximum(of_chunks[:, -1:], 1.0)
-        found: NDArray[np.float64] = shares * np.array(whole_s)[place.reshape(len(cuts), 1, self.layout.pp)]
-        return found
-
-    def best_placed(
-        self,
-        capacity_bytes: float,
-        wires: PlacedNetwork,
-        work: GraphWork,
-        lanes_s: Sequence[NDArray[np.float64]],
-        step_s: Callable[[GraphWork], float],
-    ) -> NDArray[np.int64] | None:
-        """The best of the compared cuts where hosts are not alike: each is priced on its own devices.
-
-        No stage takes less than its passes and what follows them by themselves, so that most cuts are passed by.
-
-        Args:
-            capacity_bytes: memory of a device.
-            wires: prices messages.
-            work: the job under some cut of the layout.
-            lanes_s: as ``transfer_s``, of each lane.
-            step_s: prices the job under a cut.
-        """
-        cuts = self.memory.compared[self.memory.compared_bytes <= capacity_bytes]
-        alone_s = np.zeros((len(cuts), self.layout.pp))
-        for transfer_s in lanes_s:
-            lane = CutPricer(self.layout, self.chain, transfer_s, wires, self.order, self.slowdown)
-            alone_s = np.maximum(alone_s, lane.alone_s(cuts))
-        bounds_s = (alone_s + self._least_tails_s(cuts, wires)).max(axis=1, initial=0.0)
-        best_s, best = np.inf, None
-        for place in np.argsort(bounds_s, kind="stable").tolist():
-            if bounds_s[place] * (1 - BOUND_ROUNDING) >= best_s:
-                break
-            starts = self.chain.starts[cuts[place]]
-            chunks = tuple(work.graph.order[first:last] for first, last in pairwise(starts))
-            sent, given = self._sizes(cuts[place])
-            seconds = step_s(replace(work, chunks=chunks, boundary_bytes=sent, given_bytes=given))
-            if seconds < best_s:
-                best_s, best = seconds, cuts[place]
-        return best
-
-    def alone_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Seconds that each stage of each cut is busy, of the first from its first to its last pass, ``(f, p)``."""
-        layout, p, v = self.layout, self.layout.pp, self.layout.virtual_stages
-        found: NDArray[np.float64] = self._own_s(cuts).reshape(len(cuts), v, p).sum(axis=1) * layout.num_micro_batches
-        if layout.num_micro_batches * p * v * 2 <= MAX_TASKS and len(cuts) and not self.chain.is_direct:
-            passes = self.chain.forward_s, self.chain.backward_s, self.transfer_s
-            tasks, none_s = orders(layout.schedule, p, v, layout.num_micro_batches), np.zeros(len(cuts))
-            spans_s = _spans_s(tasks, v, layout.num_micro_batches, cuts, *passes, layout.overlap_pp, False, none_s)
+    def _alone_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Seconds that each stage of each cut is busy on a lane, of the first from its first to its last pass, ``(f, p)``."""
+        layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
+        own_s = np.diff(self.chain.busy_s[cuts], axis=1) if self.chain.is_direct else self._own_s(cuts, transfer_s)
+        found: NDArray[np.float64] = own_s.reshape(len(cuts), v, p).sum(axis=1) * m
+        if m * p * v * 2 <= MAX_TASKS and not self.chain.is_direct:
+            pipe = self.pipe._replace(transfer_s=transfer_s)
+            spans_s = _spans_s(pipe, orders(layout.schedule, p, v, m), cuts, False, np.zeros(len(cuts)))
             found[:, 0] = np.maximum(found[:, 0], spans_s)
         return found
 
     def _least_tails_s(self, cuts: NDArray[np.int64], wires: PlacedNetwork) -> NDArray[np.float64]:
         """At most what follows the passes of each stage, ``(f, p)``; nothing where chunks hide it between each other."""
-        layout, chain = self.layout, self.chain
-        found = np.zeros((len(cuts), layout.pp))
+        layout, chain, found = self.layout, self.chain, np.zeros((len(cuts), self.layout.pp))
         if hide_between_chunks(layout):
             return found
-        placed, kinds = wires.layout(layout, self.order), (sync_parts, gather_parts)
-        for parts, (seconds, sizes) in zip(kinds, (chain.backward_ops, chain.forward_ops), strict=True):
-            before, passed = (np.append(0.0, np.cumsum(each))[chain.starts] for each in (sizes, seconds))
-            chunks = len(cuts), layout.virtual_stages, layout.pp
-            held, own_s = (np.diff(each[cuts], axis=1).reshape(chunks).sum(axis=1) for each in (before, passed))
+        placed, passes = wires.layout(layout, self.order), (chain.backward_ops, chain.forward_ops)
+        shape = len(cuts), layout.virtual_stages, layout.pp
+        for parts, each in zip((sync_parts, gather_parts), passes, strict=True):
+            own_s, held = (
+                np.diff(np.append(0.0, np.cumsum(one))[chain.starts][cuts], axis=1).reshape(shape).sum(axis=1) for one in each
+            )
             if parts is sync_parts and not layout.overlap_pp:
                 own_s = own_s + self.transfer_s[0].max()  # which the last transfer may hide too
             for stage in range(layout.pp):
@@ -250,15 +242,14 @@ class CutPricer:
 
     def _first_spans_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
         """Time of each cut's first stage, at most that of its step; infinite where another one takes less, ``(f,)``."""
-        layout, chain = self.layout, self.chain
-        p, v, m = layout.pp, layout.virtual_stages, layout.num_micro_batches
+        layout, p, v, m = self.layout, self.layout.pp, self.layout.virtual_stages, self.layout.num_micro_batches
         if p * v * m * 2 > MAX_TASKS or self.chain.is_direct:
             return np.array([float(self._played(one).played.span_s[0]) for one in cuts])
-        bounds_s = self._bounds_s(cuts)
-        passes = chain.forward_s, chain.backward_s, self.transfer_s
-        spans_s: NDArray[np.float64] = _spans_s(
-            orders(layout.schedule, p, v, m), v, m, cuts, *passes, layout.overlap_pp, layout.copies == 1, bounds_s
-        )
+        # to a stage, all that it does, and back
+        own = self._own_s(cuts, self.transfer_s)
+        way = np.cumsum(own[:, :p], axis=1) - own[:, :p]
+        bounds_s = (way + m * own.reshape(len(cuts), v, p).sum(axis=1)).max(axis=1, initial=0.0)
+        spans_s: NDArray[np.float64] = _spans_s(self.pipe, orders(layout.schedule, p, v, m), cuts, layout.copies == 1, bounds_s)
         return spans_s
 
     def step_s(self, cuts: NDArray[np.int64]) -> float:
@@ -277,39 +268,21 @@ class CutPricer:
         own = np.stack([np.diff(self.chain.forward_s[cuts]), np.diff(self.chain.backward_s[cuts])], axis=1)
         task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
         if self.chain.is_direct:  # a stage is kept by all that it sends
-            own += np.stack(self._direct_s(cuts), axis=1)
+            way_of, (forward, backward) = self.pipe.way_of, self.pipe.skips_s
+            own[:, 0] += forward[way_of, cuts[:-1], cuts[1:]]
+            own[:, 1] += backward[np.append(0, way_of[:-1]), cuts[:-1], cuts[1:]]
             task_s[:, 0, :2] = own
             return PlayedPipeline.of(layout, task_s, np.zeros(len(own)))
         task_s[:, :, :2] = own.reshape(layout.virtual_stages, layout.pp, 2).swapaxes(0, 1)
         return PlayedPipeline.of(layout, task_s, self.transfer_s[np.arange(len(own)), cuts[1:]])
 
-    def _bounds_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """At most the step of each cut: to a stage, all that it does, and back, ``(f,)``."""
-        layout, p, v, own = self.layout, self.layout.pp, self.layout.virtual_stages, self._own_s(cuts)
-        busy = own.reshape(len(cuts), v, p).sum(axis=1)
-        before = np.cumsum(own[:, :p], axis=1) - own[:, :p]
-        bounds: NDArray[np.float64] = (before + layout.num_micro_batches * busy).max(axis=1, initial=0.0)
-        return bounds
-
-    def _own_s(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _own_s(self, cuts: NDArray[np.int64], transfer_s: NDArray[np.float64]) -> NDArray[np.float64]:
         """Seconds of a micro-batch on each chunk of each cut, with its transfers, ``(f, k)``."""
-        own: NDArray[np.float64] = np.diff(self.chain.forward_s[cuts] + self.chain.backward_s[cuts], axis=1)
-        if self.chain.is_direct and not self.skips[0].size:  # of a lane by itself: what is sent is left out of its bound
-            return own
-        if self.chain.is_direct:
-            kept: NDArray[np.float64] = own + np.array([sum(self._direct_s(one)) for one in cuts]).reshape(own.shape)
-            return kept
+        own: NDArray[np.float64] = np.diff(self.chain.busy_s[cuts], axis=1)
         if not self.layout.overlap_pp:
-            ways = self.transfer_s[np.arange(own.shape[1]), cuts[:, 1:]]
+            ways = transfer_s[np.arange(own.shape[1]), cuts[:, 1:]]
             own = own + ways + np.pad(ways, ((0, 0), (1, 0)))[:, :-1]
         return own
-
-    def _direct_s(self, cuts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Seconds for which each stage of a cut is kept by what it sends directly, forward and backward, ``(p,)`` each."""
-        (forward, backward), way_of = self.skips
-        sent: NDArray[np.float64] = forward[way_of, cuts[:-1], cuts[1:]]
-        returned: NDArray[np.float64] = backward[np.append(0, way_of[:-1]), cuts[:-1], cuts[1:]]
-        return sent, returned
 
     def _sizes(self, cuts: NDArray[np.int64]) -> tuple[NDArray[np.float64], NDArray[np.float64] | None]:
         """Bytes that each chunk of a cut brings on and, sent directly, gets, ``(k,)`` each."""
@@ -317,17 +290,6 @@ class CutPricer:
             return self.chain.crossing_bytes[cuts[1:]], None
         sent, given = self.chain.skips
         return sent[cuts[:-1], cuts[1:]], given[cuts[:-1], cuts[1:]]
-
-    def _guesses(self) -> list[NDArray[np.int64]]:
-        """Some cuts that may be good, so that there is a limit."""
-        p, chain = self.layout.pp, self.chain
-        found = [self.memory.leanest]
-        found += [chain.evenest(p, slack) for slack in SLACKS]
-        for slack in SLACKS:
-            cuts = np.zeros(p + 1, np.int64)
-            least_busy(chain.busy_s, self.transfer_s[0], p, slack, cuts)
-            found.append(cuts)
-        return list({cuts.tobytes(): cuts for cuts in found}.values())
 
     def _pieces(self, cuts: NDArray[np.int64], stage: int) -> tuple[Pieces, Pieces]:
         """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""
@@ -352,19 +314,29 @@ def _done_s(
 
 
 @njit()
-def _spans_s(tasks, v, m, cuts, forward_s, backward_s, transfer_s, hides, are_steps, bounds_s):  # type: ignore[no-untyped-def]
+def span_s(pipe, tasks, num_played, cuts):  # type: ignore[no-untyped-def]
+    """Seconds of the pipeline: its first micro-batches as played, and the busiest stage for each one after them."""
+    pp, v = len(tasks), (len(cuts) - 1) // len(tasks)
+    task_s, send_s, busy_s = np.zeros((pp, v, 3)), np.zeros(pp * v), np.zeros(pp)
+    for chunk in range(pp * v):
+        first, last = cuts[chunk], cuts[chunk + 1]
+        forward, backward = pipe.forward_s[last] - pipe.forward_s[first], pipe.backward_s[last] - pipe.backward_s[first]
+        task_s[chunk % pp, chunk // pp, 0], task_s[chunk % pp, chunk // pp, 1] = forward, backward
+        send_s[chunk] = pipe.transfer_s[chunk, last]
+        busy_s[chunk % pp] += forward + backward
+        if not pipe.hides:
+            busy_s[chunk % pp] += send_s[chunk] + (send_s[chunk - 1] if chunk > 0 else 0.0)
+    played_s = play_tasks(tasks, v, num_played, task_s, send_s, pipe.hides, np.zeros(pp))[0][0]
+    return played_s + (pipe.num_micro_batches - num_played) * busy_s.max()
+
+
+@njit()
+def _spans_s(pipe, tasks, cuts, are_steps, bounds_s):  # type: ignore[no-untyped-def]
     """Play every cut, the most promising first; where nothing follows the passes, those that take longer are left out."""
-    p = len(tasks)
     spans, least = np.full(len(cuts), np.inf), np.inf
-    task_s, send_s, starts_s = np.zeros((p, v, 3)), np.zeros(p * v), np.zeros(p)
     for one in np.argsort(bounds_s):
         if are_steps and bounds_s[one] * (1.0 - 1e-9) >= least:
             break
-        for chunk in range(p * v):
-            first, last = cuts[one, chunk], cuts[one, chunk + 1]
-            task_s[chunk % p, chunk // p, 0] = forward_s[last] - forward_s[first]
-            task_s[chunk % p, chunk // p, 1] = backward_s[last] - backward_s[first]
-            send_s[chunk] = transfer_s[chunk, last]
-        spans[one] = play_tasks(tasks, v, m, task_s, send_s, hides, starts_s)[0][0]
+        spans[one] = span_s(pipe, tasks, pipe.num_micro_batches, cuts[one])
         least = min(least, spans[one])
     return spans

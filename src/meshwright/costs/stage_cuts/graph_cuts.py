@@ -33,7 +33,7 @@ from ..training_step.graph_step_time import GraphPricer, is_uneven
 from ..work.graph_work import describe_graph
 from .cut_memory import CutMemory, first_rounds
 from .cut_prices import CutPricer, Skips
-from .tight_cuts import TightPipeline, tight_cuts
+from .tight_cuts import tight_cuts
 from .unit_chain import Chain
 
 ROUNDING = 1e-12
@@ -121,39 +121,24 @@ def find_cuts(
     if num_chunks == 1:
         return Cuts((0, graph.num_ops), True)  # there is nothing to choose
     whole = whole_lane(wires, layout, order)
-    skips = _skips_s(layout, chain, wires, whole)
-    pricer = CutPricer(layout, chain, _transfers_s(layout, chain, wires, whole), wires, order, costs.overlap_slowdown, skips)
+    transfer_s, skips = _transfers_s(layout, chain, wires, whole), _skips_s(layout, chain, wires, whole)
     capacity_bytes *= 1 - ROUNDING
+    pricer = CutPricer(layout, chain, transfer_s, wires, order, costs.overlap_slowdown, skips, capacity_bytes)
     if is_uneven(wires, layout):
         work = describe_graph(graph, layout, device, costs, cuts=chain.starts[pricer.memory.compared[0]].tolist())
         lanes = {id(lane): lane for lane in lanes_of(wires, layout, order)}.values()
         lanes_s = [_transfers_s(layout, chain, wires, lane) for lane in lanes]
-        cuts = pricer.best_placed(
-            capacity_bytes, wires, work, lanes_s, GraphPricer(device, wires, costs.overlap_slowdown, order).step_s
-        )
+        cuts = pricer.best_placed(wires, work, lanes_s, GraphPricer(device, wires, costs.overlap_slowdown, order).step_s)
     elif is_plain(layout.schedule, layout.virtual_stages, overlaps_sends=layout.overlap_pp):
-        cuts, is_proven = pricer.shortest(capacity_bytes)
+        cuts, is_proven = pricer.shortest()
         return Cuts(_places(chain, cuts), is_proven)
     else:
-        cuts = pricer.best(capacity_bytes)
+        cuts = pricer.best()
     if cuts is not None or layout.virtual_stages == 1 or chain.family.is_whole(num_chunks):
         return Cuts(_places(chain, cuts), True)
-    memory, (num_played, round_of) = pricer.memory, first_rounds(layout)
+    num_played, round_of = first_rounds(layout)
     tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, num_played, round_of)
-    pipe = TightPipeline(
-        chain.forward_s,
-        chain.backward_s,
-        pricer.transfer_s,
-        layout.overlap_pp,
-        tasks,
-        num_played,
-        layout.num_micro_batches - num_played,
-        memory.held,
-        memory.flying,
-        layout.recompute == "full",
-        capacity_bytes,
-    )
-    found, least_bytes = tight_cuts(pipe, memory.compared, most_steps)
+    found, least_bytes = tight_cuts(pricer.pipe, tasks, num_played, pricer.memory.compared, most_steps)
     if not found:
         return Cuts(None, least_bytes == np.inf, least_bytes if least_bytes < np.inf else 0.0)
     return Cuts(_places(chain, min(found, key=pricer.step_s)), True)

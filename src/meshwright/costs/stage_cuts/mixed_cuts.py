@@ -25,6 +25,7 @@ from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer
 from ..work.graph_memory import graph_stage_memory
 from ..work.graph_work import GraphWork, describe_graph, op_times_s
+from .cut_family import least_load
 from .graph_cuts import best_cuts
 from .unit_chain import Chain
 
@@ -142,29 +143,10 @@ class MixedDevices:
 def least_busy_cuts(busy_s: Sequence[NDArray[np.float64]]) -> list[int]:
     """Units at which stages begin and, last, ``u``, so that the busiest stage takes least; each has a unit at least.
 
-    The later a stage begins, the less it takes and, mostly, the longer those before it take at best: it is best where the two
-    cross. As each stage has a unit, those before it may also take less, where the units that they must have suit them badly; then
-    all begins are tried.
-
     Args:
         busy_s: of each stage, seconds of all units before each one if it had them, ``p`` arrays ``(u + 1,)``.
     """
-    num_units, before = len(busy_s[0]) - 1, []
-    least = np.zeros(1)  # of the first stages up to each unit from their number on
-    for stage, of_stage in enumerate(busy_s):
-        begins, ends = of_stage[stage : stage + len(least)], of_stage[stage + 1 :]
-        last = np.minimum(np.arange(len(ends)), len(least) - 1)
-        if (np.diff(least) >= 0).all():
-            after = np.minimum(np.searchsorted(least + begins, ends), last)
-            tried = np.stack([np.maximum(after - 1, 0), after])
-            chosen = np.maximum(least[tried], ends - begins[tried]).argmin(axis=0)
-            best = tried[chosen, np.arange(len(ends))]
-        else:
-            found = [np.maximum(least[: one + 1], end - begins[: one + 1]).argmin() for one, end in zip(last, ends, strict=True)]
-            best = np.array(found, np.int64)
-        before.append(stage + best)
-        least = np.maximum(least[best], ends - begins[best])
-    cuts = [num_units]
-    for stage in reversed(range(len(busy_s))):
-        cuts.append(int(before[stage][cuts[-1] - stage - 1]))
-    return cuts[::-1]
+    cuts = np.zeros(len(busy_s) + 1, np.int64)
+    least_load(np.stack(busy_s), np.zeros(len(busy_s[0])), cuts)
+    found: list[int] = cuts.tolist()
+    return found

@@ -17,16 +17,16 @@ Source:
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from ...compiled import njit
-from ..pipelines.schedule_kernel import play_tasks
 from ..pipelines.tasks import Tasks
 from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
-from .cut_memory import StageMemoryUse, stage_bytes
+from .cut_family import go_back
+from .cut_labels import CutPipeline
+from .cut_memory import stage_bytes
+from .cut_prices import span_s
 
 MOST_STEPS = 1e9
 """Runs of units and tasks that are looked at before a search is given up, some ten seconds."""
@@ -47,41 +47,15 @@ BETTER = 1e-9
 """Relative. Less by no more is rounding."""
 
 
-class TightPipeline(NamedTuple):
-    """A pipeline whose chunks share memory.
-
-    Attributes:
-        forward_s: of a micro-batch through all units before each one, ``(u + 1,)``.
-        backward_s: the same backward, ``(u + 1,)``.
-        transfer_s: in which a micro-batch goes past each place behind each chunk, ``(k, u + 1)``.
-        hides: whether chunks compute on while they send.
-        tasks: of the schedule's first rounds, until it repeats itself.
-        num_played: micro-batches of these.
-        num_more: micro-batches after these.
-        held: what units hold.
-        flying: micro-batches of each chunk that a stage keeps at ticks which may be its worst, ``(p, t, v)``.
-        recomputes: whether chunks keep what they are given and compute their activations again.
-        capacity_bytes: memory of a device.
-    """
-
-    forward_s: NDArray[np.float64]
-    backward_s: NDArray[np.float64]
-    transfer_s: NDArray[np.float64]
-    hides: bool
-    tasks: Tasks
-    num_played: int
-    num_more: int
-    held: StageMemoryUse
-    flying: NDArray[np.float64]
-    recomputes: bool
-    capacity_bytes: float
-
-
-def tight_cuts(pipe: TightPipeline, family: NDArray[np.int64], most_steps: float | None) -> tuple[list[NDArray[np.int64]], float]:
+def tight_cuts(
+    pipe: CutPipeline, tasks: Tasks, num_played: int, family: NDArray[np.int64], most_steps: float | None
+) -> tuple[list[NDArray[np.int64]], float]:
     """Cuts that fit, and bytes that the fullest device holds at least with any cut; infinite where none fits.
 
     Args:
-        pipe: is cut.
+        pipe: is cut; its chunks share memory.
+        tasks: of the schedule's first rounds, until it repeats itself.
+        num_played: micro-batches of these.
         family: cuts to begin with, ``(f, k + 1)``.
         most_steps: of the search; `MOST_STEPS` by default.
     """
@@ -97,7 +71,7 @@ def tight_cuts(pipe: TightPipeline, family: NDArray[np.int64], most_steps: float
     for number, place in enumerate(np.argsort([_overfill_bytes(pipe, cuts) for cuts in starts], kind="stable")):
         if number >= MOST_STARTS and found:
             break
-        if _move_places(pipe, starts[place], steps) == 0.0:
+        if _move_places(pipe, tasks, num_played, starts[place], steps) == 0.0:
             found.append(starts[place])
     return found, (share * (pipe.capacity_bytes - RUNTIME_BYTES) + RUNTIME_BYTES) * (1.0 - BETTER)
 
@@ -105,13 +79,14 @@ def tight_cuts(pipe: TightPipeline, family: NDArray[np.int64], most_steps: float
 @njit()
 def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
     """Write the cheapest cuts by prices that change; how many, and the share of a device's room that the dearest one needs."""
-    pp, num_ticks, v = pipe.flying.shape
-    k, u, held = pp * v, len(pipe.forward_s) - 1, pipe.held
+    held = pipe.held
+    pp, num_ticks, v = held.flying.shape
+    k, u = pp * v, len(pipe.forward_s) - 1
     room, more = pipe.capacity_bytes - RUNTIME_BYTES, 1.0 + FRAGMENTATION
     prices, used = np.zeros((pp, num_ticks)), np.zeros((pp, num_ticks))
     for stage in range(pp):
         for tick in range(num_ticks):
-            prices[stage, tick] = 1.0 if tick == 0 or pipe.flying[stage, tick].any() else 0.0
+            prices[stage, tick] = 1.0 if tick == 0 or held.flying[stage, tick].any() else 0.0
     least, came, most_share = np.zeros((k + 1, u + 1)), np.zeros((k + 1, u + 1), np.int64), 0.0
     for num in range(len(found)):
         if steps[0] < 0.0:
@@ -121,7 +96,7 @@ def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
         least[:] = np.inf
         least[0, 0] = 0.0
         for chunk in range(k):
-            flying, moments = pipe.flying[chunk % pp, :, chunk // pp], prices[chunk % pp]
+            flying, moments = held.flying[chunk % pp, :, chunk // pp], prices[chunk % pp]
             price, kept_price, most = moments.sum(), (moments * flying).sum(), flying.max()
             for last in range(chunk + 1, u - (k - chunk - 1) + 1):
                 workspace, sent = 0.0, held.crossing_bytes[last]
@@ -130,7 +105,7 @@ def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
                     state = held.state_bytes[last] - held.state_bytes[first]
                     own = held.activation_bytes[last] - held.activation_bytes[first]
                     given = held.crossing_bytes[first]
-                    kept, again = (given, own) if pipe.recomputes else (own, 0.0)
+                    kept, again = (given, own) if held.recomputes else (own, 0.0)
                     if state + more * (workspace + sent + again) > room * (1.0 + ROUNDING):
                         break  # all of this grows with the run
                     largest = workspace + sent + again + given
@@ -145,11 +120,9 @@ def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
         if share > 1.0 + ROUNDING:
             return num, share
         most_share = max(most_share, share)
-        found[num, k] = u
-        for chunk in range(k, 0, -1):
-            found[num, chunk - 1] = came[chunk, found[num, chunk]]
+        go_back(came, found[num])
         for stage in range(pp):
-            used[stage] = (stage_bytes(found[num], held, pipe.flying, pipe.recomputes, stage) - RUNTIME_BYTES) / room
+            used[stage] = (stage_bytes(held, found[num], stage) - RUNTIME_BYTES) / room
         farthest = max(np.abs(used - 1.0).max(), 1e-9)
         rate = min(4.0, (1.02 - share) / farthest**2, 8.0 / (farthest * np.sqrt(num + 1.0)))
         prices = np.where(prices > 0.0, np.maximum(prices, 1e-7 / pp), 0.0) * np.exp(rate * (used - 1.0))
@@ -160,35 +133,18 @@ def _priced_cuts(pipe, found, steps):  # type: ignore[no-untyped-def]
 def _overfill_bytes(pipe, cuts):  # type: ignore[no-untyped-def]
     """Bytes that a cut holds beyond the devices' memory, of all stages together."""
     over = 0.0
-    for stage in range(len(pipe.flying)):
-        over += max(0.0, stage_bytes(cuts, pipe.held, pipe.flying, pipe.recomputes, stage).max() - pipe.capacity_bytes)
+    for stage in range(len(pipe.held.flying)):
+        over += max(0.0, stage_bytes(pipe.held, cuts, stage).max() - pipe.capacity_bytes)
     return over
 
 
 @njit()
-def span_s(pipe, cuts):  # type: ignore[no-untyped-def]
-    """Seconds of the pipeline: its first rounds as played, and the busiest stage for each micro-batch after them."""
-    pp, _, v = pipe.flying.shape
-    task_s, send_s, busy_s = np.zeros((pp, v, 3)), np.zeros(pp * v), np.zeros(pp)
-    for chunk in range(pp * v):
-        first, last = cuts[chunk], cuts[chunk + 1]
-        forward, backward = pipe.forward_s[last] - pipe.forward_s[first], pipe.backward_s[last] - pipe.backward_s[first]
-        task_s[chunk % pp, chunk // pp, 0], task_s[chunk % pp, chunk // pp, 1] = forward, backward
-        send_s[chunk] = pipe.transfer_s[chunk, last]
-        busy_s[chunk % pp] += forward + backward
-        if not pipe.hides:
-            busy_s[chunk % pp] += send_s[chunk] + (send_s[chunk - 1] if chunk > 0 else 0.0)
-    played_s = play_tasks(pipe.tasks, v, pipe.num_played, task_s, send_s, pipe.hides, np.zeros(pp))[0][0]
-    return played_s + pipe.num_more * busy_s.max()
-
-
-@njit()
-def _move_places(pipe, cuts, steps):  # type: ignore[no-untyped-def]
+def _move_places(pipe, tasks, num_played, cuts, steps):  # type: ignore[no-untyped-def]
     """Move places while that makes the cut better; bytes that it holds beyond the devices' memory then."""
-    k, u, num_tasks = len(pipe.transfer_s), len(pipe.forward_s) - 1, pipe.tasks.shape[0] * pipe.tasks.shape[1]
+    k, u, num_tasks = len(pipe.transfer_s), len(pipe.forward_s) - 1, tasks.shape[0] * tasks.shape[1]
     over, best_s, trial = _overfill_bytes(pipe, cuts), np.inf, cuts.copy()
     if over == 0.0:
-        best_s = span_s(pipe, cuts)
+        best_s = span_s(pipe, tasks, num_played, cuts)
     is_better = True
     while is_better:
         is_better = False
@@ -215,7 +171,7 @@ def _move_places(pipe, cuts, steps):  # type: ignore[no-untyped-def]
                         continue
                     if trial_over == 0.0:
                         steps[0] -= num_tasks
-                        trial_s = span_s(pipe, trial)
+                        trial_s = span_s(pipe, tasks, num_played, trial)
                     if trial_over < over * (1.0 - BETTER) or trial_s < best_s * (1.0 - BETTER):
                         cuts[:] = trial
                         over, best_s, is_better = trial_over, trial_s, True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +16,7 @@ from ...plans.stages import layer_starts
 from .. import compute
 from ..settings import CostSettings
 from ..work.graph_work import kept_activation_bytes, op_times_s, rank_activation_bytes, share_of
-from .cut_family import CutFamily, least_busy
+from .cut_family import CutFamily, evenest
 
 NOTHING = np.zeros((0, 0))
 """In place of bytes of runs, where outputs are relayed."""
@@ -39,7 +40,7 @@ class Chain:
         skips: bytes that a run of units sends to later ones and gets from earlier ones, where they go directly, by its first unit
             and the one behind its last, ``(u + 1, u + 1)`` each; without elements where outputs are relayed.
         transfers: seconds of that by wires and group, kept here since layouts share them, ``(u + 1,)`` each.
-        even_cuts: by stages and slack, see `evenest`; kept here for the same reason.
+        even_cuts: by stages and slacks, see `evenest`; kept here for the same reason.
         memories: of cuts by what decides them, see `cut_memory.CutMemory.of`; likewise.
     """
 
@@ -55,7 +56,7 @@ class Chain:
     crossing_bytes: NDArray[np.float64]
     skips: tuple[NDArray[np.float64], NDArray[np.float64]] = (NOTHING, NOTHING)
     transfers: dict[object, NDArray[np.float64]] = field(default_factory=dict, repr=False)
-    even_cuts: dict[tuple[int, float], NDArray[np.int64]] = field(default_factory=dict, repr=False)
+    even_cuts: dict[tuple[float, ...], list[NDArray[np.int64]]] = field(default_factory=dict, repr=False)
     memories: dict[object, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -119,19 +120,17 @@ class Chain:
         """Number of units, ``u``."""
         return len(self.starts) - 1
 
-    def evenest(self, num_stages: int, slack: float) -> NDArray[np.int64]:
-        """The cut of one chunk a stage whose busiest one computes least, or with some slack sends least, ``(p + 1,)``."""
-        key = num_stages, slack
+    def evenest(self, num_stages: int, slacks: Sequence[float]) -> list[NDArray[np.int64]]:
+        """For each slack a cut of one chunk a stage whose busiest one computes little, see `cut_family.evenest`."""
+        key = num_stages, *slacks
         if key not in self.even_cuts:
-            cuts = np.zeros(num_stages + 1, np.int64)
-            least_busy(self.busy_s, np.zeros(self.num_units + 1), num_stages, slack, cuts)
-            self.even_cuts[key] = cuts
+            self.even_cuts[key] = evenest(self.busy_s, np.zeros(self.num_units + 1), num_stages, slacks)
         return self.even_cuts[key]
 
     def least_busiest_s(self, num_stages: int, num_chunks: int) -> float:
         """Seconds that a micro-batch takes on the busiest stage, at least, with any cut; of several chunks any of the family."""
         if num_chunks == 1:
-            return float(np.diff(self.busy_s[self.evenest(num_stages, 0.0)]).max())
+            return float(np.diff(self.busy_s[self.evenest(num_stages, (0.0,))[0]]).max())
         cuts = self.family.cuts(num_stages * num_chunks)
         own_s = np.diff(self.busy_s[cuts], axis=1).reshape(len(cuts), num_chunks, num_stages).sum(axis=1)
         return float(own_s.max(axis=1).min())
@@ -150,36 +149,27 @@ def run_bytes(
     Returns:
         What is sent and what is given, by the first unit of the run and the unit behind its last.
     """
-    u, n = len(starts) - 1, graph.num_ops
-    place = np.empty(n, np.int64)
-    place[graph.order] = np.arange(n)
+    place = np.empty(graph.num_ops, np.int64)
+    place[graph.order] = np.arange(graph.num_ops)
     unit = np.searchsorted(starts, place, side="right") - 1
     reads = np.unique(np.stack([graph.edges[:, 0], unit[graph.edges[:, 1]]], axis=1), axis=0)
-    reads = reads[unit[reads[:, 0]] != reads[:, 1]]
-    op, reader = reads[:, 0], reads[:, 1]
-    own, size = unit[op], made_bytes[op]
-    is_last = np.append(op[1:] != op[:-1], True) if len(op) else np.zeros(0, np.bool_)
-    # A run up to a unit behind the op and not behind its last reader sends it.
-    a, z = own[is_last], reader[is_last]
-    sent = _added((u + 1, u + 1), np.zeros_like(a), a + 1, a + 1, z + 1, size[is_last])
-    # A run that begins behind the op, and behind the reader before, gets it if it holds the reader.
-    before = np.where(np.append(True, op[1:] != op[:-1]), own, np.append(0, reader[:-1])) if len(op) else own
-    return sent, _added((u + 1, u + 1), before + 1, reader + 1, reader + 1, np.full_like(reader, u + 1), size)
+    op, reader = reads[unit[reads[:, 0]] != reads[:, 1]].T
+    own, size, is_first = unit[op], made_bytes[op], np.append(True, op[1:] != op[:-1])[: len(op)]
+    is_last = np.roll(is_first, -1)
+    # A run that begins behind the op, and behind the reader before, gets its output if it holds the reader.
+    before = np.where(is_first, own, np.roll(reader, 1))
 
+    def summed(weight: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        sent, given = np.zeros((2, len(starts), len(starts)), weight.dtype)
+        np.add.at(sent, (own[is_last] + 1, reader[is_last]), weight[is_last])
+        np.add.at(given, (before + 1, reader + 1), weight)
+        sent, given = sent.cumsum(axis=0)[:, ::-1].cumsum(axis=1)[:, ::-1], given.cumsum(axis=0).cumsum(axis=1)
+        # Of all outputs made before its end, those that it makes; of all read before its end, those that are read inside it.
+        return sent.diagonal() - sent, given - given.diagonal()[:, None]
 
-def _added(
-    shape: tuple[int, int],
-    top: NDArray[np.int64],
-    bottom: NDArray[np.int64],
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    size: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Sums of the sizes of all rectangles, from top and left on and before bottom and right, that an entry lies in."""
-    change, counts = np.zeros((shape[0] + 1, shape[1] + 1)), np.zeros((shape[0] + 1, shape[1] + 1), np.int64)
-    for rows, columns, sign in ((top, left, 1), (bottom, left, -1), (top, right, -1), (bottom, right, 1)):
-        np.add.at(change, (rows, columns), sign * size)
-        np.add.at(counts, (rows, columns), sign)
-    sums, number = (each.cumsum(axis=0).cumsum(axis=1)[:-1, :-1] for each in (change, counts))
-    found: NDArray[np.float64] = np.where(number > 0, np.maximum(sums, 0.0), 0.0)  # rounding must not leave a message
-    return found
+    # Rounding must not leave a message where nothing goes.
+    sent, given = (
+        np.where(np.triu(counts) > 0, np.maximum(sums, 0.0), 0.0)
+        for sums, counts in zip(summed(size), summed(np.ones(len(size), np.int64)), strict=True)
+    )
+    return sent, given
