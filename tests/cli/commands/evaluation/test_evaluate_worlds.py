@@ -105,7 +105,7 @@ def test_hosts_that_fail_are_in_the_tables_and_drawn(meshwright, benchmark, work
     assert "Times of the counted jobs of 2 episodes:" in report
     assert "out of order, %" in report
     assert "Light grey: the host has failed" in report
-    assert '"name":"out of order"' in report
+    assert '"name":"host out of order"' in report
 
 
 @pytest.mark.parametrize(
