@@ -39,16 +39,6 @@ def by_blocking_rate(rows: Sequence[Row]) -> list[Row]:
     return sorted(rows, key=lambda row: (row["blocking_rate"]["mean"] if row["blocking_rate"] else math.inf, str(row["policy"])))
 
 
-def blocking_figure(rows: Sequence[Row]) -> Figure:
-    """Blocking rate of each policy with its 95 % interval, least first."""
-    ends = ("mean", "low", "high")
-    made = [
-        BarRow(str(row["policy"]), row["kind"], *(_percent(row["blocking_rate"], end) for end in ends))
-        for row in by_blocking_rate(rows)
-    ]
-    return bars_figure(made, "blocking rate (% of jobs after warm-up)", f"Blocking rate of {len(rows)} policies")
-
-
 def bars_figure(rows: Sequence[BarRow], name: str, label: str, start: float = 0.0, digits: int = 1) -> Figure:
     """A bar with its 95 % interval for each policy, in the order given, in the colour of its kind.
 
@@ -160,7 +150,3 @@ def _figures(row: BarRow, digits: int) -> str:
         return "none"
     ends = "one episode" if row.low is None else f"[{row.low:.{digits}f}, {row.high:.{digits}f}]"
     return f"{row.mean:.{digits}f} {ends}"
-
-
-def _percent(value: Row | None, end: str) -> float | None:
-    return None if value is None or value[end] is None else 100.0 * value[end]

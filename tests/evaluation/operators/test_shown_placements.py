@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from meshwright.evaluation.operators.refining import best_moves
 
 from meshwright import files
 from meshwright.cli import run_command_line
@@ -26,10 +25,8 @@ from meshwright.evaluation.sections import ablation_cells, budget_cells, paired_
 from meshwright.evaluation.validation.placements.placed_instance import values_of
 from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
 from meshwright.evaluation.worlds.evaluated_world import Options
-from meshwright.planners.operators.place import place
-from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.placement import placed, value
+from meshwright.simulation.operators.placement import placed
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -110,7 +107,6 @@ def test_what_a_decision_costs_by_hand() -> None:
     assert differences(instance, rule, rule) == []
 
 
-@pytest.mark.usefixtures("drawn")
 def test_an_instance_that_is_shown_has_both_schedules_and_the_page_draws_them() -> None:
     found = played("annealing@0.01", changes=["budgets_s=[0.001]"], num_seeds=4, options=Options(show=(2,)))
     results = found.results
@@ -184,24 +180,6 @@ def test_an_order_of_the_file_counts(tmp_path: Path) -> None:
         told = values_of(tmp_path / "instance-0" / "instance.json", tmp_path / "mine.json", 1.0).values
         values.append([each.value_s for each in told if each.form == "independent" and each.planner == "given"])
     assert values == [[2.0, 2.0], [2.0, 3.0]]
-
-
-@pytest.mark.parametrize("objective", ["latency", "throughput"])
-def test_the_best_move_is_never_worse_for_more_steps_and_ends_where_no_move_helps(objective: str) -> None:
-    for seed in range(4):
-        instance = small().placement.instance("test", seed)
-        found = [best_moves(instance, objective, steps) for steps in (1, 5, 200)]
-        values = [each.value_s for each in found]
-        assert values == sorted(values, reverse=True)
-        start = place(instance, "heft", PlacementRequest(objective=objective)).value_s
-        assert values[0] <= 1.5 * start
-        last = found[-1].device_of
-        for op in range(instance.num_ops):
-            for device in range(instance.num_devices):
-                moved = np.where(np.arange(instance.num_ops) == op, device, last)
-                held = np.bincount(moved, weights=instance.resident_bytes, minlength=instance.num_devices)
-                if (held <= instance.memory_bytes).all():
-                    assert value(instance, moved, objective) >= values[-1] * (1 - 1e-9)
 
 
 def test_learned_policies_are_paired_with_each_other_and_with_networks_that_leave_something_out() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.evaluation.metrics import PERCENTILES
+from meshwright.evaluation.cluster.cluster_figures import PERCENTILES
 from meshwright.evaluation.plots import curves, policies, static, style
 from meshwright.evaluation.plots.figure import Panel, axis, figure, line, shortened, shown
 from meshwright.evaluation.plots.trade_off import PolicyFigure, policies_figure, undominated
@@ -47,8 +47,18 @@ CURVE = [
 ]
 BLOCKED, TIME = PolicyFigure("blocking_rate", "blocked, %", 100.0), PolicyFigure("mean_completion_s", "time, h", 1 / 3600)
 LOADS = {"mine": [(3600.0, rate(0.1)), (900.0, rate(0.3))], "max": [(3600.0, rate(0.2)), (900.0, rate(0.4))]}
+
+
+def bars(rows):
+    made = []
+    for row in rows:
+        ends = (row["blocking_rate"] or dict.fromkeys(("mean", "low", "high"))).values()
+        made.append(policies.BarRow(row["policy"], row["kind"], *(None if end is None else 100 * end for end in ends)))
+    return policies.bars_figure(made, "blocked, %", "blocked")
+
+
 DRAWN = {
-    "blocking": lambda rows=ROWS: policies.blocking_figure(rows),
+    "bars": lambda rows=ROWS: bars(rows),
     "reasons": lambda rows=ROWS: policies.reasons_figure(rows),
     "degrees": lambda rows=ROWS: policies.shares_figure(rows, "degrees", "degree (ranks)"),
     "shapes": lambda rows=ROWS: policies.shares_figure(rows, "shapes", "shape of the block"),
@@ -123,25 +133,25 @@ def test_panels_have_the_heights_that_they_ask_for_and_none_lies_on_another(heig
     assert all(above[0] > below[1] for above, below in pairwise(spans))
 
 
-def test_every_blocking_rate_and_interval_is_drawn_and_printed_in_percent_least_first():
-    found = DRAWN["blocking"]()
-    assert found["layout"]["yaxis"]["ticktext"] == ["mine", "best-fixed@best-fit<br>(fixed-8@best-fit)", "max"]
+def test_every_figure_and_interval_is_drawn_and_printed_in_the_order_given():
+    found = DRAWN["bars"]()
+    assert found["layout"]["yaxis"]["ticktext"] == ["max", "mine", "best-fixed@best-fit<br>(fixed-8@best-fit)"]
     drawn = {
         at: length for trace in found["data"] if trace["type"] == "bar" for at, length in zip(trace["y"], trace["x"], strict=True)
     }
-    assert [drawn[at] for at in range(3)] == pytest.approx([6.3, 13.2, 26.4])
+    assert [drawn[at] for at in range(3)] == pytest.approx([26.4, 6.3, 13.2])
     (of,) = (trace for trace in found["data"] if "error_x" in trace)
-    assert [x - half for x, half in zip(of["x"], of["error_x"]["array"], strict=True)] == pytest.approx([5.3, 12.2, 25.4])
-    assert [x + half for x, half in zip(of["x"], of["error_x"]["array"], strict=True)] == pytest.approx([7.3, 14.2, 27.4])
+    assert [x - half for x, half in zip(of["x"], of["error_x"]["array"], strict=True)] == pytest.approx([25.4, 5.3, 12.2])
+    assert [x + half for x, half in zip(of["x"], of["error_x"]["array"], strict=True)] == pytest.approx([27.4, 7.3, 14.2])
     written = "".join(words(found))
     assert all(text in written for text in ("6.3 [5.3, 7.3]", "13.2 [12.2, 14.2]", "26.4 [25.4, 27.4]"))
     assert [trace["name"] for trace in found["data"] if trace["marker"]["color"] == style.LEARNED] == ["learned policy"]
 
 
-def test_a_policy_without_a_figure_comes_last_and_one_episode_has_no_whiskers():
+def test_a_policy_without_a_figure_has_no_bar_and_one_episode_has_no_whiskers():
     single = row("single", 0.1) | {"blocking_rate": {"mean": 0.1, "low": None, "high": None}}
-    found = policies.blocking_figure([row("unknown", None), single, *ROWS])
-    assert found["layout"]["yaxis"]["ticktext"][-1] == "unknown"
+    found = bars([row("unknown", None), single, *ROWS])
+    assert [at for trace in found["data"] if trace["type"] == "bar" for at in trace["y"]] == [1, 2, 4, 3]
     assert {"\u2002none", "\u200210.0 one episode"} <= set(words(found))
     assert [len(trace["x"]) for trace in found["data"] if "error_x" in trace] == [3]
 
