@@ -286,6 +286,7 @@ def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> boo
     return virtual_stages == 1 and (schedule == "gpipe" or not (schedule in ("zb-h1", "zb-2p", EAGER) or overlaps_sends))
 
 
+@lru_cache(maxsize=65_536)
 def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, stage: int) -> float:
     """Most micro-batches whose activations a stage keeps at once, counted in chunks over chunks of the stage.
 

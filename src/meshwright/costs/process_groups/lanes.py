@@ -29,7 +29,16 @@ from ..network import RankNetwork
 from ..routing import Routing
 from ..work.operations import BETWEEN_STAGES
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
-from .regular_groups import Group, boundary_groups, groups_of, starts_evenly
+from .regular_groups import (
+    Group,
+    GroupsKey,
+    boundary_groups,
+    equal_boundaries,
+    groups_key,
+    groups_of,
+    groups_of_key,
+    starts_evenly,
+)
 
 
 class PlacedGroups(NamedTuple):
@@ -72,6 +81,11 @@ class Lane:
     kinds: StageKinds = ()
     back: tuple[Stand, ...] = ()
 
+    @cached_property
+    def transfers(self) -> frozenset[Stand]:
+        """The different ones of `boundary`."""
+        return frozenset(self.boundary)
+
     @property
     def ways(self) -> tuple[tuple[Stand, ...], ...]:
         """Groups of transfers forward and, where they are others, back."""
@@ -91,13 +105,25 @@ class Lane:
         return self.kinds[stage] if self.kinds else (0,)
 
 
-@lru_cache(maxsize=65_536)
 def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Lane:
     """The lane that describes all lanes where hosts are alike.
 
     Raises:
         PlanError: stages of unequal numbers of ranks, one of which begins or ends within a host that it does not divide.
     """
+    if layout.stage_meshes is None:
+        return _alike_lane(groups_key(layout), devices_per_host, order)
+    return _meshed_lane(layout, devices_per_host, order)
+
+
+@lru_cache(maxsize=65_536)
+def _alike_lane(key: GroupsKey, devices_per_host: int, order: str) -> Lane:
+    groups, _ = groups_of_key(key, devices_per_host, order)
+    return Lane((groups,), equal_boundaries(groups, key[3], devices_per_host))
+
+
+@lru_cache(maxsize=4096)
+def _meshed_lane(layout: Layout, devices_per_host: int, order: str) -> Lane:
     if not layout.has_equal_stages and not starts_evenly(layout, devices_per_host):
         problem = (
             f"each stage must fill whole hosts of {devices_per_host} devices, or begin within one at a multiple of its ranks"

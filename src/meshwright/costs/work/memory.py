@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...errors import PlanError
 from ...plans.partition import Layout
@@ -60,6 +61,30 @@ class StageMemory:
         return self.model_state + self.activations + self.buffers + self.runtime
 
 
+_Parts = tuple[float, float, float, float, float, float]
+"""The parts of `StageMemory`, in its order."""
+
+
+class _Steady(NamedTuple):
+    """Bytes on a rank of a stage whatever micro-batches it keeps.
+
+    Attributes:
+        parameters, optimizer, gradients: as of `StageMemory`.
+        again: of a layer that computes again.
+        buffers: of communication, and the logits.
+        dropped: tokens, width and parts of the mask of an embedding's dropout, which every micro-batch keeps; None without one.
+        head: what the head keeps.
+    """
+
+    parameters: float
+    optimizer: float
+    gradients: float
+    again: float
+    buffers: float
+    dropped: tuple[int, int, int] | None
+    head: float
+
+
 class _OfLayer(NamedTuple):
     """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off;
     without recomputation, and with selective one (op by op where that is chosen)."""
@@ -88,9 +113,10 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
     """
+    held = StageMemory(*_parts(work.at(stage), stage))
     if not work.meshes:
-        return _stage_memory(work, stage)
-    held, slices = _stage_memory(work.at(stage), stage), slice_buffer_bytes(work, stage)
+        return held
+    slices = slice_buffer_bytes(work, stage)
     return replace(held, buffers=held.buffers + slices, runtime=held.runtime + FRAGMENTATION * slices)
 
 
@@ -106,8 +132,17 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
 
 def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
     several = _computes_again(work.layout), work.layout.recompute_num_layers > 1
-    stages = work.once(("stages", *several), lambda: _looked_at(work))
-    return max(((stage, _stage_memory(work, stage)) for stage in stages), key=lambda pair: pair[1].total)
+    stages = _of_weights(work, ("stages", *several), lambda: _looked_at(work))
+    found = {stage: _parts(work, stage) for stage in stages}
+    fullest = max(found, key=lambda stage: _total(found[stage]))
+    return fullest, StageMemory(*found[fullest])
+
+
+def _of_weights(work: LayoutWork, key: object, make: Callable[[], Any]) -> Any:
+    """What is worked out once for all sizes of a micro-batch."""
+    if key not in work.of_weights:
+        work.of_weights[key] = make()
+    return work.of_weights[key]
 
 
 def _looked_at(work: LayoutWork) -> list[int]:
@@ -129,44 +164,64 @@ def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
     return found
 
 
-def _stage_memory(work: LayoutWork, stage: int) -> StageMemory:
+def _parts(work: LayoutWork, stage: int) -> _Parts:
+    """The parts of `StageMemory` of a rank of one stage, of a layout whose stages have one mesh."""
     layout = work.layout
-    parameters, optimizer, gradients, again, buffers = work.once(stage, lambda: _steady(work, stage))
-    kept = _kept_bytes(work, stage, _of_layers(work))
+    parameters, optimizer, gradients, again, buffers, dropped, head = work.once(stage, lambda: _steady(work, stage))
+    kept = _layers_bytes(work, stage, _of_layers(work))
+    if dropped is not None:
+        tokens, hidden, split = dropped
+        kept += _kept(layout, stage) * tokens * hidden / split
+    kept += head
     again *= 1 if layout.keeps_some_layers else layout.recompute_num_layers
     if layout.is_fsdp2:
         moments = _moments(work, stage, gradients, kept, again)
-        return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
+        return max((_held(parameters, optimizer, *moment) for moment in moments), key=_total)
     return _held(parameters, optimizer, gradients, kept + again, buffers)
 
 
-def _steady(work: LayoutWork, stage: int) -> tuple[float, float, float, float, float]:
-    """Parameters, optimizer, gradients, what a layer computes again, and buffers: whatever micro-batches a stage keeps."""
+def _steady(work: LayoutWork, stage: int) -> _Steady:
+    layout, shape = work.layout, work.shape
+    parameters, optimizer, gradients, sharding = _of_weights(work, stage, lambda: _state(work, stage))
+    again, buffers = _again_bytes(work, stage, _of_layers(work)), _message_buffers(work, stage)
+    tokens = layout.micro_batch * work.sequence_length // layout.cp
+    split = layout.tp if layout.sequence_parallel else 1
+    with_embedding, with_head = end_stages(layout)
+    dropped = (tokens, shape.hidden, split) if stage in with_embedding and shape.has_dropout else None
+    head = 2 * layout.number_bytes * tokens * shape.hidden / split if stage in with_head else 0.0
+    if not layout.is_fsdp2:
+        buffers = buffers + (_logits_bytes(work) if stage in with_head else 0.0) + sharding
+    return _Steady(parameters, optimizer, gradients, again, buffers, dropped, head)
+
+
+def _state(work: LayoutWork, stage: int) -> tuple[float, float, float, float]:
+    """Parameters, optimizer, gradients and buffers of sharding: whatever the size of a micro-batch."""
     layout, held = work.layout, work.stages[stage]
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     shards = layout.num_shards
     expert_shards = min(shards, layout.dp * layout.cp // layout.ep) if layout.shards_optimizer else 1
     shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
-    again, buffers = _again_bytes(work, stage, _of_layers(work)), _message_buffers(work, stage)
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
         if layout.zero >= 2 and not layout.reduces_in_passes:
             # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
             part = min(1.0, 2 / layout.virtual_stages)
             gradients = gradient_width * (shared + part * (held.parameters - shared))
         parameters = 4.0 * shared + (0.0 if layout.zero >= 3 else width * held.parameters)
-        return parameters, 8.0 * held.optimizer_parameters, gradients, again, buffers
+        return parameters, 8.0 * held.optimizer_parameters, gradients, 0.0
     parameters = width * (shared if layout.zero >= 3 else held.parameters)
     optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
-    logits = _logits_bytes(work) if stage in end_stages(layout)[1] else 0.0
-    return parameters, optimizer, gradients, again, buffers + logits + _sharding_buffers(work, stage)
+    return parameters, optimizer, gradients, _sharding_buffers(work, stage)
 
 
-def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:
-    runtime = RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
-    return StageMemory(
-        parameters=parameters, gradients=gradients, optimizer=optimizer, activations=activations, buffers=buffers, runtime=runtime
-    )
+def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> _Parts:
+    return parameters, gradients, optimizer, activations, buffers, RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
+
+
+def _total(parts: _Parts) -> float:
+    """Bytes of all parts together, as `StageMemory.total` adds them."""
+    parameters, gradients, optimizer, activations, buffers, runtime = parts
+    return parameters + gradients + optimizer + activations + buffers + runtime
 
 
 def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:
@@ -183,11 +238,12 @@ def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again:
         pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (``_lazy_init`` keeps the root's parameters) and
         _fsdp_param_group.py; pytorch/torchtitan, torchtitan/train.py (``zero_grad`` frees gradients).
     """
-    layout, held = work.layout, [work.blocks[name] for name in work.stages[stage].layers]
+    layout, held = work.layout, [work.block_weights[name] for name in work.stages[stage].layers]
     layer = max(block.dense_parameters + block.expert_parameters for block in held)
     with_embedding, with_head = end_stages(layout)
     is_last = stage in with_head
-    ends = work.embedding.dense_parameters * (stage in with_embedding) + work.head.dense_parameters * is_last
+    embedding, head = (work.block_weights[name].dense_parameters for name in ("embedding", "head"))
+    ends = embedding * (stage in with_embedding) + head * is_last
     whole = layout.number_bytes * (ends + 3 * layer) if layout.zero >= 3 else 0.0
     buffers = _message_buffers(work, stage) + whole
     unit = (layout.number_bytes + layout.gradient_bytes) * max(layer, ends)
@@ -259,13 +315,14 @@ def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
         is_mirrored = layout.has_mirrored_stages
         kept = kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
         return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in kept)
-    held = [(number, of_layer[name]) for name, number in work.stages[stage].layers.items()]
-    held = [(number, one._replace(kept=inputs * one.kept)) for number, one in held]
+    held = [(number, inputs * of_layer[name].kept, of_layer[name].put_off) for name, number in work.stages[stage].layers.items()]
     if _computes_again(layout):
         pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)
-        return max(sum(number * (before * one.kept + after * one.put_off) for number, one in held) for before, after in pairs)
-    most = _kept(layout, stage)
-    return sum(number * (most * one.kept) for number, one in held)
+        return max(sum(number * (before * kept + after * put_off) for number, kept, put_off in held) for before, after in pairs)
+    most, total = _kept(layout, stage), 0.0
+    for number, kept, _ in held:
+        total += number * (most * kept)
+    return total
 
 
 def _group_inputs(work: LayoutWork, stage: int) -> float:
@@ -281,17 +338,6 @@ def _group_inputs(work: LayoutWork, stage: int) -> float:
 
 def _kept(layout: Layout, stage: int) -> float:
     return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
-
-
-def _kept_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
-    """What is kept from forward to backward passes."""
-    layout, shape = work.layout, work.shape
-    total, (with_embedding, with_head) = _layers_bytes(work, stage, of_layer), end_stages(layout)
-    tokens = layout.micro_batch * work.sequence_length // layout.cp
-    split = layout.tp if layout.sequence_parallel else 1
-    if stage in with_embedding and shape.has_dropout:
-        total += _kept(layout, stage) * tokens * shape.hidden / split
-    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage in with_head else 0.0)
 
 
 def _again_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
@@ -333,9 +379,9 @@ def _sharding_buffers(work: LayoutWork, stage: int) -> float:
     layout, parameters = work.layout, work.stages[stage].parameters
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     if layout.zero >= 3:
-        held = [work.blocks[name] for name in work.stages[stage].layers]
+        held = [work.block_weights[name] for name in work.stages[stage].layers]
         layer = max(block.dense_parameters + block.expert_parameters for block in held)
-        table = work.embedding.dense_parameters if any(stage in one for one in end_stages(layout)) else 0.0
+        table = work.block_weights["embedding"].dense_parameters if any(stage in one for one in end_stages(layout)) else 0.0
         whole = max(2 * layer, table)
         weight = max(table, *(block.largest_weight for block in held))
         return width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)

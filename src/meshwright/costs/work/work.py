@@ -27,6 +27,7 @@ from ..compression import Matrix
 from . import layer as blocks
 from .latent_attention import narrow_parameters
 from .layer import BlockWork
+from .layer_parts import BlockWeights
 from .model_chunks import (
     ChunkWork,
     check,
@@ -42,8 +43,13 @@ MOST_WORKS = 4_096
 """Works of which the next ones of the same family take what they share."""
 
 _WORKS: dict[object, LayoutWork] = {}
-_FAMILY = itemgetter(*(Layout.model_fields.keys() - {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}))
+_IN_TIME = {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}
+_FAMILY = itemgetter(*(Layout.model_fields.keys() - _IN_TIME))
 """The keys of a layout that layouts of one family share; they share the layers of their stages too."""
+
+_HELD: dict[object, tuple[Mapping[str, BlockWeights], tuple[StageWork, ...], dict[object, Any]]] = {}
+_OF_WEIGHTS = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"micro_batch", "global_batch", "recompute"}))
+"""The keys of a layout on which the weights that ranks hold depend, and more."""
 
 _UNCUT = {
     **dict.fromkeys(("tp", "cp", "pp", "ep", "dp", "virtual_stages"), 1),
@@ -92,26 +98,40 @@ class LayoutWork(StepWork):
         shape: the model.
         layout: how it is cut.
         sequence_length: tokens of a sequence.
-        blocks: by name, ``layer`` for those of the main kind, ``embedding`` and ``head`` last.
+        block_weights: parameters of the blocks by name, ``layer`` for those of the main kind, ``embedding`` and ``head`` last.
         chunks: in model order, ``pp * virtual_stages`` of them; those of DualPipe twice.
         stages: by pipeline stage.
         boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk, as the first stage has them
             where stages have meshes of their own.
         key: what of the layout the work on one micro-batch depends on, see `layer.micro_batch_key`.
         meshes: of each stage the work as if all had its mesh; none where they have one. Blocks and boundary are the first one's.
+        given_blocks: the blocks, where they are others than the layout has.
         shared: see `once`.
+        of_weights: what is worked out once for all layouts whose ranks hold the same weights.
     """
 
     shape: TransformerShape
     layout: Layout
     sequence_length: int
-    blocks: Mapping[str, BlockWork]
+    block_weights: Mapping[str, BlockWeights]
     chunks: tuple[ChunkWork, ...]
     stages: tuple[StageWork, ...]
     boundary: tuple[Message, ...]
     key: tuple[object, ...]
     meshes: tuple[LayoutWork, ...] = ()
+    given_blocks: Mapping[str, BlockWork] | None = None
     shared: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    of_weights: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def blocks(self) -> Mapping[str, BlockWork]:
+        """The blocks by name, as `block_weights` has them; their passes are made when they are first asked for."""
+        if self.given_blocks is not None:
+            return self.given_blocks
+        found: Mapping[str, BlockWork] = self.once(
+            "blocks", lambda: blocks.blocks_of(self.shape, self.layout, self.sequence_length)
+        )
+        return found
 
     def at(self, stage: int) -> LayoutWork:
         """The work as if all stages had the mesh of this one; itself where they do."""
@@ -236,7 +256,7 @@ class LayoutWork(StepWork):
     @property
     def layer_shapes(self) -> Mapping[str, TransformerShape]:
         """The kind of layers of each block that is neither embedding nor head."""
-        return {name: self.shape.kinds[n % len(self.shape.kinds)] for n, name in enumerate(list(self.blocks)[:-2])}
+        return {name: self.shape.kinds[n % len(self.shape.kinds)] for n, name in enumerate(list(self.block_weights)[:-2])}
 
     @property
     def layer(self) -> BlockWork:
@@ -282,7 +302,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         if shape.is_head_tied and meshes[0] is not meshes[-1]:
             problem = f"{shape.name} sums its table between the first and the last stage, whose meshes must be one"
             raise PlanError(problem, field="layout.stage_meshes")
-        return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes)
+        return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes, given_blocks=meshes[0].blocks)
     if checks:
         check(shape, layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
@@ -306,23 +326,36 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         if len(_WORKS) >= MOST_WORKS:
             _WORKS.clear()
         key = blocks.micro_batch_key(layout, length)
-        held = blocks.blocks_of(shape, layout, length)
-        stages = _stages(shape, layout, layers, held)
-        known_work = LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
+        weights, stages, of_weights = _held(shape, layout, layers, apart)
+        known_work = LayoutWork(shape, layout, length, weights, chunks, stages, _boundary(layout, length, shape.hidden), key)
+        vars(known_work)["of_weights"] = of_weights
         _WORKS[family] = known_work
     work = object.__new__(LayoutWork)
     vars(work).update(vars(known_work), layout=layout, chunks=chunks)
     return work
 
 
+def _held(
+    shape: TransformerShape, layout: Layout, layers: tuple[Mapping[str, int], ...], apart: object
+) -> tuple[Mapping[str, BlockWeights], tuple[StageWork, ...], dict[object, Any]]:
+    """The parameters of blocks and what stages hold of them, made once for all sizes of a micro-batch, and `of_weights`."""
+    key = shape, apart, id(layers), layout.keeps_some_layers, _OF_WEIGHTS(vars(layout))
+    if key not in _HELD:
+        if len(_HELD) >= MOST_WORKS:
+            _HELD.clear()
+        weights = blocks.weights_of(shape, layout)
+        _HELD[key] = weights, _stages(shape, layout, layers, weights), {}
+    return _HELD[key]
+
+
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
     """The work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
     stages = _stages(work.shape, work.layout, [held.layers for held in work.stages], blocks)
-    return replace(work, blocks=blocks, stages=stages, key=(*work.key, key))
+    return replace(work, block_weights=blocks, given_blocks=blocks, stages=stages, key=(*work.key, key))
 
 
 def _stages(
-    shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWork]
+    shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWeights]
 ) -> tuple[StageWork, ...]:
     embedding, head = blocks["embedding"], blocks["head"]
     has_copy, (with_embedding, with_head) = shape.is_head_tied and has_table_copy(layout), end_stages(layout)

@@ -68,6 +68,7 @@ class _Waiting(NamedTuple):
         leaves: of the node, as far as they are meant.
         work: of the layout; None for several.
         bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
+        is_rough: whether the bound is that of a lower ZeRO stage, whose passes send no more.
     """
 
     bound_s: float
@@ -77,6 +78,7 @@ class _Waiting(NamedTuple):
     leaves: tuple[Leaf, ...]
     work: LayoutWork | None
     bounds: tuple[_Bound, ...]
+    is_rough: bool = False
 
 
 @dataclass
@@ -139,16 +141,27 @@ class LayoutSearch:
     def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
         if self.within == math.inf:
             self._dive(worlds[-1])
-        number = 0
+        number, known, last = 0, dict[object, float](), None
         for world in worlds:
             for node, leaves, work, memory_bytes in self._fitting(world):
-                optimist = self.optimist(world)
-                bound_s = optimist.bound_s(work) if work.layout.is_bidirectional else optimist.node_s(work)
-                yield _Waiting(bound_s, memory_bytes, number, node, leaves, None, ())
+                if node is not last:
+                    known, last = {}, node
+                is_rough = bool(known) and work.key not in known and self.stage_devices is None
+                if work.layout.is_bidirectional:
+                    bound_s, is_rough = self.optimist(world).bound_s(work), False
+                elif is_rough:
+                    bound_s = max(known.values())
+                else:
+                    bound_s = known[work.key] = self.optimist(world).node_s(work)
+                yield _Waiting(bound_s, memory_bytes, number, node, leaves, None, (), is_rough)
                 number += 1
 
     def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
-        if one.work is None:
+        if one.is_rough:
+            work = self.work(one.node.leanest(one.leaves[0].zero))
+            bound_s = self.optimist(one.node.world).node_s(work)
+            yield one._replace(bound_s=max(one.bound_s, bound_s), is_rough=False)
+        elif one.work is None:
             yield from self._leaves(one)
         elif not one.bounds:
             bounds = self._bounds(one.work)
