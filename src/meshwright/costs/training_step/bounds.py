@@ -120,7 +120,7 @@ class BoundedPricer(Pricer):
         return max(span_s + self._tail_bound_s(work, stage, lane) for stage, span_s in spans.items())
 
     def _spans_s(self, work: LayoutWork, lane: Lane, send_s: float) -> dict[int, float]:
-        """Seconds of a step of some stages without what follows their passes, worked out once for all layouts that share these."""
+        """Seconds of some stages in a step without what follows their passes, worked out once for all that share these."""
         layout = work.layout
         if work.meshes or lane.kinds:
             return self._made_spans_s(work, lane, send_s)

@@ -9,9 +9,9 @@ Legend: ``s`` tokens of a sequence, ``b`` sequences of a micro-batch, ``t`` tens
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
@@ -83,38 +83,44 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
     )
 
 
-_BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
+_BLOCKS: dict[object, Any] = {}
 
 
 def blocks_of(shape: TransformerShape, layout: Layout, length: int) -> Mapping[str, BlockWork]:
     """Layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds of that."""
     has_own_table = has_table_copy(layout) or not shape.is_head_tied
-    known = shape, has_own_table, micro_batch_key(layout, length)
+    known = shape, micro_batch_key(layout, length), has_own_table
     if known not in _BLOCKS:
         if len(_BLOCKS) >= MOST_BLOCKS:
             _BLOCKS.clear()
         plain = layout.model_copy(update={"recompute": "none", "recompute_method": "uniform"})
-        plain_key = shape, has_own_table, micro_batch_key(plain, length)
-        if known == plain_key or plain_key not in _BLOCKS:
-            made = {block_name(number): layer(kind, plain, length) for number, kind in enumerate(shape.kinds)}
-            made["embedding"] = embedding(shape, plain, length)
-            made["head"] = head(shape, plain, length, has_own_table)
-            _BLOCKS[plain_key] = made
-        if known not in _BLOCKS:
-            kept = _BLOCKS[plain_key]
-            again = {}
-            for name, kind in ((block_name(n), kind) for n, kind in enumerate(shape.kinds)):
-                one = kept[name]
-                if layout.zero < 3:  # passes of a layer that is not computed again are the same: the same objects
-                    is_whole = layout.recompute == "full"
-                    recompute = one.forward if is_whole else layer(kind, layout, length).recompute
-                    again[name] = replace(one, recompute=recompute)
-                else:
-                    again[name] = layer(kind, layout, length)
-            if layout.keeps_some_layers:
-                again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
-            _BLOCKS[known] = again | {name: kept[name] for name in ("embedding", "head")}
-    return _BLOCKS[known]
+        key = shape, micro_batch_key(plain, length)
+        ends = {"embedding": _once((*key, "embedding"), lambda: embedding(shape, plain, length))}
+        ends["head"] = _once((*key, "head", has_own_table), lambda: head(shape, plain, length, has_own_table))
+        kinds = {block_name(number): kind for number, kind in enumerate(shape.kinds)}
+        kept = _once(key, lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
+        again = {name: _again(kept[name], kind, layout, length) for name, kind in kinds.items()}
+        if layout.keeps_some_layers:
+            again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
+        _BLOCKS[known] = again | ends
+    found: Mapping[str, BlockWork] = _BLOCKS[known]
+    return found
+
+
+def _once(key: object, make: Callable[[], Any]) -> Any:
+    if key not in _BLOCKS:
+        _BLOCKS[key] = make()
+    return _BLOCKS[key]
+
+
+def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: int) -> BlockWork:
+    """A layer that is computed again; its passes, where they are those of one that is not, are the same objects."""
+    if layout.recompute == "none":
+        return plain
+    if layout.zero >= 3:
+        return layer(shape, layout, length)
+    recompute = plain.forward if layout.recompute == "full" else layer(shape, layout, length).recompute
+    return replace(plain, recompute=recompute)
 
 
 def weights_of(shape: TransformerShape, layout: Layout) -> dict[str, BlockWeights]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -64,25 +64,11 @@ class StageMemory:
 _Parts = tuple[float, float, float, float, float, float]
 """The parts of `StageMemory`, in its order."""
 
+_State = tuple[float, float, float, float]
+"""Parameters, optimizer, gradients and buffers of sharding, whatever the size of a micro-batch."""
 
-class _Steady(NamedTuple):
-    """Bytes on a rank of a stage whatever micro-batches it keeps.
-
-    Attributes:
-        parameters, optimizer, gradients: as of `StageMemory`.
-        again: of a layer that computes again.
-        buffers: of communication, and the logits.
-        dropped: tokens, width and parts of the mask of an embedding's dropout, which every micro-batch keeps; None without one.
-        head: what the head keeps.
-    """
-
-    parameters: float
-    optimizer: float
-    gradients: float
-    again: float
-    buffers: float
-    dropped: tuple[int, int, int] | None
-    head: float
+_Passing = tuple[float, float, float]
+"""What is kept from forward to backward passes, what is computed again, and buffers without those of sharding."""
 
 
 class _OfLayer(NamedTuple):
@@ -100,9 +86,10 @@ class _OfLayer(NamedTuple):
         made = {}
         for name, shape in work.layer_shapes.items():
             chosen = "none" if name.endswith(KEPT) else work.layout.recompute
-            again = (chosen, "none", chosen if chosen == "selective-ops" else "selective")
-            kept, whole, selective = (layer_bytes(shape, work, recompute) for recompute in again)
             puts_off = _computes_again(work.layout) and chosen == "full"
+            part = "selective" if puts_off or chosen == "selective" else chosen
+            of = {recompute: layer_bytes(shape, work, recompute) for recompute in {chosen, "none", part}}
+            kept, whole, selective = of[chosen], of["none"], of[part]
             made[name] = cls(kept, selective if puts_off else kept, whole, selective)
         return made
 
@@ -113,7 +100,8 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
     """
-    held = StageMemory(*_parts(work.at(stage), stage))
+    own = work.at(stage)
+    held = StageMemory(*_parts(own, stage, _state(own, stage), _passing(own, [stage])[0]))
     if not work.meshes:
         return held
     slices = slice_buffer_bytes(work, stage)
@@ -131,22 +119,25 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
 
 
 def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
-    several = _computes_again(work.layout), work.layout.recompute_num_layers > 1
-    stages = _of_weights(work, ("stages", *several), lambda: _looked_at(work))
-    found = {stage: _parts(work, stage) for stage in stages}
-    fullest = max(found, key=lambda stage: _total(found[stage]))
-    return fullest, StageMemory(*found[fullest])
+    layout = work.layout
+    several = _computes_again(layout), layout.recompute_num_layers > 1
+    stages, states = _once(work.of_weights, several, lambda: _looked_at(work))
+    key = layout.schedule, layout.virtual_stages, layout.recompute_num_layers
+    passing: list[_Passing] = _once(work.of_passes, key, lambda: _passing(work, stages))
+    found = [_parts(work, *one) for one in zip(stages, states, passing, strict=True)]
+    totals = [sum(parts) for parts in found]
+    fullest = totals.index(max(totals))
+    return stages[fullest], StageMemory(*found[fullest])
 
 
-def _of_weights(work: LayoutWork, key: object, make: Callable[[], Any]) -> Any:
-    """What is worked out once for all sizes of a micro-batch."""
-    if key not in work.of_weights:
-        work.of_weights[key] = make()
-    return work.of_weights[key]
+def _once(known: dict[object, Any], key: object, make: Callable[[], Any]) -> Any:
+    if key not in known:
+        known[key] = make()
+    return known[key]
 
 
-def _looked_at(work: LayoutWork) -> list[int]:
-    """Stages of which one holds the most."""
+def _looked_at(work: LayoutWork) -> tuple[list[int], list[_State]]:
+    """Stages of which one holds the most, and what they hold of weights."""
     layout, pp = work.layout, work.layout.pp
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
@@ -156,46 +147,44 @@ def _looked_at(work: LayoutWork) -> list[int]:
     if not (_computes_again(layout) or layout.recompute_num_layers > 1 or work.shape.long_skips):
         # Of equal stages the first one keeps the most micro-batches.
         stages = set({id(work.stages[stage]): stage for stage in sorted(stages, reverse=True)}.values())
-    return sorted(stages)
+    return sorted(stages), [_state(work, stage) for stage in sorted(stages)]
 
 
 def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
-    found: dict[str, _OfLayer] = work.once(("layers", _computes_again(work.layout)), lambda: _OfLayer.of(work))
+    found: dict[str, _OfLayer] = _once(work.of_passes, _computes_again(work.layout), lambda: _OfLayer.of(work))
     return found
 
 
-def _parts(work: LayoutWork, stage: int) -> _Parts:
+def _parts(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> _Parts:
     """The parts of `StageMemory` of a rank of one stage, of a layout whose stages have one mesh."""
-    layout = work.layout
-    parameters, optimizer, gradients, again, buffers, dropped, head = work.once(stage, lambda: _steady(work, stage))
-    kept = _layers_bytes(work, stage, _of_layers(work))
-    if dropped is not None:
-        tokens, hidden, split = dropped
-        kept += _kept(layout, stage) * tokens * hidden / split
-    kept += head
-    again *= 1 if layout.keeps_some_layers else layout.recompute_num_layers
-    if layout.is_fsdp2:
+    parameters, optimizer, gradients, sharding = state
+    kept, again, buffers = passing
+    if work.layout.is_fsdp2:
         moments = _moments(work, stage, gradients, kept, again)
-        return max((_held(parameters, optimizer, *moment) for moment in moments), key=_total)
-    return _held(parameters, optimizer, gradients, kept + again, buffers)
+        return max((_held(parameters, optimizer, *moment) for moment in moments), key=sum)
+    return _held(parameters, optimizer, gradients, kept + again, buffers + sharding)
 
 
-def _steady(work: LayoutWork, stage: int) -> _Steady:
-    layout, shape = work.layout, work.shape
-    parameters, optimizer, gradients, sharding = _of_weights(work, stage, lambda: _state(work, stage))
-    again, buffers = _again_bytes(work, stage, _of_layers(work)), _message_buffers(work, stage)
+def _passing(work: LayoutWork, stages: Sequence[int]) -> list[_Passing]:
+    """What some stages keep from forward to backward passes, what they compute again, and buffers without those of sharding."""
+    layout, shape, of_layer = work.layout, work.shape, _of_layers(work)
+    with_embedding, with_head = end_stages(layout)
     tokens = layout.micro_batch * work.sequence_length // layout.cp
     split = layout.tp if layout.sequence_parallel else 1
-    with_embedding, with_head = end_stages(layout)
-    dropped = (tokens, shape.hidden, split) if stage in with_embedding and shape.has_dropout else None
-    head = 2 * layout.number_bytes * tokens * shape.hidden / split if stage in with_head else 0.0
-    if not layout.is_fsdp2:
-        buffers = buffers + (_logits_bytes(work) if stage in with_head else 0.0) + sharding
-    return _Steady(parameters, optimizer, gradients, again, buffers, dropped, head)
+    num_again = 1 if layout.keeps_some_layers else layout.recompute_num_layers
+    found = []
+    for stage in stages:
+        kept, buffers = _layers_bytes(work, stage, of_layer), _message_buffers(work, stage)
+        if stage in with_embedding and shape.has_dropout:
+            kept += _kept(layout, stage) * tokens * shape.hidden / split
+        if stage in with_head:
+            kept += 2 * layout.number_bytes * tokens * shape.hidden / split
+            buffers += _logits_bytes(work)
+        found.append((kept, _again_bytes(work, stage, of_layer) * num_again, buffers))
+    return found
 
 
-def _state(work: LayoutWork, stage: int) -> tuple[float, float, float, float]:
-    """Parameters, optimizer, gradients and buffers of sharding: whatever the size of a micro-batch."""
+def _state(work: LayoutWork, stage: int) -> _State:
     layout, held = work.layout, work.stages[stage]
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     shards = layout.num_shards
@@ -216,12 +205,6 @@ def _state(work: LayoutWork, stage: int) -> tuple[float, float, float, float]:
 
 def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> _Parts:
     return parameters, gradients, optimizer, activations, buffers, RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
-
-
-def _total(parts: _Parts) -> float:
-    """Bytes of all parts together, as `StageMemory.total` adds them."""
-    parameters, gradients, optimizer, activations, buffers, runtime = parts
-    return parameters + gradients + optimizer + activations + buffers + runtime
 
 
 def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:

@@ -44,8 +44,10 @@ MOST_WORKS = 4_096
 
 _WORKS: dict[object, LayoutWork] = {}
 _IN_TIME = {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}
-_FAMILY = itemgetter(*(Layout.model_fields.keys() - _IN_TIME))
-"""The keys of a layout that layouts of one family share; they share the layers of their stages too."""
+_FAMILY = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"zero"}))
+"""The keys of a layout that layouts of one family share, beside the ZeRO stage; they share the layers of their stages too."""
+
+_OF_PASSES: dict[object, dict[object, Any]] = {}
 
 _HELD: dict[object, tuple[Mapping[str, BlockWeights], tuple[StageWork, ...], dict[object, Any]]] = {}
 _OF_WEIGHTS = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"micro_batch", "global_batch", "recompute"}))
@@ -108,6 +110,7 @@ class LayoutWork(StepWork):
         given_blocks: the blocks, where they are others than the layout has.
         shared: see `once`.
         of_weights: what is worked out once for all layouts whose ranks hold the same weights.
+        of_passes: what is worked out once for all layouts that differ in ZeRO stage and order of passes alone.
     """
 
     shape: TransformerShape
@@ -122,6 +125,7 @@ class LayoutWork(StepWork):
     given_blocks: Mapping[str, BlockWork] | None = None
     shared: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     of_weights: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    of_passes: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def blocks(self) -> Mapping[str, BlockWork]:
@@ -322,14 +326,15 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     elif layout.framework == "fsdp2" or shape.long_skips is not None:
         apart = layout.virtual_stages
     family = shape, length, apart, id(layers), _FAMILY(vars(layout))
-    if (known_work := _WORKS.get(family)) is None:
+    if (known_work := _WORKS.get((family, layout.zero))) is None:
         if len(_WORKS) >= MOST_WORKS:
             _WORKS.clear()
+            _OF_PASSES.clear()
         key = blocks.micro_batch_key(layout, length)
         weights, stages, of_weights = _held(shape, layout, layers, apart)
         known_work = LayoutWork(shape, layout, length, weights, chunks, stages, _boundary(layout, length, shape.hidden), key)
-        vars(known_work)["of_weights"] = of_weights
-        _WORKS[family] = known_work
+        vars(known_work).update(of_weights=of_weights, of_passes=_OF_PASSES.setdefault(family, {}))
+        _WORKS[family, layout.zero] = known_work
     work = object.__new__(LayoutWork)
     vars(work).update(vars(known_work), layout=layout, chunks=chunks)
     return work
