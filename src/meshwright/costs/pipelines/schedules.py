@@ -210,8 +210,7 @@ def paths_s(
         stages: the first ones, ``s`` of them.
     """
     p, v = task_s.shape[0], virtual_stages
-    sends = ways_s(send_s, p * v).copy()
-    starts_s, none_s = alone_s(p, stages), np.zeros((p, v))
+    starts_s, none_s, sends = alone_s(p, stages), np.zeros((p, v)), ways_s(send_s, p * v).copy()
     return chunk_ends_s(schedule, num_micro_batches, task_s, sends, starts_s, none_s, overlaps_sends=overlaps_sends)[0]
 
 

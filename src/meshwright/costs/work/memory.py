@@ -13,7 +13,7 @@ from ..pipelines.schedules import in_flight, waiting
 from .activations.layer_activations import layer_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
-from .stage_boundary import slice_buffer_bytes
+from .stage_work import slice_buffer_bytes
 from .work import LayoutWork
 
 FRAGMENTATION = 0.04

@@ -13,7 +13,7 @@ the forward pass of a chunk is embedding, layers, head as far as it has them, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from operator import itemgetter
@@ -25,18 +25,11 @@ from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
 from ..compression import Matrix
 from . import layer as blocks
-from .latent_attention import narrow_parameters
 from .layer import BlockWork
 from .layer_parts import BlockWeights
-from .model_chunks import (
-    ChunkWork,
-    check,
-    end_stages,
-    has_table_copy,
-    spread,
-    there_and_back,
-)
+from .model_chunks import ChunkWork, check, spread, there_and_back
 from .operations import Message
+from .stage_work import StageWork, stages_of
 from .step_work import SUMMED, ModelParts, StepWork
 
 MOST_WORKS = 4_096
@@ -59,37 +52,6 @@ _UNCUT = {
     **dict.fromkeys(("sequence_parallel", "distributed_optimizer"), False),
     "schedule": "1f1b",
 }
-
-
-@dataclass(frozen=True)
-class StageWork:
-    """What a rank of one pipeline stage holds and does once a step.
-
-    Attributes:
-        dense_parameters: parameters whose gradients are summed over ``dp_cp``, before sharding.
-        expert_parameters: those of experts.
-        optimizer_parameters: parameters that this rank updates.
-        sync: messages after the last backward pass, one after the other.
-        gather: messages after the optimizer.
-        layers: transformer layers on the stage by the name of their block.
-    """
-
-    dense_parameters: float
-    expert_parameters: float
-    optimizer_parameters: float
-    sync: tuple[Message, ...]
-    gather: tuple[Message, ...]
-    layers: Mapping[str, int]
-
-    @property
-    def num_layers(self) -> int:
-        """Transformer layers on the stage."""
-        return sum(self.layers.values())
-
-    @property
-    def parameters(self) -> float:
-        """All parameters on the rank, before sharding."""
-        return self.dense_parameters + self.expert_parameters
 
 
 @dataclass(frozen=True)
@@ -349,74 +311,14 @@ def _held(
         if len(_HELD) >= MOST_WORKS:
             _HELD.clear()
         weights = blocks.weights_of(shape, layout)
-        _HELD[key] = weights, _stages(shape, layout, layers, weights), {}
+        _HELD[key] = weights, stages_of(shape, layout, layers, weights), {}
     return _HELD[key]
 
 
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
     """The work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
-    stages = _stages(work.shape, work.layout, [held.layers for held in work.stages], blocks)
+    stages = stages_of(work.shape, work.layout, [held.layers for held in work.stages], blocks)
     return replace(work, block_weights=blocks, given_blocks=blocks, stages=stages, key=(*work.key, key))
-
-
-def _stages(
-    shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWeights]
-) -> tuple[StageWork, ...]:
-    embedding, head = blocks["embedding"], blocks["head"]
-    has_copy, (with_embedding, with_head) = shape.is_head_tied and has_table_copy(layout), end_stages(layout)
-    made: dict[tuple[int, bool, bool], StageWork] = {}
-    stages = []
-    for stage in range(layout.pp):
-        key = (id(layers[stage]), stage in with_embedding, stage in with_head)  # of equal ones the same object
-        if key not in made:
-            dense = sum(number * blocks[name].dense_parameters for name, number in layers[stage].items())
-            experts = sum(number * blocks[name].expert_parameters for name, number in layers[stage].items())
-            dense += embedding.dense_parameters if stage in with_embedding else 0.0
-            if stage in with_head:
-                # A tied table stands on the first stage; where that is another, the last one keeps a copy.
-                dense += head.dense_parameters if has_copy or not shape.is_head_tied else shape.norm_vectors * shape.hidden
-            is_tied_end = has_copy and stage in (0, layout.pp - 1)
-            table = shape.vocabulary / layout.tp * shape.hidden if is_tied_end else 0.0
-            narrow = 0 if shape.latent is None else narrow_parameters(shape) * sum(layers[stage].values())
-            made[key] = _stage(layout, dense, experts, table, narrow, layers[stage])
-        stages.append(made[key])
-    return tuple(stages)
-
-
-def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
-    weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
-    same = layout.dp * layout.cp
-    shards, replicas = layout.num_shards, same // layout.num_shards
-    expert_same = same // layout.ep
-    expert_shards = min(shards, expert_same)
-    sync: list[Message] = []
-    gather: list[Message] = []
-    if tied_table:
-        held = shards if layout.zero >= 3 else 1  # by then a rank has its shard of the gradients only
-        sync.append(Message("tied table", "all_reduce", "ends", tied_table * gradient_bytes / held))
-    if narrow and layout.tp > 1 and layout.sequence_parallel:  # each rank has those of its own tokens
-        held = shards if layout.reduces_in_passes else 1
-        sync.append(Message("latent gradients", "all_reduce", "tp", float(narrow * gradient_bytes / held)))
-    if layout.shards_optimizer:
-        if shards > 1 and not layout.reduces_in_passes:
-            sync.append(Message("gradients", "reduce_scatter", "shard", dense * gradient_bytes))
-        if replicas > 1:
-            sync.append(Message("gradients of copies", "all_reduce", "replica", dense * gradient_bytes / shards))
-        if shards > 1 and layout.zero < 3:
-            gather.append(Message("parameters", "all_gather", "shard", dense * weight_bytes))
-        if experts and expert_same > 1 and not layout.reduces_in_passes:
-            sync.append(Message("expert gradients", "reduce_scatter", "expert_dp", experts * gradient_bytes))
-        if experts and expert_same > 1 and layout.zero < 3:
-            gather.append(Message("expert parameters", "all_gather", "expert_dp", experts * weight_bytes))
-    else:
-        if same > 1:
-            sync.append(Message("gradients", "all_reduce", "dp_cp", dense * gradient_bytes))
-        if experts and expert_same > 1:
-            sync.append(Message("expert gradients", "all_reduce", "expert_dp", experts * gradient_bytes))
-    updated = dense / shards + experts / (expert_shards if layout.shards_optimizer else 1)
-    if layout.has_mirrored_stages:
-        sync.append(Message("gradients of the other copy", "all_reduce", "mirror", updated * gradient_bytes))
-    return StageWork(dense, experts, updated, tuple(sync), tuple(gather), layers)
 
 
 def _boundary(layout: Layout, sequence_length: int, hidden: int) -> tuple[Message, ...]:
