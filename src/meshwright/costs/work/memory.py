@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ...errors import PlanError
@@ -30,8 +29,7 @@ LIVE_PARAMETERS = 1e9
 ``stage3_max_live_parameters``)."""
 
 
-@dataclass(frozen=True)
-class StageMemory:
+class StageMemory(NamedTuple):
     """Bytes on a rank of one stage.
 
     Attributes:
@@ -60,9 +58,6 @@ class StageMemory:
         """Bytes of all parts together."""
         return self.model_state + self.activations + self.buffers + self.runtime
 
-
-_Parts = tuple[float, float, float, float, float, float]
-"""The parts of `StageMemory`, in its order."""
 
 _State = tuple[float, float, float, float]
 """Parameters, optimizer, gradients and buffers of sharding, whatever the size of a micro-batch."""
@@ -101,11 +96,11 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
     """
     own = work.at(stage)
-    held = StageMemory(*_parts(own, stage, _state(own, stage), _passing(own, [stage])[0]))
+    held = _memory(own, stage, _state(own, stage), _passing(own, [stage])[0])
     if not work.meshes:
         return held
     slices = slice_buffer_bytes(work, stage)
-    return replace(held, buffers=held.buffers + slices, runtime=held.runtime + FRAGMENTATION * slices)
+    return held._replace(buffers=held.buffers + slices, runtime=held.runtime + FRAGMENTATION * slices)
 
 
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
@@ -124,10 +119,8 @@ def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
     stages, states = _once(work.of_weights, several, lambda: _looked_at(work))
     key = layout.schedule, layout.virtual_stages, layout.recompute_num_layers
     passing: list[_Passing] = _once(work.of_passes, key, lambda: _passing(work, stages))
-    found = [_parts(work, *one) for one in zip(stages, states, passing, strict=True)]
-    totals = [sum(parts) for parts in found]
-    fullest = totals.index(max(totals))
-    return stages[fullest], StageMemory(*found[fullest])
+    held = [_memory(work, *one) for one in zip(stages, states, passing, strict=True)]
+    return max(zip(stages, held, strict=True), key=lambda pair: pair[1].total)
 
 
 def _once(known: dict[object, Any], key: object, make: Callable[[], Any]) -> Any:
@@ -155,13 +148,13 @@ def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
     return found
 
 
-def _parts(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> _Parts:
-    """The parts of `StageMemory` of a rank of one stage, of a layout whose stages have one mesh."""
+def _memory(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> StageMemory:
+    """Memory of a rank of one stage, of a layout whose stages have one mesh."""
     parameters, optimizer, gradients, sharding = state
     kept, again, buffers = passing
     if work.layout.is_fsdp2:
         moments = _moments(work, stage, gradients, kept, again)
-        return max((_held(parameters, optimizer, *moment) for moment in moments), key=sum)
+        return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
     return _held(parameters, optimizer, gradients, kept + again, buffers + sharding)
 
 
@@ -203,8 +196,9 @@ def _state(work: LayoutWork, stage: int) -> _State:
     return parameters, optimizer, gradients, _sharding_buffers(work, stage)
 
 
-def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> _Parts:
-    return parameters, gradients, optimizer, activations, buffers, RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
+def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:
+    runtime = RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
+    return StageMemory(parameters, gradients, optimizer, activations, buffers, runtime)
 
 
 def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:

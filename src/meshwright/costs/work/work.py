@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
@@ -69,7 +70,7 @@ class LayoutWork(StepWork):
             where stages have meshes of their own.
         key: what of the layout the work on one micro-batch depends on, see `layer.micro_batch_key`.
         meshes: of each stage the work as if all had its mesh; none where they have one. Blocks and boundary are the first one's.
-        given_blocks: the blocks, where they are others than the layout has.
+        make_blocks: makes `blocks`.
         shared: see `once`.
         of_weights: what is worked out once for all layouts whose ranks hold the same weights.
         of_passes: what is worked out once for all layouts that differ in ZeRO stage and order of passes alone.
@@ -83,8 +84,8 @@ class LayoutWork(StepWork):
     stages: tuple[StageWork, ...]
     boundary: tuple[Message, ...]
     key: tuple[object, ...]
+    make_blocks: Callable[[], Mapping[str, BlockWork]] = field(compare=False)
     meshes: tuple[LayoutWork, ...] = ()
-    given_blocks: Mapping[str, BlockWork] | None = None
     shared: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     of_weights: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
     of_passes: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -92,11 +93,7 @@ class LayoutWork(StepWork):
     @property
     def blocks(self) -> Mapping[str, BlockWork]:
         """The blocks by name, as `block_weights` has them; their passes are made when they are first asked for."""
-        if self.given_blocks is not None:
-            return self.given_blocks
-        found: Mapping[str, BlockWork] = self.once(
-            "blocks", lambda: blocks.blocks_of(self.shape, self.layout, self.sequence_length)
-        )
+        found: Mapping[str, BlockWork] = self.once("blocks", self.make_blocks)
         return found
 
     def at(self, stage: int) -> LayoutWork:
@@ -268,7 +265,7 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
         if shape.is_head_tied and meshes[0] is not meshes[-1]:
             problem = f"{shape.name} sums its table between the first and the last stage, whose meshes must be one"
             raise PlanError(problem, field="layout.stage_meshes")
-        return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes, given_blocks=meshes[0].blocks)
+        return replace(meshes[0], layout=layout, stages=stages_held, meshes=meshes)
     if checks:
         check(shape, layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
@@ -294,7 +291,8 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
             _OF_PASSES.clear()
         key = blocks.micro_batch_key(layout, length)
         weights, stages, of_weights = _held(shape, layout, layers, apart)
-        known_work = LayoutWork(shape, layout, length, weights, chunks, stages, _boundary(layout, length, shape.hidden), key)
+        boundary, make_blocks = _boundary(layout, length, shape.hidden), partial(blocks.blocks_of, shape, layout, length)
+        known_work = LayoutWork(shape, layout, length, weights, chunks, stages, boundary, key, make_blocks)
         vars(known_work).update(of_weights=of_weights, of_passes=_OF_PASSES.setdefault(family, {}))
         _WORKS[family, layout.zero] = known_work
     work = object.__new__(LayoutWork)
@@ -318,7 +316,7 @@ def _held(
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
     """The work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
     stages = stages_of(work.shape, work.layout, [held.layers for held in work.stages], blocks)
-    return replace(work, block_weights=blocks, given_blocks=blocks, stages=stages, key=(*work.key, key))
+    return replace(work, block_weights=blocks, make_blocks=partial(dict, blocks), stages=stages, key=(*work.key, key))
 
 
 def _boundary(layout: Layout, sequence_length: int, hidden: int) -> tuple[Message, ...]:
