@@ -109,19 +109,19 @@ class BoundedPricer(Pricer):
         return max(self._least_s(work, lane) for lane in lanes.values()) * (1 - ROUNDING)
 
     def _least_s(self, work: LayoutWork, lane: Lane) -> float:
-        layout = work.layout
-        m, last = layout.num_micro_batches, layout.pp - 1
-        if layout.is_bidirectional:
-            numbers = _num_tasks(layout.schedule, layout.pp, layout.chunks_per_rank, m)
-            busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
-            return max(float(own_s) + self._tail_bound_s(work, stage, lane) for stage, own_s in enumerate(busy_s))
-        send_s = self._least_send_s(work, lane) if last else 0.0
-        spans = self._spans_s(work, lane, send_s)
-        return max(span_s + self._tail_bound_s(work, stage, lane) for stage, span_s in spans.items())
+        tails: dict[object, float] = {}
+        least_s = 0.0
+        for stage, span_s in self._spans_s(work, lane).items():
+            same = id(work.stages[stage]) if lane.are_stages_alike else stage
+            if same not in tails:
+                tails[same] = self._tail_bound_s(work, stage, lane)
+            least_s = max(least_s, span_s + tails[same])
+        return least_s
 
-    def _spans_s(self, work: LayoutWork, lane: Lane, send_s: float) -> dict[int, float]:
+    def _spans_s(self, work: LayoutWork, lane: Lane) -> dict[int, float]:
         """Seconds of some stages in a step without what follows their passes, worked out once for all that share these."""
         layout = work.layout
+        send_s = 0.0 if layout.pp == 1 or layout.is_bidirectional else self._least_send_s(work, lane)
         if work.meshes or lane.kinds:
             return self._made_spans_s(work, lane, send_s)
         blocks = self._block_times(work, lane.at(0))
@@ -133,6 +133,10 @@ class BoundedPricer(Pricer):
     def _made_spans_s(self, work: LayoutWork, lane: Lane, send_s: float) -> dict[int, float]:
         layout, v = work.layout, work.layout.virtual_stages
         m, last = layout.num_micro_batches, layout.pp - 1
+        if layout.is_bidirectional:
+            numbers = _num_tasks(layout.schedule, layout.pp, layout.chunks_per_rank, m)
+            busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
+            return dict(enumerate(busy_s.tolist()))
         tasks = self._tasks(work, lane)
         held_s = 0.0 if layout.overlap_pp else send_s
         spans: dict[int, float] = {}

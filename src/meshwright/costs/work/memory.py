@@ -290,8 +290,8 @@ def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
             )
         ]
         is_mirrored = layout.has_mirrored_stages
-        kept = kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
-        return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in kept)
+        at_once = kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
+        return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in at_once)
     held = [(number, inputs * of_layer[name].kept, of_layer[name].put_off) for name, number in work.stages[stage].layers.items()]
     if _computes_again(layout):
         pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)

@@ -269,18 +269,12 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if checks:
         check(shape, layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
-    chunks, layers = spread(
-        shape.num_layers,
-        shape.other_layers,
-        layout.pp,
-        layout.virtual_stages,
-        less_layers(layout),
-        again,
-        layout.stage_layers,
-    )
+    sizes = layout.stage_layers
+    chunks_of = shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout), again, sizes
+    chunks, layers = spread(*chunks_of)
     apart: object = None
     if layout.is_bidirectional:
-        chunks, layers = there_and_back(chunks, layout)
+        chunks, layers = there_and_back(layout.schedule, layout.pp, chunks_of)
         apart = layout.schedule
     elif layout.framework == "fsdp2" or shape.long_skips is not None:
         apart = layout.virtual_stages
