@@ -65,7 +65,8 @@ class PlayedPipeline(NamedTuple):
     def of(cls, layout: Layout, task_s: NDArray[np.float64], send_s: NDArray[np.float64]) -> Self:
         """Play a pipeline; one that went lately is not played again, as layouts that differ in other things share passes."""
         order = layout.schedule, layout.chunks_per_rank, layout.num_micro_batches, layout.overlap_pp
-        return cls(layout, task_s, send_s, _played_once(*order, len(task_s), task_s.tobytes(), send_s.tobytes()))
+        tasks, sends = (np.asarray(one, np.float64).tobytes() for one in (task_s, send_s))
+        return cls(layout, task_s, send_s, _played_once(*order, len(task_s), tasks, sends))
 
     @property
     def unsent(self) -> PlayedPipeline:
@@ -81,8 +82,8 @@ class PlayedPipeline(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _played_once(schedule: str, v: int, m: int, overlaps_sends: bool, p: int, tasks: bytes, sends: bytes) -> Played:
-    task_s = np.frombuffer(tasks).reshape(p, v, -1)
-    return play_schedule(schedule, v, m, task_s, np.frombuffer(sends), overlaps_sends=overlaps_sends)
+    task_s, send_s = np.frombuffer(tasks).copy(), np.frombuffer(sends).copy()
+    return play_schedule(schedule, v, m, task_s.reshape(p, v, -1), send_s, overlaps_sends=overlaps_sends)
 
 
 def ends_s(played: Played, tails_s: Mapping[int, float], partners: Partners) -> dict[int, float]:
