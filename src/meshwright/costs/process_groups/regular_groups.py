@@ -7,7 +7,6 @@ Where hosts differ this is not enough to price a group, see `lanes`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -38,32 +37,32 @@ def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFA
 
 def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> dict[str, Group]:
     """The groups of a rank along every axis."""
-    return groups_of_key(groups_key(layout), devices_per_host, order)[0]
+    return _groups(*degrees_of(layout), layout.num_shards, devices_per_host, order)[0]
 
 
 def is_regular(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> bool:
     """Whether each group has equally many ranks on each of its hosts, at equal distances; prices of other groups are rough."""
-    return groups_of_key(groups_key(layout), devices_per_host, order)[1]
+    return _groups(*degrees_of(layout), layout.num_shards, devices_per_host, order)[1]
 
 
-GroupsKey = tuple[int, int, int, int, int, tuple[int, int, int], int]
+Volume = tuple[int, int, int]
 
 
-def groups_key(layout: Layout) -> GroupsKey:
-    """The keys of a layout on which its groups depend: degrees, and the ranks that share what is sharded."""
-    volume = layout.sp_d, layout.sp_h, layout.sp_w
-    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, volume, layout.num_shards
+def degrees_of(layout: Layout) -> tuple[int, int, int, int, int, Volume]:
+    """What tells the groups of a layout, beside what it shards."""
+    return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, (layout.sp_d, layout.sp_h, layout.sp_w)
 
 
 @lru_cache(maxsize=65_536)
-def groups_of_key(key: GroupsKey, devices_per_host: int, order: str = DEFAULT_ORDER) -> tuple[dict[str, Group], bool]:
+def _groups(
+    tp: int, cp: int, dp: int, pp: int, ep: int, volume: Volume, shards: int, devices_per_host: int, order: str
+) -> tuple[dict[str, Group], bool]:
     """Groups by axis, and whether all of them are regular.
 
     The ranks of dp and cp that hold the same weights count along cp first. Stages next to each other are on one host if
     all stages are; else the transfer between hosts decides, and it shares the cards with the ranks of one stage. Parts of a
     volume stand where slices of a sequence do, of which there is then one.
     """
-    tp, cp, dp, pp, ep, volume, shards = key
     sp = math.prod(volume)
     slices = cp * sp
     size, stride, step = {"tp": tp, "cp": slices, "dp": dp, "pp": pp}, {}, 1
@@ -121,11 +120,6 @@ def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_
     groups, pp = groups_of(layout, devices_per_host, order), layout.pp
     if not layout.has_equal_stages:
         return tuple(_transfer(layout, stage, (stage + 1) % pp, devices_per_host) for stage in range(pp))
-    return equal_boundaries(groups, pp, devices_per_host)
-
-
-def equal_boundaries(groups: Mapping[str, Group], pp: int, devices_per_host: int) -> tuple[Group, ...]:
-    """`boundary_groups` of stages with as many ranks each."""
     stride = groups["pp"].stride
     room = devices_per_host // stride if devices_per_host % stride == 0 else 1
     if room <= 1 or groups["pp"].per_host > 1:

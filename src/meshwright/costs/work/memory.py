@@ -253,23 +253,10 @@ def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
 def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
     """Activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
 
-    A weight gradient that a zero-bubble schedule puts off keeps its activations, see `put_off_bytes`.
+    A weight gradient that a zero-bubble schedule puts off keeps its activations: all of them, or, of a layer that is computed again
+    as a whole, those of selective recomputation, since what is inside attention holds no weights.
     """
     return _layers_bytes(work, stage, _of_layers(work))
-
-
-def kept_bytes(work: LayoutWork) -> float:
-    """Activations of one layer of the main kind that a micro-batch keeps from its forward pass to its backward pass."""
-    return _of_layers(work)["layer"].kept
-
-
-def put_off_bytes(work: LayoutWork) -> float:
-    """The kept bytes that remain for a weight gradient that a zero-bubble schedule defers.
-
-    That is all of it; a layer that is recomputed as a whole has by then all activations again but those inside attention,
-    which holds no weights.
-    """
-    return _of_layers(work)["layer"].put_off
 
 
 def _computes_again(layout: Layout) -> bool:
