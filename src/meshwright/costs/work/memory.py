@@ -95,8 +95,11 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
     """
-    own = work.at(stage)
-    held = _memory(own, stage, _state(own, stage), _passing(own, [stage])[0])
+    own, layout = work.at(stage), work.layout
+    key = stage, layout.schedule, layout.virtual_stages, layout.recompute_num_layers
+    state: _State = _once(own.of_weights, stage, lambda: _state(own, stage))
+    passing: list[_Passing] = _once(own.of_passes, key, lambda: _passing(own, [stage]))
+    held = _memory(own, stage, state, passing[0])
     if not work.meshes:
         return held
     slices = slice_buffer_bytes(work, stage)
@@ -253,8 +256,8 @@ def check_fits(peak: tuple[int, StageMemory], capacity_bytes: float) -> None:
 def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
     """Activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
 
-    A weight gradient that a zero-bubble schedule puts off keeps its activations: all of them, or, of a layer that is computed again
-    as a whole, those of selective recomputation, since what is inside attention holds no weights.
+    A weight gradient that a zero-bubble schedule puts off keeps its activations: all of them, or those of selective recomputation
+    of a layer that is computed again as a whole, since what is inside attention holds no weights.
     """
     return _layers_bytes(work, stage, _of_layers(work))
 

@@ -143,13 +143,14 @@ class LayoutWork(StepWork):
         layout = self.layout
         whole = describe(self.shape, layout.model_copy(update=_UNCUT), self.sequence_length, checks=False)
         (chunk,) = whole.chunks
-        layers = [whole.blocks[name].dense_parameters for name, number in chunk.runs for _ in range(number)]
-        tied = whole.embedding.largest_weight if self.shape.is_head_tied else 0.0
+        held, head = whole.block_weights, whole.block_weights["head"].dense_parameters
+        layers = [held[name].dense_parameters for name, number in chunk.runs for _ in range(number)]
+        tied = held["embedding"].largest_weight if self.shape.is_head_tied else 0.0
         once = self.chunks[: layout.pp * layout.virtual_stages]
         ends = [0, *(1 + end for end in accumulate(one.num_layers for one in once))]
         ends[-1] += 1
         return ModelParts(
-            (whole.embedding.dense_parameters, *layers, whole.head.dense_parameters - tied),
+            (held["embedding"].dense_parameters, *layers, head - tied),
             tuple(pairwise(ends)) * (2 if layout.has_mirrored_stages else 1),
             float(layout.number_bytes),
         )
@@ -225,16 +226,6 @@ class LayoutWork(StepWork):
     def layer(self) -> BlockWork:
         """A layer of the main kind."""
         return self.blocks["layer"]
-
-    @property
-    def embedding(self) -> BlockWork:
-        """The look-up of tokens."""
-        return self.blocks["embedding"]
-
-    @property
-    def head(self) -> BlockWork:
-        """Norm, logits and loss."""
-        return self.blocks["head"]
 
     @property
     def pass_axes(self) -> frozenset[str]:

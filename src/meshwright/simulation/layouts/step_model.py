@@ -188,7 +188,7 @@ class TransformerStep(StepModel):
         parameters = {name: (block.dense_parameters, block.expert_parameters) for name, block in work.block_weights.items()}
         blocks = [(f"layer {first + n}", name, parameters[name]) for n, name in enumerate(names)]
         if held.has_embedding:
-            blocks.insert(0, ("embedding", "embedding", (work.embedding.dense_parameters, 0.0)))
+            blocks.insert(0, ("embedding", "embedding", (work.block_weights["embedding"].dense_parameters, 0.0)))
         if held.has_head:
             blocks.append(("head", "head", (block_parameters(work, held.stage)["head"], 0.0)))
         return blocks
