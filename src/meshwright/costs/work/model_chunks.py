@@ -101,7 +101,7 @@ def there_and_back(
         pp: stages.
         chunks_of: what `spread` makes the chunks of.
     """
-    chunks = spread(*chunks_of)[0]  # type: ignore[arg-type]
+    chunks = spread(*chunks_of)[0]
     every = [*chunks, *chunks] if schedule == "dualpipe" else chunks
     placed = [replace(one, stage=2 * pp - 1 - n if n >= pp else n, place=n // pp) for n, one in enumerate(every)]
     held: list[Counter[str]] = [Counter() for _ in range(pp)]
