@@ -77,13 +77,13 @@ def held_bytes(step: StepModel, stage: int) -> float:
 def kept_bytes(step: StepModel, chunk: int) -> float:
     """Activations of a chunk that a micro-batch keeps for its backward pass, with what an allocator cannot reuse of them."""
     if isinstance(step, TransformerStep):
-        return WASTE * step.work.chunks[chunk].num_layers * memory.kept_bytes(step.work)
+        return WASTE * step.work.chunks[chunk].num_layers * memory._of_layers(step.work)["layer"].kept
     return WASTE * graph_memory.kept_bytes(step.work, chunk) if isinstance(step, GraphStep) else step.kept_bytes(chunk)
 
 
 def put_off_bytes(step: TransformerStep, chunk: int) -> float:
     """What of them a weight gradient that is put off keeps."""
-    return WASTE * step.work.chunks[chunk].num_layers * memory.put_off_bytes(step.work)
+    return WASTE * step.work.chunks[chunk].num_layers * memory._of_layers(step.work)["layer"].put_off
 
 
 def _change(step: StepModel, chunk: int, kind: int) -> float:

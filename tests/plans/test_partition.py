@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from meshwright.errors import PlanError
 from meshwright.plans.partition import Layout
@@ -91,3 +92,14 @@ def test_an_absent_batch_is_the_jobs_or_an_error():
 def test_a_bad_layout_is_refused_with_the_key(text, told):
     with pytest.raises(PlanError, match=told):
         Layout.parse(text)
+
+
+@pytest.mark.parametrize("update", [None, {"schedule": "gpipe"}, {"micro_batch": 4, "zero": 1}])
+def test_a_copy_of_a_layout_is_that_of_pydantic(update):
+    layout = Layout(tp=2, micro_batch=1, global_batch=8)
+    ours, theirs = layout.model_copy(update=update), BaseModel.model_copy(layout, update=update)
+    assert ours == theirs
+    assert hash(ours) == hash(theirs)
+    assert ours.model_dump() == theirs.model_dump()
+    assert ours.model_fields_set == theirs.model_fields_set
+    assert layout == Layout(tp=2, micro_batch=1, global_batch=8)

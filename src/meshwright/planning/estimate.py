@@ -205,7 +205,7 @@ class Estimate:
             **({"trained": [one.to_data() for one in self.trained]} if self.trained else {}),
             "memory": [
                 {"stage": stage, "total": one.total, "model_state": one.model_state}
-                | one.__dict__
+                | one._asdict()
                 | {"provenance": "estimated", "uncertainty": MEMORY_UNCERTAINTY}
                 for stage, one in enumerate(self.memory)
             ],

@@ -260,8 +260,12 @@ class RankedLayouts:
 
     def tie_width(self, found: RankedLayout) -> float:
         """Logarithm of the ratio of a layout's step and the fastest up to which they tie."""
-        first, second = sorted((self.best, found), key=lambda one: one.step_s)
-        return tie_width(*(self.row(one).step.uncertainty_terms for one in (first, second)))
+        doubts = self._doubts_of_best, self.row(found).step.uncertainty_terms
+        return tie_width(*(doubts if self.best.step_s <= found.step_s else reversed(doubts)))
+
+    @cached_property
+    def _doubts_of_best(self) -> dict[str, float]:
+        return self.row(self.best).step.uncertainty_terms
 
     @cached_property
     def simplest(self) -> int:

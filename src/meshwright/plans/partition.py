@@ -6,6 +6,7 @@ Legend of shapes: ``world`` ranks of a layout.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -216,6 +217,16 @@ class Layout(ParallelDegrees):
         elif "framework" in data:
             unasked |= framework_defaults(data["framework"], data)
         return build_of_plan(cls, unasked | data, prefix="layout.")
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Layout:
+        """The layout with other values of some keys; searches make hundreds of thousands, so that the rest is shared."""
+        made = object.__new__(Layout)
+        changed, given = update or {}, self.__pydantic_fields_set__
+        object.__setattr__(made, "__dict__", {**self.__dict__, **changed})
+        object.__setattr__(made, "__pydantic_fields_set__", given if changed.keys() <= given else given | changed.keys())
+        object.__setattr__(made, "__pydantic_extra__", None)
+        object.__setattr__(made, "__pydantic_private__", None)
+        return made
 
     @property
     def shards_optimizer(self) -> bool:

@@ -57,6 +57,15 @@ def test_a_late_stage_of_gpipe_worked_by_hand():
     assert step_s(pipeline, {0: 0.0, 1: 30.0}) == (pytest.approx(36.0), 1)
 
 
+def test_layouts_that_share_their_passes_play_one_pipeline():
+    one = Layout(pp=2, dp=2, schedule="1f1b", micro_batch=1, global_batch=6)
+    other, fewer = one.model_copy(update={"zero": 1}), one.model_copy(update={"global_batch": 4})
+    task_s, send_s = np.ones((2, 1, 3)), np.zeros(2)
+    first, same, short = (PlayedPipeline.of(layout, task_s.copy(), send_s).played for layout in (one, other, fewer))
+    assert same is first
+    assert short.period_s < first.period_s < PlayedPipeline.of(one, 2 * task_s, send_s).played.period_s
+
+
 @draws(60)
 @given(st.integers(2, 6), st.integers(1, 14), st.booleans(), st.integers(0, 10**6))
 def test_a_step_of_gpipe_is_the_largest_mean_over_the_cycles_of_its_stages(p, m, overlaps, seed):

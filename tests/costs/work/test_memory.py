@@ -271,3 +271,11 @@ def test_what_does_not_fit_is_refused_with_the_number():
     check_fits(peak_memory(work), 200e9)
     with pytest.raises(PlanError, match=r"needs 1\d\d\.\d GB .* a device has 80\.0 GB"):
         check_fits(peak_memory(work), 80e9)
+
+
+def test_memory_makes_no_passes_and_micro_batches_of_any_size_share_what_stages_hold():
+    shape = gpt(6, 768, 12, 51200, 2048)
+    first, other = (describe(shape, Layout(pp=2, dp=2, micro_batch=size, global_batch=12, zero=1), 333) for size in (1, 3))
+    assert peak_memory(first)[1].model_state == peak_memory(other)[1].model_state
+    assert first.stages is other.stages
+    assert "blocks" not in first.shared

@@ -46,7 +46,7 @@ def test_tensor_parallel_ranks_share_the_products(tp, sequence_parallel):
     whole = describe(SMALL, layout(attention="unfused"), 128)
     part = describe(SMALL, layout(attention="unfused", tp=tp, sequence_parallel=sequence_parallel), 128)
     assert tp * product_flops(part.layer.forward) == product_flops(whole.layer.forward)
-    assert tp * product_flops(part.head.forward) == product_flops(whole.head.forward)
+    assert tp * product_flops(part.blocks["head"].forward) == product_flops(whole.blocks["head"].forward)
 
 
 def test_a_layer_under_tensor_parallelism_reduces_four_times():
@@ -174,11 +174,11 @@ def test_the_tables_at_the_ends_are_gathered_and_scattered_as_well(keys, is_tied
     work = describe(SMALL.model_copy(update={"is_head_tied": is_tied}), layout(dp=4, **keys), 128)
     moved = [
         item
-        for end in (work.embedding, work.head)
+        for end in (work.blocks["embedding"], work.blocks["head"])
         for item in (*end.forward, *end.recompute, *end.backward)
         if isinstance(item, Message) and item.axis == "shard"
     ]
-    held = work.embedding.dense_parameters, work.head.dense_parameters
+    held = work.blocks["embedding"].dense_parameters, work.blocks["head"].dense_parameters
     table = SMALL.vocabulary * SMALL.hidden
     both = {None: 0, "once": sum(held) - table, "twice": sum(held)}[scattered]
     assert [item.operation for item in moved].count("all_gather") == gathers

@@ -210,8 +210,7 @@ def paths_s(
         stages: the first ones, ``s`` of them.
     """
     p, v = task_s.shape[0], virtual_stages
-    sends = ways_s(send_s, p * v).copy()
-    starts_s, none_s = alone_s(p, stages), np.zeros((p, v))
+    starts_s, none_s, sends = alone_s(p, stages), np.zeros((p, v)), ways_s(send_s, p * v).copy()
     return chunk_ends_s(schedule, num_micro_batches, task_s, sends, starts_s, none_s, overlaps_sends=overlaps_sends)[0]
 
 
@@ -286,6 +285,7 @@ def is_plain(schedule: str, virtual_stages: int, *, overlaps_sends: bool) -> boo
     return virtual_stages == 1 and (schedule == "gpipe" or not (schedule in ("zb-h1", "zb-2p", EAGER) or overlaps_sends))
 
 
+@lru_cache(maxsize=65_536)
 def in_flight(schedule: str, num_stages: int, virtual_stages: int, num_micro_batches: int, stage: int) -> float:
     """Most micro-batches whose activations a stage keeps at once, counted in chunks over chunks of the stage.
 

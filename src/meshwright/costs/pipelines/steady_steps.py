@@ -25,6 +25,7 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
@@ -62,9 +63,10 @@ class PlayedPipeline(NamedTuple):
 
     @classmethod
     def of(cls, layout: Layout, task_s: NDArray[np.float64], send_s: NDArray[np.float64]) -> Self:
-        """Play a pipeline."""
-        v, m = layout.chunks_per_rank, layout.num_micro_batches
-        return cls(layout, task_s, send_s, play_schedule(layout.schedule, v, m, task_s, send_s, overlaps_sends=layout.overlap_pp))
+        """Play a pipeline; one that went lately is not played again, as layouts that differ in other things share passes."""
+        order = layout.schedule, layout.chunks_per_rank, layout.num_micro_batches, layout.overlap_pp
+        tasks, sends = (np.asarray(one, np.float64).tobytes() for one in (task_s, send_s))
+        return cls(layout, task_s, send_s, _played_once(*order, len(task_s), tasks, sends))
 
     @property
     def unsent(self) -> PlayedPipeline:
@@ -76,6 +78,12 @@ class PlayedPipeline(NamedTuple):
         """Seconds from the first to the last task of each stage that begins when those before it are ahead, ``(p,)``."""
         schedule, m, overlaps_sends = self.layout.schedule, self.layout.num_micro_batches, self.layout.overlap_pp
         return late_spans_s(schedule, self.played, m, self.task_s, self.send_s, overlaps_sends=overlaps_sends)
+
+
+@lru_cache(maxsize=4096)
+def _played_once(schedule: str, v: int, m: int, overlaps_sends: bool, p: int, tasks: bytes, sends: bytes) -> Played:
+    task_s, send_s = np.frombuffer(tasks).copy(), np.frombuffer(sends).copy()
+    return play_schedule(schedule, v, m, task_s.reshape(p, v, -1), send_s, overlaps_sends=overlaps_sends)
 
 
 def ends_s(played: Played, tails_s: Mapping[int, float], partners: Partners) -> dict[int, float]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -29,7 +29,7 @@ from ..network import RankNetwork
 from ..routing import Routing
 from ..work.operations import BETWEEN_STAGES
 from .rank_groups import IN_PASSES, group_size, lane_width, stage_groups, stage_pairs, stage_width
-from .regular_groups import Group, boundary_groups, groups_of, starts_evenly
+from .regular_groups import Group, boundary_groups, degrees_of, groups_of, starts_evenly
 
 
 class PlacedGroups(NamedTuple):
@@ -72,6 +72,11 @@ class Lane:
     kinds: StageKinds = ()
     back: tuple[Stand, ...] = ()
 
+    @cached_property
+    def transfers(self) -> frozenset[Stand]:
+        """The different ones of `boundary`."""
+        return frozenset(self.boundary)
+
     @property
     def ways(self) -> tuple[tuple[Stand, ...], ...]:
         """Groups of transfers forward and, where they are others, back."""
@@ -91,13 +96,28 @@ class Lane:
         return self.kinds[stage] if self.kinds else (0,)
 
 
-@lru_cache(maxsize=65_536)
+MOST_LANES = 65_536
+"""Lanes that are kept."""
+
+_LANES: dict[object, Lane] = {}
+
+
 def regular_lane(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> Lane:
-    """The lane that describes all lanes where hosts are alike.
+    """The lane that describes all lanes where hosts are alike, made once for all layouts of the same groups.
 
     Raises:
         PlanError: stages of unequal numbers of ranks, one of which begins or ends within a host that it does not divide.
     """
+    cut = (*degrees_of(layout), layout.num_shards) if layout.stage_meshes is None else layout
+    key = cut, devices_per_host, order
+    if key not in _LANES:
+        if len(_LANES) >= MOST_LANES:
+            _LANES.clear()
+        _LANES[key] = _made_lane(layout, devices_per_host, order)
+    return _LANES[key]
+
+
+def _made_lane(layout: Layout, devices_per_host: int, order: str) -> Lane:
     if not layout.has_equal_stages and not starts_evenly(layout, devices_per_host):
         problem = (
             f"each stage must fill whole hosts of {devices_per_host} devices, or begin within one at a multiple of its ranks"

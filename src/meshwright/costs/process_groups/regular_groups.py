@@ -37,18 +37,18 @@ def group_of(axis: str, layout: Layout, devices_per_host: int, order: str = DEFA
 
 def groups_of(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> dict[str, Group]:
     """The groups of a rank along every axis."""
-    return _groups(*_degrees(layout), layout.num_shards, devices_per_host, order)[0]
+    return _groups(*degrees_of(layout), layout.num_shards, devices_per_host, order)[0]
 
 
 def is_regular(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> bool:
     """Whether each group has equally many ranks on each of its hosts, at equal distances; prices of other groups are rough."""
-    return _groups(*_degrees(layout), layout.num_shards, devices_per_host, order)[1]
+    return _groups(*degrees_of(layout), layout.num_shards, devices_per_host, order)[1]
 
 
 Volume = tuple[int, int, int]
 
 
-def _degrees(layout: Layout) -> tuple[int, int, int, int, int, Volume]:
+def degrees_of(layout: Layout) -> tuple[int, int, int, int, int, Volume]:
     """What tells the groups of a layout, beside what it shards."""
     return layout.tp, layout.cp, layout.dp, layout.pp, layout.ep, (layout.sp_d, layout.sp_h, layout.sp_w)
 
@@ -112,7 +112,6 @@ def _groups(
     return found, regular
 
 
-@lru_cache(maxsize=65_536)
 def boundary_groups(layout: Layout, devices_per_host: int, order: str = DEFAULT_ORDER) -> tuple[Group, ...]:
     """The ranks of a transfer between each stage and the next one, and of one between the last and the first.
 

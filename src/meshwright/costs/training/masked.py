@@ -107,7 +107,7 @@ def core_replicas(replicas: Replicas, training: Masked) -> Replicas:
 
 def core_memory(whole: StageMemory, core: StageMemory) -> StageMemory:
     """What a rank holds in a step of the core: the whole model and optimizer, gradients and activations of the core."""
-    return replace(core, parameters=whole.parameters, optimizer=whole.optimizer)
+    return core._replace(parameters=whole.parameters, optimizer=whole.optimizer)
 
 
 def model_place(work: StepWork, order: str, hosts: NDArray[np.int64]) -> ModelPlace:

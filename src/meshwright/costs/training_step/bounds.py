@@ -6,8 +6,12 @@ the best place of its ranks on the hosts would have it, in whatever order the ra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ...plans.partition import Layout
 from ..pipelines.bidirectional import num_tasks
@@ -15,7 +19,7 @@ from ..pipelines.schedules import orders
 from ..process_groups.group_network import FabricNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand, regular_lane
 from ..process_groups.regular_groups import Group, groups_of
-from ..work.model_chunks import Parts
+from ..work.model_chunks import ChunkWork, Parts
 from ..work.operations import BETWEEN_STAGES, FusedAttention, Message, Product, Sweep
 from ..work.work import LayoutWork
 from .kernels import KernelModel
@@ -82,10 +86,12 @@ class BoundedPricer(Pricer):
     """A pricer that also gives, without playing the pipeline, the least that a step can take."""
 
     _shares: dict[int, dict[str, Task]] = field(default_factory=dict, repr=False, compare=False)
+    _spans: dict[tuple[object, ...], tuple[object, dict[int, float]]] = field(default_factory=dict, repr=False, compare=False)
 
     def sharing(self, other: BoundedPricer) -> BoundedPricer:
         """A pricer that shares the priced blocks of another one, which differs in the rank order alone."""
-        return replace(self, _blocks=other._blocks, _chunks=other._chunks, _passes=other._passes, _shares=other._shares)
+        shared = {name: getattr(other, name) for name in ("_blocks", "_chunks", "_passes", "_shares", "_spans")}
+        return replace(self, **shared)
 
     def bound_s(self, work: LayoutWork) -> float:
         """A lower bound on `step_s`.
@@ -103,14 +109,35 @@ class BoundedPricer(Pricer):
         return max(self._least_s(work, lane) for lane in lanes.values()) * (1 - ROUNDING)
 
     def _least_s(self, work: LayoutWork, lane: Lane) -> float:
+        tails: dict[object, float] = {}
+        least_s = 0.0
+        for stage, span_s in self._spans_s(work, lane).items():
+            same = id(work.stages[stage]) if lane.are_stages_alike else stage
+            if same not in tails:
+                tails[same] = self._tail_bound_s(work, stage, lane)
+            least_s = max(least_s, span_s + tails[same])
+        return least_s
+
+    def _spans_s(self, work: LayoutWork, lane: Lane) -> dict[int, float]:
+        """Seconds of some stages in a step without what follows their passes, worked out once for all that share these."""
+        layout = work.layout
+        send_s = 0.0 if layout.pp == 1 or layout.is_bidirectional else self._least_send_s(work, lane)
+        if work.meshes or lane.kinds:
+            return self._made_spans_s(work, lane, send_s)
+        blocks = self._block_times(work, lane.at(0))
+        key = id(blocks), id(work.chunks), layout.num_micro_batches, send_s, layout.overlap_pp
+        if key not in self._spans:  # the chunks stay with what is known, so that the id stays theirs
+            self._spans[key] = work.chunks, self._made_spans_s(work, lane, send_s)
+        return self._spans[key][1]
+
+    def _made_spans_s(self, work: LayoutWork, lane: Lane, send_s: float) -> dict[int, float]:
         layout, v = work.layout, work.layout.virtual_stages
         m, last = layout.num_micro_batches, layout.pp - 1
         if layout.is_bidirectional:
-            numbers = num_tasks(orders(layout.schedule, layout.pp, layout.chunks_per_rank, m))
+            numbers = _num_tasks(layout.schedule, layout.pp, layout.chunks_per_rank, m)
             busy_s = (numbers * self.task_s(work, self.blocks_of(work, lane))).sum(axis=(1, 2))
-            return max(float(own_s) + self._tail_bound_s(work, stage, lane) for stage, own_s in enumerate(busy_s))
+            return dict(enumerate(busy_s.tolist()))
         tasks = self._tasks(work, lane)
-        send_s = float(self._sends(work, lane).min()) if last else 0.0
         held_s = 0.0 if layout.overlap_pp else send_s
         spans: dict[int, float] = {}
         for stage in range(layout.pp) if lane.kinds else _ends(layout.pp):
@@ -123,22 +150,36 @@ class BoundedPricer(Pricer):
             # The last stage's last backward pass holds its own transfer, the first of the way back.
             waited_s = m * passes_s + way_s - held_s + (tasks[0][2] if layout.parts_gradients else 0.0)
             spans[0] = max(spans[0], waited_s)
-        return max(span_s + self._tail_bound_s(work, stage, lane) for stage, span_s in spans.items())
+        return spans
+
+    def _least_send_s(self, work: LayoutWork, lane: Lane) -> float:
+        """Seconds of the shortest transfer between two chunks."""
+        if not work.has_plain_boundary:
+            return float(self._sends(work, lane).min())
+        at = lane.at(0)
+        return min(
+            sum(self.message_s(item, work.layout, group if item.axis == "pp" else at[item.axis]) for item in work.boundary)
+            for group in lane.transfers
+        )
 
     def _tasks(self, work: LayoutWork, lane: Lane) -> list[Task]:
         """Seconds of the tasks of each chunk, as `Pricer` sums them up."""
         if work.meshes or lane.kinds:
             task_s = self.task_s(work, self.blocks_of(work, lane))
             return [(float(f), float(b), float(w)) for f, b, w in task_s.transpose(1, 0, 2).reshape(-1, 3)]
+        return self._tasks_of(work, lane, work.chunks)
+
+    def _tasks_of(self, work: LayoutWork, lane: Lane, chunks: Sequence[ChunkWork]) -> list[Task]:
+        """Seconds of the tasks of some chunks, of stages of one mesh and kind."""
         blocks = self._block_times(work, lane.at(0))
         if id(blocks) not in self._shares:  # the blocks stay in `_blocks`, so that the id stays theirs
             self._shares[id(blocks)] = {name: times.task_s() for name, times in blocks.items()}
         shares = self._shares[id(blocks)]
         known: dict[Parts, Task] = {}
-        for chunk in work.chunks:
+        for chunk in chunks:
             if chunk.parts not in known:
                 known[chunk.parts] = _task(shares, chunk.parts)
-        return [known[chunk.parts] for chunk in work.chunks]
+        return [known[chunk.parts] for chunk in chunks]
 
     def _tail_bound_s(self, work: LayoutWork, stage: int, lane: Lane) -> float:
         layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
@@ -218,12 +259,13 @@ class LowerBound(BoundedPricer):
         Args:
             work: with schedule 1F1B and one chunk a stage.
         """
-        tasks, m = self._tasks(work, self.lanes(work)[0]), work.layout.num_micro_batches
+        lane, m, pp = self.lanes(work)[0], work.layout.num_micro_batches, work.layout.pp
+        if not self.models and len(work.block_weights) == 3:
+            return m * max(map(sum, self._tasks_of(work, lane, [work.chunks[stage] for stage in _ends(pp)]))) * (1 - ROUNDING)
+        whole_s = sum(map(sum, self._tasks(work, lane)))
         if self.models:
-            return m * sum(map(sum, tasks)) / self._stages_of_fastest(work) * (1 - ROUNDING)
-        pp, are_alike = work.layout.pp, len(work.blocks) == 3
-        busiest_s = max(sum(tasks[stage]) for stage in _ends(pp)) if are_alike else sum(map(sum, tasks)) / pp
-        return m * busiest_s * (1 - ROUNDING)
+            return m * whole_s / self._stages_of_fastest(work) * (1 - ROUNDING)
+        return m * (whole_s / pp) * (1 - ROUNDING)
 
     def _stages_of_fastest(self, work: LayoutWork) -> float:
         """As how many stages of the fastest devices those of a layout count at most.
@@ -257,6 +299,11 @@ class LowerBound(BoundedPricer):
             beside = max(1, used // per_host)
             apart = range(1, beside + 1) if per_host > 1 and isinstance(self.wires, FabricNetwork) else (1,)
             yield from (Group(size, per_host, stride, beside) for stride in apart if beside % stride == 0)
+
+
+@lru_cache(maxsize=4096)
+def _num_tasks(schedule: str, pp: int, chunks_per_rank: int, num_micro_batches: int) -> NDArray[np.int64]:
+    return num_tasks(orders(schedule, pp, chunks_per_rank, num_micro_batches))
 
 
 def _ends(pp: int) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ def stage_spans(
     """
     layout, held = work.layout, work.stages[stage]
     shares = {name: dense / held.dense_parameters for name, dense in block_parameters(work, stage).items()}
-    experts = {name: block.expert_parameters / (held.expert_parameters or 1.0) for name, block in work.blocks.items()}
+    experts = {name: block.expert_parameters / (held.expert_parameters or 1.0) for name, block in work.block_weights.items()}
     spans: list[Span] = []
     num_runs = 0
     for chunk in (chunk for chunk in work.chunks if chunk.stage == stage):
@@ -57,7 +57,7 @@ def stage_spans(
 def block_parameters(work: LayoutWork, stage: int) -> dict[str, float]:
     """Dense parameters of each kind of layer, embedding and head of a stage; a tied table counts where it is kept."""
     held, own = work.stages[stage], [chunk for chunk in work.chunks if chunk.stage == stage]
-    dense = {name: block.dense_parameters for name, block in work.blocks.items()}
+    dense = {name: block.dense_parameters for name, block in work.block_weights.items()}
     layers, table = sum(number * dense[name] for name, number in held.layers.items()), dense["embedding"]
     has_table = any(chunk.has_embedding for chunk in own)
     has_head = any(chunk.has_head for chunk in own)

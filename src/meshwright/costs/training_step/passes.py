@@ -26,7 +26,7 @@ OVERLAP_SLOWDOWN: float = LAYOUT_DEFAULTS["overlap_slowdown"]
 """Factor by which kernels and messages both take longer while they run side by side, where nothing else is asked for."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PassTime:
     """Parts of the time of a pass.
 

@@ -22,7 +22,7 @@ from ..resharding.prices import Algorithm, LoadBalance
 from ..resharding.stage_tensors import StageTensor
 from ..settings import CostSettings
 from ..work.operations import Message
-from ..work.stage_boundary import stage_tensor
+from ..work.stage_work import stage_tensor
 from ..work.work import LayoutWork
 
 _LEAST_BYTES = 1e-6

@@ -226,7 +226,7 @@ class Pricer(StepPricer):
         other before they sum it.
         """
         last = work.layout.pp - 1
-        are_alike = len(work.blocks) == 3 and not work.meshes and not lane.kinds and work.layout.stage_layers is None
+        are_alike = len(work.block_weights) == 3 and not work.meshes and not lane.kinds and work.layout.stage_layers is None
         are_alike &= not work.layout.is_bidirectional
         looked_at = sorted({0, min(1, last), last}) if are_alike else range(last + 1)
         tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in looked_at}
@@ -287,7 +287,7 @@ class Pricer(StepPricer):
             return ways_s(work, lane, self.wires, self.resharding, self.message_s)
         layout, total = work.layout, np.zeros(work.layout.pp)
         for item in work.boundary:
-            known = {group: self.message_s(item, layout, group) for group in set(lane.boundary)} if item.axis == "pp" else {}
+            known = {group: self.message_s(item, layout, group) for group in lane.transfers} if item.axis == "pp" else {}
             total += [known[g] for g in lane.boundary] if known else self.message_s(item, layout, lane.at(0)[item.axis])
         if layout.is_bidirectional:  # there and back again; at the fold nothing is sent
             return np.concatenate([total[:-1], [0.0], total[-2::-1], [0.0]])

@@ -9,9 +9,9 @@ Legend: ``s`` tokens of a sequence, ``b`` sequences of a micro-batch, ``t`` tens
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
@@ -24,7 +24,7 @@ from .elementwise import (
     PLAIN_LOSS_FORWARD_BYTES,
     norm,
 )
-from .layer_parts import LayerParts
+from .layer_parts import BlockWeights, LayerParts
 from .model_chunks import block_name, has_table_copy
 from .operations import ALIGNED_BYTES, Axis, Item, Message, Pass, Product, Sweep, row_bytes
 
@@ -42,25 +42,19 @@ MOST_BLOCKS = 65_536
 """Blocks that are kept."""
 
 
-@dataclass(frozen=True)
-class BlockWork:
+@dataclass(frozen=True, kw_only=True)
+class BlockWork(BlockWeights):
     """The passes of one block for one micro-batch.
 
     Attributes:
         forward: the forward pass.
         recompute: what of it is done again before the backward pass.
         backward: the backward pass, gradients of inputs and weights in the order in which they are computed.
-        dense_parameters: parameters on this rank whose gradients are summed over ``dp_cp``.
-        expert_parameters: those whose gradients are summed over ``expert_dp``.
-        largest_weight: parameters of its largest weight on this rank.
     """
 
     forward: Pass
-    recompute: Pass
+    recompute: Pass = ()
     backward: Pass
-    dense_parameters: float
-    expert_parameters: float = 0.0
-    largest_weight: float = 0.0
 
 
 def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
@@ -89,35 +83,52 @@ def micro_batch_key(layout: Layout, sequence_length: int) -> tuple[object, ...]:
     )
 
 
-_BLOCKS: dict[object, Mapping[str, BlockWork]] = {}
+_BLOCKS: dict[object, Any] = {}
 
 
 def blocks_of(shape: TransformerShape, layout: Layout, length: int) -> Mapping[str, BlockWork]:
     """Layers, embedding and head, made once for each key; what recomputation leaves as it is, once for all kinds of that."""
     has_own_table = has_table_copy(layout) or not shape.is_head_tied
-    known = shape, has_own_table, micro_batch_key(layout, length)
+    known = shape, micro_batch_key(layout, length), has_own_table
     if known not in _BLOCKS:
         if len(_BLOCKS) >= MOST_BLOCKS:
             _BLOCKS.clear()
         plain = layout.model_copy(update={"recompute": "none", "recompute_method": "uniform"})
-        plain_key = shape, has_own_table, micro_batch_key(plain, length)
-        if known == plain_key or plain_key not in _BLOCKS:
-            made = {block_name(number): layer(kind, plain, length) for number, kind in enumerate(shape.kinds)}
-            made["embedding"] = embedding(shape, plain, length)
-            made["head"] = head(shape, plain, length, has_own_table)
-            _BLOCKS[plain_key] = made
-        if known not in _BLOCKS:
-            kept = _BLOCKS[plain_key]
-            again = {block_name(n): layer(kind, layout, length) for n, kind in enumerate(shape.kinds)}
-            if layout.zero < 3:  # passes of a layer that is not computed again are the same: the same objects
-                for name, one in again.items():
-                    ahead, back = kept[name].forward, kept[name].backward
-                    recompute = ahead if layout.recompute == "full" else one.recompute
-                    again[name] = replace(one, forward=ahead, recompute=recompute, backward=back)
-            if layout.keeps_some_layers:
-                again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
-            _BLOCKS[known] = again | {name: kept[name] for name in ("embedding", "head")}
-    return _BLOCKS[known]
+        key = shape, micro_batch_key(plain, length)
+        ends = {"embedding": _once((*key, "embedding"), lambda: embedding(shape, plain, length))}
+        ends["head"] = _once((*key, "head", has_own_table), lambda: head(shape, plain, length, has_own_table))
+        kinds = {block_name(number): kind for number, kind in enumerate(shape.kinds)}
+        kept = _once(key, lambda: {name: layer(kind, plain, length) for name, kind in kinds.items()})
+        again = {name: _again(kept[name], kind, layout, length) for name, kind in kinds.items()}
+        if layout.keeps_some_layers:
+            again |= {block_name(n, is_kept=True): kept[block_name(n)] for n in range(len(shape.kinds))}
+        _BLOCKS[known] = again | ends
+    found: Mapping[str, BlockWork] = _BLOCKS[known]
+    return found
+
+
+def _once(key: object, make: Callable[[], Any]) -> Any:
+    if key not in _BLOCKS:
+        _BLOCKS[key] = make()
+    return _BLOCKS[key]
+
+
+def _again(plain: BlockWork, shape: TransformerShape, layout: Layout, length: int) -> BlockWork:
+    """A layer that is computed again; its passes, where they are those of one that is not, are the same objects."""
+    if layout.recompute == "none":
+        return plain
+    if layout.zero >= 3:
+        return layer(shape, layout, length)
+    recompute = plain.forward if layout.recompute == "full" else layer(shape, layout, length).recompute
+    return replace(plain, recompute=recompute)
+
+
+def weights_of(shape: TransformerShape, layout: Layout) -> dict[str, BlockWeights]:
+    """The parameters of the blocks that `blocks_of` gives."""
+    made = {block_name(n): LayerParts(kind, layout, 1).weights for n, kind in enumerate(shape.kinds)}
+    if layout.keeps_some_layers:
+        made |= {block_name(n, is_kept=True): made[block_name(n)] for n in range(len(shape.kinds))}
+    return made | {"embedding": embedding_weights(shape, layout), "head": head_weights(shape, layout)}
 
 
 def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
@@ -129,17 +140,26 @@ def layer(shape: TransformerShape, layout: Layout, sequence_length: int) -> Bloc
     core = made.attention_core() if layout.attention == "unfused" else ()
     again: dict[str, Pass] = {"none": (), "selective": core, "full": forward}
     recompute = recomputed(made) if layout.recompute == "selective-ops" else again[layout.recompute]
-    return _with_zero(
-        BlockWork(forward, recompute, backward, made.dense_parameters, made.expert_parameters, made.largest_weight), layout
-    )
+    return _with_zero(BlockWork(forward=forward, recompute=recompute, backward=backward, **vars(made.weights)), layout)
+
+
+def embedding_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:
+    """Parameters of the table of tokens and of positions."""
+    table = shape.vocabulary / layout.tp * shape.hidden
+    positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
+    return BlockWeights(dense_parameters=table + positions, largest_weight=table)
+
+
+def head_weights(shape: TransformerShape, layout: Layout) -> BlockWeights:
+    """Parameters of the final norm and of the table of the head."""
+    table = shape.vocabulary / layout.tp * shape.hidden
+    return BlockWeights(dense_parameters=table + shape.norm_vectors * shape.hidden, largest_weight=table)
 
 
 def embedding(shape: TransformerShape, layout: Layout, sequence_length: int) -> BlockWork:
     """The look-up of tokens and positions; its backward pass adds to the rows of the table."""
     made = LayerParts(shape, layout, sequence_length)
     width = made.element_bytes * shape.hidden * made.tokens
-    table = shape.vocabulary / layout.tp * shape.hidden
-    positions = (shape.max_positions if shape.learned_positions else 0) * shape.hidden
     drop = 1.0 if shape.has_dropout else 0.0
     forward: list[Item] = [Sweep("embedding", 2 * width, LOOK_UP_KERNELS)]
     backward: list[Item] = []
@@ -154,9 +174,10 @@ def embedding(shape: TransformerShape, layout: Layout, sequence_length: int) -> 
     if drop:
         forward.append(Sweep("embedding dropout", 2.5 * width / made.split, 1))
         backward.append(Sweep("embedding dropout gradient", 2.5 * width / made.split, 1))
-    table_bytes = made.sum_bytes(table) + made.element_bytes * table
+    weights = embedding_weights(shape, layout)
+    table_bytes = made.sum_bytes(weights.largest_weight) + made.element_bytes * weights.largest_weight
     backward.append(Sweep("embedding gradient", 3 * width + table_bytes, SORTED_KERNELS + 3, is_weight=True))
-    return _with_zero(BlockWork(tuple(forward), (), tuple(backward), table + positions, largest_weight=table), layout)
+    return _with_zero(BlockWork(forward=tuple(forward), backward=tuple(backward), **vars(weights)), layout)
 
 
 def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_table: bool) -> BlockWork:
@@ -193,10 +214,9 @@ def head(shape: TransformerShape, layout: Layout, sequence_length: int, has_own_
     gradients = made.product_backward("logits", made.tokens, columns, shape.hidden, is_column=True)
     backward += [replace(item, row_bytes=at) if isinstance(item, Product) else item for item in gradients]
     backward.append(norm_backward)
-    weights = shape.vocabulary / layout.tp * shape.hidden
-    norms = shape.norm_vectors * shape.hidden
-    made_block = BlockWork(tuple(forward), (), tuple(backward), weights + norms, largest_weight=weights)
-    return _with_zero(made_block, layout, scattered=weights + norms if has_own_table else norms)
+    weights = head_weights(shape, layout)
+    scattered = weights.dense_parameters if has_own_table else shape.norm_vectors * shape.hidden
+    return _with_zero(BlockWork(forward=tuple(forward), backward=tuple(backward), **vars(weights)), layout, scattered=scattered)
 
 
 def _with_zero(work: BlockWork, layout: Layout, scattered: float | None = None) -> BlockWork:

@@ -6,7 +6,7 @@ bytes of a number.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
@@ -27,6 +27,21 @@ than the second; else it runs kernel by kernel in float32 (NVIDIA/Megatron-LM, m
 ``is_kernel_available``)."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class BlockWeights:
+    """Parameters of one block on a rank.
+
+    Attributes:
+        dense_parameters: those whose gradients are summed over ``dp_cp``.
+        expert_parameters: those whose gradients are summed over ``expert_dp``.
+        largest_weight: parameters of the largest weight.
+    """
+
+    dense_parameters: float
+    expert_parameters: float = 0.0
+    largest_weight: float = 0.0
+
+
 class LayerParts:
     """The bricks of a layer: every method gives items, or forward and backward items."""
 
@@ -45,6 +60,15 @@ class LayerParts:
         self.joint_width = self.query_width + self.key_width + self.value_width
         self.halves = 2 if shape.is_gated else 1
         self.fp8_casts = 2 if layout.precision == "fp8" and not is_head else 0
+
+    @property
+    def weights(self) -> BlockWeights:
+        """Parameters of one layer on this rank."""
+        return BlockWeights(
+            dense_parameters=self.dense_parameters,
+            expert_parameters=self.expert_parameters,
+            largest_weight=self.largest_weight,
+        )
 
     @property
     def dense_parameters(self) -> float:

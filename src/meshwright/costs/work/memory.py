@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from ...errors import PlanError
 from ...plans.partition import Layout
@@ -12,7 +12,7 @@ from ..pipelines.schedules import in_flight, waiting
 from .activations.layer_activations import layer_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
-from .stage_boundary import slice_buffer_bytes
+from .stage_work import slice_buffer_bytes
 from .work import LayoutWork
 
 FRAGMENTATION = 0.04
@@ -29,8 +29,7 @@ LIVE_PARAMETERS = 1e9
 ``stage3_max_live_parameters``)."""
 
 
-@dataclass(frozen=True)
-class StageMemory:
+class StageMemory(NamedTuple):
     """Bytes on a rank of one stage.
 
     Attributes:
@@ -60,6 +59,13 @@ class StageMemory:
         return self.model_state + self.activations + self.buffers + self.runtime
 
 
+_State = tuple[float, float, float, float]
+"""Parameters, optimizer, gradients and buffers of sharding, whatever the size of a micro-batch."""
+
+_Passing = tuple[float, float, float]
+"""What is kept from forward to backward passes, what is computed again, and buffers without those of sharding."""
+
+
 class _OfLayer(NamedTuple):
     """Bytes of one layer and micro-batch: from the forward to the backward pass, then for a weight gradient that is put off;
     without recomputation, and with selective one (op by op where that is chosen)."""
@@ -75,9 +81,10 @@ class _OfLayer(NamedTuple):
         made = {}
         for name, shape in work.layer_shapes.items():
             chosen = "none" if name.endswith(KEPT) else work.layout.recompute
-            again = (chosen, "none", chosen if chosen == "selective-ops" else "selective")
-            kept, whole, selective = (layer_bytes(shape, work, recompute) for recompute in again)
             puts_off = _computes_again(work.layout) and chosen == "full"
+            part = "selective" if puts_off or chosen == "selective" else chosen
+            of = {recompute: layer_bytes(shape, work, recompute) for recompute in {chosen, "none", part}}
+            kept, whole, selective = of[chosen], of["none"], of[part]
             made[name] = cls(kept, selective if puts_off else kept, whole, selective)
         return made
 
@@ -88,10 +95,15 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
     ZeRO-1 (or the distributed optimizer) shards the optimizer, ZeRO-2 also the gradients where they are reduced for every
     micro-batch (without a pipeline), ZeRO-3 the weights, of which some are whole at a time. FSDP2 shards float32 weights.
     """
+    own, layout = work.at(stage), work.layout
+    key = stage, layout.schedule, layout.virtual_stages, layout.recompute_num_layers
+    state: _State = _once(own.of_weights, stage, lambda: _state(own, stage))
+    passing: list[_Passing] = _once(own.of_passes, key, lambda: _passing(own, [stage]))
+    held = _memory(own, stage, state, passing[0])
     if not work.meshes:
-        return _stage_memory(work, stage)
-    held, slices = _stage_memory(work.at(stage), stage), slice_buffer_bytes(work, stage)
-    return replace(held, buffers=held.buffers + slices, runtime=held.runtime + FRAGMENTATION * slices)
+        return held
+    slices = slice_buffer_bytes(work, stage)
+    return held._replace(buffers=held.buffers + slices, runtime=held.runtime + FRAGMENTATION * slices)
 
 
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
@@ -105,13 +117,23 @@ def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
 
 
 def _peak(work: LayoutWork) -> tuple[int, StageMemory]:
-    several = _computes_again(work.layout), work.layout.recompute_num_layers > 1
-    stages = work.once(("stages", *several), lambda: _looked_at(work))
-    return max(((stage, _stage_memory(work, stage)) for stage in stages), key=lambda pair: pair[1].total)
+    layout = work.layout
+    several = _computes_again(layout), layout.recompute_num_layers > 1
+    stages, states = _once(work.of_weights, several, lambda: _looked_at(work))
+    key = layout.schedule, layout.virtual_stages, layout.recompute_num_layers
+    passing: list[_Passing] = _once(work.of_passes, key, lambda: _passing(work, stages))
+    held = [_memory(work, *one) for one in zip(stages, states, passing, strict=True)]
+    return max(zip(stages, held, strict=True), key=lambda pair: pair[1].total)
 
 
-def _looked_at(work: LayoutWork) -> list[int]:
-    """Stages of which one holds the most."""
+def _once(known: dict[object, Any], key: object, make: Callable[[], Any]) -> Any:
+    if key not in known:
+        known[key] = make()
+    return known[key]
+
+
+def _looked_at(work: LayoutWork) -> tuple[list[int], list[_State]]:
+    """Stages of which one holds the most, and what they hold of weights."""
     layout, pp = work.layout, work.layout.pp
     layers = [held.num_layers for held in work.stages]
     least = min(layers)
@@ -121,52 +143,65 @@ def _looked_at(work: LayoutWork) -> list[int]:
     if not (_computes_again(layout) or layout.recompute_num_layers > 1 or work.shape.long_skips):
         # Of equal stages the first one keeps the most micro-batches.
         stages = set({id(work.stages[stage]): stage for stage in sorted(stages, reverse=True)}.values())
-    return sorted(stages)
+    return sorted(stages), [_state(work, stage) for stage in sorted(stages)]
 
 
 def _of_layers(work: LayoutWork) -> dict[str, _OfLayer]:
-    found: dict[str, _OfLayer] = work.once(("layers", _computes_again(work.layout)), lambda: _OfLayer.of(work))
+    found: dict[str, _OfLayer] = _once(work.of_passes, _computes_again(work.layout), lambda: _OfLayer.of(work))
     return found
 
 
-def _stage_memory(work: LayoutWork, stage: int) -> StageMemory:
-    layout = work.layout
-    parameters, optimizer, gradients, again, buffers = work.once(stage, lambda: _steady(work, stage))
-    kept = _kept_bytes(work, stage, _of_layers(work))
-    again *= 1 if layout.keeps_some_layers else layout.recompute_num_layers
-    if layout.is_fsdp2:
+def _memory(work: LayoutWork, stage: int, state: _State, passing: _Passing) -> StageMemory:
+    """Memory of a rank of one stage, of a layout whose stages have one mesh."""
+    parameters, optimizer, gradients, sharding = state
+    kept, again, buffers = passing
+    if work.layout.is_fsdp2:
         moments = _moments(work, stage, gradients, kept, again)
         return max((_held(parameters, optimizer, *moment) for moment in moments), key=lambda one: one.total)
-    return _held(parameters, optimizer, gradients, kept + again, buffers)
+    return _held(parameters, optimizer, gradients, kept + again, buffers + sharding)
 
 
-def _steady(work: LayoutWork, stage: int) -> tuple[float, float, float, float, float]:
-    """Parameters, optimizer, gradients, what a layer computes again, and buffers: whatever micro-batches a stage keeps."""
+def _passing(work: LayoutWork, stages: Sequence[int]) -> list[_Passing]:
+    """What some stages keep from forward to backward passes, what they compute again, and buffers without those of sharding."""
+    layout, shape, of_layer = work.layout, work.shape, _of_layers(work)
+    with_embedding, with_head = end_stages(layout)
+    tokens = layout.micro_batch * work.sequence_length // layout.cp
+    split = layout.tp if layout.sequence_parallel else 1
+    num_again = 1 if layout.keeps_some_layers else layout.recompute_num_layers
+    found = []
+    for stage in stages:
+        kept, buffers = _layers_bytes(work, stage, of_layer), _message_buffers(work, stage)
+        if stage in with_embedding and shape.has_dropout:
+            kept += _kept(layout, stage) * tokens * shape.hidden / split
+        if stage in with_head:
+            kept += 2 * layout.number_bytes * tokens * shape.hidden / split
+            buffers += _logits_bytes(work)
+        found.append((kept, _again_bytes(work, stage, of_layer) * num_again, buffers))
+    return found
+
+
+def _state(work: LayoutWork, stage: int) -> _State:
     layout, held = work.layout, work.stages[stage]
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     shards = layout.num_shards
     expert_shards = min(shards, layout.dp * layout.cp // layout.ep) if layout.shards_optimizer else 1
     shared = held.dense_parameters / shards + held.expert_parameters / expert_shards
     gradients = gradient_width * (shared if layout.reduces_in_passes else held.parameters)
-    again, buffers = _again_bytes(work, stage, _of_layers(work)), _message_buffers(work, stage)
     if layout.is_fsdp2:  # the shards of the weights are float32, and no copy of them is kept
         if layout.zero >= 2 and not layout.reduces_in_passes:
             # A chunk's are reduced after its run of micro-batches, while those of the next one are computed.
             part = min(1.0, 2 / layout.virtual_stages)
             gradients = gradient_width * (shared + part * (held.parameters - shared))
         parameters = 4.0 * shared + (0.0 if layout.zero >= 3 else width * held.parameters)
-        return parameters, 8.0 * held.optimizer_parameters, gradients, again, buffers
+        return parameters, 8.0 * held.optimizer_parameters, gradients, 0.0
     parameters = width * (shared if layout.zero >= 3 else held.parameters)
     optimizer = (8.0 if layout.precision == "fp32" else 12.0) * held.optimizer_parameters
-    logits = _logits_bytes(work) if stage in end_stages(layout)[1] else 0.0
-    return parameters, optimizer, gradients, again, buffers + logits + _sharding_buffers(work, stage)
+    return parameters, optimizer, gradients, _sharding_buffers(work, stage)
 
 
 def _held(parameters: float, optimizer: float, gradients: float, activations: float, buffers: float) -> StageMemory:
     runtime = RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
-    return StageMemory(
-        parameters=parameters, gradients=gradients, optimizer=optimizer, activations=activations, buffers=buffers, runtime=runtime
-    )
+    return StageMemory(parameters, gradients, optimizer, activations, buffers, runtime)
 
 
 def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again: float) -> list[tuple[float, float, float]]:
@@ -183,11 +218,12 @@ def _moments(work: LayoutWork, stage: int, gradients: float, kept: float, again:
         pytorch/pytorch, torch/distributed/fsdp/_fully_shard/_fsdp_state.py (``_lazy_init`` keeps the root's parameters) and
         _fsdp_param_group.py; pytorch/torchtitan, torchtitan/train.py (``zero_grad`` frees gradients).
     """
-    layout, held = work.layout, [work.blocks[name] for name in work.stages[stage].layers]
+    layout, held = work.layout, [work.block_weights[name] for name in work.stages[stage].layers]
     layer = max(block.dense_parameters + block.expert_parameters for block in held)
     with_embedding, with_head = end_stages(layout)
     is_last = stage in with_head
-    ends = work.embedding.dense_parameters * (stage in with_embedding) + work.head.dense_parameters * is_last
+    embedding, head = (work.block_weights[name].dense_parameters for name in ("embedding", "head"))
+    ends = embedding * (stage in with_embedding) + head * is_last
     whole = layout.number_bytes * (ends + 3 * layer) if layout.zero >= 3 else 0.0
     buffers = _message_buffers(work, stage) + whole
     unit = (layout.number_bytes + layout.gradient_bytes) * max(layer, ends)
@@ -229,23 +265,10 @@ def compared_gb(need_bytes: float, has_bytes: float) -> tuple[str, str, str]:
 def activation_bytes(work: LayoutWork, stage: int = 0) -> float:
     """Activations of the layers alone that a stage keeps, without embedding, head and the block that is recomputed.
 
-    A weight gradient that a zero-bubble schedule puts off keeps its activations, see `put_off_bytes`.
+    A weight gradient that a zero-bubble schedule puts off keeps its activations: all of them, or those of selective recomputation
+    of a layer that is computed again as a whole, since what is inside attention holds no weights.
     """
     return _layers_bytes(work, stage, _of_layers(work))
-
-
-def kept_bytes(work: LayoutWork) -> float:
-    """Activations of one layer of the main kind that a micro-batch keeps from its forward pass to its backward pass."""
-    return _of_layers(work)["layer"].kept
-
-
-def put_off_bytes(work: LayoutWork) -> float:
-    """The kept bytes that remain for a weight gradient that a zero-bubble schedule defers.
-
-    That is all of it; a layer that is recomputed as a whole has by then all activations again but those inside attention,
-    which holds no weights.
-    """
-    return _of_layers(work)["layer"].put_off
 
 
 def _computes_again(layout: Layout) -> bool:
@@ -266,15 +289,16 @@ def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
             )
         ]
         is_mirrored = layout.has_mirrored_stages
-        kept = kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
-        return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in kept)
-    held = [(number, of_layer[name]) for name, number in work.stages[stage].layers.items()]
-    held = [(number, one._replace(kept=inputs * one.kept)) for number, one in held]
+        at_once = kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
+        return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in at_once)
+    held = [(number, inputs * of_layer[name].kept, of_layer[name].put_off) for name, number in work.stages[stage].layers.items()]
     if _computes_again(layout):
         pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)
-        return max(sum(number * (before * one.kept + after * one.put_off) for number, one in held) for before, after in pairs)
-    most = _kept(layout, stage)
-    return sum(number * (most * one.kept) for number, one in held)
+        return max(sum(number * (before * kept + after * put_off) for number, kept, put_off in held) for before, after in pairs)
+    most, total = _kept(layout, stage), 0.0
+    for number, kept, _ in held:
+        total += number * (most * kept)
+    return total
 
 
 def _group_inputs(work: LayoutWork, stage: int) -> float:
@@ -290,17 +314,6 @@ def _group_inputs(work: LayoutWork, stage: int) -> float:
 
 def _kept(layout: Layout, stage: int) -> float:
     return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
-
-
-def _kept_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
-    """What is kept from forward to backward passes."""
-    layout, shape = work.layout, work.shape
-    total, (with_embedding, with_head) = _layers_bytes(work, stage, of_layer), end_stages(layout)
-    tokens = layout.micro_batch * work.sequence_length // layout.cp
-    split = layout.tp if layout.sequence_parallel else 1
-    if stage in with_embedding and shape.has_dropout:
-        total += _kept(layout, stage) * tokens * shape.hidden / split
-    return total + (2 * layout.number_bytes * tokens * shape.hidden / split if stage in with_head else 0.0)
 
 
 def _again_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -> float:
@@ -342,9 +355,9 @@ def _sharding_buffers(work: LayoutWork, stage: int) -> float:
     layout, parameters = work.layout, work.stages[stage].parameters
     width, gradient_width = layout.number_bytes, layout.gradient_bytes
     if layout.zero >= 3:
-        held = [work.blocks[name] for name in work.stages[stage].layers]
+        held = [work.block_weights[name] for name in work.stages[stage].layers]
         layer = max(block.dense_parameters + block.expert_parameters for block in held)
-        table = work.embedding.dense_parameters if any(stage in one for one in end_stages(layout)) else 0.0
+        table = work.block_weights["embedding"].dense_parameters if any(stage in one for one in end_stages(layout)) else 0.0
         whole = max(2 * layer, table)
         weight = max(table, *(block.largest_weight for block in held))
         return width * min(whole, max(LIVE_PARAMETERS, weight)) + gradient_width * min(layer, BUCKET_PARAMETERS)

@@ -90,16 +90,21 @@ def spread(
     return tuple(chunks), _same(held)
 
 
-def there_and_back(chunks: Sequence[ChunkWork], layout: Layout) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
+@lru_cache(maxsize=1024)
+def there_and_back(
+    schedule: str, pp: int, chunks_of: tuple[object, ...]
+) -> tuple[tuple[ChunkWork, ...], tuple[Mapping[str, int], ...]]:
     """The chunks of a bidirectional schedule and the layers of each stage, as `spread` returns them.
 
     Args:
-        chunks: of the model, in its order; those of DualPipe follow once more, on the mirrored stages.
-        layout: how the model is cut.
+        schedule: which; the chunks of DualPipe follow once more, on the mirrored stages.
+        pp: stages.
+        chunks_of: what `spread` makes the chunks of.
     """
-    every = [*chunks, *chunks] if layout.has_mirrored_stages else chunks
-    placed = [replace(one, stage=layout.stage_of(n), place=n // layout.pp) for n, one in enumerate(every)]
-    held: list[Counter[str]] = [Counter() for _ in range(layout.pp)]
+    chunks = spread(*chunks_of)[0]
+    every = [*chunks, *chunks] if schedule == "dualpipe" else chunks
+    placed = [replace(one, stage=2 * pp - 1 - n if n >= pp else n, place=n // pp) for n, one in enumerate(every)]
+    held: list[Counter[str]] = [Counter() for _ in range(pp)]
     for one in placed:
         held[one.stage].update(dict(one.parts))
     layers = [{name: n for name, n in of_stage.items() if name not in ("embedding", "head")} for of_stage in held]

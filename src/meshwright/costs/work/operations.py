@@ -34,7 +34,7 @@ def row_bytes(*lengths: int) -> int:
     return math.gcd(ALIGNED_BYTES, *(2 * length for length in lengths))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Product:
     """``batch`` matrix products of ``m x k`` by ``k x n``.
 
@@ -66,7 +66,7 @@ class Product:
         return 2.0 * self.batch * self.m * self.n * self.k
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FusedAttention:
     """Attention in one kernel that keeps no scores.
 
@@ -88,7 +88,7 @@ class FusedAttention:
     head_dim: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Sweep:
     """Element-wise or reducing kernels, bound by the device's memory.
 
@@ -108,7 +108,7 @@ class Sweep:
     kind: Literal["stream", "loss", "spread loss"] = "stream"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Message:
     """One collective, or one transfer to the next rank, along an axis.
 

@@ -13,8 +13,9 @@ the forward pass of a chunk is embedding, layers, head as far as it has them, th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import accumulate, pairwise
 from operator import itemgetter
 from typing import Any
@@ -25,25 +26,26 @@ from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
 from ..compression import Matrix
 from . import layer as blocks
-from .latent_attention import narrow_parameters
 from .layer import BlockWork
-from .model_chunks import (
-    ChunkWork,
-    check,
-    end_stages,
-    has_table_copy,
-    spread,
-    there_and_back,
-)
+from .layer_parts import BlockWeights
+from .model_chunks import ChunkWork, check, spread, there_and_back
 from .operations import Message
+from .stage_work import StageWork, stages_of
 from .step_work import SUMMED, ModelParts, StepWork
 
 MOST_WORKS = 4_096
 """Works of which the next ones of the same family take what they share."""
 
 _WORKS: dict[object, LayoutWork] = {}
-_FAMILY = itemgetter(*(Layout.model_fields.keys() - {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}))
-"""The keys of a layout that layouts of one family share; they share the layers of their stages too."""
+_IN_TIME = {"schedule", "overlap_pp", "virtual_stages", "recompute_num_layers"}
+_FAMILY = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"zero"}))
+"""The keys of a layout that layouts of one family share, beside the ZeRO stage; they share the layers of their stages too."""
+
+_OF_PASSES: dict[object, dict[object, Any]] = {}
+
+_HELD: dict[object, tuple[Mapping[str, BlockWeights], tuple[StageWork, ...], dict[object, Any]]] = {}
+_OF_WEIGHTS = itemgetter(*(Layout.model_fields.keys() - _IN_TIME - {"micro_batch", "global_batch", "recompute"}))
+"""The keys of a layout on which the weights that ranks hold depend, and more."""
 
 _UNCUT = {
     **dict.fromkeys(("tp", "cp", "pp", "ep", "dp", "virtual_stages"), 1),
@@ -54,37 +56,6 @@ _UNCUT = {
 
 
 @dataclass(frozen=True)
-class StageWork:
-    """What a rank of one pipeline stage holds and does once a step.
-
-    Attributes:
-        dense_parameters: parameters whose gradients are summed over ``dp_cp``, before sharding.
-        expert_parameters: those of experts.
-        optimizer_parameters: parameters that this rank updates.
-        sync: messages after the last backward pass, one after the other.
-        gather: messages after the optimizer.
-        layers: transformer layers on the stage by the name of their block.
-    """
-
-    dense_parameters: float
-    expert_parameters: float
-    optimizer_parameters: float
-    sync: tuple[Message, ...]
-    gather: tuple[Message, ...]
-    layers: Mapping[str, int]
-
-    @property
-    def num_layers(self) -> int:
-        """Transformer layers on the stage."""
-        return sum(self.layers.values())
-
-    @property
-    def parameters(self) -> float:
-        """All parameters on the rank, before sharding."""
-        return self.dense_parameters + self.expert_parameters
-
-
-@dataclass(frozen=True)
 class LayoutWork(StepWork):
     """The step of a transformer under a layout.
 
@@ -92,26 +63,38 @@ class LayoutWork(StepWork):
         shape: the model.
         layout: how it is cut.
         sequence_length: tokens of a sequence.
-        blocks: by name, ``layer`` for those of the main kind, ``embedding`` and ``head`` last.
+        block_weights: parameters of the blocks by name, ``layer`` for those of the main kind, ``embedding`` and ``head`` last.
         chunks: in model order, ``pp * virtual_stages`` of them; those of DualPipe twice.
         stages: by pipeline stage.
         boundary: what brings one micro-batch's activations, or gradients, from chunk to chunk, as the first stage has them
             where stages have meshes of their own.
         key: what of the layout the work on one micro-batch depends on, see `layer.micro_batch_key`.
         meshes: of each stage the work as if all had its mesh; none where they have one. Blocks and boundary are the first one's.
+        make_blocks: makes `blocks`.
         shared: see `once`.
+        of_weights: what is worked out once for all layouts whose ranks hold the same weights.
+        of_passes: what is worked out once for all layouts that differ in ZeRO stage and order of passes alone.
     """
 
     shape: TransformerShape
     layout: Layout
     sequence_length: int
-    blocks: Mapping[str, BlockWork]
+    block_weights: Mapping[str, BlockWeights]
     chunks: tuple[ChunkWork, ...]
     stages: tuple[StageWork, ...]
     boundary: tuple[Message, ...]
     key: tuple[object, ...]
+    make_blocks: Callable[[], Mapping[str, BlockWork]] = field(compare=False)
     meshes: tuple[LayoutWork, ...] = ()
     shared: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    of_weights: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+    of_passes: dict[object, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    @property
+    def blocks(self) -> Mapping[str, BlockWork]:
+        """The blocks by name, as `block_weights` has them; their passes are made when they are first asked for."""
+        found: Mapping[str, BlockWork] = self.once("blocks", self.make_blocks)
+        return found
 
     def at(self, stage: int) -> LayoutWork:
         """The work as if all stages had the mesh of this one; itself where they do."""
@@ -160,13 +143,14 @@ class LayoutWork(StepWork):
         layout = self.layout
         whole = describe(self.shape, layout.model_copy(update=_UNCUT), self.sequence_length, checks=False)
         (chunk,) = whole.chunks
-        layers = [whole.blocks[name].dense_parameters for name, number in chunk.runs for _ in range(number)]
-        tied = whole.embedding.largest_weight if self.shape.is_head_tied else 0.0
+        held, head = whole.block_weights, whole.block_weights["head"].dense_parameters
+        layers = [held[name].dense_parameters for name, number in chunk.runs for _ in range(number)]
+        tied = held["embedding"].largest_weight if self.shape.is_head_tied else 0.0
         once = self.chunks[: layout.pp * layout.virtual_stages]
         ends = [0, *(1 + end for end in accumulate(one.num_layers for one in once))]
         ends[-1] += 1
         return ModelParts(
-            (whole.embedding.dense_parameters, *layers, whole.head.dense_parameters - tied),
+            (held["embedding"].dense_parameters, *layers, head - tied),
             tuple(pairwise(ends)) * (2 if layout.has_mirrored_stages else 1),
             float(layout.number_bytes),
         )
@@ -236,22 +220,12 @@ class LayoutWork(StepWork):
     @property
     def layer_shapes(self) -> Mapping[str, TransformerShape]:
         """The kind of layers of each block that is neither embedding nor head."""
-        return {name: self.shape.kinds[n % len(self.shape.kinds)] for n, name in enumerate(list(self.blocks)[:-2])}
+        return {name: self.shape.kinds[n % len(self.shape.kinds)] for n, name in enumerate(list(self.block_weights)[:-2])}
 
     @property
     def layer(self) -> BlockWork:
         """A layer of the main kind."""
         return self.blocks["layer"]
-
-    @property
-    def embedding(self) -> BlockWork:
-        """The look-up of tokens."""
-        return self.blocks["embedding"]
-
-    @property
-    def head(self) -> BlockWork:
-        """Norm, logits and loss."""
-        return self.blocks["head"]
 
     @property
     def pass_axes(self) -> frozenset[str]:
@@ -286,99 +260,48 @@ def describe(shape: TransformerShape, layout: Layout, sequence_length: int | Non
     if checks:
         check(shape, layout, length)
     again = layout.recompute_num_layers if layout.keeps_some_layers else None
-    chunks, layers = spread(
-        shape.num_layers,
-        shape.other_layers,
-        layout.pp,
-        layout.virtual_stages,
-        less_layers(layout),
-        again,
-        layout.stage_layers,
-    )
+    sizes = layout.stage_layers
+    chunks_of = shape.num_layers, shape.other_layers, layout.pp, layout.virtual_stages, less_layers(layout), again, sizes
+    chunks, layers = spread(*chunks_of)
     apart: object = None
     if layout.is_bidirectional:
-        chunks, layers = there_and_back(chunks, layout)
+        chunks, layers = there_and_back(layout.schedule, layout.pp, chunks_of)
         apart = layout.schedule
     elif layout.framework == "fsdp2" or shape.long_skips is not None:
         apart = layout.virtual_stages
     family = shape, length, apart, id(layers), _FAMILY(vars(layout))
-    if (known_work := _WORKS.get(family)) is None:
+    if (known_work := _WORKS.get((family, layout.zero))) is None:
         if len(_WORKS) >= MOST_WORKS:
             _WORKS.clear()
+            _OF_PASSES.clear()
         key = blocks.micro_batch_key(layout, length)
-        held = blocks.blocks_of(shape, layout, length)
-        stages = _stages(shape, layout, layers, held)
-        known_work = LayoutWork(shape, layout, length, held, chunks, stages, _boundary(layout, length, shape.hidden), key)
-        _WORKS[family] = known_work
+        weights, stages, of_weights = _held(shape, layout, layers, apart)
+        boundary, make_blocks = _boundary(layout, length, shape.hidden), partial(blocks.blocks_of, shape, layout, length)
+        known_work = LayoutWork(shape, layout, length, weights, chunks, stages, boundary, key, make_blocks)
+        vars(known_work).update(of_weights=of_weights, of_passes=_OF_PASSES.setdefault(family, {}))
+        _WORKS[family, layout.zero] = known_work
     work = object.__new__(LayoutWork)
     vars(work).update(vars(known_work), layout=layout, chunks=chunks)
     return work
 
 
+def _held(
+    shape: TransformerShape, layout: Layout, layers: tuple[Mapping[str, int], ...], apart: object
+) -> tuple[Mapping[str, BlockWeights], tuple[StageWork, ...], dict[object, Any]]:
+    """The parameters of blocks and what stages hold of them, made once for all sizes of a micro-batch, and `of_weights`."""
+    key = shape, apart, id(layers), layout.keeps_some_layers, _OF_WEIGHTS(vars(layout))
+    if key not in _HELD:
+        if len(_HELD) >= MOST_WORKS:
+            _HELD.clear()
+        weights = blocks.weights_of(shape, layout)
+        _HELD[key] = weights, stages_of(shape, layout, layers, weights), {}
+    return _HELD[key]
+
+
 def with_blocks(work: LayoutWork, blocks: Mapping[str, BlockWork], key: object) -> LayoutWork:
     """The work with other blocks of the same names; ``key`` distinguishes it from that of the same shape and layout."""
-    stages = _stages(work.shape, work.layout, [held.layers for held in work.stages], blocks)
-    return replace(work, blocks=blocks, stages=stages, key=(*work.key, key))
-
-
-def _stages(
-    shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWork]
-) -> tuple[StageWork, ...]:
-    embedding, head = blocks["embedding"], blocks["head"]
-    has_copy, (with_embedding, with_head) = shape.is_head_tied and has_table_copy(layout), end_stages(layout)
-    made: dict[tuple[int, bool, bool], StageWork] = {}
-    stages = []
-    for stage in range(layout.pp):
-        key = (id(layers[stage]), stage in with_embedding, stage in with_head)  # of equal ones the same object
-        if key not in made:
-            dense = sum(number * blocks[name].dense_parameters for name, number in layers[stage].items())
-            experts = sum(number * blocks[name].expert_parameters for name, number in layers[stage].items())
-            dense += embedding.dense_parameters if stage in with_embedding else 0.0
-            if stage in with_head:
-                # A tied table stands on the first stage; where that is another, the last one keeps a copy.
-                dense += head.dense_parameters if has_copy or not shape.is_head_tied else shape.norm_vectors * shape.hidden
-            is_tied_end = has_copy and stage in (0, layout.pp - 1)
-            table = shape.vocabulary / layout.tp * shape.hidden if is_tied_end else 0.0
-            narrow = 0 if shape.latent is None else narrow_parameters(shape) * sum(layers[stage].values())
-            made[key] = _stage(layout, dense, experts, table, narrow, layers[stage])
-        stages.append(made[key])
-    return tuple(stages)
-
-
-def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
-    weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
-    same = layout.dp * layout.cp
-    shards, replicas = layout.num_shards, same // layout.num_shards
-    expert_same = same // layout.ep
-    expert_shards = min(shards, expert_same)
-    sync: list[Message] = []
-    gather: list[Message] = []
-    if tied_table:
-        held = shards if layout.zero >= 3 else 1  # by then a rank has its shard of the gradients only
-        sync.append(Message("tied table", "all_reduce", "ends", tied_table * gradient_bytes / held))
-    if narrow and layout.tp > 1 and layout.sequence_parallel:  # each rank has those of its own tokens
-        held = shards if layout.reduces_in_passes else 1
-        sync.append(Message("latent gradients", "all_reduce", "tp", float(narrow * gradient_bytes / held)))
-    if layout.shards_optimizer:
-        if shards > 1 and not layout.reduces_in_passes:
-            sync.append(Message("gradients", "reduce_scatter", "shard", dense * gradient_bytes))
-        if replicas > 1:
-            sync.append(Message("gradients of copies", "all_reduce", "replica", dense * gradient_bytes / shards))
-        if shards > 1 and layout.zero < 3:
-            gather.append(Message("parameters", "all_gather", "shard", dense * weight_bytes))
-        if experts and expert_same > 1 and not layout.reduces_in_passes:
-            sync.append(Message("expert gradients", "reduce_scatter", "expert_dp", experts * gradient_bytes))
-        if experts and expert_same > 1 and layout.zero < 3:
-            gather.append(Message("expert parameters", "all_gather", "expert_dp", experts * weight_bytes))
-    else:
-        if same > 1:
-            sync.append(Message("gradients", "all_reduce", "dp_cp", dense * gradient_bytes))
-        if experts and expert_same > 1:
-            sync.append(Message("expert gradients", "all_reduce", "expert_dp", experts * gradient_bytes))
-    updated = dense / shards + experts / (expert_shards if layout.shards_optimizer else 1)
-    if layout.has_mirrored_stages:
-        sync.append(Message("gradients of the other copy", "all_reduce", "mirror", updated * gradient_bytes))
-    return StageWork(dense, experts, updated, tuple(sync), tuple(gather), layers)
+    stages = stages_of(work.shape, work.layout, [held.layers for held in work.stages], blocks)
+    return replace(work, block_weights=blocks, make_blocks=partial(dict, blocks), stages=stages, key=(*work.key, key))
 
 
 def _boundary(layout: Layout, sequence_length: int, hidden: int) -> tuple[Message, ...]:

@@ -66,8 +66,9 @@ class _Waiting(NamedTuple):
         number: with a fraction for a layout by itself: no two are alike.
         node: the node.
         leaves: of the node, as far as they are meant.
-        work: of the layout; None for several.
+        again: of a layout by itself, layers of each chunk that are computed again, or of a group, 0 as it is; None for several.
         bounds: by rank order and spread of layers, see `LayoutSearch._bounds`; empty as long as the bound is that of any.
+        is_rough: whether the bound is that of a lower ZeRO stage, whose passes send no more.
     """
 
     bound_s: float
@@ -75,8 +76,9 @@ class _Waiting(NamedTuple):
     number: float
     node: LayoutFamily
     leaves: tuple[Leaf, ...]
-    work: LayoutWork | None
+    again: int | None
     bounds: tuple[_Bound, ...]
+    is_rough: bool = False
 
 
 @dataclass
@@ -139,27 +141,46 @@ class LayoutSearch:
     def _branches(self, worlds: Sequence[int]) -> Iterator[_Waiting]:
         if self.within == math.inf:
             self._dive(worlds[-1])
-        number = 0
+        number, known, last = 0, dict[object, float](), None
         for world in worlds:
             for node, leaves, work, memory_bytes in self._fitting(world):
-                optimist = self.optimist(world)
-                bound_s = optimist.bound_s(work) if work.layout.is_bidirectional else optimist.node_s(work)
-                yield _Waiting(bound_s, memory_bytes, number, node, leaves, None, ())
+                if node is not last:
+                    known, last = {}, node
+                is_rough = bool(known) and work.key not in known and self.stage_devices is None
+                if work.layout.is_bidirectional:
+                    bound_s, is_rough = self.optimist(world).bound_s(work), False
+                elif is_rough:
+                    bound_s = max(known.values())
+                else:
+                    bound_s = known[work.key] = self.optimist(world).node_s(work)
+                yield _Waiting(bound_s, memory_bytes, number, node, leaves, None, (), is_rough)
                 number += 1
 
     def _examine(self, one: _Waiting) -> Iterator[_Waiting]:
-        if one.work is None:
+        if one.is_rough:
+            work = self.work(one.node.leanest(one.leaves[0].zero))
+            bound_s = self.optimist(one.node.world).node_s(work)
+            yield one._replace(bound_s=max(one.bound_s, bound_s), is_rough=False)
+        elif one.again is None:
             yield from self._leaves(one)
         elif not one.bounds:
-            bounds = self._bounds(one.work)
+            work = self._of_leaf(one.node, one.leaves[0], one.again)
+            bounds = self._bounds(work)
             if bounds:
                 yield one._replace(bound_s=max(one.bound_s, bounds[0].bound_s), bounds=tuple(bounds))
             else:
-                self._found.note(one.memory_bytes, one.work.layout)
+                self._found.note(one.memory_bytes, work.layout)
                 self.counts.infeasible += 1
         else:
             self.counts.examined += 1
             self._found.take(self._priced(one.memory_bytes, one.bounds))
+
+    def _of_leaf(self, node: LayoutFamily, leaf: Leaf, again: int = 0) -> LayoutWork:
+        """The work of a layout, with a number of layers that are computed again where it leaves that open."""
+        layout = self.space.layout(node, leaf)
+        if again:
+            layout = grouped(layout, again) if layout.recompute == "full" else again_of(layout, again)
+        return self.work(layout)
 
     def work(self, layout: Layout, order: str = "") -> LayoutWork:
         """What every rank of a layout does, whatever its order."""
@@ -247,7 +268,7 @@ class LayoutSearch:
             again = [self.work(again_of(layout, most)) for layout in (base.layout,) if most]
             return min(self._leanest_bytes(node, one) for one in (base, *again))
         if self._may_group(base.layout):
-            return self._leanest_bytes(node, self._leanest_groups(base))
+            return self._leanest_bytes(node, self._leanest_groups(base)[1])
         return self._leanest_bytes(node, base)
 
     def _leanest_bytes(self, node: LayoutFamily, base: LayoutWork) -> float:
@@ -266,7 +287,7 @@ class LayoutSearch:
                 work = self.work(self.space.layout(node, leaf))
                 most = max(chunk.num_layers for chunk in work.chunks) - 1
                 again = most and self._may_compute_again(work.layout)
-                leanest = self._leanest_groups(work) if self._may_group(work.layout) else work
+                leanest = self._leanest_groups(work)[1] if self._may_group(work.layout) else work
                 yield work, min(self._held(leanest), self._held(self.work(again_of(work.layout, most))) if again else math.inf)
 
     def _held(self, work: LayoutWork) -> float:
@@ -282,20 +303,21 @@ class LayoutSearch:
         """The layouts that fit, each with its bound in any rank order."""
         optimist = self.optimist(one.node.world)
         for place, leaf in enumerate(one.leaves):
-            work = self.work(self.space.layout(one.node, leaf))
+            work, again = self._of_leaf(one.node, leaf), 0
             memory_bytes = self._held(work)
             if memory_bytes > self.capacity_bytes and self._may_compute_again(work.layout):
-                work = self._fewest_again(work)
-                memory_bytes = self._held(work)
+                again = self._fewest_again(work)
             elif memory_bytes > self.capacity_bytes and self._may_group(work.layout):
-                work = self._leanest_groups(work)
+                again = self._leanest_groups(work)[0]
+            if again:
+                work = self._of_leaf(one.node, leaf, again)
                 memory_bytes = self._held(work)
             if memory_bytes > self.capacity_bytes:
                 self._found.note(memory_bytes, work.layout)
                 self.counts.infeasible += 1
             else:
                 bound_s = max(one.bound_s, optimist.bound_s(work))
-                yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, (leaf,), work, ())
+                yield _Waiting(bound_s, memory_bytes, one.number + place / 1000, one.node, (leaf,), again, ())
 
     def _may_compute_again(self, layout: Layout) -> bool:
         """Whether some layers of each chunk may be computed again in place of none."""
@@ -307,19 +329,20 @@ class LayoutSearch:
         is_asked = layout.recompute == "full" and self.space.request.tries_some_layers and self.stage_devices is None
         return is_asked and self.space.is_run(grouped(layout, 1))
 
-    def _leanest_groups(self, work: LayoutWork) -> LayoutWork:
-        """The work with groups of the size with which its fullest rank holds least."""
-        best, best_bytes = work, self._held(work)
+    def _leanest_groups(self, work: LayoutWork) -> tuple[int, LayoutWork]:
+        """The size of groups with which the fullest rank of a work holds least, 0 as it is, and the work with those."""
+        best, best_bytes = (0, work), self._held(work)
         for size in group_sizes(work):
             layout = grouped(work.layout, size)
-            held = self._held(self.work(layout)) if self.space.is_run(layout) else math.inf
-            if held >= best_bytes:
+            made = self.work(layout) if self.space.is_run(layout) else None
+            held = math.inf if made is None else self._held(made)
+            if made is None or held >= best_bytes:
                 break
-            best, best_bytes = self.work(layout), held
+            best, best_bytes = (size, made), held
         return best
 
-    def _fewest_again(self, work: LayoutWork) -> LayoutWork:
-        """The work with the fewest layers of each chunk computed again with which it fits, all but one where none does."""
+    def _fewest_again(self, work: LayoutWork) -> int:
+        """The fewest layers of each chunk of a work computed again with which it fits, all but one where none does."""
         fewest, most = 1, max(chunk.num_layers for chunk in work.chunks) - 1
         while fewest < most:
             middle = (fewest + most) // 2
@@ -327,7 +350,7 @@ class LayoutSearch:
                 most = middle
             else:
                 fewest = middle + 1
-        return self.work(again_of(work.layout, most)) if most else work
+        return most
 
     def _bounds(self, work: LayoutWork) -> list[_Bound]:
         """A bound for each rank order and each spread of layers that fits, the most promising first."""

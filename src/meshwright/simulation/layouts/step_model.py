@@ -185,10 +185,10 @@ class TransformerStep(StepModel):
         work = self.work.at(held.stage)
         first = sum(other.num_layers for other in work.chunks[:chunk])
         names = [name for name, number in held.runs for _ in range(number)]
-        parameters = {name: (block.dense_parameters, block.expert_parameters) for name, block in work.blocks.items()}
+        parameters = {name: (block.dense_parameters, block.expert_parameters) for name, block in work.block_weights.items()}
         blocks = [(f"layer {first + n}", name, parameters[name]) for n, name in enumerate(names)]
         if held.has_embedding:
-            blocks.insert(0, ("embedding", "embedding", (work.embedding.dense_parameters, 0.0)))
+            blocks.insert(0, ("embedding", "embedding", (work.block_weights["embedding"].dense_parameters, 0.0)))
         if held.has_head:
             blocks.append(("head", "head", (block_parameters(work, held.stage)["head"], 0.0)))
         return blocks

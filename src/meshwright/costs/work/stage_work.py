@@ -1,0 +1,143 @@
+"""What a rank of each stage of a transformer holds and does once a step, and what goes between stages of meshes of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...jobs.transformer import TransformerShape
+from ...plans.partition import Layout
+from ..resharding.stage_tensors import StageTensor, largest_slice_bytes
+from .latent_attention import narrow_parameters
+from .layer_parts import BlockWeights
+from .model_chunks import end_stages, has_table_copy
+from .operations import Message
+
+if TYPE_CHECKING:
+    from .work import LayoutWork
+
+
+@dataclass(frozen=True)
+class StageWork:
+    """What a rank of one pipeline stage holds and does once a step.
+
+    Attributes:
+        dense_parameters: parameters whose gradients are summed over ``dp_cp``, before sharding.
+        expert_parameters: those of experts.
+        optimizer_parameters: parameters that this rank updates.
+        sync: messages after the last backward pass, one after the other.
+        gather: messages after the optimizer.
+        layers: transformer layers on the stage by the name of their block.
+    """
+
+    dense_parameters: float
+    expert_parameters: float
+    optimizer_parameters: float
+    sync: tuple[Message, ...]
+    gather: tuple[Message, ...]
+    layers: Mapping[str, int]
+
+    @property
+    def num_layers(self) -> int:
+        """Transformer layers on the stage."""
+        return sum(self.layers.values())
+
+    @property
+    def parameters(self) -> float:
+        """All parameters on the rank, before sharding."""
+        return self.dense_parameters + self.expert_parameters
+
+
+def stages_of(
+    shape: TransformerShape, layout: Layout, layers: Sequence[Mapping[str, int]], blocks: Mapping[str, BlockWeights]
+) -> tuple[StageWork, ...]:
+    """What every stage holds, of equal ones the same object.
+
+    Args:
+        shape: the model.
+        layout: how it is cut.
+        layers: of each stage the layers by the name of their block, of equal ones the same object.
+        blocks: parameters of blocks.
+    """
+    embedding, head = blocks["embedding"], blocks["head"]
+    has_copy, (with_embedding, with_head) = shape.is_head_tied and has_table_copy(layout), end_stages(layout)
+    made: dict[tuple[int, bool, bool], StageWork] = {}
+    stages = []
+    for stage in range(layout.pp):
+        key = (id(layers[stage]), stage in with_embedding, stage in with_head)  # of equal ones the same object
+        if key not in made:
+            dense = sum(number * blocks[name].dense_parameters for name, number in layers[stage].items())
+            experts = sum(number * blocks[name].expert_parameters for name, number in layers[stage].items())
+            dense += embedding.dense_parameters if stage in with_embedding else 0.0
+            if stage in with_head:
+                # A tied table stands on the first stage; where that is another, the last one keeps a copy.
+                dense += head.dense_parameters if has_copy or not shape.is_head_tied else shape.norm_vectors * shape.hidden
+            is_tied_end = has_copy and stage in (0, layout.pp - 1)
+            table = shape.vocabulary / layout.tp * shape.hidden if is_tied_end else 0.0
+            narrow = 0 if shape.latent is None else narrow_parameters(shape) * sum(layers[stage].values())
+            made[key] = _stage(layout, dense, experts, table, narrow, layers[stage])
+        stages.append(made[key])
+    return tuple(stages)
+
+
+def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
+    weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
+    same = layout.dp * layout.cp
+    shards, replicas = layout.num_shards, same // layout.num_shards
+    expert_same = same // layout.ep
+    expert_shards = min(shards, expert_same)
+    sync: list[Message] = []
+    gather: list[Message] = []
+    if tied_table:
+        held = shards if layout.zero >= 3 else 1  # by then a rank has its shard of the gradients only
+        sync.append(Message("tied table", "all_reduce", "ends", tied_table * gradient_bytes / held))
+    if narrow and layout.tp > 1 and layout.sequence_parallel:  # each rank has those of its own tokens
+        held = shards if layout.reduces_in_passes else 1
+        sync.append(Message("latent gradients", "all_reduce", "tp", float(narrow * gradient_bytes / held)))
+    if layout.shards_optimizer:
+        if shards > 1 and not layout.reduces_in_passes:
+            sync.append(Message("gradients", "reduce_scatter", "shard", dense * gradient_bytes))
+        if replicas > 1:
+            sync.append(Message("gradients of copies", "all_reduce", "replica", dense * gradient_bytes / shards))
+        if shards > 1 and layout.zero < 3:
+            gather.append(Message("parameters", "all_gather", "shard", dense * weight_bytes))
+        if experts and expert_same > 1 and not layout.reduces_in_passes:
+            sync.append(Message("expert gradients", "reduce_scatter", "expert_dp", experts * gradient_bytes))
+        if experts and expert_same > 1 and layout.zero < 3:
+            gather.append(Message("expert parameters", "all_gather", "expert_dp", experts * weight_bytes))
+    else:
+        if same > 1:
+            sync.append(Message("gradients", "all_reduce", "dp_cp", dense * gradient_bytes))
+        if experts and expert_same > 1:
+            sync.append(Message("expert gradients", "all_reduce", "expert_dp", experts * gradient_bytes))
+    updated = dense / shards + experts / (expert_shards if layout.shards_optimizer else 1)
+    if layout.has_mirrored_stages:
+        sync.append(Message("gradients of the other copy", "all_reduce", "mirror", updated * gradient_bytes))
+    return StageWork(dense, experts, updated, tuple(sync), tuple(gather), layers)
+
+
+def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: int) -> StageTensor:
+    """Some residual streams of a micro-batch of all replicas on a stage, whose ranks have consecutive devices."""
+    layout, mesh = work.layout, work.at(stage).layout
+    return StageTensor(
+        samples=layout.micro_batch * layout.dp,
+        tokens=work.sequence_length,
+        element_bytes=carried * layout.number_bytes * work.shape.hidden,
+        tp=mesh.tp,
+        cp=mesh.cp,
+        dp=mesh.dp,
+        cuts_tokens=mesh.sequence_parallel and mesh.tp > 1,
+        hosts=tuple(rank // devices_per_host for rank in range(layout.first_rank(stage), layout.first_rank(stage + 1))),
+    )
+
+
+def slice_buffer_bytes(work: LayoutWork, stage: int) -> float:
+    """The largest slice that a rank of a stage receives from a rank of another mesh, as a buffer."""
+    pp, last, most = work.layout.pp, len(work.chunks) - 1, 0.0
+    for chunk in (one for one in range(last + 1) if one % pp == stage):
+        for sender, boundary in ((chunk - 1, chunk - 1), (chunk + 1, chunk)):
+            if 0 <= sender <= last and work.at(sender % pp) is not work.at(stage):
+                ends = [stage_tensor(work, one, work.carried(boundary), 1) for one in (sender % pp, stage)]
+                most = max(most, largest_slice_bytes(ends[0], ends[1]))
+    return most
