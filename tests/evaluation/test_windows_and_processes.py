@@ -12,7 +12,7 @@ from meshwright.evaluation.cluster.cluster_figures import ClusterFigures, shares
 from meshwright.evaluation.cluster.episodes import Player
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.metrics import figures
-from meshwright.evaluation.plots import charts, gantt
+from meshwright.evaluation.plots import gantt, policies
 from meshwright.evaluation.report.report import SECTIONS, report_html
 from meshwright.evaluation.report.shared_figures import drawn_rows
 from meshwright.evaluation.workers import Workers
@@ -72,13 +72,13 @@ def test_results_count_each_job_of_the_window_once_and_are_drawn(eventful, built
         assert OUTCOME_WORDS[Outcome.WAITING] not in row["outcomes"]
         assert row["blocking_rate"]["mean"] + row["acceptance_rate"]["mean"] == pytest.approx(1)
     assert any(row["outcomes"].get(OUTCOME_WORDS[Outcome.EXPIRED], 0) > 0 for row in rows)
-    assert "deadline expired while waiting" in charts.reasons_svg(rows)
+    assert "deadline expired while waiting" in str(policies.reasons_figure(rows))
     page = report_html(found.results, SECTIONS["cluster"](found))
     assert "the last 3 do not count, so 22 arrivals of each episode count" in page
     assert "Up to 2 jobs may wait in a queue" in page
     assert ">wait, min<" in page
     assert ">delay, min<" in page
-    assert "expired while waiting" in gantt.occupancy_svg(built, [("min", found.played["min"].records[0])])
+    assert "expired while waiting" in str(gantt.episode_figure(built, [("min", found.played["min"].records[0])]))
 
 
 def by_hand(*, outcome, start_s, finish_s, degree) -> EpisodeRecord:

@@ -51,7 +51,7 @@ def _kinds(cluster: Cluster, of_host: list[NDArray[np.int64]]) -> NDArray[np.int
     found: dict[tuple[int, int], bytes] = {}
     for one, own in enumerate(of_host):
         found[one, one] = pair_signature(cluster, own)
-        for size in np.unique(sizes):
+        for size in np.unique(np.delete(sizes, one)):
             others = np.flatnonzero((sizes == size) & (np.arange(len(sizes)) != one))
             pairs = np.hstack([np.tile(own, (len(others), 1)), np.array([of_host[other] for other in others]).reshape(-1, size)])
             found |= zip(((one, other) for other in others.tolist()), signatures(cluster, pairs), strict=True)

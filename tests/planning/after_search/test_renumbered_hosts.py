@@ -103,3 +103,10 @@ def test_hosts_of_a_region_follow_each_other_whatever_their_numbers(num_regions)
     found = region[chained_devices(other)].reshape(num_regions, -1)
     assert (found == found[:, :1]).all()
     assert (np.abs(np.diff(found[:, 0])) == 1).all()
+
+
+@pytest.mark.parametrize("devices", [[0, 1], [0, 1, 2], range(6)])
+def test_a_host_alone_or_of_a_size_of_its_own_has_its_place(devices):
+    uneven = matrix_of(1.0 + np.arange(36.0).reshape(6, 6), np.ones((6, 6)), 2)
+    assert sorted(chained_devices(uneven, np.array(devices))) == list(devices)
+    assert chained_devices(matrix_of(np.ones((2, 2)), np.ones((2, 2)), 2)).tolist() == [0, 1]
