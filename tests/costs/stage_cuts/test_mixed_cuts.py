@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from meshwright.costs.stage_cuts.mixed_cuts import least_busy_cuts
 from meshwright.errors import PlanError
-from meshwright.planning.estimate import estimate
+from meshwright.jobs.load import JobSource
+from meshwright.planning.estimate import estimate, read_layout
+from meshwright.planning.op_graph_work import work_of
 from meshwright.planning.search import search_layouts
 from meshwright.planning.training import simulated_training_s
 
@@ -150,8 +152,9 @@ def test_replicas_of_a_transformer_by_themselves_take_what_clusters_of_their_dev
     layout = "dp=4,pp=2,micro_batch=1,global_batch=64"
 
     def workers_s(hosts):
-        found = estimate("zoo:gpt2-small", cluster(hosts), layout, costs=COSTS)
-        return found.maker.replicas(found.work).workers_s.tolist()
+        maker = work_of(JobSource("zoo:gpt2-small"), cluster(hosts), COSTS.of_layouts)
+        maker = maker.on(np.arange(maker.cluster.num_devices))  # hosts in the order given
+        return maker.replicas(maker.work(read_layout(layout, maker.samples)[0])).workers_s.tolist()
 
     # stages of four ranks on two hosts each: replicas 0 and 1 begin on host 0 and go on on host 2
     assert workers_s(("slow", "fast", "slow", "fast")) == pytest.approx([workers_s(SLOW)[0]] * 2 + [workers_s(FAST)[0]] * 2)
