@@ -24,6 +24,7 @@ SeedSettings = (
 )
 """Configs of all methods."""
 
+
 @dataclass(frozen=True)
 class Method:
     """A way to train.
