@@ -238,9 +238,9 @@ def _order(path: Path, instance: OperatorInstance) -> NDArray[np.int64] | None:
     if told is None:
         return None
     numbers = {name: op for op, name in enumerate(instance.op_names)}
-    if not isinstance(told, list) or any(not isinstance(each, str) or each not in numbers for each in told):
-        wrong = next((each for each in told if each not in numbers), None) if isinstance(told, list) else told
-        raise InputFileError("no such op", file=path, field="order", value=wrong, choices=instance.op_names)
+    wrong = [each for each in told if not (isinstance(each, str) and each in numbers)] if isinstance(told, list) else [told]
+    if wrong:
+        raise InputFileError("no such op", file=path, field="order", value=wrong[0], choices=instance.op_names)
     order = np.array([numbers[each] for each in told], np.int64)
     if sorted(told) != sorted(instance.op_names):
         raise InputFileError(f"must name each of the {instance.num_ops} ops once", file=path, field="order", value=len(told))

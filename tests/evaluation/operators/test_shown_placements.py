@@ -159,6 +159,7 @@ def test_names_that_make_one_file_name_get_numbers(tmp_path: Path) -> None:
         (["op0", "op1", "op3"], "no such op"),
         ("op0", "no such op"),
         ([0, 1, 2], "no such op"),
+        ([["op0"], "op1", "op2"], "no such op"),
     ],
 )
 def test_an_order_that_is_none_is_refused(tmp_path: Path, order: object, told: str) -> None:
