@@ -129,12 +129,13 @@ def _begun() -> dict[str, bytes]:
 def _begun_tuning() -> dict[str, bytes]:
     """The same of a linear scorer."""
 
-    from meshwright.training.linear.settings import load_linear_settings
+    from meshwright.training.linear.settings import LinearSettings
     from meshwright.training.linear.tune import tune
+    from meshwright.training.settings import load_with_paths
 
     smaller = ("generations=3", "population=3", "elite=2", "num_episodes=1", "num_validation_seeds=1", "benchmark=preset:toy")
     smaller += ("validate_every_generations=1", "changes=[scenario.num_jobs=20]")
-    chosen = load_linear_settings(inputs.CONFIGS / "train" / "linear.yaml", smaller)
+    chosen = load_with_paths(LinearSettings, inputs.CONFIGS / "train" / "linear.yaml", smaller)
 
     def stop(now: TuneProgress) -> None:
         if now.generation == 2:

@@ -8,9 +8,9 @@ from meshwright.envs.benchmark import load_benchmark, load_variants
 from meshwright.evaluation.saved_results import read_results
 from meshwright.evaluation.tables import to_csv, to_markdown
 from meshwright.planners.linear import DIGEST, FEATURES, FORMAT_VERSION, KIND, LinearWeights
-from meshwright.training.linear.settings import load_linear_settings
+from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.run_folder import to_yaml
-from meshwright.training.settings import load_train_settings
+from meshwright.training.settings import load_train_settings, load_with_paths
 
 from . import inputs
 from .commands import answered, words
@@ -49,7 +49,7 @@ def _training(text: str, folder: Path) -> None:
 
 def _tuning(text: str, folder: Path) -> None:
     (folder / "train.yaml").write_text(text)
-    load_linear_settings(folder / "train.yaml")
+    load_with_paths(LinearSettings, folder / "train.yaml")
 
 
 def _changes(text: str, folder: Path) -> None:

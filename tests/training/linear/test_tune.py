@@ -15,8 +15,9 @@ from meshwright.envs.playing import play_episode
 from meshwright.errors import CheckpointError, ConfigError, PolicyError
 from meshwright.models.policy_files import stage
 from meshwright.planners.linear import FEATURES, LinearScorer, LinearWeights
-from meshwright.training.linear.settings import LinearSettings, load_linear_settings
+from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.linear.tune import tune
+from meshwright.training.settings import load_with_paths
 
 from ..runs import SECONDS, copied_at_each_update
 
@@ -260,6 +261,6 @@ def test_a_benchmark_is_looked_for_beside_the_config_unless_it_was_changed(tmp_p
     (tmp_path / "mine" / "bench.yaml").write_text("name: x\n")
     text = re.sub("benchmark: .*", "benchmark: bench.yaml", SHIPPED.read_text())
     (tmp_path / "mine" / "linear.yaml").write_text(text)
-    assert load_linear_settings("mine/linear.yaml").benchmark == str((tmp_path / "mine" / "bench.yaml").resolve())
-    assert load_linear_settings("mine/linear.yaml", ["benchmark=bench.yaml"]).benchmark == "bench.yaml"
-    assert load_linear_settings("mine/linear.yaml", ["benchmark=preset:toy"]).benchmark == "preset:toy"
+    assert load_with_paths(LinearSettings, "mine/linear.yaml").benchmark == str((tmp_path / "mine" / "bench.yaml").resolve())
+    assert load_with_paths(LinearSettings, "mine/linear.yaml", ["benchmark=bench.yaml"]).benchmark == "bench.yaml"
+    assert load_with_paths(LinearSettings, "mine/linear.yaml", ["benchmark=preset:toy"]).benchmark == "preset:toy"
