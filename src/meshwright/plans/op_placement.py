@@ -22,8 +22,8 @@ from ..settings import Count, Index
 Optimizer = Literal["sgd", "adam"]
 
 STATE_COPIES: dict[str | None, float] = {None: 1.0, "sgd": 2.0, "adam": 4.0}
-"""Bytes held for each byte of parameters: the weights alone, with their gradients, with Adam's two moments as well (Kingma and
-Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1)."""
+"""Bytes held for each byte of weights, by optimizer. None holds the weights alone, SGD their gradients too, Adam also its two
+moments (Kingma and Ba, "Adam: a method for stochastic optimization", 2015, algorithm 1)."""
 OPTIMIZERS = tuple(name for name in STATE_COPIES if name is not None)
 
 
