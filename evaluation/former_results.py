@@ -11,7 +11,7 @@ from .statistics import interval
 from .verdict import paired_rows, standings
 
 _WORLD_KEYS = {"scenario": "cluster", "fleet": "fleet", "elastic": "elastic", "placement": "operators", "tasklets": "tasklets"}
-"""Key of the root by which version 1 tells its world."""
+"""Key of the root of version 1 that names its world."""
 _CASES = {"elastic": "workload", "operators": "instance", "tasklets": "network"}
 _PLACED = ("operators", "tasklets")
 

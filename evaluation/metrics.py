@@ -35,6 +35,8 @@ class Metric:
         of: computes it from a view of an episode.
         words: for sentences and axes.
         sign: `LESS` or `MORE`.
+        is_rare: whether tables leave it out where it is zero for everybody.
+        origin: where bars begin.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Metric:
     of: Callable[[Figures], float | None]
     words: str
     sign: int = LESS
+    is_rare: bool = False
+    origin: float = 0.0
 
     @property
     def column(self) -> str:
@@ -91,11 +95,23 @@ def _in(*, cluster: int | None = None, fleet: int | None = None, elastic: int | 
 _OPS, _PLACED = {"operators": TERMINAL}, {"operators": TERMINAL, "tasklets": TERMINAL}
 T, F, D = TERMINAL, FILES, DATA
 _ROWS = (
-    Metric("over_best_known", _PLACED, "over best known", "", 1.0, 3, lambda e: e.over_best_known, "value over the best known"),
-    Metric("over_best_rule", _OPS, "over best rule", "", 1.0, 3, lambda e: e.over_best_rule, "value over the best rule"),
-    Metric("over_bound", _OPS, "over bound", *_PLAIN, lambda e: e.over_bound, "value over the lower bound"),
+    Metric(
+        "over_best_known",
+        _PLACED,
+        "over best known",
+        "",
+        1.0,
+        3,
+        lambda e: e.over_best_known,
+        "value over the best known",
+        origin=1.0,
+    ),
+    Metric(
+        "over_best_rule", _OPS, "over best rule", "", 1.0, 3, lambda e: e.over_best_rule, "value over the best rule", origin=1.0
+    ),
+    Metric("over_bound", _OPS, "over bound", *_PLAIN, lambda e: e.over_bound, "value over the lower bound", origin=1.0),
     Metric("won", _PLACED, "best", *_WHOLE, lambda e: e.won, "instances on which none is better", MORE),
-    Metric("without_value", _OPS, "none", *_WHOLE, lambda e: e.without_value, "instances without a value"),
+    Metric("without_value", _OPS, "none", *_WHOLE, lambda e: e.without_value, "instances without a value", is_rare=True),
     Metric(
         "mean_completion_s",
         _in(cluster=T, fleet=T, elastic=T),
@@ -104,7 +120,7 @@ _ROWS = (
         lambda e: _mean(e.completion_s),
         "mean completion time",
     ),
-    Metric("mean_wait_s", _in(cluster=F, fleet=T), "wait", *_MIN, lambda e: _mean(e.wait_s), "mean wait"),
+    Metric("mean_wait_s", _in(cluster=F, fleet=T), "wait", *_MIN, lambda e: _mean(e.wait_s), "mean wait", is_rare=True),
     Metric("blocking_rate", _in(cluster=T, fleet=T), "blocked", *_PERCENT, lambda e: e.blocking_rate, "blocked jobs"),
     Metric("acceptance_rate", _in(cluster=D), "accepted", *_PERCENT, lambda e: e.acceptance_rate, "jobs placed", MORE),
     Metric("devices_useful", _in(fleet=T), "useful", *_WHOLE, lambda e: e.devices_useful, "useful device-time", MORE),
@@ -154,7 +170,9 @@ _ROWS = (
         "throughput_per_h", _in(cluster=D), "throughput", "jobs/h", 1.0, 1, lambda e: e.throughput_per_h, "jobs an hour", MORE
     ),
     Metric("fragmentation", _in(cluster=F), "fragmentation", *_PERCENT, lambda e: e.fragmentation, "ranks lost to fragmentation"),
-    Metric("mean_delay_s", _in(cluster=F), "delay", *_MIN, lambda e: _mean(e.delay_s), "mean delay by interruptions"),
+    Metric(
+        "mean_delay_s", _in(cluster=F), "delay", *_MIN, lambda e: _mean(e.delay_s), "mean delay by interruptions", is_rare=True
+    ),
     Metric(
         "mean_finish_time_fairness",
         _in(fleet=F),

@@ -56,12 +56,9 @@ _BEST = "best baseline"
 
 
 def _has(results: Data, metric: Metric) -> bool:
-    """Whether any row has a figure that says something; shares of exceptions are left out where there are none."""
+    """Return whether any row has a figure; of a rare metric one that is not zero."""
     found = [value for row in results["rows"] if (value := row["metrics"].get(metric.name)) is not None]
-    return any(value["mean"] for value in found) if metric.name in _EXCEPTIONS else bool(found)
-
-
-_EXCEPTIONS = ("without_value", "mean_delay_s", "mean_wait_s")
+    return any(value["mean"] for value in found) if metric.is_rare else bool(found)
 
 
 def value_cell(row: Data, metric: Metric) -> str:

@@ -22,7 +22,7 @@ import meshwright  # noqa: F401 - its environments become known
 from meshwright.models.candidate_scorer import CandidateScorer, blocking_rates
 
 
-class Part(nn.Module):
+class CandidateHead(nn.Module):
     """Scores ``(b, a)`` of a `CandidateScorer`, or its values ``(b, 1)``, as Tianshou's policies read them."""
 
     def __init__(self, scorer, *, is_critic):
@@ -53,7 +53,7 @@ def main() -> None:
     seeds = range(20)
     untrained = float(blocking_rates(scorer, chosen.benchmark, seeds).mean())
     policy = ProbabilisticActorPolicy(
-        actor=Part(scorer, is_critic=False),
+        actor=CandidateHead(scorer, is_critic=False),
         dist_fn=lambda scores: Categorical(logits=scores),
         action_space=envs.action_space[0],
         action_scaling=False,
@@ -61,7 +61,7 @@ def main() -> None:
     )
     ppo = PPO(
         policy=policy,
-        critic=Part(scorer, is_critic=True),
+        critic=CandidateHead(scorer, is_critic=True),
         optim=AdamOptimizerFactory(lr=1e-3, eps=1e-5),
         gamma=0.98,
         gae_lambda=0.95,

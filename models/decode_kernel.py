@@ -50,14 +50,14 @@ def add_row(total, row, weight):  # type: ignore[no-untyped-def]
 
 
 @njit
-def score_devices(first, query, key, told, can, head, scores):  # type: ignore[no-untyped-def]
+def score_devices(first, query, key, device_features, can, head, scores):  # type: ignore[no-untyped-def]
     """Write the logit of each device that may be chosen.
 
     Args:
         first: of each device the first layer but for its features, ``(m, h)``; is written over.
         query: of the decision, ``(h,)``.
         key: of each device, ``(m, h)``.
-        told: features of each device, ``(m, f)``.
+        device_features: features of each device, ``(m, f)``.
         can: which of them may be chosen, ``(m,)``.
         head: weights.
         scores: is written to, ``(m,)``.
@@ -71,8 +71,8 @@ def score_devices(first, query, key, told, can, head, scores):  # type: ignore[n
         count += 1
         row = first[device]
         for f in range(len(direct)):
-            if told[device, f] != 0.0:
-                add_row(row, candidate[f], told[device, f])
+            if device_features[device, f] != 0.0:
+                add_row(row, candidate[f], device_features[device, f])
         for k in range(h):
             row[k] = max(row[k], np.float32(0.0))
             among[k] += row[k]
@@ -93,7 +93,7 @@ def score_devices(first, query, key, told, can, head, scores):  # type: ignore[n
         for k in range(h):
             score += out[k] * max(row[k], np.float32(0.0)) + query[k] * key[device, k]
         for f in range(len(direct)):
-            score += direct[f] * told[device, f]
+            score += direct[f] * device_features[device, f]
         scores[device] = score
 
 

@@ -114,9 +114,9 @@ def train(
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
     config = load_config(chosen) if isinstance(chosen, str | Path) else chosen
-    path, told = Path(folder), progress or (lambda now: None)
+    path, report = Path(folder), progress or (lambda now: None)
     method = METHODS[getattr(config, "method", None)]
-    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "command": command, "progress": told}
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "command": command, "progress": report}
     options["callbacks"] = callbacks
     if method.is_of_scenario:
         options |= {"graphs_dir": graphs_dir, "scenario": scenario}

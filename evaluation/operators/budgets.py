@@ -70,7 +70,7 @@ class BudgetCurves:
         found = self.values_s[:, :, number]
         return float(np.nanmin(found)) if np.isfinite(found).any() else np.inf
 
-    def told(self, known: NDArray[np.float64]) -> dict[str, Any]:
+    def as_data(self, known: NDArray[np.float64]) -> dict[str, Any]:
         """Return the value over the best known of searches that found anything.
 
         Args:

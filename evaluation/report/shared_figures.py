@@ -38,7 +38,7 @@ def drawn_rows(results: Data) -> list[dict[str, Any]]:
 def figures_of(results: Data) -> list[Drawn]:
     """Return the figures of an evaluation."""
     objective, rows = METRICS[results["objective"]], drawn_rows(results)
-    figure, start = policy_figure(objective), 1.0 if objective.name.startswith("over_") else 0.0
+    figure = policy_figure(objective)
     bars = [
         BarRow(str(row["policy"]), str(row["kind"]), figure.of(row), figure.of(row, "low"), figure.of(row, "high"))
         for row in rows
@@ -48,7 +48,7 @@ def figures_of(results: Data) -> list[Drawn]:
         f"{title}: {direction} is better. Bars are means over the {results['case']}s, whiskers 95 % intervals. Compare "
         f"policies by the paired difference in the table: all met the same {results['case']}s."
     )
-    drawn = bars_figure(bars, objective.axis, f"{title} of each policy", start, objective.digits)
+    drawn = bars_figure(bars, objective.axis, f"{title} of each policy", objective.origin, objective.digits)
     return [Drawn(drawn, caption), *_trade_off(results, rows)]
 
 

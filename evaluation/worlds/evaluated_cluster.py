@@ -13,9 +13,7 @@ from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.benchmark import load_variants
 from ...envs.ground import Ground
 from ...jobs.load import profile_names
-from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...planning import policies
-from ...quantities import counted
 from ...simulation.cluster.scenario import Scenario
 from ..cluster import bounds
 from ..cluster.cluster_figures import ClusterFigures, shares
@@ -78,12 +76,6 @@ class EvaluatedCluster(EvaluatedWorld):
             "digest_but_arrivals": self.built.digest_but_arrivals,
         }
 
-    def title(self, num_cases: int) -> str:
-        """See `EvaluatedWorld`."""
-        cluster = self.built.cluster
-        devices = counted(cluster.num_devices, "device")
-        return f"{self.benchmark.name}: {cluster.name}, {devices}, {counted(num_cases, 'episode')}"
-
     def kind(self, spec: str) -> str:
         """See `EvaluatedWorld`."""
         return REFERENCE if self._is_reference(spec) else policies.kind(spec)
@@ -105,10 +97,6 @@ class EvaluatedCluster(EvaluatedWorld):
             policies.check_best_fixed(spec, self.built)
         else:
             policies.policy(spec, self.built)
-
-    def limits(self) -> tuple[int, int]:
-        """See `EvaluatedWorld`."""
-        return 1, FIRST_VALIDATION_SEED
 
     def choices(self, spec: str) -> dict[str, str]:
         """See `EvaluatedWorld`."""

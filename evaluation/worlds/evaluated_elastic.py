@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ...envs.elastic.benchmark import PublishedElastic, load_elastic_benchmark
 from ...quantities import counted
@@ -23,6 +22,7 @@ class EvaluatedElastic(EvaluatedWorld):
     name, words, case = "elastic", "elastic jobs", "workload"
     question = "which scheduler completes elastic jobs first?"
     trade_offs = (("makespan_s", "mean_completion_s"),)
+    policies: ClassVar[Any] = policies
     built: PublishedElastic
 
     @classmethod
@@ -50,22 +50,13 @@ class EvaluatedElastic(EvaluatedWorld):
             "cluster": chosen.cluster.model_dump(),
         }
 
+    def facts(self) -> list[str]:
+        """See `EvaluatedWorld`."""
+        return [counted(self.benchmark.elastic.cluster.num_devices, "device")]
+
     def title(self, num_cases: int) -> str:
         """See `EvaluatedWorld`."""
-        devices = counted(self.benchmark.elastic.cluster.num_devices, "device")
-        return f"{self.benchmark.name}: {devices}, {counted(num_cases, 'workload')} of {self.benchmark.elastic.load}"
-
-    def kind(self, spec: str) -> str:
-        """See `EvaluatedWorld`."""
-        return policies.policy_kind(spec)
-
-    def display_name(self, spec: str) -> str:
-        """See `EvaluatedWorld`."""
-        return policies.policy_name(spec)
-
-    def trained_file(self, spec: str) -> Path | None:
-        """See `EvaluatedWorld`."""
-        return policies.trained_file(spec)
+        return f"{super().title(num_cases)} of {self.benchmark.elastic.load}"
 
     def check(self, spec: str) -> None:
         """See `EvaluatedWorld`."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.fleet.benchmark import load_fleet_benchmark
 from ...envs.fleet.fleet import Fleet
-from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...planners.own_policy import OWN
-from ...quantities import counted
 from ..fleet import policies
 from ..fleet.bounds import BOUND, least_mean_completion_s
 from ..fleet.episodes import FleetEpisodes
@@ -29,6 +26,7 @@ class EvaluatedFleet(EvaluatedWorld):
 
     name, words, question = "fleet", "a fleet", "which policy runs the fleet best?"
     trade_offs = (("mean_completion_s", "blocking_rate"), ("mean_completion_s", "mean_devices"))
+    policies: ClassVar[Any] = policies
     built: Fleet
 
     @classmethod
@@ -74,31 +72,9 @@ class EvaluatedFleet(EvaluatedWorld):
             "digest": fleet.digest,
         }
 
-    def title(self, num_cases: int) -> str:
-        """See `EvaluatedWorld`."""
-        cluster = self.built.cluster
-        devices = counted(cluster.num_devices, "device")
-        return f"{self.benchmark.name}: {cluster.name}, {devices}, {counted(num_cases, 'episode')}"
-
-    def kind(self, spec: str) -> str:
-        """See `EvaluatedWorld`."""
-        return policies.policy_kind(spec)
-
-    def display_name(self, spec: str) -> str:
-        """See `EvaluatedWorld`."""
-        return policies.policy_name(spec)
-
-    def trained_file(self, spec: str) -> Path | None:
-        """See `EvaluatedWorld`."""
-        return policies.trained_file(spec)
-
     def check(self, spec: str) -> None:
         """See `EvaluatedWorld`."""
         policies.check_policy(spec, self.built)
-
-    def limits(self) -> tuple[int, int]:
-        """See `EvaluatedWorld`."""
-        return 1, FIRST_VALIDATION_SEED
 
     def choices(self, spec: str) -> dict[str, str]:
         """See `EvaluatedWorld`."""
@@ -138,9 +114,9 @@ class EvaluatedFleet(EvaluatedWorld):
     def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
         """See `EvaluatedWorld`: jobs that times leave out, policies off the ground of their training, figures of others."""
         found = [*lone_entries(rows), *_left_out(rows, self.objective)]
-        found += [told for spec in specs.values() if (told := policies.off_ground(spec, self.built)) is not None]
+        found += [sentence for spec in specs.values() if (sentence := policies.off_ground(spec, self.built)) is not None]
         foreign = foreign_figures(self.built.cluster, self.built.settings.costs.of_layouts, has_layers=True)
-        return [*found, *(f"{told}." for told in foreign)]
+        return [*found, *(f"{sentence}." for sentence in foreign)]
 
 
 def _left_out(rows: Sequence[Row], objective: Metric) -> list[str]:

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...envs.operators.benchmark import load_placement_benchmark
 from ...errors import ConfigError, PlanError
-from ...models.policy_files import policy_path
 from ...planners.operators.place import place
 from ...planners.operators.request import PlacementRequest
-from ...planners.policy_names import parsed
-from ...quantities import counted
 from ...simulation.operators.forms import FORMS, form_value_s
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorPlacement, lower_bound
@@ -36,6 +32,7 @@ class EvaluatedOperators(PlacedInstances):
     name, words, case = "operators", "operator placement", "instance"
     takes = frozenset({"show", "dump"})
     question = "who places ops best?"
+    policy_ending = ".operators.pt"
 
     @classmethod
     def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
@@ -57,21 +54,16 @@ class EvaluatedOperators(PlacedInstances):
         """See `PlacedInstances`."""
         return operator_policy(spec, self.benchmark.placement.objective)
 
-    def trained_file(self, spec: str) -> Path | None:
-        """See `EvaluatedWorld`."""
-        return policy_path(parsed(spec).whole, ".operators.pt", "operator placement") if self.kind(spec) == LEARNED else None
-
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
         chosen: dict[str, Any] = self.benchmark.placement.model_dump(mode="json")
         return chosen | {"form": self.benchmark.placement.valued_form}
 
-    def title(self, num_cases: int) -> str:
+    def facts(self) -> list[str]:
         """See `EvaluatedWorld`."""
         chosen = self.benchmark.placement
         is_default = chosen.valued_form == FORMS[chosen.objective][0]
-        words = chosen.objective if is_default else f"{chosen.objective}, valued by {chosen.valued_form}"
-        return f"{self.benchmark.name}: {words}, {counted(num_cases, 'instance')}"
+        return [chosen.objective if is_default else f"{chosen.objective}, valued by {chosen.valued_form}"]
 
     def limits(self) -> tuple[int, int]:
         """See `EvaluatedWorld`."""
@@ -150,7 +142,7 @@ class EvaluatedOperators(PlacedInstances):
 
     def more(self, rows: Sequence[Row]) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
-        return {**super().more(rows), "budgets": self._curves.told(self.known_s), "shown": self._shown}
+        return {**super().more(rows), "budgets": self._curves.as_data(self.known_s), "shown": self._shown}
 
     def remarks(self, specs: Mapping[str, str], rows: Sequence[Row]) -> list[str]:
         """See `EvaluatedWorld`: notes of policies, too."""

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from ...envs.tasklets.benchmark import MOST_TESTED, load_tasklet_benchmark
-from ...models.policy_files import policy_path
 from ...planners.arrangement.arrange import ArrangementRequest, arrange
-from ...planners.policy_names import parsed
-from ...quantities import counted
 from ...simulation.tasklets.instance import TaskletInstance
 from ..operators.policies import PlacingPolicy
 from ..tasklets.policies import TaskletPolicySpec, tasklet_policy
-from .evaluated_world import LEARNED, EvaluatedWorld, Options
+from .evaluated_world import EvaluatedWorld, Options
 from .placed_instances import PlacedInstances
 
 _OWN_SEED = 1_000_003
@@ -26,6 +22,7 @@ class EvaluatedTasklets(PlacedInstances):
 
     name, words, case = "tasklets", "tasklets", "network"
     question = "who groups distant devices best?"
+    policy_ending = ".tasklets.pt"
 
     @classmethod
     def load(cls, spec: str, changes: Sequence[str], options: Options) -> list[EvaluatedWorld]:
@@ -36,18 +33,14 @@ class EvaluatedTasklets(PlacedInstances):
         """See `PlacedInstances`."""
         return tasklet_policy(spec)
 
-    def trained_file(self, spec: str) -> Path | None:
-        """See `EvaluatedWorld`."""
-        return policy_path(parsed(spec).whole, ".tasklets.pt", "tasklets") if self.kind(spec) == LEARNED else None
-
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
         chosen: dict[str, Any] = self.benchmark.tasklets.model_dump(mode="json")
         return chosen
 
-    def title(self, num_cases: int) -> str:
+    def facts(self) -> list[str]:
         """See `EvaluatedWorld`."""
-        return f"{self.benchmark.name}: {counted(num_cases, 'network')}"
+        return []
 
     def limits(self) -> tuple[int, int]:
         """See `EvaluatedWorld`."""

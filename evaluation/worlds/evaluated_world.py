@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ...errors import ConfigError
+from ...jobs.seeds import FIRST_VALIDATION_SEED
+from ...quantities import counted
 from ..metrics import METRICS, Metric
 from ..workers import Workers
 
@@ -67,6 +69,7 @@ class EvaluatedWorld(ABC):
         question: heading of a report.
         trade_offs: pairs of metrics, or `TIME`, that policies trade against each other; a chart has the first that differs.
         is_parallel: whether several workers may play.
+        policies: module with ``policy_kind``, ``policy_name`` and ``trained_file``, where the world has no other names.
     """
 
     name: ClassVar[str]
@@ -76,6 +79,7 @@ class EvaluatedWorld(ABC):
     question: ClassVar[str] = "which policy is best?"
     trade_offs: ClassVar[tuple[tuple[str, str], ...]]
     is_parallel: ClassVar[bool] = True
+    policies: ClassVar[Any] = None
 
     def __init__(self, benchmark: Any, options: Options = Options(), built: Any = None) -> None:
         self.benchmark, self.options, self.built = benchmark, options, built
@@ -103,21 +107,27 @@ class EvaluatedWorld(ABC):
     def about(self, num_cases: int) -> dict[str, Any]:
         """Return what is played in plain figures."""
 
-    @abstractmethod
     def title(self, num_cases: int) -> str:
         """Return benchmark and what was played, in a line."""
+        return f"{self.benchmark.name}: {', '.join([*self.facts(), counted(num_cases, self.case)])}"
 
-    @abstractmethod
+    def facts(self) -> list[str]:
+        """Return what was played in words, for the title."""
+        cluster = self.built.cluster
+        return [cluster.name, counted(cluster.num_devices, "device")]
+
     def kind(self, spec: str) -> str:
         """Return what a policy counts as."""
+        return str(self.policies.policy_kind(spec))
 
     def display_name(self, spec: str) -> str:
         """Return a policy's name in tables."""
-        return spec
+        return str(self.policies.policy_name(spec))
 
     def trained_file(self, spec: str) -> Path | None:
         """Return the file or run folder of a trained policy; None for others."""
-        return None
+        found: Path | None = self.policies.trained_file(spec)
+        return found
 
     def note_files(self, specs: Sequence[str]) -> None:
         """Note the files of trained policies, which no output may replace."""
@@ -147,9 +157,9 @@ class EvaluatedWorld(ABC):
             raise ConfigError(f"must be {least} to {most}", field="seeds", value=number)
         return list(range(FIRST_TEST_SEED, FIRST_TEST_SEED + number))
 
-    @abstractmethod
     def limits(self) -> tuple[int, int]:
         """Return the fewest and the most test cases."""
+        return 1, FIRST_VALIDATION_SEED
 
     def case_names(self, cases: Sequence[int]) -> list[Any]:
         """Return the names of cases, by default their seeds."""

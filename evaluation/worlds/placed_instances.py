@@ -5,12 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...budget_clock import budgets_by, clock_s, clock_words
+from ...models.policy_files import policy_path
+from ...planners.policy_names import parsed
 from ..metrics import METRICS, Metric, figures
 from ..operators.policies import PlacingPolicy
 from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, PlayedCases, Progress, Row
@@ -39,9 +42,11 @@ class PlacementFigures:
 
 
 class PlacedInstances(EvaluatedWorld):
-    """A benchmark of instances that policies place whole."""
+    """A benchmark of instances that policies place whole; see `EvaluatedWorld`."""
 
     is_parallel = False
+    policy_ending: ClassVar[str]
+    """Of the files of shipped policies."""
     trade_offs = ((TIME, "over_best_known"),)
 
     def __init__(self, benchmark: Any, options: Options = Options(), built: Any = None) -> None:  # noqa: B008 - it cannot change
@@ -94,6 +99,14 @@ class PlacedInstances(EvaluatedWorld):
     def check(self, spec: str) -> None:
         """See `EvaluatedWorld`."""
         self.made(spec)
+
+    def display_name(self, spec: str) -> str:
+        """See `EvaluatedWorld`."""
+        return spec
+
+    def trained_file(self, spec: str) -> Path | None:
+        """See `EvaluatedWorld`."""
+        return policy_path(parsed(spec).whole, self.policy_ending, self.words) if self.kind(spec) == LEARNED else None
 
     def kind(self, spec: str) -> str:
         """See `EvaluatedWorld`."""

@@ -127,19 +127,19 @@ def _place_all(stacked, state, likely, noise, weights, walks):  # type: ignore[n
     total, count = np.zeros((m, h), np.float32), np.zeros(m, np.float32)
     from_placed, key = np.zeros((m, h), np.float32), np.zeros((m, h), np.float32)
     near = np.zeros((n, m, walks.steps * walks.weight.shape[1]), np.float32)
-    hidden, told = np.zeros((m, h), np.float32), np.zeros((m, len(weights.head.direct)), np.float32)
+    hidden, device_features = np.zeros((m, h), np.float32), np.zeros((m, len(weights.head.direct)), np.float32)
     scores = np.zeros(m, np.float32)
     while not is_over(stacked, state, 0):
         op = stacked.lead[0, state.num_decided[0]]
         group, can = stacked.group[0, op], state.can_place[0]
-        _tell_near(state.candidates[0], near[op], weights.link, told)
+        _write_device_features(state.candidates[0], near[op], weights.link, device_features)
         decided = np.float32(count.sum())
         for device in range(m):
             share = count[device] / (decided + np.float32(1.0))
             for k in range(h):
                 known = weights.op[op, k] + weights.device[device, k]
                 hidden[device, k] = known + from_placed[device, k] + weights.placed[h, k] * share
-        score_devices(hidden, weights.query[op], key, told, can, weights.head, scores)
+        score_devices(hidden, weights.query[op], key, device_features, can, weights.head, scores)
         best = likeliest(scores, can, noise[group], likely[group])
         if best < 0:
             return True
@@ -156,19 +156,19 @@ def _place_all(stacked, state, likely, noise, weights, walks):  # type: ignore[n
 
 
 @njit
-def _tell_near(candidates, near, link, told):  # type: ignore[no-untyped-def]
+def _write_device_features(candidates, near, link, device_features):  # type: ignore[no-untyped-def]
     """Features of each device: those of the candidate, what is near on it, and what is near on others by the length of links."""
     m, num_affinities = near.shape
-    num_features = told.shape[1] - 2 * num_affinities
+    num_features = device_features.shape[1] - 2 * num_affinities
     for device in range(m):
         for f in range(num_features):
-            told[device, f] = candidates[device, f]
+            device_features[device, f] = candidates[device, f]
         for a in range(num_affinities):
-            told[device, num_features + a] = near[device, a]
+            device_features[device, num_features + a] = near[device, a]
             far = np.float32(0.0)
             for other in range(m):
                 far += near[other, a] * link[other, device]
-            told[device, num_features + num_affinities + a] = far
+            device_features[device, num_features + num_affinities + a] = far
 
 
 @njit

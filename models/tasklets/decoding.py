@@ -50,8 +50,8 @@ def filling_weights(policy: TaskletPolicy, graphs: TaskletGraphs) -> list[Fillin
     h = embedding.shape[2]
     device, key = policy.device(embedding), policy.key(embedding) / h**0.5
     count = graphs.is_device.sum(dim=1)
-    told = [h, h, h, h, graphs.network.shape[1], NUM_PROGRESS_FEATURES]
-    stage, previous, left, whole, network, progress = torch.split(policy.context.weight, told, dim=1)
+    sizes = [h, h, h, h, graphs.network.shape[1], NUM_PROGRESS_FEATURES]
+    stage, previous, left, whole, network, progress = torch.split(policy.context.weight, sizes, dim=1)
     known = policy.context.bias + embedding.sum(dim=1) / count[:, None] @ whole.T + graphs.network @ network.T
     none = np.zeros((0, h), np.float32)
     head = Head(
