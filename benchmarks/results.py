@@ -28,10 +28,10 @@ from pydantic import Field, StringConstraints
 from meshwright import files, settings
 from meshwright.cli import guarded
 from meshwright.envs.benchmark import load_variants
-from meshwright.envs.benchmark_files import SCENARIO, find_benchmark, kind_of
 from meshwright.errors import ConfigError
 from meshwright.packaged import config_path
 from meshwright.training.methods import load_config
+from meshwright.worlds.benchmark_files import SCENARIO, find_benchmark, kind_of
 
 from .results_tables import StudyResults, StudyTable, fill_page, lines_of
 

@@ -18,7 +18,7 @@ from ..errors import ConfigError
 from ..packaged import beside
 from ..simulation.cluster import scenario
 from ..simulation.cluster.scenario import Scenario, ScenarioSettings
-from .benchmark_files import (
+from ..worlds.benchmark_files import (
     ELASTIC,
     FLEET,
     NAME,

@@ -17,6 +17,7 @@ IDS = (
     "meshwright/JobPartitioning-v1",
     "meshwright/OperatorPlacement-v0",
     "meshwright/ElasticJobs-v0",
+    "meshwright/World-v0",
 )
 
 
@@ -42,8 +43,14 @@ def register() -> None:
     if IDS[2] not in registry:
         register_env(
             id=IDS[2],
-            entry_point="meshwright.envs.tasklets.any_objective:placement_env",
-            vector_entry_point="meshwright.envs.tasklets.any_objective:placement_vector_env",
+            entry_point="meshwright.envs.placement_envs:placement_env",
+            vector_entry_point="meshwright.envs.placement_envs:placement_vector_env",
         )
     if IDS[3] not in registry:
         register_env(id=IDS[3], entry_point="meshwright.envs.elastic.env:ElasticEnv")
+    if IDS[4] not in registry:
+        register_env(
+            id=IDS[4],
+            entry_point="meshwright.envs.world_env:WorldEnv",
+            vector_entry_point="meshwright.envs.world_env:WorldVectorEnv",
+        )

@@ -23,11 +23,9 @@ from ..envs.fleet.fleet import Fleet
 from ..envs.fleet.objective import is_better, objective_value
 from ..envs.operators.benchmark import load_placement_benchmark
 from ..envs.playing import play_episode
-from ..envs.tasklets.benchmark import load_tasklet_benchmark
 from ..errors import PlanError
 from ..jobs.seeds import validation_seeds
 from ..models.policy_files import LINE_TO_BEAT
-from ..planners.arrangement.arrange import CHAIN, ArrangementRequest, arrange
 from ..planners.elastic.scheduler import play as play_elastic
 from ..planners.operators.place import PLACEMENT_PLANNERS
 from ..planners.rules import NAMES
@@ -36,11 +34,12 @@ from ..simulation.cluster.scenario import Scenario
 from ..training.elastic.settings import ElasticTrainSettings
 from ..training.elastic.train import validation_workloads
 from ..training.hooks.callback import RunEnd, RunStart, TrainingCallback, ValidationRecord
+from ..worlds.registry import load_world
 from .elastic.policies import BASELINES, elastic_scheduler
 from .fleet.policies import RANDOM, each_fixed_entry, fleet_player, is_best_fixed_entry, policy_kind
 from .operators.policies import CONSTANTS, operator_policy
 from .statistics import excludes_zero, paired
-from .tasklets.policies import tasklet_policy
+from .world_policies import world_policy
 
 FIRST, KEPT = 4, 6
 """Episodes that all rules play, and rules that play the others too."""
@@ -95,7 +94,7 @@ class LineToBeat(TrainingCallback):
         """Play the rules."""
         self._validation = _VALIDATIONS[start.method](self, start.config)
         self._folder, self._measure, self._validated = start.folder, start.measure.replace("_", " "), 0
-        if start.method == "tasklets" or start.method == "operators":
+        if start.method in ("graph", "operators"):
             self._measure = "value over the reference"
         self.rule, self.values, means = _raced(self._validation)
         self._told: dict[str, Any] = {"rule": self.rule, "value": float(np.mean(self.values)), "rules": means}
@@ -214,17 +213,17 @@ class LineToBeat(TrainingCallback):
 
         return ValidationEpisodes([*rules, *CONSTANTS], len(instances), play)
 
-    def of_tasklets(self, config: Mapping[str, Any]) -> ValidationEpisodes:
-        """Return the networks of distant devices, with values over a short search's."""
-        benchmark = load_tasklet_benchmark(config["benchmark"], changes=tuple(config["changes"]))
-        instances = [benchmark.instance("validation", seed) for seed in range(benchmark.num_validation_seeds)]
-        over = [arrange(each, ArrangementRequest(num_rounds=1)).value_s for each in instances]
-        rule = f"{CHAIN} of one round"
+    def of_worlds(self, config: Mapping[str, Any]) -> ValidationEpisodes:
+        """Return the instances of a world, with values over a short search's."""
+        world = load_world(config["benchmark"], tuple(config["changes"]))
+        instances = [world.instance("validation", seed) for seed in range(world.benchmark.num_validation_seeds)]
+        over = [world.reference(each) for each in instances]
+        rule = f"{world.reference_name} of one round"
 
         def play(spec: str, numbers: Sequence[int]) -> list[float]:
             if spec == rule:
                 return [1.0 for _ in numbers]
-            chosen = tasklet_policy(spec)
+            chosen = world_policy(spec, world)
             return [chosen.place(instances[number], 0).value_s / over[number] for number in numbers]
 
         return ValidationEpisodes([rule], len(instances), play)
@@ -247,7 +246,7 @@ _VALIDATIONS: dict[str, Callable[[LineToBeat, Mapping[str, Any]], ValidationEpis
     "linear": LineToBeat.of_scenarios,
     "fleet": LineToBeat.of_fleets,
     "operators": LineToBeat.of_operators,
-    "tasklets": LineToBeat.of_tasklets,
+    "graph": LineToBeat.of_worlds,
     "elastic": LineToBeat.of_elastic,
 }
 

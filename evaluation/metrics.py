@@ -92,7 +92,7 @@ def _in(*, cluster: int | None = None, fleet: int | None = None, elastic: int | 
     return {world: shown for world, shown in found.items() if shown is not None}
 
 
-_OPS, _PLACED = {"operators": TERMINAL}, {"operators": TERMINAL, "tasklets": TERMINAL}
+_OPS, _PLACED = {"operators": TERMINAL}, {"operators": TERMINAL, "tasklets": TERMINAL, "world": TERMINAL}
 T, F, D = TERMINAL, FILES, DATA
 _ROWS = (
     Metric(

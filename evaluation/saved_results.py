@@ -124,7 +124,7 @@ class _Class(_Read):
 class ResultsForm(_Read):
     """The root of ``results.json``."""
 
-    world: Literal["cluster", "fleet", "elastic", "operators", "tasklets"]
+    world: Literal["cluster", "fleet", "elastic", "operators", "tasklets", "world"]
     benchmark: str
     title: str
     about: _About

@@ -121,6 +121,15 @@ def digest_of(data: dict[str, Any]) -> str:
     return files.digest(_hashable(data))
 
 
+def on_cpu(data: Any) -> Any:
+    """The same tensors and plain data, readable where there is no GPU."""
+    if isinstance(data, torch.Tensor):
+        return data.detach().cpu()
+    if isinstance(data, dict):
+        return {name: on_cpu(value) for name, value in data.items()}
+    return data
+
+
 def _hashable(data: Any) -> Any:
     if isinstance(data, torch.Tensor):
         return data.detach().cpu().numpy()

@@ -12,15 +12,15 @@ from .. import settings
 from ..simulation.cluster.scenario import Scenario
 from .elastic.settings import ElasticTrainSettings
 from .fleet.settings import FleetTrainSettings
+from .graph.settings import GraphTrainSettings
 from .hooks.callback import TrainingCallback
 from .linear.settings import LinearSettings
 from .operators.settings import OperatorTrainSettings
 from .run_folder import AnyRunFolder
 from .settings import TrainSettings, load_with_paths
-from .tasklets.settings import TaskletTrainSettings
 
 SeedSettings = (
-    TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings | TaskletTrainSettings
+    TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings | GraphTrainSettings
 )
 """Configs of all methods."""
 
@@ -46,7 +46,7 @@ METHODS: dict[str | None, Method] = {
     "fleet": Method(FleetTrainSettings, (".fleet.train", "train_fleet")),
     "elastic": Method(ElasticTrainSettings, (".elastic.train", "train_elastic")),
     "operators": Method(OperatorTrainSettings, (".operators.train", "train_operators")),
-    "tasklets": Method(TaskletTrainSettings, (".tasklets.train", "train_tasklets")),
+    "graph": Method(GraphTrainSettings, (".graph.train", "train_graph")),
 }
 """By the key ``method`` of a config; None is PPO on `JobPartitioning-v0`."""
 

@@ -109,12 +109,12 @@ def train_seed(
 def _folder_of(chosen: SeedSettings) -> type[AnyRunFolder[Any]]:
     from .elastic.train import ElasticRun
     from .fleet.run_folder import FleetRunFolder
+    from .graph.train import GraphRunFolder
     from .linear.tune import LinearRun
     from .operators.train import OperatorRunFolder
     from .run_folder import RunFolder
-    from .tasklets.train import TaskletRunFolder
 
-    own: tuple[type[AnyRunFolder[Any]], ...] = (FleetRunFolder, ElasticRun, OperatorRunFolder, TaskletRunFolder)
+    own: tuple[type[AnyRunFolder[Any]], ...] = (FleetRunFolder, ElasticRun, OperatorRunFolder, GraphRunFolder)
     kinds: tuple[type[AnyRunFolder[Any]], ...] = (RunFolder, LinearRun, *own)
     return next(kind for kind in kinds if isinstance(chosen, kind.kind))
 

@@ -20,7 +20,7 @@ from ...errors import ConfigError
 from ...jobs.readers.elastic import ElasticWorkload, load_applications, load_published_times, load_workloads, subfolder
 from ...packaged import beside
 from ...simulation.elastic.simulation import ElasticCluster, ElasticSimulation
-from ..benchmark_files import ELASTIC, NAME, find_benchmark_of
+from ...worlds.benchmark_files import ELASTIC, NAME, find_benchmark_of
 
 VARIABLE = "MESHWRIGHT_REFERENCE"
 

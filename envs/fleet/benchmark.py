@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from ... import settings
 from ...errors import MeshwrightError
-from ..benchmark_files import FLEET, NAME, each_once, find_benchmark_of
+from ...worlds.benchmark_files import FLEET, NAME, each_once, find_benchmark_of
 from .fleet import Fleet, build_fleet
 from .settings import FleetSettings
 

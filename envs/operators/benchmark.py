@@ -20,7 +20,7 @@ from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw
 from ...simulation.operators.instance import OperatorInstance, numbered
 from ...simulation.operators.instance_files import load_instance, with_accelerators
 from ...simulation.operators.placement import OperatorObjective
-from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
+from ...worlds.benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
 from .spelling import below_devices, below_placement, known_optimizer
 
 

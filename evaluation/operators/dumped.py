@@ -21,16 +21,22 @@ def dump(folder: Path, number: int, instance: OperatorInstance, placements: Mapp
         folder: below which they are.
         number: seed of the instance.
         instance: what was placed.
-        placements: by policy; two whose names make the same file name get a number.
+        placements: by policy.
     """
-    inside, taken = folder / f"instance-{number}", {INSTANCE}
+    inside = folder / f"instance-{number}"
     save(instance, inside / INSTANCE)
-    for policy, made in placements.items():
+    write_each(inside, {policy: to_data(instance, policy, made) for policy, made in placements.items()})
+
+
+def write_each(folder: Path, data: Mapping[str, object]) -> None:
+    """Write a JSON file for each policy, named after it; two whose names make the same file name get a number."""
+    taken = {INSTANCE}
+    for policy, made in data.items():
         stem = re.sub(r"[^A-Za-z0-9._-]+", "-", policy).strip("-.") or "policy"
         names = (f"{stem}{'' if count == 0 else f'-{count}'}.json" for count in range(len(taken) + 1))
         name = next(each for each in names if each not in taken)
         taken.add(name)
-        files.write_json(inside / name, to_data(instance, policy, made))
+        files.write_json(folder / name, made)
 
 
 def to_data(instance: OperatorInstance, policy: str, made: OperatorPlacement) -> dict[str, object]:

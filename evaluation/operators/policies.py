@@ -16,14 +16,13 @@ from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.own_policy import OWN, own_policy, possible_choice
 from ...planners.policy import Policy, WorldDecision
-from ...planners.policy_names import parsed
+from ...planners.policy_names import budget_in, parsed
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 
 CONSTANTS = ("fastest-device", "round-robin")
 """``fastest-device``: each group on the fastest device that memory allows; ``round-robin``: in turns, in topological order."""
-_DEFAULT_BUDGET_S = 1.0
 
 
 Instance = TypeVar("Instance")
@@ -63,7 +62,7 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
     """
     name, *_, how = parsed(spec)
     if name in PLACEMENT_PLANNERS:
-        budget_s = searching_s(spec, how) if how or PLACEMENT_PLANNERS[name].is_search else None
+        budget_s = budget_in(spec, how) if how or PLACEMENT_PLANNERS[name].is_search else None
 
         def plan(instance: OperatorInstance, seed: int) -> OperatorPlacement:
             return place(instance, name, PlacementRequest(objective=objective, budget_s=budget_s, seed=seed))
@@ -84,21 +83,6 @@ def operator_policy(spec: str, objective: OperatorObjective) -> OperatorPolicySp
 
     player, mode = load_player(spec, objective)
     return OperatorPolicySpec(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)
-
-
-def searching_s(spec: str, how: str | None) -> float:
-    """Seconds that a search is given in what is behind the ``@`` of a policy; 1 where nothing is.
-
-    Raises:
-        PolicyError: it is no number of seconds.
-    """
-    try:
-        seconds = float(how) if how else _DEFAULT_BUDGET_S
-    except ValueError:
-        seconds = 0.0
-    if not 0 < seconds <= 3600:
-        raise PolicyError("seconds after @ are a number above 0, up to 3600", field="policy", value=spec)
-    return seconds
 
 
 class ConstantRule:

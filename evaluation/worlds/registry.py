@@ -6,21 +6,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...envs.benchmark import BenchmarkSettings
-from ...envs.benchmark_files import ELASTIC, FLEET, PLACEMENT, SCENARIO, TASKLETS, kind_of
 from ...envs.elastic.benchmark import ElasticBenchmark
 from ...envs.fleet.benchmark import FleetBenchmark
 from ...envs.operators.benchmark import PlacementBenchmark
-from ...envs.tasklets.benchmark import TaskletBenchmark
 from ...errors import MeshwrightError
+from ...worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, SCENARIO, TASKLETS, kind_of
+from ...worlds.registry import world_key
+from ...worlds.tasklets.world import TaskletWorld
+from ...worlds.world import World
 from .evaluated_cluster import EvaluatedCluster
 from .evaluated_elastic import EvaluatedElastic
 from .evaluated_fleet import EvaluatedFleet
+from .evaluated_graph_world import EvaluatedGraphWorld, EvaluatedTasklets
 from .evaluated_operators import EvaluatedOperators
-from .evaluated_tasklets import EvaluatedTasklets
 from .evaluated_world import EvaluatedWorld, Options
 
 WORLDS: dict[str, type[EvaluatedWorld]] = {
-    one.name: one for one in (EvaluatedCluster, EvaluatedFleet, EvaluatedElastic, EvaluatedOperators, EvaluatedTasklets)
+    one.name: one
+    for one in (
+        EvaluatedCluster,
+        EvaluatedFleet,
+        EvaluatedElastic,
+        EvaluatedOperators,
+        EvaluatedTasklets,
+        EvaluatedGraphWorld,
+    )
 }
 """By the name that results carry."""
 
@@ -36,7 +46,7 @@ _BY_SETTINGS: dict[type[Any], type[EvaluatedWorld]] = {
     FleetBenchmark: EvaluatedFleet,
     ElasticBenchmark: EvaluatedElastic,
     PlacementBenchmark: EvaluatedOperators,
-    TaskletBenchmark: EvaluatedTasklets,
+    TaskletWorld: EvaluatedTasklets,
 }
 
 
@@ -51,7 +61,7 @@ def load_worlds(spec: str, changes: Sequence[str] = (), options: Options = Optio
     Raises:
         MeshwrightError: it is unknown or wrong, or an option is given that its kind does not take.
     """
-    world = _BY_KEY.get(kind_of(spec), EvaluatedCluster)
+    world = _BY_KEY.get(kind_of(spec)) or (EvaluatedGraphWorld if world_key(spec) else EvaluatedCluster)
     for option, value in vars(options).items():
         if value not in (None, ()) and option not in world.takes:
             shown = value if not isinstance(value, tuple) else ",".join(map(str, value))
@@ -63,7 +73,7 @@ def world_of(benchmark: Any) -> EvaluatedWorld:
     """Return a benchmark as it is played.
 
     Args:
-        benchmark: name, path, settings, or an `EvaluatedWorld`.
+        benchmark: name, path, settings, a `World`, or an `EvaluatedWorld`.
 
     Raises:
         MeshwrightError: it is unknown, or a family.
@@ -71,7 +81,8 @@ def world_of(benchmark: Any) -> EvaluatedWorld:
     if isinstance(benchmark, EvaluatedWorld):
         return benchmark
     if not isinstance(benchmark, str):
-        return _BY_SETTINGS[type(benchmark)](benchmark)
+        found = EvaluatedGraphWorld if isinstance(benchmark, World) else None
+        return _BY_SETTINGS.get(type(benchmark), found)(benchmark)  # type: ignore[misc]
     first, *others = load_worlds(benchmark)
     if others:
         names = [first.benchmark.name, *(one.benchmark.name for one in others)]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +20,7 @@ from ...planners.operators.search.annealing import anneal
 from ...planners.policy_names import parsed
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
+from ..play_mode import PlayMode, one_thread
 from ..policy_files import SHIPPED
 from .decoding import CompiledSteps
 from .familiar import familiar_part
@@ -46,45 +46,6 @@ HOTTEST_AFTER_POLICY = 0.1
 
 _Found = tuple[OperatorPlacement | None, NDArray[np.float64]]
 """The best placement, None where all ended early, and how likely the policy found each device for each op, ``(n, m)``."""
-
-
-@dataclass(frozen=True)
-class PlayMode:
-    """How a policy is asked.
-
-    Attributes:
-        kind: ``greedy``: the likeliest device each time. ``sample``: the best of so many draws and the greedy one. ``search``:
-            annealing from the best of HEFT's placement, the greedy one and draws within a quarter of the budget, which tries
-            devices as often as the policy found them likely. ``shuffled``: greedily, but the network reads a graph whose edges
-            were dealt out anew, each op with as many as before; a probe of what it makes of them.
-        samples: for ``sample``.
-        budget_s: for ``search``, the policy's own time included.
-    """
-
-    kind: Literal["greedy", "sample", "search", "shuffled"] = "greedy"
-    samples: int = 64
-    budget_s: float = 0.1
-
-    @classmethod
-    def of(cls, text: str) -> PlayMode:
-        """``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
-
-        Raises:
-            PolicyError: none of these.
-        """
-        kind, _, number = text.partition("-")
-        try:
-            if text in ("greedy", "shuffled"):
-                return cls("shuffled" if text == "shuffled" else "greedy")
-            if kind == "sample" and 1 <= int(number) <= 4096:
-                return cls("sample", samples=int(number))
-            if kind == "search" and 0 < float(number) <= 3600:
-                return cls("search", budget_s=float(number))
-        except ValueError:
-            pass
-        raise PolicyError(
-            "is no way to ask a policy", field="policy", value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"]
-        )
 
 
 class OperatorPlayer:
@@ -204,17 +165,6 @@ class OperatorPlayer:
         found = self._ruled(instance)
         note = f"memory left the policy no device for some op, so this is {RULE}'s placement"
         return replace(found, planner=self.name, note=note)
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Torch in one thread, for the tensors of one instance are small; then as many as before."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def load_player(spec: str, objective: OperatorObjective) -> tuple[OperatorPlayer, PlayMode]:

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from meshwright.training.tasklets.settings import TaskletTrainSettings
 
 from meshwright import plan, settings
 from meshwright.cli import run_command_line
@@ -16,7 +17,6 @@ from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.methods import train
 from meshwright.training.operators.settings import OperatorTrainSettings
 from meshwright.training.settings import load_train_settings
-from meshwright.training.tasklets.settings import TaskletTrainSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 PLACING = {"updates": 2, "validate_every_updates": 2}

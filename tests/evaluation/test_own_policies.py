@@ -5,13 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
 
 from meshwright.cli import run_command_line
 from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.envs.elastic.env import ElasticEnv
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.operators.benchmark import load_placement_benchmark
-from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
 from meshwright.errors import MeshwrightError, PolicyError
 from meshwright.evaluation.elastic.policies import elastic_scheduler
 from meshwright.evaluation.evaluate import evaluate

@@ -11,17 +11,17 @@ import numpy as np
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv, VecMonitor
 
-from ...envs import benchmark_files as kinds
 from ...envs.registration import IDS
 from ...errors import ConfigError
 from ...jobs.seeds import FIRST_TRAINING_SEED
+from ...worlds import benchmark_files as kinds
+from ...worlds.registry import world_key
 
 Observations = dict[str, NDArray[Any]]
 
 _NAMESPACE = "meshwright/"
-_ID_OF_KIND = dict(zip((kinds.SCENARIO, kinds.FLEET, kinds.PLACEMENT, kinds.ELASTIC), IDS, strict=True)) | {
-    kinds.TASKLETS: IDS[2]
-}
+*_OTHERS, _WORLD = IDS
+_ID_OF_KIND = dict(zip((kinds.SCENARIO, kinds.FLEET, kinds.PLACEMENT, kinds.ELASTIC), _OTHERS, strict=True))
 
 
 def sb3_env(name: str, num_envs: int = 16, *, seed: int = 0, **options: Any) -> VecEnv:
@@ -42,11 +42,11 @@ def sb3_env(name: str, num_envs: int = 16, *, seed: int = 0, **options: Any) -> 
         raise ConfigError("must be at least 1", field="num_envs", value=num_envs)
     full = name if name.startswith(_NAMESPACE) else _NAMESPACE + name
     if full not in IDS:
-        kind = kinds.kind_of(name)
+        kind = _WORLD if world_key(name) else _ID_OF_KIND.get(kinds.kind_of(name) or "")
         if kind is None:
             kinds.find_benchmark(name)
             raise ConfigError("is neither an environment's id nor a benchmark", field="name", value=name, choices=IDS)
-        full, options = _ID_OF_KIND[kind], {"benchmark": name, **options}
+        full, options = kind, {"benchmark": name, **options}
     vector: dict[str, Any] = {"autoreset_mode": "SameStep"}
     if gymnasium.spec(full).vector_entry_point is None:
         vector = {"vectorization_mode": "sync", "vector_kwargs": vector}

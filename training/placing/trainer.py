@@ -167,9 +167,9 @@ class PlacingTrainer(ABC, Generic[Policy]):
             "format_version": self.format_version,
             "key": key,
             "update": self.update,
-            "policy": _on_cpu(self.policy.state_dict()),
-            "average": _on_cpu(self.average.state_dict()),
-            "optimizer": _on_cpu(self.optimizer.state_dict()),
+            "policy": checkpoint.on_cpu(self.policy.state_dict()),
+            "average": checkpoint.on_cpu(self.average.state_dict()),
+            "optimizer": checkpoint.on_cpu(self.optimizer.state_dict()),
             "numpy_generator": files.json_text(self.rng.bit_generator.state),
             "curve": self.curve,
             "best": self.best,
@@ -198,12 +198,3 @@ class PlacingTrainer(ABC, Generic[Policy]):
         self.rng.bit_generator.state = files.parse_json(data["numpy_generator"])
         self.restore_generators(data)
         self._before = (self.curve[-1]["elapsed_s"], self.curve[-1]["cpu_s"])
-
-
-def _on_cpu(data: Any) -> Any:
-    """The same tensors and plain data, readable where there is no GPU."""
-    if isinstance(data, torch.Tensor):
-        return data.detach().cpu()
-    if isinstance(data, dict):
-        return {name: _on_cpu(value) for name, value in data.items()}
-    return data

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..errors import PolicyError
+
 
 class PolicyName(NamedTuple):
     """The parts of a spelling.
@@ -47,3 +49,18 @@ def numbered(name: str) -> tuple[str, str]:
     """A name without the number at its end, and that number; both empty or no number where there is no ``-``."""
     stem, _, number = name.rpartition("-")
     return stem, number
+
+
+def budget_in(spec: str, mode: str | None) -> float:
+    """Return the seconds that a search is given by a policy's mode; 1 without one.
+
+    Raises:
+        PolicyError: it is no number of seconds.
+    """
+    try:
+        seconds = float(mode) if mode else 1.0
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 3600:
+        raise PolicyError("seconds after @ are a number above 0, up to 3600", field="policy", value=spec)
+    return seconds

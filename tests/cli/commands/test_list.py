@@ -8,7 +8,6 @@ from meshwright.cli import run_command_line
 from meshwright.cli.commands.list import LISTS, list_names
 from meshwright.clusters.cluster import preset_names as clusters
 from meshwright.devices import device_names
-from meshwright.envs.benchmark_files import preset_names as benchmarks
 from meshwright.envs.registration import IDS
 from meshwright.errors import ConfigError, MeshwrightError, Names
 from meshwright.export import targets
@@ -19,6 +18,7 @@ from meshwright.packaged import train_presets as training_configs
 from meshwright.planners.menu.settings import JOB_TYPES
 from meshwright.planners.operators.place import PLACEMENT_PLANNERS
 from meshwright.plans.frameworks.table import FRAMEWORKS
+from meshwright.worlds.benchmark_files import preset_names as benchmarks
 
 PRESETS = {
     "benchmarks": {f"preset:{name}" for name in benchmarks()},

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from meshwright.envs.benchmark import benchmark_names, load_benchmark
-from meshwright.envs.benchmark_files import ELASTIC as ELASTIC_JOBS
-from meshwright.envs.benchmark_files import FLEET, PLACEMENT, TASKLETS, kind_of, preset_names
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.errors import ConfigError, MeshwrightError
 from meshwright.jobs.load import load_graph
 from meshwright.packaged import config_path
 from meshwright.training.methods import load_config
+from meshwright.worlds.benchmark_files import ELASTIC as ELASTIC_JOBS
+from meshwright.worlds.benchmark_files import FLEET, PLACEMENT, TASKLETS, kind_of, preset_names
 
 from ...fleet_samples import BENCHMARK, ELASTIC
 

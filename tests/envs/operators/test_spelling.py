@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshwright.envs.benchmark_files import kind_of
 from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import ConfigError, GraphError
 from meshwright.simulation.operators.instance_files import save
+from meshwright.worlds.benchmark_files import kind_of
 
 from ...planners.operators.instances import chain
 from ...simulation.operators.published_samples import PUBLISHED, written

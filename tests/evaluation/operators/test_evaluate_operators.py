@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
+from meshwright.evaluation.tasklets.policies import tasklet_policy
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
-from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
 from meshwright.errors import ConfigError, PlanError, PolicyError
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.operators.policies import operator_policy
 from meshwright.evaluation.report.operator_sections import operator_sections
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.tables import result_cells, to_markdown
-from meshwright.evaluation.tasklets.policies import tasklet_policy
 from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.operators.place import place

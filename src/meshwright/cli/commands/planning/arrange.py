@@ -95,18 +95,19 @@ def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacem
         CheckpointError: the file holds no policy of tasklets.
     """
     from ....models.policy_files import SHIPPED  # takes a while, and searches need no network
-    from ....models.tasklets.saved import shipped_tasklets
+    from ....models.saved_graph_policy import load_graph_player, shipped_policies
     from ....planners.policy_names import parsed
+    from ....worlds.benchmark_files import TASKLETS
 
-    shipped = [SHIPPED + name for name in shipped_tasklets()]
+    shipped = [SHIPPED + name for name in shipped_policies(TASKLETS)]
     name = parsed(solver).whole
     if name not in shipped and (name.startswith(SHIPPED) or not os.path.exists(name)):
         from ....planners.arrangement.arrange import SOLVERS
 
         raise ConfigError("no such solver", field="--solver", value=solver, choices=[*SOLVERS, *shipped])
-    from ....models.tasklets.player import load_tasklet_player
+    from ....worlds.tasklets.world import TaskletWorld
 
-    player, mode = load_tasklet_player(solver)
+    player, mode = load_graph_player(solver, TaskletWorld())
     return lambda instance: player.place(instance, mode, seed)
 
 

@@ -33,7 +33,7 @@ def train_placing(
     folder, (what, number) = asked.folder(chosen.name), first
     with output.progress() as bars, interrupts.remembered() as check_interrupt:
         drawing = bars.add_task(what, total=number, visible=number > 0, note="")
-        learning = bars.add_task("imitation, PPO" if chosen.imitated else "PPO", total=chosen.total_updates, note="")
+        learning = bars.add_task("imitation, PPO" if chosen.imitation_steps else "PPO", total=chosen.total_updates, note="")
 
         def prepared(done: int, total: int) -> None:
             check_interrupt()

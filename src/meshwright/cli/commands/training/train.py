@@ -30,7 +30,7 @@ LINEAR = "linear"
 FLEET = "fleet"
 ELASTIC = "elastic"
 OPERATORS = "operators"
-TASKLETS = "tasklets"
+GRAPH = "graph"
 
 
 def train_policy(
@@ -232,10 +232,10 @@ def _train_operators(asked: TrainRequest) -> None:
     train_operator_policy(asked)
 
 
-def _train_tasklets(asked: TrainRequest) -> None:
-    from .train_tasklets import train_tasklet_policy
+def _train_graph(asked: TrainRequest) -> None:
+    from .train_graph import train_graph_policy
 
-    train_tasklet_policy(asked)
+    train_graph_policy(asked)
 
 
 _METHODS: dict[str | None, Callable[[_ScenarioRequest], None]] = {
@@ -244,7 +244,7 @@ _METHODS: dict[str | None, Callable[[_ScenarioRequest], None]] = {
     FLEET: _train_fleet,
     ELASTIC: _train_elastic,
     OPERATORS: _train_operators,
-    TASKLETS: _train_tasklets,
+    GRAPH: _train_graph,
 }
 
 

@@ -136,7 +136,7 @@ def _chosen(
     path = resume / "config.yaml" if config is None and resume is not None else config
     assert path is not None
     changed = [*changes, f"seed={seed}"]
-    if method in ("fleet", "elastic", "operators", "tasklets") and graphs is not None:
+    if method in ("fleet", "elastic", "operators", "graph") and graphs is not None:
         raise ConfigError("does not go with a benchmark of this method", field="--graphs", value=str(graphs))
     return load_config(path, changed)
 

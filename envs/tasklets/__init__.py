@@ -1,1 +1,0 @@
-"""Distant devices fill the stages of a pipeline, one after another: the environment of the objective ``tasklets``."""

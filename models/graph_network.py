@@ -1,0 +1,187 @@
+"""`GraphNetwork`: a graph network and an action head that score the actions of decisions on graphs of one world.
+
+A graph is read once for all decisions on it: observations hold its number in a `GraphBank`, not its arrays.
+
+Legend of shapes: ``B`` decisions, ``n`` members, ``a`` actions, ``s`` nodes of an action, ``g`` groups, ``h`` width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch_geometric.data import HeteroData
+
+from ..worlds.world import Decisions, InstanceGraph, Sizes, WorldSpec
+from .action_head import ActionHead, Pools, PossibleActions
+from .hetero_gnn import GraphNetworkSettings, HeteroGNN, hetero_data
+from .network import NOT_OFFERED
+
+GRAPH = "graph"
+"""Key of an observation: number of its graph in the bank."""
+
+
+def compact_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:
+    """Return the space of observations that name their graph."""
+    n, g, a, most = sizes.nodes[spec.member], sizes.nodes[spec.group], sizes.actions, max(sizes.nodes.values())
+    return spaces.Dict(
+        {
+            GRAPH: spaces.Box(0, 2**31 - 1, (1,), np.int64),
+            "member": spaces.Box(-1, g - 1, (n,), np.int32),
+            "state": spaces.Box(-np.inf, np.inf, (len(spec.state),), np.float32),
+            "nodes": spaces.Box(-1, most - 1, (a, len(spec.slots)), np.int32),
+            "features": spaces.Box(-np.inf, np.inf, (a, len(spec.action)), np.float32),
+            "action_mask": spaces.Box(0, 1, (a,), np.int8),
+        }
+    )
+
+
+def compact(decisions: Decisions, graphs: NDArray[np.int64], *, copy: bool = True) -> dict[str, NDArray[Any]]:
+    """Return decisions as observations of `compact_space`, one a row; ``graphs`` are numbers of the bank, ``(B,)``."""
+    member, state, nodes, features, mask = (each.copy() if copy else each for each in decisions)
+    seen = {"member": member, "state": state, "nodes": nodes, "features": features, "action_mask": mask.view(np.int8)}
+    return {GRAPH: graphs.reshape(-1, 1), **seen}
+
+
+class GraphBank:
+    """Graphs of the instances that are played, each under a number that is given once."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[int, InstanceGraph] = {}
+        self._next = 0
+
+    def add(self, graph: InstanceGraph) -> int:
+        """Keep a graph and return its number."""
+        self._graphs[self._next] = graph
+        self._next += 1
+        return self._next - 1
+
+    def keep(self, numbers: Sequence[int]) -> None:
+        """Forget all other graphs."""
+        self._graphs = {number: self._graphs[number] for number in numbers}
+
+    def some(self, numbers: Sequence[int]) -> list[InstanceGraph]:
+        """Return graphs by their numbers."""
+        return [self._graphs[number] for number in numbers]
+
+
+class EncodedGraphs(NamedTuple):
+    """What does not change from decision to decision.
+
+    Attributes:
+        members: embeddings of members, ``(N, h)``.
+        query: of members, a row of zeros at the end, ``(N + 1, h)``.
+        slots: of each slot, what its nodes add to the head's first layer, a row of zeros at the end, ``(N + 1, h)``.
+        first: row of each graph's first node, of each type, ``(b + 1,)``.
+        whole: features of instances, ``(b, f)``.
+    """
+
+    members: Tensor
+    query: Tensor
+    slots: list[Tensor]
+    first: Mapping[str, Tensor]
+    whole: Tensor
+
+
+class GraphNetwork(nn.Module):
+    """Scores the actions of decisions on graphs of one world.
+
+    Args:
+        spec: of the world.
+        given: widths.
+        bank: the graphs that observations name.
+    """
+
+    def __init__(self, spec: WorldSpec, given: GraphNetworkSettings, bank: GraphBank | None = None) -> None:
+        super().__init__()
+        self.spec, self.settings, self.bank = spec, given, bank or GraphBank()
+        self.encoder = HeteroGNN(spec, given)
+        self.head = ActionHead(spec, given.hidden)
+        self._kept: tuple[list[int], Any] | None = None
+
+    def encode(self, graphs: HeteroData) -> EncodedGraphs:
+        """Return what all decisions on these graphs share."""
+        nodes, head = self.encoder(graphs), self.head
+        members = nodes[self.spec.member]
+        slots = [_padded(layer(nodes[kind])) for kind, layer in zip(self.spec.slots, head.nodes, strict=True)]
+        first = {name: graphs[name].ptr for name in nodes}
+        return EncodedGraphs(members, _padded(head.query(members)), slots, first, graphs.whole)
+
+    def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return scores ``(B, a)`` and values ``(B,)`` of observations of `compact_space`."""
+        numbers, of = torch.unique(seen[GRAPH][:, 0], return_inverse=True)
+        return self.decide(self._encoded(numbers.tolist()), of, seen)
+
+    def values(self, seen: Mapping[str, Tensor]) -> Tensor:
+        """Return the values of observations, ``(B,)``."""
+        values: Tensor = self(seen)[1]
+        return values
+
+    def forget(self) -> None:
+        """Drop the embeddings that are kept while weights do not change."""
+        self._kept = None
+
+    def _encoded(self, numbers: list[int]) -> EncodedGraphs:
+        def encode(graphs: Sequence[InstanceGraph]) -> EncodedGraphs:
+            return self.encode(hetero_data(graphs).to(next(self.parameters()).device))
+
+        if torch.is_grad_enabled():
+            return encode(self.bank.some(numbers))
+        return self.kept(numbers, lambda network, graphs: encode(graphs))
+
+    def kept(self, numbers: list[int], encode: Callable[[GraphNetwork, Sequence[InstanceGraph]], Any]) -> Any:
+        """Return what a function makes of graphs of the bank; the same object until `forget`."""
+        if self._kept is None or self._kept[0] != numbers:
+            self._kept = numbers, encode(self, self.bank.some(numbers))
+        return self._kept[1]
+
+    def decide(self, encoded: EncodedGraphs, of: Tensor, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Return scores ``(B, a)`` and values ``(B,)``.
+
+        Args:
+            encoded: the graphs.
+            of: number of each decision's graph among them, ``(B,)``.
+            seen: the decisions, as observations of `compact_space`.
+        """
+        spec, mask = self.spec, seen["action_mask"] > 0
+        pools, whole = self._pools(encoded, of, seen["member"])
+        row, action = mask.nonzero(as_tuple=True)
+        local, added, query = seen["nodes"][row, action].long(), list[Tensor](), encoded.query
+        for slot, (kind, rows) in enumerate(zip(spec.slots, encoded.slots, strict=True)):
+            at = torch.where(local[:, slot] >= 0, local[:, slot] + encoded.first[kind][of[row]], len(rows) - 1)
+            added.append(rows.index_select(0, at))
+            if slot == 0:
+                query = query.index_select(0, at)
+        context = torch.cat([whole, encoded.whole[of], seen["state"]], dim=1)
+        found = PossibleActions(row, sum(added[1:], start=added[0]), query, local, seen["features"][row, action], len(mask))
+        scores, values = self.head(context, pools, found)
+        dense = scores.new_full(mask.shape, NOT_OFFERED).index_put((row, action), scores)
+        return dense, values
+
+    def _pools(self, encoded: EncodedGraphs, of: Tensor, member: Tensor) -> tuple[Pools, Tensor]:
+        """Return the members of each group, and the mean embedding of all members, ``(B, h)``."""
+        rows, first = encoded.members, encoded.first[self.spec.member].tolist()
+        ends = encoded.first[self.spec.group]
+        num_groups = int((ends[1:] - ends[:-1]).max())
+        sums = rows.new_zeros(len(of), 1 + num_groups, rows.shape[1])
+        counts, whole = rows.new_zeros(len(of), 1 + num_groups), rows.new_zeros(len(of), rows.shape[1])
+        for graph in torch.unique(of).tolist():
+            at = (of == graph).nonzero()[:, 0]
+            own = rows[first[graph] : first[graph + 1]]
+            joined = nn.functional.one_hot(member[at, : len(own)].long() + 1, 1 + num_groups).to(rows.dtype)
+            sums = sums.index_copy(0, at, joined.transpose(1, 2) @ own)
+            counts = counts.index_copy(0, at, joined.sum(dim=1))
+            whole = whole.index_copy(0, at, own.mean(dim=0).expand(len(at), -1))
+        mean = sums / counts.clamp(min=1)[..., None]
+        share = counts / counts.sum(dim=1, keepdim=True)
+        return Pools(mean[:, 1:], share[:, 1:], mean[:, 0]), whole
+
+
+def _padded(rows: Tensor) -> Tensor:
+    """Return rows with one of zeros at the end."""
+    return nn.functional.pad(rows, (0, 0, 0, 1))

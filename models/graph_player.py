@@ -1,0 +1,131 @@
+"""A graph policy that is asked for whole instances: greedily, as the best of several draws, or as the start of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..budget_clock import NO_MOVE, clock_s
+from ..worlds.world import EpisodeBatch, InstanceGraph, World
+from .compiled_head import EncodedInstance, decide, encoded_instances, pooled
+from .graph_network import GraphNetwork
+from .play_mode import PlayMode, one_thread
+
+_DRAWS_SHARE = 0.25
+"""Share of a search's budget in which results are drawn to start from."""
+_MOST_STARTS = 8
+"""Draws from which a search starts."""
+_SIDE_BY_SIDE = 16
+"""Draws that are played in one batch."""
+
+
+def played(
+    world: World[Any],
+    encoded: EncodedInstance,
+    batch: EpisodeBatch[Any],
+    instance: Any,
+    num_episodes: int,
+    rng: np.random.Generator | None,
+) -> None:
+    """Play one instance in the first episodes of a batch; greedily, or by draws from a generator."""
+    batch.restart([instance] * num_episodes)
+    shape = batch.decisions.mask.shape
+    groups = pooled(encoded, batch.decisions, world.sizes_of(instance).nodes[world.spec.group])
+    actions, scores, noise = np.zeros(shape[0], np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+    hidden = np.zeros((shape[0], 2 * encoded.member.shape[1]), np.float32)
+    sharpness = 1.0 if rng is None else 1.0 / world.sample_temperature
+    while batch.is_live.any():
+        if rng is not None:
+            noise = rng.gumbel(size=shape).astype(np.float32)
+        decide(encoded, groups, batch.decisions, batch.is_live, noise, sharpness, actions, scores, hidden)
+        batch.step(actions)
+
+
+def greedy_values(
+    network: GraphNetwork, world: World[Any], instances: Sequence[Any], graphs: Sequence[InstanceGraph]
+) -> list[float]:
+    """Return the values of greedy play on instances, in the world's unit."""
+    values = []
+    for encoded, instance in zip(encoded_instances(network, graphs), instances, strict=True):
+        batch = world.batch(1, 1, world.sizes_of(instance))
+        played(world, encoded, batch, instance, 1, None)
+        values.append(batch.value(0))
+    return values
+
+
+class GraphPlayer:
+    """A policy that is asked for one instance at a time.
+
+    Args:
+        network: that decides.
+        world: of the instances.
+        name: of the policy, in its results.
+        trained: of its file.
+    """
+
+    def __init__(self, network: GraphNetwork, world: World[Any], name: str, trained: Mapping[str, Any] | None = None) -> None:
+        self.network, self.world, self.name = network.eval(), world, name
+        self.trained = dict(trained or {})
+        self._is_loaded = False
+
+    def place(self, instance: Any, mode: PlayMode, seed: int = 0) -> Any:
+        """Return the outcome of an instance.
+
+        Args:
+            instance: of the world.
+            mode: how the policy is asked; ``search`` starts from the best of its draws within a quarter of the budget.
+            seed: of what is drawn.
+
+        Raises:
+            PlanError: no episode ended with a result.
+        """
+        with one_thread():
+            if not self._is_loaded:  # before its clock begins
+                self._place(self.world.tiny(), PlayMode("sample", samples=1), seed)
+                self._is_loaded = True
+            return self._place(instance, mode, seed)
+
+    def _place(self, instance: Any, mode: PlayMode, seed: int) -> Any:
+        begun_s, world = clock_s(), self.world
+        graph = world.graph(instance)
+        if mode.kind == "shuffled":
+            graph = _shuffled(graph, np.random.default_rng(seed))
+        (encoded,) = encoded_instances(self.network, [graph])
+        batch, found = world.batch(_SIDE_BY_SIDE, _SIDE_BY_SIDE, world.sizes_of(instance)), list[tuple[float, Any]]()
+        for count, rng in self._rounds(mode, seed, begun_s):
+            played(world, encoded, batch, instance, count, rng)
+            rows = sorted((batch.value(e), e) for e in range(count))
+            known = sorted(value for value, _ in found)[:_MOST_STARTS]
+            most = known[-1] if len(known) == _MOST_STARTS else np.inf
+            # Only results that may be kept are valued as a whole; the greedy one is asked for even where it has none.
+            found += [(value, batch.outcome(e, self.name)) for value, e in rows[:_MOST_STARTS] if value < most or not found]
+        outcomes = [outcome for _, outcome in sorted(found, key=lambda each: each[0])[:_MOST_STARTS]]
+        best = min(outcomes, key=lambda each: each.value_s)
+        if mode.kind != "search":
+            return best
+        left_s = mode.budget_s - (clock_s() - begun_s)
+        if left_s <= 0:
+            return replace(best, note=NO_MOVE)
+        return replace(world.improve(instance, outcomes, left_s, seed), planner=self.name)
+
+    def _rounds(self, mode: PlayMode, seed: int, begun_s: float) -> Iterator[tuple[int, np.random.Generator | None]]:
+        """Yield how many episodes are played next, and by which draws: the greedy one first."""
+        yield 1, None
+        rng, left = np.random.default_rng(seed), mode.samples
+        while mode.kind == "sample" and left > 0:
+            yield min(left, _SIDE_BY_SIDE), rng
+            left -= _SIDE_BY_SIDE
+        while mode.kind == "search" and clock_s() < begun_s + _DRAWS_SHARE * mode.budget_s:
+            yield _SIDE_BY_SIDE // 4, rng
+
+
+def _shuffled(graph: InstanceGraph, rng: np.random.Generator) -> InstanceGraph:
+    """Return a graph whose edges have their sources dealt out anew."""
+    ends: dict[Any, NDArray[np.int64]] = {}
+    for triple, (source, target) in graph.ends.items():
+        ends[triple] = np.stack([rng.permutation(source), target])
+    return replace(graph, ends=ends)

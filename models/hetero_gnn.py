@@ -1,0 +1,111 @@
+"""`HeteroGNN`: embeddings of the nodes of typed graphs, by PyG's attention over each type of edge.
+
+Legend of shapes: ``N`` nodes of a type in all graphs of a batch, ``b`` graphs, ``f`` features, ``h`` width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch_geometric.data import HeteroData
+from torch_geometric.nn import HeteroConv, TransformerConv
+
+from .. import settings
+from ..worlds.world import InstanceGraph, Triple, WorldSpec
+
+
+class GraphNetworkSettings(settings.Settings):
+    """Widths of a graph network and of its head.
+
+    Attributes:
+        hidden: width ``h``; a multiple of ``heads``.
+        heads: of attention.
+        rounds: of messages.
+        messages: false: each node knows its own features and those of the whole instance alone; the ablation of every world.
+    """
+
+    hidden: int = Field(default=48, ge=8, le=512, multiple_of=8)
+    heads: int = Field(default=4, ge=1, le=8)
+    rounds: int = Field(default=3, ge=1, le=16)
+    messages: bool = True
+
+
+class HeteroGNN(nn.Module):
+    """Reads typed graphs; its layers follow from the names of a world's spec.
+
+    Args:
+        spec: of the world.
+        given: widths.
+
+    Source:
+        Shi et al., "Masked label prediction: unified message passing model for semi-supervised classification", 2021, for
+        attention with features of edges (PyG's ``TransformerConv``).
+    """
+
+    def __init__(self, spec: WorldSpec, given: GraphNetworkSettings) -> None:
+        super().__init__()
+        h = given.hidden
+        self.enter = nn.ModuleDict({name: nn.Linear(len(names), h) for name, names in spec.nodes.items()})
+        self.whole = nn.ModuleDict({name: nn.Linear(len(spec.whole), h, bias=False) for name in spec.nodes})
+        self.rounds = nn.ModuleList(_Round(spec, given) for _ in range(given.rounds))
+
+    def forward(self, graphs: HeteroData) -> dict[str, Tensor]:
+        """Return embeddings of each type, ``(N, h)``."""
+        nodes = {
+            name: self.enter[name](x) + self.whole[name](graphs.whole)[graphs[name].batch] for name, x in graphs.x_dict.items()
+        }
+        for each in self.rounds:
+            nodes = each(nodes, graphs)
+        return nodes
+
+
+class _Round(nn.Module):
+    """Attention over the edges of each type, then two layers for each node; both are added to what was there."""
+
+    def __init__(self, spec: WorldSpec, given: GraphNetworkSettings) -> None:
+        super().__init__()
+        h = given.hidden
+
+        def conv(triple: Triple) -> TransformerConv:
+            return TransformerConv(h, h // given.heads, given.heads, edge_dim=len(spec.edges[triple]) or None, root_weight=False)
+
+        self.convs = HeteroConv({triple: conv(triple) for triple in spec.edges}, aggr="sum") if given.messages else None
+        self.norm = nn.ModuleDict({name: nn.LayerNorm(h) for name in spec.nodes})
+        self.own = nn.ModuleDict({name: _own(h) for name in spec.nodes})
+
+    def forward(self, nodes: dict[str, Tensor], graphs: HeteroData) -> dict[str, Tensor]:
+        if self.convs is not None:
+            normed = {name: self.norm[name](x) for name, x in nodes.items()}
+            sent = self.convs(normed, graphs.edge_index_dict, graphs.edge_attr_dict)
+            nodes = {name: x + sent[name] if name in sent else x for name, x in nodes.items()}
+        return {name: x + self.own[name](x) for name, x in nodes.items()}
+
+
+def _own(h: int) -> nn.Sequential:
+    return nn.Sequential(nn.LayerNorm(h), nn.Linear(h, 2 * h), nn.ReLU(), nn.Linear(2 * h, h))
+
+
+def hetero_data(graphs: Sequence[InstanceGraph]) -> HeteroData:
+    """Return graphs as one; nodes of each type follow each other, and ``batch`` says whose they are.
+
+    Args:
+        graphs: of one world, ``b`` of them.
+    """
+    data, first = HeteroData(), dict[str, list[int]]()
+    for name in graphs[0].nodes:
+        counts = torch.tensor([len(each.nodes[name]) for each in graphs])
+        first[name] = [0, *counts.cumsum(0).tolist()]
+        data[name].x = torch.cat([torch.as_tensor(each.nodes[name]) for each in graphs])
+        data[name].batch = torch.repeat_interleave(torch.arange(len(graphs)), counts)
+        data[name].ptr = torch.tensor(first[name])
+    for triple in graphs[0].ends:
+        source, _, target = triple
+        moved = [torch.tensor([[first[source][row]], [first[target][row]]]) for row in range(len(graphs))]
+        ends = [torch.as_tensor(each.ends[triple]) + by for each, by in zip(graphs, moved, strict=True)]
+        data[triple].edge_index = torch.cat(ends, dim=1)
+        data[triple].edge_attr = torch.cat([torch.as_tensor(each.edges[triple]) for each in graphs])
+    data.whole = torch.stack([torch.as_tensor(each.whole) for each in graphs])
+    return data

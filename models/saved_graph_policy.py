@@ -1,0 +1,124 @@
+"""A graph policy on disk, of any world."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..errors import CheckpointError, PolicyError
+from ..planners.policy_names import parsed
+from ..worlds.world import World
+from .graph_network import GraphNetwork
+from .graph_player import GraphPlayer
+from .hetero_gnn import GraphNetworkSettings
+from .play_mode import PlayMode
+from .policy_files import SHIPPED, check_weights, network_settings, policy_path, shipped_with, with_weights
+from .tensor_file import load_tensors, save_tensors
+
+KIND = "graph-policy"
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class SavedGraphPolicy:
+    """A policy as it lies on disk.
+
+    Attributes:
+        world: name of the world that it plays.
+        digest: of that world's spec.
+        settings: of its network.
+        weights: named tensors.
+        trained: how: config, benchmark, seed, stages with their steps and validation values.
+    """
+
+    world: str
+    digest: str
+    settings: GraphNetworkSettings
+    weights: dict[str, torch.Tensor]
+    trained: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, network: GraphNetwork, trained: dict[str, Any]) -> SavedGraphPolicy:
+        """Return a copy of a network's weights."""
+        weights = {name: tensor.detach().cpu().clone() for name, tensor in network.state_dict().items()}
+        return cls(network.spec.name, network.spec.digest, network.settings, weights, trained)
+
+    def save(self, path: str | Path) -> None:
+        """Write the file, whole or not at all."""
+        data = {"kind": KIND, "format_version": FORMAT_VERSION, "world": self.world, "digest": self.digest}
+        data |= {"network": self.settings.model_dump(), "weights": self.weights, "trained": self.trained}
+        save_tensors(path, data)
+
+    @classmethod
+    def load(cls, path: str | Path) -> SavedGraphPolicy:
+        """Read a file, or the ``policy.pt`` of a run folder.
+
+        Raises:
+            CheckpointError: missing, truncated, or no graph policy of this version.
+        """
+        file = Path(path) / "policy.pt" if Path(path).is_dir() else Path(path)
+        data = load_tensors(file)
+        if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
+            problem = f"is no graph policy of version {FORMAT_VERSION}; policies of earlier versions must be trained again"
+            raise CheckpointError(problem, file=file)
+        parts = [data.get(name) for name in ("world", "digest", "weights", "trained")]
+        if not all(isinstance(part, kind) for part, kind in zip(parts, (str, str, dict, dict), strict=True)):
+            raise CheckpointError("the policy lacks a part", file=file)
+        world, digest, weights, trained = parts
+        check_weights(weights, file)  # type: ignore[arg-type]
+        chosen = network_settings(GraphNetworkSettings, data.get("network"), file)
+        return cls(world, digest, chosen, weights, trained)  # type: ignore[arg-type]
+
+    def network(self, world: World[Any], file: str | Path = "policy") -> GraphNetwork:
+        """Return the network, ready to play a world.
+
+        Raises:
+            CheckpointError: it plays another world, or weights have other shapes than the settings make.
+        """
+        if self.world != world.spec.name:
+            raise CheckpointError(f"plays {self.world}, not {world.spec.name}", file=file)
+        if self.digest != world.spec.digest:
+            raise CheckpointError("was trained on other features than this version observes; train it again", file=file)
+        return with_weights(GraphNetwork(world.spec, self.settings), self.weights, file)
+
+
+def shipped_policies(world: str) -> list[str]:
+    """Return the trained policies of a world that come with the package."""
+    return shipped_with(f".{world}.pt")
+
+
+def graph_policy_file(spec: str, world: str) -> Path:
+    """Return the run folder or file of a policy, which need not exist; ``shipped:NAME`` comes with the package.
+
+    Raises:
+        PolicyError: no such shipped policy.
+    """
+    return policy_path(spec, f".{world}.pt", world)
+
+
+def load_graph_player(spec: str, world: World[Any], others: tuple[str, ...] = ()) -> tuple[GraphPlayer, PlayMode]:
+    """Return a policy and how it is asked: a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@MODE`` or greedily.
+
+    Args:
+        spec: the spelling.
+        world: that is played.
+        others: names that the caller knows, for the error.
+
+    Raises:
+        PolicyError: no such file or shipped policy, or no such way to ask.
+        CheckpointError: the file holds no policy of this world.
+    """
+    name, *_, how = parsed(spec)
+    mode, file = PlayMode.of(how or "greedy"), graph_policy_file(name, world.spec.name)
+    try:
+        is_there = file.exists()
+    except OSError:  # a name that is too long
+        is_there = False
+    if not is_there:
+        choices = [*others, *(SHIPPED + each for each in shipped_policies(world.spec.name))]
+        raise PolicyError("no such solver, file or shipped policy", field="policy", value=spec, choices=choices)
+    saved = SavedGraphPolicy.load(file)
+    return GraphPlayer(saved.network(world, name), world, spec, saved.trained), mode

@@ -1,0 +1,48 @@
+"""What the benchmarks of all worlds have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from .. import settings
+from ..budget_clock import BudgetClock
+from ..errors import ConfigError
+from .benchmark_files import NAME, each_once
+
+FIRST_SEED = {"test": 0, "validation": 100, "training": 1_000}
+"""Of the instances of each split."""
+
+MOST_TESTED, MOST_VALIDATED = 100, 900
+
+
+class WorldBenchmark(settings.Settings):
+    """Instances and what is compared on them; a world's own benchmark adds the key that says what is drawn.
+
+    Attributes:
+        name: for tables; the file's stem in the built-in ones.
+        policies: compared in addition to those given.
+        best_known_s: seconds of the search for the best known, with a seed of its own; the best of it and of all policies is
+            the best known.
+        clock: by which times and budgets are counted (see `budget_clock`); ``cpu`` where other processes share the machine.
+        num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
+        num_validation_seeds: instances (seeds 100, 101, ...) on which training is validated.
+    """
+
+    name: str = Field(pattern=NAME)
+    policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
+    best_known_s: float = Field(default=10.0, gt=0, le=3600)
+    clock: BudgetClock = "wall"
+    num_seeds: int = Field(default=40, ge=2, le=MOST_TESTED)
+    num_validation_seeds: int = Field(default=40, ge=2, le=MOST_VALIDATED)
+
+    def seed(self, split: str, seed: int) -> int:
+        """Return the number of a seed of a split; up to the numbers that a benchmark may ask for, no two splits share one.
+
+        Raises:
+            ConfigError: there is no such split.
+        """
+        if split not in FIRST_SEED:
+            raise ConfigError("unknown split", field="split", value=split, choices=tuple(FIRST_SEED))
+        return FIRST_SEED[split] + seed

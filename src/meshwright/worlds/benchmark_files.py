@@ -1,0 +1,111 @@
+"""Files of benchmarks: those that come with the package, of all kinds, and those of users.
+
+A benchmark is of one kind: with the key ``scenario`` of the world of `simulation.cluster` (`envs.benchmark`), with the key
+``fleet`` of that of `simulation.fleet` (`envs.fleet.benchmark`), with the key ``elastic`` of that of `simulation.elastic`
+(`envs.elastic.benchmark`), with the key ``placement`` of operator placement (`envs.operators.benchmark`), with the key
+``tasklets`` of stages on distant devices (`worlds.tasklets.benchmark`).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files as resources
+from pathlib import Path
+
+from .. import files
+from ..errors import ConfigError, InputFileError, Names
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+PRESET = "preset:"
+
+SCENARIO, FLEET, ELASTIC, PLACEMENT, TASKLETS = "scenario", "fleet", "elastic", "placement", "tasklets"
+_FLAT = "instances"
+"""A key by which a benchmark of operator placement tells its kind, where its keys stand flat."""
+_KIND = re.compile(rf"""^["']?({SCENARIO}|{FLEET}|{ELASTIC}|{PLACEMENT}|{TASKLETS}|{_FLAT})["']?\s*:""", re.MULTILINE)
+
+_KEY = re.compile(r"""^["']?([A-Za-z_][A-Za-z0-9_-]*)["']?\s*:""", re.MULTILINE)
+
+
+def each_once(policies: tuple[str, ...]) -> tuple[str, ...]:
+    """The policies that a benchmark compares, for pydantic.
+
+    Raises:
+        ValueError: one is named twice.
+    """
+    if len(set(policies)) < len(policies):
+        raise ValueError("must name each policy once")
+    return policies
+
+
+def preset_names(kind: str | None = None) -> list[str]:
+    """The built-in benchmarks, or those of one kind."""
+    return Names("benchmarks", sorted(name for name, found in _presets().items() if kind in (None, found)))
+
+
+def find_benchmark(spec: str) -> tuple[Path, bool]:
+    """The file of ``preset:NAME``, of a built-in's bare name or of a path, and whether it is a built-in's.
+
+    Raises:
+        ConfigError: no such preset, and no file of this name.
+    """
+    name = spec.removeprefix(PRESET)
+    if spec.startswith(PRESET) or (spec in _presets() and not Path(spec).is_file()):
+        if name not in _presets():
+            raise ConfigError("unknown benchmark", field="benchmark", value=name, choices=preset_names())
+        return _folder() / f"{name}.yaml", True
+    if not Path(spec).exists() and "/" not in spec and not spec.endswith((".yaml", ".yml")):
+        choices = Names("benchmarks", [f"{PRESET}{one}" for one in preset_names()])
+        raise ConfigError("no such benchmark and no such file", field="benchmark", value=spec, choices=choices)
+    return Path(spec), False
+
+
+def find_benchmark_of(spec: str, kind: str, told: str) -> tuple[Path, bool]:
+    """The file of a benchmark of one kind, and whether it comes with the package.
+
+    Args:
+        spec: as of `find_benchmark`.
+        kind: that a built-in one must be of; what is wrong with a file is reported by its reader.
+        told: what benchmarks of this kind are of, for the message.
+
+    Raises:
+        ConfigError: as `find_benchmark` says, or the built-in is of another kind.
+    """
+    path, is_built_in = find_benchmark(spec)
+    if is_built_in and kind_of(spec) != kind:
+        raise ConfigError(f"is no benchmark of {told}", field="benchmark", value=spec, choices=preset_names(kind))
+    return path, is_built_in
+
+
+def kind_of(spec: str) -> str | None:
+    """The kind of a benchmark, by its key; of a spelling that names none, None."""
+    try:
+        path, _ = find_benchmark(spec)
+        return _kind_in(files.read_text(path)) if path.is_file() else None
+    except (ConfigError, InputFileError):
+        return None
+
+
+def keys_of(spec: str) -> list[str]:
+    """Return the keys of a benchmark file, as they are written; none of a spelling that names no file."""
+    try:
+        path, _ = find_benchmark(spec)
+        return _KEY.findall(files.read_text(path)) if path.is_file() else []
+    except (ConfigError, InputFileError):
+        return []
+
+
+def _kind_in(text: str) -> str | None:
+    found = _KIND.search(text)
+    return None if found is None else PLACEMENT if found[1] == _FLAT else found[1]
+
+
+@cache
+def _presets() -> dict[str, str | None]:
+    """Names of the built-in benchmarks, and the kind of each."""
+    found = (path for path in _folder().iterdir() if path.suffix == ".yaml")
+    return {path.stem: _kind_in(path.read_text(encoding="utf-8")) for path in found}
+
+
+def _folder() -> Path:
+    return Path(str(resources("meshwright.configs"))) / "benchmarks"

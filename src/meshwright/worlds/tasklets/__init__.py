@@ -1,0 +1,1 @@
+"""Distant devices fill the stages of a pipeline, one after another."""

@@ -1,0 +1,124 @@
+"""Training of graph policies: the same seed gives the same weights, stopped or not, and it gets better."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from meshwright.errors import CheckpointError, NothingToLearnError
+from meshwright.models.graph_network import GraphBank, GraphNetwork
+from meshwright.models.hetero_gnn import GraphNetworkSettings
+from meshwright.models.saved_graph_policy import SavedGraphPolicy
+from meshwright.training.graph.grouped_buffer import beyond_group
+from meshwright.training.graph.imitation import imitation_loss, searched
+from meshwright.training.graph.settings import GraphTrainSettings
+from meshwright.training.graph.train import GraphProgress, train_graph
+from meshwright.training.graph.vec_env import WorldVecEnv
+from meshwright.worlds.registry import load_world
+
+SMALL = ("tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6")
+IMITATION = {"instances": 4, "rounds": 1, "steps": 4, "minibatch": 2, "validate_every_steps": 2}
+PPO = {"num_envs": 8, "group": 4, "rollout_steps": 6, "minibatch": 24, "updates": 4, "validate_every_updates": 2}
+
+
+def config(**more: object) -> GraphTrainSettings:
+    given = {
+        "method": "graph",
+        "name": "small",
+        "benchmark": "preset:tasklets-64",
+        "changes": SMALL,
+        "network": {"hidden": 8, "heads": 2, "rounds": 1},
+        "ppo": PPO,
+        **more,
+    }
+    return GraphTrainSettings.model_validate(given)
+
+
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    """Stopped in the imitation and in PPO, where episodes of eight decisions are cut by rollouts of six."""
+    chosen = config(imitation=IMITATION)
+    train_graph(chosen, tmp_path / "whole")
+
+    class StoppedError(Exception):
+        pass
+
+    for stop_at in (3, 7):
+
+        def stop(now: GraphProgress, stop_at: int = stop_at) -> None:
+            if now.update == stop_at:
+                raise StoppedError
+
+        with pytest.raises(StoppedError):
+            train_graph(chosen, tmp_path / "parts", progress=stop, resume=stop_at > 3)
+    train_graph(chosen, tmp_path / "parts", resume=True)
+    whole, parts = (torch.load(tmp_path / name / "checkpoint.pt") for name in ("whole", "parts"))
+    for name, tensor in whole["model"]["policy"].items():
+        assert torch.equal(tensor, parts["model"]["policy"][name]), name
+    curves = [json.loads((tmp_path / name / "learning_curve.json").read_text()) for name in ("whole", "parts")]
+    assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
+    assert [row["stage"] for row in curves[0]] == ["imitation"] * 2 + ["ppo"] * 3
+    trained = SavedGraphPolicy.load(tmp_path / "parts" / "imitated.pt").trained
+    assert (trained["benchmark"], trained["update"], [each["stage"] for each in trained["stages"]]) == (
+        "tasklets-64",
+        4,
+        ["imitation"],
+    )
+    with pytest.raises(CheckpointError, match="seed: differs"):
+        train_graph(config(imitation=IMITATION, seed=1), tmp_path / "parts", resume=True)
+
+
+def test_it_gets_better(tmp_path: Path) -> None:
+    ppo = {**PPO, "num_envs": 64, "group": 8, "rollout_steps": 8, "minibatch": 256, "learning_rate": 0.01, "averaging": 0.3}
+    train_graph(config(ppo={**ppo, "updates": 16, "validate_every_updates": 8}), tmp_path / "run")
+    curve = json.loads((tmp_path / "run" / "learning_curve.json").read_text())
+    assert curve[-1]["validation"] < curve[0]["validation"] - 0.02
+
+
+def test_the_imitation_wants_every_device_of_the_stage_that_has_not_joined() -> None:
+    """Two stages of two, an untrained network: even odds cost ln 4 with two wanted of four, then ln 3, ln 2 and 0."""
+    world = load_world("tasklets-64", ["tasklets.num_devices=[4]", "tasklets.num_stages=[2]"])
+    network, rng = GraphNetwork(world.spec, GraphNetworkSettings(hidden=8)), np.random.default_rng(0)
+    loss = imitation_loss(network, world, [world.instance("training", 0)], [np.array([0, 1, 0, 1])], 100, rng)
+    assert loss.item() == pytest.approx((np.log(4) + np.log(3) + np.log(2) + 0) / 4)
+
+
+def test_a_search_continues_where_it_was_stopped_and_knows_its_instances(tmp_path: Path) -> None:
+    world = load_world("tasklets-64", SMALL)
+    path, told = tmp_path / "placements.pt", list[int]()
+    found = searched(world, range(3), 1, path, lambda done, total: told.append(done))
+    assert told == [1, 2, 3]
+    again = searched(world, range(3), 1, path, lambda done, total: told.append(done))
+    assert told == [1, 2, 3]
+    assert [each.tolist() for each in again] == [each.tolist() for each in found]
+    with pytest.raises(CheckpointError, match="no solutions of these instances"):
+        searched(world, range(4), 1, path, lambda done, total: None)
+
+
+def test_a_benchmark_with_nothing_to_learn_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NothingToLearnError, match="nothing to learn"):
+        train_graph(config(changes=("tasklets.num_devices=[2]", "tasklets.num_stages=[2]")), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_baseline_of_a_group_worked_by_hand() -> None:
+    """Two groups of two; in the second the episodes are at other points but for one."""
+    advantages = np.array([[1.0, 3.0, 5.0, 7.0], [2.0, 4.0, 6.0, 8.0]], np.float32)
+    at = np.array([[0, 0, 0, 1], [1, 1, 1, 2]])
+    # (1 - 3, 3 - 1), (2 - 4, 4 - 2); 5 alone, 7 meets 6, 6 meets 7, 8 alone
+    assert beyond_group(advantages, at, 2).tolist() == [[-2.0, 2.0, 5.0, 1.0], [-2.0, 2.0, -1.0, 8.0]]
+
+
+def test_a_group_meets_the_same_instances_and_other_groups_others() -> None:
+    env = WorldVecEnv(load_world("tasklets-64", SMALL), 6, 0, 3, GraphBank())
+    seen = env.reset()
+    for _ in range(20):
+        graphs = seen["graph"][:, 0].reshape(2, 3)
+        assert (graphs == graphs[:, :1]).all()
+        assert graphs[0, 0] != graphs[1, 0]
+        env.step_async(env.action_masks().argmax(axis=1))
+        seen, *_ = env.step_wait()
+        env.forget_graphs()

@@ -1,0 +1,64 @@
+"""A world of one file plugs in: environments, PPO, training, evaluation, report and export know nothing else of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+from meshwright.cli import run_command_line
+from meshwright.models.saved_graph_policy import SavedGraphPolicy
+
+CONFIG = """\
+method: graph
+name: toy
+benchmark: toy-8.yaml
+network: {hidden: 16, heads: 2, rounds: 2}
+imitation: {instances: 24, rounds: 1, steps: 40, minibatch: 8, validate_every_steps: 20}
+ppo: {updates: 6, num_envs: 16, group: 4, rollout_steps: 16, minibatch: 128, validate_every_updates: 3}
+"""
+
+
+def test_its_environments_keep_the_contract(toy: Path) -> None:
+    check_env(gymnasium.make("meshwright/World-v0", benchmark=str(toy), render_mode="ansi").unwrapped)
+    many = gymnasium.make_vec("meshwright/World-v0", num_envs=3, benchmark=str(toy))
+    seen, _ = many.reset(seed=0)
+    assert seen["nodes/job"].shape == (3, 8, 1)
+    assert seen["ends/job-may_use-machine"].shape == (3, 2, 24)
+
+
+def test_it_trains_evaluates_reports_and_exports(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = toy.parent
+    (folder / "toy.yaml").write_text(CONFIG)
+    run, results = folder / "run", folder / "results"
+    assert run_command_line(["train", str(folder / "toy.yaml"), "--out", str(run)]) == 0
+    shown = capsys.readouterr().out
+    assert "than longest-first of one round on the validation episodes" in shown
+    assert SavedGraphPolicy.load(run).world == "toy"
+    policies = ["longest-first", "in-turns", str(run), f"{run}@search-0.1"]
+    options = [each for policy in policies for each in ("--policy", policy)]
+    wanted = ["--out", str(results), "--dump", str(folder / "dump"), "--seeds", "6"]
+    assert run_command_line(["evaluate", str(toy), *options, *wanted]) == 0
+    rows = {row["policy"]: row for row in json.loads((results / "results.json").read_text())["rows"]}
+    means = {name: row["metrics"]["over_best_known"]["mean"] for name, row in rows.items()}
+    assert means[f"{run}@search-0.1"] <= means[str(run)] < means["in-turns"]
+    assert "toy-8" in (results / "report.html").read_text()
+    made = json.loads((folder / "dump" / "instance-0" / "longest-first.json").read_text())
+    assert sorted(set(made["machine_of"])) == [0, 1, 2]
+    assert made["value_s"] == pytest.approx(means["longest-first"] * 0 + made["value_s"])
+
+
+def test_ppo_of_stable_baselines3_learns_it(toy: Path) -> None:
+    """The ten lines of the documentation."""
+    from sb3_contrib import MaskablePPO
+
+    import meshwright
+
+    env = meshwright.sb3_env(str(toy), num_envs=8)
+    model = MaskablePPO("MultiInputPolicy", env, n_steps=16, batch_size=64, seed=0)
+    model.learn(256)
+    assert np.isfinite(model.ep_info_buffer[-1]["r"])

@@ -1,0 +1,1 @@
+"""Training of graph policies on any world: imitation of a search, then PPO."""

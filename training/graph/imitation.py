@@ -1,0 +1,141 @@
+"""The stage before PPO: to find likely what the world's search found good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ... import files
+from ...errors import CheckpointError, PlanError
+from ...models.graph_network import GRAPH, GraphNetwork, compact
+from ...models.hetero_gnn import hetero_data
+from ...models.tensor_file import load_tensors, save_tensors
+from ...worker_pool import WorkerPool, deaf_to_interrupts
+from ...worlds.world import World
+
+_KEPT_EVERY = 64
+"""Instances between two writings of what was found."""
+
+Solutions = list[NDArray[np.int64]]
+
+
+def searched(
+    world: World[Any], seeds: Sequence[int], rounds: int, path: Path, progress: Callable[[int, int], None], num_workers: int = 1
+) -> Solutions:
+    """Return the group of each member of each instance in the search's solution; empty where it finds none.
+
+    Args:
+        world: of the instances.
+        seeds: of training.
+        rounds: of the search on each.
+        path: where solutions are kept while they are found; a search that was stopped continues behind them.
+        progress: called with how many of how many are searched.
+        num_workers: processes; the solutions are the same whatever their number.
+
+    Raises:
+        CheckpointError: the file is not of these instances.
+    """
+    of = files.digest(rounds, world.name, world.spec.digest, list(seeds))
+    found = _kept(path, of)
+
+    def note(solution: NDArray[np.int64]) -> None:
+        found.append(solution)
+        if len(found) % _KEPT_EVERY == 0 or len(found) == len(seeds):
+            lengths = torch.tensor([len(each) for each in found])
+            save_tensors(path, {"of": of, "lengths": lengths, "groups": torch.from_numpy(np.concatenate(found).astype(np.int16))})
+        progress(len(found), len(seeds))
+
+    left = [(world, seed, rounds) for seed in seeds[len(found) :]]
+    if num_workers == 1 or not left:
+        for each in left:
+            note(_search(each))
+        return found
+    with deaf_to_interrupts():
+        pool = WorkerPool(num_workers)
+        try:
+            for solution in pool.map(_search, left):
+                note(solution)
+        finally:
+            pool.shutdown(cancel_futures=True)
+    return found
+
+
+def _search(given: tuple[World[Any], int, int]) -> NDArray[np.int64]:
+    world, seed, rounds = given
+    try:
+        return world.solve(world.instance("training", seed), rounds, seed)
+    except PlanError:
+        return np.zeros(0, np.int64)
+
+
+def _kept(path: Path, of: str) -> Solutions:
+    if not path.exists():
+        return []
+    data = load_tensors(path)
+    if not isinstance(data, dict) or data.get("of") != of:
+        raise CheckpointError("holds no solutions of these instances", file=path)
+    groups, lengths = data["groups"].numpy().astype(np.int64), data["lengths"].numpy()
+    return np.split(groups, np.cumsum(lengths)[:-1])
+
+
+def imitation_loss(
+    network: GraphNetwork,
+    world: World[Any],
+    instances: Sequence[Any],
+    solutions: Solutions,
+    num_decisions: int,
+    rng: np.random.Generator,
+) -> Tensor:
+    """Return the mean cross-entropy of actions that agree with the solutions, in nats a decision.
+
+    An action agrees where its member is in its group in the solution; one of those is carried out.
+
+    Args:
+        network: that is trained.
+        world: of the instances.
+        instances: of a minibatch, with a solution of each.
+        solutions: group of each member.
+        num_decisions: that are learned, drawn from all.
+        rng: of what is drawn.
+    """
+    seen, wanted = _demonstrated(world, instances, solutions, rng)
+    if len(wanted) > num_decisions:
+        rows = np.sort(rng.choice(len(wanted), num_decisions, replace=False))
+        seen, wanted = {key: values[rows] for key, values in seen.items()}, wanted[rows]
+    tensors = {key: torch.from_numpy(values) for key, values in seen.items()}
+    device = next(network.parameters()).device
+    encoded = network.encode(hetero_data([world.graph(each) for each in instances]).to(device))
+    tensors = {key: values.to(device) for key, values in tensors.items()}
+    scores, _ = network.decide(encoded, tensors[GRAPH][:, 0], tensors)
+    share = torch.from_numpy(wanted).to(device, scores.dtype)
+    share = share / share.sum(dim=1, keepdim=True)
+    return -(share * torch.log_softmax(scores, dim=1)).sum(dim=1).mean()
+
+
+def _demonstrated(
+    world: World[Any], instances: Sequence[Any], solutions: Solutions, rng: np.random.Generator
+) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+    """Return the decisions that lead to solutions, and which actions agree with them, ``(B, a)``."""
+    batch = world.batch(len(instances), len(instances))
+    batch.restart(instances)
+    same = [world.equivalent(*each, rng) for each in zip(instances, solutions, strict=True)]
+    seen, wanted = list[dict[str, NDArray[Any]]](), list[NDArray[np.bool_]]()
+    while batch.is_live.any():
+        rows = np.flatnonzero(batch.is_live)
+        agrees = np.zeros(batch.decisions.mask.shape, np.bool_)
+        for e in rows.tolist():
+            member, group = batch.decisions.nodes[e, :, 0], batch.decisions.nodes[e, :, 1]
+            agrees[e] = batch.decisions.mask[e] & (same[e][member] == group)
+        batch.is_live &= agrees.any(axis=1)  # where a decision cannot agree, the rest of the episode is left out
+        rows = rows[batch.is_live[rows]]
+        now = compact(batch.decisions, np.arange(batch.num_episodes))
+        seen.append({key: values[rows] for key, values in now.items()})
+        wanted.append(agrees[rows])
+        batch.step(np.where(agrees, rng.random(agrees.shape), -1.0).argmax(axis=1))
+    return {key: np.concatenate([each[key] for each in seen]) for key in seen[0]}, np.concatenate(wanted)

@@ -1,0 +1,109 @@
+"""The config of a run that trains a graph policy: ``method: graph``."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from ... import settings
+from ...models.hetero_gnn import GraphNetworkSettings
+from ..hooks.names import LogName
+from ..settings import PPOSettings
+
+
+class ImitationSettings(settings.Settings):
+    """The stage before PPO: solutions of the world's search are learned.
+
+    Attributes:
+        instances: that are searched and learned.
+        rounds: of the search on each.
+        steps: gradient steps.
+        minibatch: instances of one step.
+        decisions: of one step, drawn from those that lead to the solutions.
+        learning_rate: Adam's step size at the start; it falls linearly to a twentieth.
+        validate_every_steps: steps between two validations.
+    """
+
+    instances: int = Field(default=400, ge=1, le=100_000)
+    rounds: int = Field(default=2, ge=1, le=1000)
+    steps: int = Field(default=600, ge=1)
+    minibatch: int = Field(default=16, ge=1, le=1024)
+    decisions: int = Field(default=1024, ge=1)
+    learning_rate: float = Field(default=2e-3, gt=0)
+    validate_every_steps: int = Field(default=200, ge=1)
+
+
+class GroupedPPOSettings(PPOSettings):
+    """Constants of PPO, with groups of episodes that meet the same instances.
+
+    Attributes:
+        group: episodes of a group, whose mean advantage is each one's baseline; 1: none.
+        updates: of PPO.
+        validate_every_updates: updates between two validations.
+    """
+
+    num_envs: int = Field(default=64, ge=1, le=4096)
+    rollout_steps: int = Field(default=64, ge=2, le=65_536)
+    minibatch: int = Field(default=1024, ge=2)
+    epochs: int = Field(default=2, ge=1, le=100)
+    discount: float = Field(default=1.0, ge=0, le=1)
+    gae_lambda: float = Field(default=1.0, ge=0, le=1)
+    entropy: float = Field(default=0.0, ge=0)
+    averaging: float = Field(default=0.05, gt=0, le=1)
+    group: int = Field(default=8, ge=1, le=256)
+    updates: int = Field(default=500, ge=0)
+    validate_every_updates: int = Field(default=25, ge=1)
+
+    @model_validator(mode="after")
+    def _groups_fit(self) -> Self:
+        if self.num_envs % self.group:
+            raise ValueError(f"group must divide num_envs, which is {self.num_envs}")
+        return self
+
+    @property
+    def steps_per_update(self) -> int:
+        """Decisions between two updates."""
+        return self.num_envs * self.rollout_steps
+
+
+class GraphTrainSettings(settings.Settings):
+    """Settings of a run.
+
+    Attributes:
+        method: ``graph``.
+        name: of the run.
+        benchmark: ``preset:NAME`` or a path, of any world of `worlds.registry`.
+        changes: ``key=value`` texts that change the benchmark's keys.
+        seed: of the network and of all that is drawn.
+        num_threads: of torch.
+        num_workers: processes of the search that is imitated; 1: this one alone.
+        device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays.
+        log: writers of the validations (see `training.hooks.names`).
+        network: widths.
+        imitation: the stage before PPO; null: none.
+        ppo: constants.
+    """
+
+    method: Literal["graph"]
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    benchmark: str
+    changes: tuple[str, ...] = ()
+    seed: int = Field(default=0, ge=0, le=1_000_000)
+    num_threads: int = Field(default=1, ge=1, le=256)
+    num_workers: int = Field(default=1, ge=1, le=256)
+    device: Literal["cpu", "cuda", "auto"] = "cpu"
+    log: tuple[LogName, ...] = ()
+    network: GraphNetworkSettings = GraphNetworkSettings()
+    imitation: ImitationSettings | None = None
+    ppo: GroupedPPOSettings = GroupedPPOSettings()
+
+    @property
+    def imitation_steps(self) -> int:
+        """Gradient steps before PPO."""
+        return self.imitation.steps if self.imitation is not None else 0
+
+    @property
+    def total_updates(self) -> int:
+        """Steps of the imitation and updates of PPO."""
+        return self.imitation_steps + self.ppo.updates

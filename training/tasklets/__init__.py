@@ -1,1 +1,0 @@
-"""Training of policies that fill stages with distant devices: imitation of a search, then PPO on whole groupings."""
