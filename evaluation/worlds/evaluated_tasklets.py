@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...envs.tasklets.benchmark import MOST_TESTED, load_tasklet_benchmark
-from ...planners.arrangement.arrange import ArrangementRequest, arrange
+from ...planners.arrangement.arrange import CHAIN, ArrangementRequest, arrange
 from ...simulation.tasklets.instance import TaskletInstance
 from ..operators.policies import PlacingPolicy
 from ..tasklets.policies import TaskletPolicySpec, tasklet_policy
-from .evaluated_world import EvaluatedWorld, Options
-from .placed_instances import PlacedInstances
+from .evaluated_world import EvaluatedWorld, Options, ValidationEpisodes
+from .placed_instances import OVER_REFERENCE, PlacedInstances
 
 _OWN_SEED = 1_000_003
 """Seeds of the search for the best known begin here, so that it repeats no search that is compared."""
@@ -32,6 +32,20 @@ class EvaluatedTasklets(PlacedInstances):
     def make(self, spec: str) -> TaskletPolicySpec:
         """See `PlacedInstances`."""
         return tasklet_policy(spec)
+
+    def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
+        """See `EvaluatedWorld`: values over those of a short search."""
+        instances = [self.benchmark.instance("validation", seed) for seed in range(self.benchmark.num_validation_seeds)]
+        over = [arrange(each, ArrangementRequest(num_rounds=1)).value_s for each in instances]
+        rule = f"{CHAIN} of one round"
+
+        def play(spec: str, numbers: Sequence[int]) -> list[float]:
+            if spec == rule:
+                return [1.0 for _ in numbers]
+            policy = self.make(spec)
+            return [policy.place(instances[number], 0).value_s / over[number] for number in numbers]
+
+        return ValidationEpisodes([rule], len(instances), play, measure=OVER_REFERENCE)
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`."""
