@@ -1,4 +1,7 @@
-"""Training by the method that a config names: one function that reads a config, and one that trains."""
+"""Training by the method that a config names: `METHODS`, one function that reads a config, and one that trains.
+
+A new method is a row of `METHODS`: the command line takes from it what it trains with and what it says of a run.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +9,204 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import settings
-from ..simulation.cluster.scenario import Scenario
-from .elastic.settings import ElasticTrainSettings
-from .fleet.settings import FleetTrainSettings
-from .graph.settings import GraphTrainSettings
-from .hooks.callback import TrainingCallback
-from .linear.settings import LinearSettings
-from .operators.settings import OperatorTrainSettings
-from .run_folder import AnyRunFolder
-from .settings import TrainSettings, load_with_paths
+from ..errors import ConfigError
 
-SeedSettings = (
-    TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings | GraphTrainSettings
-)
-"""Configs of all methods."""
+if TYPE_CHECKING:
+    from ..simulation.cluster.scenario import Scenario
+    from .elastic.settings import ElasticTrainSettings
+    from .fleet.settings import FleetTrainSettings
+    from .graph.settings import GraphTrainSettings
+    from .hooks.callback import TrainingCallback
+    from .linear.settings import LinearSettings
+    from .operators.settings import OperatorTrainSettings
+    from .run_folder import AnyRunFolder
+    from .settings import TrainSettings
+
+    SeedSettings = (
+        TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings | GraphTrainSettings
+    )
+    """Configs of all methods."""
+else:
+    SeedSettings = settings.Settings
+
+SetUp = Callable[[str, int, int], None]
+"""Called while what is played is built: with its name, its number and how many there are."""
+
+
+def percent(share: float) -> str:
+    """A share in per cent."""
+    return f"{100 * share:.2f} %"
+
+
+def written(value: float) -> str:
+    """A value of an objective to four digits, without powers of ten where thousands can be read."""
+    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 @dataclass(frozen=True)
 class Method:
-    """A way to train.
+    """A way to train, and what a person reads of it.
+
+    Classes and functions are named as ``MODULE:NAME`` below this package, and loaded when they are asked for.
 
     Attributes:
-        settings: its config.
-        trainer: module below this package and function; loaded when it trains.
-        is_of_scenario: whether it takes ``graphs_dir`` and ``scenario``.
+        settings: class of its config.
+        trainer: function.
+        folder: class of its run folder.
+        benchmarks: of what they are, where they take no profiles; None for scenarios, which do.
+        build: builds what is played, to save the trainer its set-up: of a config, a folder of profiles and a progress, the
+            arguments of the trainer, and what was built by the spelling of its benchmark; None: the trainer builds it.
+        draws: what is drawn or searched before the first update, and how many of it, by config; None where nothing is.
+        is_less_better: whether less of what the validation measures is better, by config.
+        key: of the validation in a row of the learning curve.
+        step_key: of the steps there.
+        text: writes a validation.
+        measure: what is validated, in the table of a run; by default as the run itself calls it.
+        column: the same, in the table of several seeds.
+        title: of the table, before the name of the run.
+        learned: heading of what the last row of the learning curve counts, and its key; None: the table leaves it out.
+        first: whose validation the first row is.
     """
 
-    settings: type[SeedSettings]
-    trainer: tuple[str, str]
-    is_of_scenario: bool = False
+    settings: str
+    trainer: str
+    folder: str
+    benchmarks: str | None = None
+    build: Callable[[Any, Path | None, SetUp | None], tuple[dict[str, Any], dict[str, Any]]] | None = None
+    draws: Callable[[Any], tuple[str, int]] | None = None
+    is_less_better: Callable[[Any], bool] = lambda chosen: True
+    key: str = "validation"
+    step_key: str = "steps"
+    text: Callable[[float], str] = written
+    measure: str | None = None
+    column: str = "objective"
+    title: str = "Trained"
+    learned: tuple[str, str] | None = ("decisions learned from", "steps")
+    first: str = "of the untrained network"
+
+
+def load(name: str) -> Any:
+    """Return a class or function of a `Method`."""
+    module, _, found = name.partition(":")
+    return getattr(import_module(f".{module}", __package__), found)
+
+
+def _scenario(chosen: Any, graphs_dir: Path | None, progress: SetUp | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    from ..envs.benchmark import load_benchmark
+
+    scenario = load_benchmark(chosen.benchmark, changes=chosen.changes).build(graphs_dir=graphs_dir, progress=progress)
+    return {"graphs_dir": graphs_dir, "scenario": scenario}, {chosen.benchmark: scenario}
+
+
+def _fleets(chosen: Any, graphs_dir: Path | None, progress: SetUp | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    from ..envs.fleet.benchmark import load_fleet_benchmark
+
+    fleets = [load_fleet_benchmark(one, changes=chosen.changes).build(progress=progress) for one in chosen.benchmarks]
+    return {"fleet": fleets[0], "mixed": fleets[1:]}, dict(zip(chosen.benchmarks, fleets, strict=True))
+
+
+def _is_less_better_in_fleet(chosen: Any) -> bool:
+    from ..envs.fleet.benchmark import load_fleet_benchmark
+    from ..envs.fleet.objective import is_better
+
+    return is_better(load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).fleet, 0.0, 1.0)
 
 
 METHODS: dict[str | None, Method] = {
-    None: Method(TrainSettings, (".train", "train"), is_of_scenario=True),
-    "linear": Method(LinearSettings, (".linear.tune", "tune"), is_of_scenario=True),
-    "fleet": Method(FleetTrainSettings, (".fleet.train", "train_fleet")),
-    "elastic": Method(ElasticTrainSettings, (".elastic.train", "train_elastic")),
-    "operators": Method(OperatorTrainSettings, (".operators.train", "train_operators")),
-    "graph": Method(GraphTrainSettings, (".graph.train", "train_graph")),
+    None: Method(
+        "settings:TrainSettings",
+        "train:train",
+        "run_folder:RunFolder",
+        build=_scenario,
+        key="validation_blocking_rate",
+        text=percent,
+        measure="blocking rate",
+        column="blocking %",
+    ),
+    "linear": Method(
+        "linear.settings:LinearSettings",
+        "linear.tune:tune",
+        "linear.tune:LinearRun",
+        build=_scenario,
+        key="validation_blocking_rate",
+        step_key="generation",
+        text=percent,
+        measure="blocking rate",
+        column="blocking %",
+        title="Tuned",
+        learned=("decisions played", "steps"),
+        first="of the first mean",
+    ),
+    "fleet": Method(
+        "fleet.settings:FleetTrainSettings",
+        "fleet.train:train_fleet",
+        "fleet.run_folder:FleetRunFolder",
+        benchmarks="a fleet",
+        build=_fleets,
+        is_less_better=_is_less_better_in_fleet,
+    ),
+    "elastic": Method(
+        "elastic.settings:ElasticTrainSettings",
+        "elastic.train:train_elastic",
+        "elastic.train:ElasticRun",
+        benchmarks="elastic jobs",
+        key="validation_mean_completion_s",
+        step_key="generation",
+        text="{:.1f} s".format,
+        measure="completion time",
+        column="completion s",
+        title="Searched",
+        learned=None,
+        first="with weights by hand",
+    ),
+    "operators": Method(
+        "operators.settings:OperatorTrainSettings",
+        "operators.train:train_operators",
+        "operators.train:OperatorRunFolder",
+        benchmarks="operator placement",
+        draws=lambda chosen: ("instances", chosen.num_training_instances),
+        step_key="update",
+        text="{:.3f}".format,
+        measure="over heft",
+        learned=("updates, steps of the imitation among them", "update"),
+    ),
+    "graph": Method(
+        "graph.settings:GraphTrainSettings",
+        "graph.train:train_graph",
+        "graph.train:GraphRunFolder",
+        benchmarks="a world of graphs",
+        draws=lambda chosen: ("instances searched", chosen.imitation.instances if chosen.imitation else 0),
+        step_key="update",
+        text="{:.3f}".format,
+        learned=("updates, steps of the imitation among them", "update"),
+    ),
 }
 """By the key ``method`` of a config; None is PPO on `JobPartitioning-v0`."""
+
+
+def method_of(chosen: SeedSettings) -> Method:
+    """Return the method of a config."""
+    return METHODS[getattr(chosen, "method", None)]
+
+
+def method_named(path: str | Path, changes: Sequence[str] = ()) -> str | None:
+    """Return the key ``method`` of a training config; None without one.
+
+    Raises:
+        InputFileError: the file is missing or unreadable.
+        ConfigError: bad YAML, or no such method.
+    """
+    data, _ = settings.read_yaml(path)
+    for change in changes:
+        data = settings.override(data, change)
+    named = data.get("method") if isinstance(data, dict) else None
+    if not isinstance(named, str | None) or named not in METHODS:
+        problem, choices = "no such method; leave the key out for PPO", filter(None, METHODS)
+        raise ConfigError(problem, file=path, field="method", value=named, choices=choices)
+    return named
 
 
 def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
@@ -62,21 +220,10 @@ def load_config(path: str | Path, changes: Sequence[str] = ()) -> SeedSettings:
         InputFileError: the file is missing or unreadable.
         ConfigError: bad YAML, a key twice, an unknown key or method, or an impossible value.
     """
-    data, _ = settings.read_yaml(path)
-    for change in changes:
-        data = settings.override(data, change)
-    method = data.get("method") if isinstance(data, dict) else None
-    return load_with_paths(METHODS.get(method, METHODS[None]).settings, path, changes)
+    kind: type[SeedSettings] = load(METHODS[method_named(path, changes)].settings)
+    from .settings import load_with_paths
 
-
-def is_less_better(chosen: SeedSettings) -> bool:
-    """Whether less of what a config's validation measures is better."""
-    if not isinstance(chosen, FleetTrainSettings):
-        return True
-    from ..envs.fleet.benchmark import load_fleet_benchmark
-    from ..envs.fleet.objective import is_better
-
-    return is_better(load_fleet_benchmark(chosen.benchmark, changes=chosen.changes).fleet, 0.0, 1.0)
+    return load_with_paths(kind, path, changes)
 
 
 def train(
@@ -114,12 +261,10 @@ def train(
         MeshwrightError: the config, benchmark or checkpoint is wrong; the folder exists already. Nothing is written then.
     """
     config = load_config(chosen) if isinstance(chosen, str | Path) else chosen
-    path, report = Path(folder), progress or (lambda now: None)
-    method = METHODS[getattr(config, "method", None)]
-    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "command": command, "progress": report}
-    options["callbacks"] = callbacks
-    if method.is_of_scenario:
+    method = method_of(config)
+    options: dict[str, Any] = {"resume": resume, "overwrite": overwrite, "command": command, "callbacks": callbacks}
+    options["progress"] = progress or (lambda now: None)
+    if method.benchmarks is None:
         options |= {"graphs_dir": graphs_dir, "scenario": scenario}
-    module, name = method.trainer
-    made: AnyRunFolder[Any] = getattr(import_module(module, __package__), name)(config, path, **options)
+    made: AnyRunFolder[Any] = load(method.trainer)(config, Path(folder), **options)
     return made

@@ -18,8 +18,7 @@ from typing import Any
 from .. import files
 from ..errors import ConfigError
 from .hooks.callback import TrainingCallback
-from .methods import SeedSettings, train
-from .run_folder import AnyRunFolder
+from .methods import SeedSettings, load, method_of, train
 
 MOST_SEEDS = 1000
 
@@ -74,9 +73,9 @@ def begin(runs: Sequence[SeedRun], command: Sequence[str], *, overwrite: bool = 
         CheckpointError: something is there already, unless it is a run folder and ``overwrite`` is set.
     """
     for run in runs:
-        _folder_of(run.chosen).check_new(run.folder, overwrite=overwrite)
+        load(method_of(run.chosen).folder).check_new(run.folder, overwrite=overwrite)
     for run in runs:
-        _folder_of(run.chosen).create(run.folder, run.chosen, command, overwrite=overwrite)
+        load(method_of(run.chosen).folder).create(run.folder, run.chosen, command, overwrite=overwrite)
 
 
 def train_seed(
@@ -104,19 +103,6 @@ def train_seed(
         trained = train(run.chosen, run.folder, resume=True, **given)
         rows: list[dict[str, Any]] = files.read_json(trained.learning_curve)
         return rows
-
-
-def _folder_of(chosen: SeedSettings) -> type[AnyRunFolder[Any]]:
-    from .elastic.train import ElasticRun
-    from .fleet.run_folder import FleetRunFolder
-    from .graph.train import GraphRunFolder
-    from .linear.tune import LinearRun
-    from .operators.train import OperatorRunFolder
-    from .run_folder import RunFolder
-
-    own: tuple[type[AnyRunFolder[Any]], ...] = (FleetRunFolder, ElasticRun, OperatorRunFolder, GraphRunFolder)
-    kinds: tuple[type[AnyRunFolder[Any]], ...] = (RunFolder, LinearRun, *own)
-    return next(kind for kind in kinds if isinstance(chosen, kind.kind))
 
 
 @contextmanager

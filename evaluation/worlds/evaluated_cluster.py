@@ -12,14 +12,18 @@ import numpy as np
 from ...costs.training_step.foreign_figures import foreign_figures
 from ...envs.benchmark import load_variants
 from ...envs.ground import Ground
+from ...envs.playing import play_episode
 from ...jobs.load import profile_names
+from ...jobs.seeds import validation_seeds
+from ...planners.rules import NAMES
 from ...planning import policies
+from ...planning.policies import fixed_names
 from ...simulation.cluster.scenario import Scenario
 from ..cluster import bounds
 from ..cluster.cluster_figures import ClusterFigures, shares
 from ..cluster.episodes import Player
 from ..metrics import METRICS, Metric, figures
-from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, without_figures
+from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
 
 
 class EvaluatedCluster(EvaluatedWorld):
@@ -119,8 +123,28 @@ class EvaluatedCluster(EvaluatedWorld):
                 rates.append(bounds.least_blocking_rate(self.built, seed))
                 if progress is not None:
                     progress(bounds.LINEAR_PROGRAMME, len(rates), len(cases))
-            found[bounds.LINEAR_PROGRAMME] = without_figures(self.name, self.objective.name, rates)
+            found[bounds.LINEAR_PROGRAMME] = self.without_figures(self.objective.name, rates)
         return found
+
+    def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
+        """See `EvaluatedWorld`."""
+        for world in (self, *others):
+            world.build()
+        scenarios: list[Scenario] = [world.built for world in (self, *others)]
+        episodes = [(one, seed) for seed in validation_seeds(config["num_validation_seeds"]) for one in scenarios]
+        names = (*NAMES, *fixed_names(self.built, ""))
+        rules = [f"{name}@{placement}" for placement in self.built.settings.placement_rules for name in names]
+
+        def play(spec: str, numbers: Sequence[int]) -> list[float]:
+            playing = [policies.policy(spec, scenario) for scenario in scenarios]
+            values = []
+            for number in numbers:
+                scenario, seed = episodes[number]
+                record = play_episode(playing[number % len(scenarios)], scenario, seed)
+                values.append(record.blocking_rate(scenario.settings.counted))
+            return values
+
+        return ValidationEpisodes(rules, len(episodes), play)
 
     def details(self, kind: str, played: PlayedCases) -> dict[str, Any]:
         """See `EvaluatedWorld`."""

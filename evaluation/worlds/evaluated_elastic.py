@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from ...envs.elastic.benchmark import PublishedElastic, load_elastic_benchmark
+from ...planners.elastic.scheduler import play as play_elastic
 from ...quantities import counted
+from ...training.elastic.settings import ElasticTrainSettings
+from ...training.elastic.train import validation_workloads
 from ..elastic import policies
 from ..elastic.elastic_figures import ElasticFigures
 from ..elastic.episodes import play_all
 from ..metrics import METRICS, Metric, figures
-from .evaluated_world import PUBLISHED, EvaluatedWorld, Options, PlayedCases, Progress
+from .evaluated_world import PUBLISHED, EvaluatedWorld, Options, PlayedCases, Progress, ValidationEpisodes
 
 PUBLISHED_ROW = "published:"
 
@@ -85,6 +88,18 @@ class EvaluatedElastic(EvaluatedWorld):
             )
             for spec, one in found.items()
         }
+
+    def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
+        """See `EvaluatedWorld`: drawn workloads."""
+        simulation = self.benchmark.simulation()
+        drawn = validation_workloads(ElasticTrainSettings.model_validate(config), simulation)
+        workloads = [one for several in drawn for one in several]
+
+        def play(spec: str, numbers: Sequence[int]) -> list[float]:
+            scheduler = policies.elastic_scheduler(spec)
+            return [float(play_elastic(simulation, scheduler, [workloads[number]])[0].mean()) for number in numbers]
+
+        return ValidationEpisodes(policies.BASELINES, len(workloads), play)
 
     def published(self, cases: Sequence[int]) -> dict[str, tuple[str, PlayedCases]]:
         """See `EvaluatedWorld`."""

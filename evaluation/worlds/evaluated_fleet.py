@@ -9,8 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ...costs.training_step.foreign_figures import foreign_figures
+from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.benchmark import load_fleet_benchmark
 from ...envs.fleet.fleet import Fleet
+from ...envs.fleet.objective import is_better, objective_value
+from ...jobs.seeds import validation_seeds
 from ...planners.own_policy import OWN
 from ..fleet import policies
 from ..fleet.bounds import BOUND, least_mean_completion_s
@@ -18,7 +21,16 @@ from ..fleet.episodes import FleetEpisodes
 from ..fleet.fleet_figures import FleetFigures, entry_shares
 from ..fleet.menu_choices import break_evens, lone_entries, named_shares
 from ..metrics import METRICS, Metric, figures
-from .evaluated_world import REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, without_figures
+from .evaluated_world import BASELINE, REFERENCE, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
+
+VALIDATED_RULES = (
+    "sjf+backfill",
+    "sjf:best-fixed-entry",
+    "sjf:best-goodput-shares",
+    "sjf:best-priced",
+    "edf:best-fixed-entry+backfill",
+)
+"""Played on the validation episodes of a training besides the rules of its benchmark."""
 
 
 class EvaluatedFleet(EvaluatedWorld):
@@ -94,8 +106,33 @@ class EvaluatedFleet(EvaluatedWorld):
         if BOUND in specs:
             jobs = [self.built.sample(np.random.default_rng(seed)) for seed in cases]
             least_s = [least_mean_completion_s(self.built, each) for each in jobs]
-            found[BOUND] = without_figures(self.name, "mean_completion_s", least_s)
+            found[BOUND] = self.without_figures("mean_completion_s", least_s)
         return found
+
+    def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
+        """See `EvaluatedWorld`: episode ``n`` has the seed number ``n // len(fleets)`` and the fleet ``n % len(fleets)``."""
+        for world in (self, *others):
+            world.build()
+        fleets: list[Fleet] = [world.built for world in (self, *others)]
+        first, num_seeds = validation_seeds(config["num_validation_seeds"])[0], config["num_validation_seeds"]
+        of_benchmark = [spec for spec in self.benchmark.policies if self.kind(spec) == BASELINE and spec != policies.RANDOM]
+        rules = dict.fromkeys(one for spec in (*of_benchmark, *VALIDATED_RULES) for one in self.choices(spec) or [spec])
+
+        def play(spec: str, numbers: Sequence[int]) -> list[float]:
+            values: dict[int, float] = {}
+            for place, fleet in enumerate(fleets):
+                own = [number for number in numbers if number % len(fleets) == place]
+                if own:
+                    player, seeds = policies.fleet_player(spec, fleet), [first + number // len(fleets) for number in own]
+                    batch = FleetBatch(player.plays_on(fleet), len(own), observes=player.observes)
+                    for e, seed in enumerate(seeds):
+                        batch.reset(e, np.random.default_rng(seed))
+                    player.play(batch, seeds)
+                    values |= {number: objective_value(fleet.settings, batch.state, e) for e, number in enumerate(own)}
+            return [values[number] for number in numbers]
+
+        is_less_better = is_better(self.built.settings, 0.0, 1.0)
+        return ValidationEpisodes(list(rules), num_seeds * len(fleets), play, is_less_better)
 
     def comparisons(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
         """See `EvaluatedWorld`: each policy to itself with exact entries alone, where both play."""

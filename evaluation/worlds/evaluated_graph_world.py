@@ -11,8 +11,8 @@ from ...worlds.world import World
 from ..operators.dumped import write_each
 from ..operators.policies import PlacingPolicy
 from ..world_policies import world_policy
-from .evaluated_world import EvaluatedWorld, Options
-from .placed_instances import PlacedInstances
+from .evaluated_world import EvaluatedWorld, Options, ValidationEpisodes
+from .placed_instances import OVER_REFERENCE, PlacedInstances
 
 
 class EvaluatedGraphWorld(PlacedInstances):
@@ -36,6 +36,20 @@ class EvaluatedGraphWorld(PlacedInstances):
     def make(self, spec: str) -> PlacingPolicy[Any, Any]:
         """See `PlacedInstances`."""
         return world_policy(spec, self.world)
+
+    def validation(self, config: Mapping[str, Any], others: Sequence[Any]) -> ValidationEpisodes:
+        """See `EvaluatedWorld`: values over those of a short search."""
+        instances = [self.world.instance("validation", seed) for seed in range(self.benchmark.num_validation_seeds)]
+        over = [self.world.reference(each) for each in instances]
+        rule = f"{self.world.reference_name} of one round"
+
+        def play(spec: str, numbers: Sequence[int]) -> list[float]:
+            if spec == rule:
+                return [1.0 for _ in numbers]
+            policy = self.make(spec)
+            return [policy.place(instances[number], 0).value_s / over[number] for number in numbers]
+
+        return ValidationEpisodes([rule], len(instances), play, measure=OVER_REFERENCE)
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`: the benchmark's own keys."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...envs.operators.benchmark import load_placement_benchmark
 from ...errors import ConfigError, PlanError
-from ...planners.operators.place import place
+from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...simulation.operators.forms import FORMS, form_value_s
 from ...simulation.operators.instance import OperatorInstance
@@ -21,9 +21,12 @@ from ..operators.budgets import BudgetCurves
 from ..operators.classes import classes, facts
 from ..operators.differences import shown_instance
 from ..operators.dumped import dump
-from ..operators.policies import OperatorPolicySpec, PlacingPolicy, operator_policy
-from .evaluated_world import LEARNED, EvaluatedWorld, Options, PlayedCases, Progress, Row
-from .placed_instances import PlacedInstances
+from ..operators.policies import CONSTANTS, OperatorPolicySpec, PlacingPolicy, operator_policy
+from .evaluated_world import LEARNED, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
+from .placed_instances import OVER_REFERENCE, PlacedInstances
+
+MOST_OVER = 1e3
+"""Value over the reference of an instance of which no placement is found, where a training is validated."""
 
 
 class EvaluatedOperators(PlacedInstances):
@@ -53,6 +56,25 @@ class EvaluatedOperators(PlacedInstances):
     def make(self, spec: str) -> OperatorPolicySpec:
         """See `PlacedInstances`."""
         return operator_policy(spec, self.benchmark.placement.objective)
+
+    def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
+        """See `EvaluatedWorld`: values over those of the first rule."""
+        chosen, objective = self.benchmark.placement, self.benchmark.placement.objective
+        instances = [chosen.instance("validation", seed) for seed in range(self.benchmark.num_validation_seeds)]
+        able = {name: one for name, one in PLACEMENT_PLANNERS.items() if objective in one.objectives and not one.is_published}
+        rules = [name for name, one in able.items() if not one.is_search and not one.is_exact]
+        over = [self.make(rules[0]).place(each, 0).value_s for each in instances]
+
+        def play(spec: str, numbers: Sequence[int]) -> list[float]:
+            policy, values = self.make(spec), []
+            for number in numbers:
+                try:
+                    values.append(float(policy.place(instances[number], 0).value_s) / over[number])
+                except PlanError:
+                    values.append(MOST_OVER)
+            return values
+
+        return ValidationEpisodes([*rules, *CONSTANTS], len(instances), play, measure=OVER_REFERENCE)
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`."""

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from ...errors import ConfigError
 from ...jobs.seeds import FIRST_VALIDATION_SEED
 from ...quantities import counted
-from ..metrics import METRICS, Metric
+from ..metrics import Metric, metrics_of
 from ..workers import Workers
 
 Progress = Callable[[str, int, int], None]
@@ -37,6 +37,25 @@ class PlayedCases:
     figures: list[dict[str, float | None]]
     records: list[Any] = field(default_factory=list)
     decision_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ValidationEpisodes:
+    """The validation episodes of a training run.
+
+    Attributes:
+        rules: by name.
+        num_episodes: how many there are.
+        play: the values of a rule, or of the policy in a run folder, in the episodes of some numbers.
+        is_less_better: whether less of it is better.
+        measure: what is valued; None: what the run says.
+    """
+
+    rules: Sequence[str]
+    num_episodes: int
+    play: Callable[[str, Sequence[int]], list[float]]
+    is_less_better: bool = True
+    measure: str | None = None
 
 
 @dataclass(frozen=True)
@@ -177,6 +196,15 @@ class EvaluatedWorld(ABC):
             MeshwrightError: a policy did what is impossible.
         """
 
+    @abstractmethod
+    def validation(self, config: Mapping[str, Any], others: Sequence[Any]) -> ValidationEpisodes:
+        """Return the validation episodes of a training, with rules to compare its policy with.
+
+        Args:
+            config: of the training, as plain data.
+            others: further worlds of the same kind, of whose benchmarks equally many episodes are played.
+        """
+
     def published(self, cases: Sequence[int]) -> dict[str, tuple[str, PlayedCases]]:
         """Return rows of which figures are known and nothing is played: kind and figures by name."""
         return {}
@@ -206,8 +234,7 @@ class EvaluatedWorld(ABC):
         """
         return []
 
-
-def without_figures(world: str, objective: str, values: Sequence[float]) -> PlayedCases:
-    """Return a row of which only the objective is known."""
-    nothing = {name: None for name, one in METRICS.items() if world in one.worlds}
-    return PlayedCases([{**nothing, objective: value} for value in values])
+    def without_figures(self, objective: str, values: Sequence[float]) -> PlayedCases:
+        """Return a row of which only the objective is known."""
+        nothing = dict.fromkeys(metrics_of(self.name))
+        return PlayedCases([{**nothing, objective: value} for value in values])

@@ -18,6 +18,8 @@ from ..metrics import METRICS, Metric, figures
 from ..operators.policies import PlacingPolicy
 from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, PlayedCases, Progress, Row
 
+OVER_REFERENCE = "value over the reference"
+"""Measure of trainings."""
 _SAME = 1 + 1e-9
 """Values within this ratio are equal."""
 

@@ -6,13 +6,13 @@ import re
 from pathlib import Path
 
 import pytest
-from meshwright.training.tasklets.settings import TaskletTrainSettings
 
 from meshwright import plan, settings
 from meshwright.cli import run_command_line
 from meshwright.evaluation.line_to_beat import LineToBeat, ValidationEpisodes, _raced
 from meshwright.models.policy_files import how_file_was_made, lost_to_rule
 from meshwright.training.fleet.settings import FleetTrainSettings
+from meshwright.training.graph.settings import GraphTrainSettings
 from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.methods import train
 from meshwright.training.operators.settings import OperatorTrainSettings
@@ -47,14 +47,13 @@ RUNS = {
             "ppo": {"instances_per_update": 4, "samples_per_instance": 4},
         },
     ),
-    "tasklets": (
-        TaskletTrainSettings,
+    "graph": (
+        GraphTrainSettings,
         {
-            **PLACING,
             "benchmark": "preset:tasklets-64",
             "changes": ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6"],
             "network": {"hidden": 8, "heads": 2, "rounds": 1},
-            "ppo": {"networks_per_update": 4, "samples_per_network": 4, "minibatches": 2},
+            "ppo": {"num_envs": 16, "group": 4, "rollout_steps": 8, "minibatch": 64, "updates": 2, "validate_every_updates": 1},
         },
     ),
 }
@@ -80,7 +79,7 @@ def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(meth
     rows, verdict = json.loads(run.learning_curve.read_text()), found["verdict"]
     key = "validation_blocking_rate" if method in ("ppo", "linear") else "validation"
     best = min(row[key] for row in rows)
-    if method == "tasklets":  # greedy groupings are valued in their best order
+    if method == "graph":  # greedy groupings are valued in their best order
         assert verdict["policy_value"] <= best + 1e-6
     else:
         assert verdict["policy_value"] == pytest.approx(best, rel=1e-6)

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
 
 from meshwright.cli import run_command_line
 from meshwright.envs.elastic.benchmark import load_elastic_benchmark
@@ -21,6 +20,7 @@ from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
 from meshwright.planners.elastic.scheduler import play
 from meshwright.planners.own_policy import own_policy
 from meshwright.simulation.tasklets.placement import placed_tasklets
+from meshwright.worlds.tasklets.world import load_tasklet_world
 
 from ..elastic_samples import simulation_of, workload, write_folder
 from ..fleet_samples import DEADLINES, ELASTIC, write_small_fleet
@@ -223,7 +223,7 @@ def test_devices_in_turns_are_round_robin():
 
 def test_devices_in_order_fill_the_stages_in_order():
     changes = ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "best_known_s=0.01", "policies=[chain@0.01]"]
-    chosen = load_tasklet_benchmark("preset:tasklets-64", changes=changes)
+    chosen = load_tasklet_world("preset:tasklets-64", changes)
     found = evaluate(chosen, [own("First")], num_seeds=2).results
     (row,) = (row for row in found["rows"] if row["kind"] == "own")
     in_order = [placed_tasklets(chosen.instance("test", seed), np.arange(8).reshape(2, 4), "order").value_s for seed in (0, 1)]

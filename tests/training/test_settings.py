@@ -12,6 +12,7 @@ import meshwright
 from meshwright import settings
 from meshwright.cli import run_command_line
 from meshwright.errors import CheckpointError, ConfigError
+from meshwright.training import methods
 from meshwright.training.device import pick_device
 from meshwright.training.methods import load_config
 from meshwright.training.run_folder import RunFolder, to_yaml
@@ -219,7 +220,7 @@ METHODS = {
     "fleet": {"total_steps": 0, "search": {"found": "runs/other"}, "network": {"linear": True}, "imitation": None},
     "elastic": {"trace": "philly.csv"},
     "operators": {"updates": 1},
-    "tasklets": {"updates": 1, "changes": ["tasklets.file=./philly.csv", "num_seeds=4"]},
+    "graph": {"changes": ["tasklets.file=./philly.csv", "num_seeds=4"]},
 }
 
 
@@ -249,3 +250,9 @@ def test_a_benchmark_that_is_nowhere_is_named_where_it_was_looked_for(method, tm
     (tmp_path / "run.yaml").write_text(json.dumps({"method": method, "name": "a", **METHODS[method], "benchmark": "gone.yaml"}))
     assert run_command_line(["train", str(tmp_path / "run.yaml"), "--out", str(tmp_path / "run")]) == 2
     assert str(tmp_path / "gone.yaml") in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("method", methods.METHODS.values(), ids=map(str, methods.METHODS))
+def test_a_method_names_its_config_its_run_folder_and_its_function(method):
+    assert methods.load(method.folder).kind is methods.load(method.settings)
+    assert callable(methods.load(method.trainer))

@@ -19,7 +19,7 @@ from ...errors import ConfigError, MeshwrightError
 from ...packaged import config_path, train_presets
 from ...worker_pool import WorkerPool
 from ..hooks.callback import TrainingCallback, ValidationRecord
-from ..methods import SeedSettings, is_less_better, load_config, train
+from ..methods import SeedSettings, load_config, method_of, train
 from ..run_folder import to_yaml
 
 SWEEP, STORAGE, BEST = "sweep.yaml", "sweep.db", "best.yaml"
@@ -126,7 +126,8 @@ def study_of(chosen: SweepSettings, folder: Path) -> optuna.Study:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     url, startup = f"sqlite:///{(folder / STORAGE).absolute()}", chosen.num_startup_trials
     storage = optuna.storages.RDBStorage(url, engine_kwargs={"connect_args": {"timeout": 60}})
-    direction: Literal["minimize", "maximize"] = "minimize" if is_less_better(chosen.config_with({})) else "maximize"
+    first = chosen.config_with({})
+    direction: Literal["minimize", "maximize"] = "minimize" if method_of(first).is_less_better(first) else "maximize"
     study = optuna.create_study(storage=storage, study_name=chosen.name, direction=direction, load_if_exists=True)
     seed = (chosen.seed * 1_000_003 + _num_ended(study)) % 2**32
     tpe = optuna.samplers.TPESampler(seed=seed, n_startup_trials=startup, constant_liar=True)

@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
-from benchmarks.results import Places, Study, Tasks, main
-from benchmarks.results_tables import StudyResults, StudyRow, StudyTable, fill_page, lines_of
+from benchmarks import results as study_results
+from benchmarks.results import Study, Tasks, main
+from benchmarks.results_tables import StudyTable, fill_page, lines_of
 from meshwright import settings
 from meshwright.errors import ConfigError, InputFileError
 
@@ -27,14 +28,15 @@ evaluations:
   - name: played
     benchmark: preset:toy
     changes: ["policies=[min, max]"]
-    trained: [small-toy]
+    policies: [trained(small-*)]
     quick: [scenario.num_jobs=20]
 tables:
   toy:
     columns: [toy]
     evaluations: [played]
-    ours: small-toy
-    rows: [{label: fewest, policy: min, against: true}]
+    ours: trained(small-toy)
+    rows: {min: fewest}
+    against: [min]
 """
 
 
@@ -50,29 +52,27 @@ def test_a_study_trains_evaluates_and_fills_its_page_once(study, tmp_path, capfd
     assert main([*options, "run", "evaluate:played"]) == 0
     record = tmp_path / "out" / "evaluations" / "played" / "made.json"
     made, before = json.loads(record.read_text()), record.stat().st_mtime_ns
-    assert made["command"][:2] == ["meshwright", "evaluate"]
-    assert made["cpu_s"] > 0
+    assert made["command"][:3] == ["meshwright", "evaluate", str(tmp_path / "out" / "training" / "small-toy-seed-0")]
     # Nothing that is done is done again, and a setting that changes is noticed where it counts.
     assert main([*options, "run", "evaluate:played"]) == 0
     assert record.stat().st_mtime_ns == before
     study.write_text(SMALL.replace("scenario.num_jobs=20", "scenario.num_jobs=21"))
-    tasks = Tasks(settings.load(Study, study), Places(tmp_path / "out", None, None, True))
+    tasks = Tasks(settings.load(Study, study), tmp_path / "out", is_quick=True)
     assert [task["uptodate"][0]() for task in (*tasks.task_train(), *tasks.task_evaluate())] == [True, False]
     capfd.readouterr()
 
 
-def test_a_training_that_was_killed_is_resumed_by_its_own_command(study, tmp_path):
-    tasks = Tasks(settings.load(Study, study), Places(tmp_path / "out", None, None, True))
+def test_a_training_that_was_killed_is_resumed_by_its_own_command(study, tmp_path, monkeypatch):
+    tasks = Tasks(settings.load(Study, study), tmp_path / "out", is_quick=True)
     ran = []
-    done = type("Done", (), {"run": lambda self, command: ran.append(command[:2])})()
-    run = tasks.runs["small-toy-seed-0"]
-    tasks._train(run, ["train", "preset:linear"], done)
-    folder = tasks.folder(run.name)
-    folder.mkdir(parents=True)
+    monkeypatch.setattr(study_results, "_run", lambda command: ran.append(command[:2]))
+    (run,) = tasks.runs
+    tasks._train(run)
+    run.folder.mkdir(parents=True)
     sets = [part for change in run.changes for part in ("--set", change)]
     command = [sys.executable, "-c", "from meshwright.cli import main; main()", "train", "preset:linear", *sets]
-    assert subprocess.run([*command, "--out", str(folder), "--overwrite"], capture_output=True, check=False).returncode == 0
-    tasks._train(run, ["train", "preset:linear"], done)
+    assert subprocess.run([*command, "--out", str(run.folder), "--overwrite"], capture_output=True, check=False).returncode == 0
+    tasks._train(run)
     assert ran == [["train", "preset:linear"], ["train", "--resume"]]
 
 
@@ -85,10 +85,10 @@ def write_results(folder, name, **rates):
 def test_a_table_worked_by_hand(tmp_path):
     write_results(tmp_path, "one", a=("baseline", [0.2, 0.4]), b=("baseline", [0.3, 0.5]))
     write_results(tmp_path, "two", **{"mine-seed-0": ("learned", [0.1, 0.2]), "mine-seed-1": ("learned", [0.1, 0.4])})
-    runs = {"mine": ["mine-seed-0", "mine-seed-1"]}
-    results = StudyResults(tmp_path, lambda names: [run for name in names for run in runs.get(name, [])])
-    rows = (StudyRow(label="first", policy="a", against=True), StudyRow(label="said elsewhere", quoted={"x": "9"}))
-    lines = lines_of(StudyTable(columns=("x",), evaluations=("one", "two"), ours="mine", rows=rows, source="a paper"), results)
+    runs = {"mine": ["training/mine-seed-0", "training/mine-seed-1"]}
+    rows = {"rows": {"a": "first"}, "against": ("a",), "quoted": {"said elsewhere": {"x": "9"}}, "source": "a paper"}
+    table = StudyTable(columns=("x",), evaluations=("one", "two"), ours="mine", **rows)
+    lines = lines_of(table, tmp_path, lambda policy: runs.get(policy, [policy]))
     told = dict(re.fullmatch(r"\| (.*) \| (.*) \|", line).groups() for line in lines if line.startswith("|"))
     assert told["first"].startswith("30.00 ")
     assert told["said elsewhere"] == "9"
@@ -103,31 +103,30 @@ def test_a_table_worked_by_hand(tmp_path):
 def test_a_page_keeps_its_prose_and_the_places_of_what_was_not_made(tmp_path):
     page = tmp_path / "page.md"
     page.write_text("Words.\n<!-- results: t -->\nold\n<!-- end of results: t -->\nMore.\n")
-    tables = {"t": StudyTable(columns=("x",), evaluations=("one",), policy="a")}
-    results = StudyResults(tmp_path, lambda names: [])
-    assert fill_page(page, page, tables, results) == ["one"]
+    tables = {"t": StudyTable(columns=("x",), evaluations=("one",), ours="a")}
+    assert fill_page(page, page, tables, tmp_path, lambda policy: [policy]) == ["one"]
     assert "old" in page.read_text()
     write_results(tmp_path, "one", a=("learned", [0.2, 0.4]))
-    assert fill_page(page, page, tables, StudyResults(tmp_path, lambda names: []), quick=True) == []
+    assert fill_page(page, page, tables, tmp_path, lambda policy: [policy], quick=True) == []
     text = page.read_text()
     assert "old" not in text
     assert "**Quick run:" in text
     assert text.startswith("Words.\n")
     assert text.endswith("More.\n")
     with pytest.raises(InputFileError, match="go in pairs"):
-        fill_page(page, page, {"other": tables["t"]}, results)
+        fill_page(page, page, {"other": tables["t"]}, tmp_path, lambda policy: [policy])
 
 
 def test_names_that_stand_for_nothing_are_refused(study):
-    study.write_text(SMALL.replace("trained: [small-toy]", "trained: [smal-toy]"))
-    with pytest.raises(ConfigError, match=r"evaluations\.played\.trained: no training has this name .*small-toy"):
-        Tasks(settings.load(Study, study), Places(study.parent, None, None, False))
+    study.write_text(SMALL.replace("trained(small-*)", "trained(smal-*)"))
+    with pytest.raises(ConfigError, match=r"evaluations\.played\.policies: no training has this name .*small-toy"):
+        Tasks(settings.load(Study, study), study.parent)
 
 
 def test_the_tables_of_the_page_are_those_of_its_archive(tmp_path):
     """Every table is what its command makes of the results that can be downloaded."""
     subprocess.run(["tar", "-xJf", ROOT / "docs" / "results.tar.xz", "-C", tmp_path], check=True)
     study = settings.load(Study, ROOT / "configs" / "results.yaml")
-    tasks = Tasks(study, Places(tmp_path, None, None, False))
-    fill_page(ROOT / "docs" / "results.md", tmp_path / "page.md", study.tables, StudyResults(tmp_path, tasks.runs_of))
+    policies = Tasks(study, tmp_path).policies
+    fill_page(ROOT / "docs" / "results.md", tmp_path / "page.md", study.tables, tmp_path, policies)
     assert (tmp_path / "page.md").read_text() == (ROOT / "docs" / "results.md").read_text()

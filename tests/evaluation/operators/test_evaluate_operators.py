@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from meshwright.envs.tasklets.benchmark import load_tasklet_benchmark
-from meshwright.evaluation.tasklets.policies import tasklet_policy
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import ConfigError, PlanError, PolicyError
@@ -14,11 +12,13 @@ from meshwright.evaluation.operators.policies import operator_policy
 from meshwright.evaluation.report.operator_sections import operator_sections
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.tables import result_cells, to_markdown
+from meshwright.evaluation.world_policies import world_policy
 from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators import pipelined
+from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_world
 
 SMALL = [
     "placement.instances.num_ops=[8]",
@@ -70,7 +70,7 @@ def test_figures_are_those_of_the_placements():
             ("ideals", "latency"),
             ("shipped:nothing", "no such shipped policy"),
         )),
-        *((tasklet_policy, *each) for each in (
+        *((lambda spec: world_policy(spec, TaskletWorld()), *each) for each in (
             ("chains", "chain"),
             ("chain@0", "above 0"),
             ("genetic@x", "above 0"),
@@ -88,15 +88,14 @@ def test_whoever_is_not_known_is_refused_in_one_line(made_by, spec, told):
     ("load", "name", "changes", "most"),
     [
         (load_placement_benchmark, "preset:latency-tight", SMALL, 1000),
-        (load_tasklet_benchmark, "preset:tasklets-64", SMALL_NETWORKS, 100),
+        (load_tasklet_world, "preset:tasklets-64", SMALL_NETWORKS, 100),
     ],
 )
 def test_one_instance_is_too_few_and_nobody_is_refused(load, name, changes, most):
-    chosen = load(name, changes=changes)
     with pytest.raises(ConfigError, match=f"2 to {most}"):
-        evaluate(chosen, [], num_seeds=1)
+        evaluate(load(name, changes=changes), [], num_seeds=1)
     with pytest.raises(PolicyError, match="nothing to compare"):
-        evaluate(chosen.model_copy(update={"policies": ()}), [])
+        evaluate(load(name, changes=[*changes, "policies=[]"]), [])
 
 
 def test_who_places_nothing_wins_nothing_and_moves_no_figure():

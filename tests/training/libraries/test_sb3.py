@@ -13,8 +13,8 @@ from meshwright.errors import ConfigError
 
 from ...elastic_samples import workload, write_folder
 
-V0, V1, PLACEMENT, ELASTIC = IDS
-NAMES = {"toy": V0, "uneven-64": V1, "latency-tight": PLACEMENT, "tasklets-64": PLACEMENT, "elastic": ELASTIC}
+V0, V1, PLACEMENT, ELASTIC, WORLD = IDS
+NAMES = {"toy": V0, "uneven-64": V1, "latency-tight": PLACEMENT, "tasklets-64": WORLD, "elastic": ELASTIC}
 
 
 @pytest.fixture

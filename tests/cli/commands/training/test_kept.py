@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from meshwright.cli import run_command_line
-from meshwright.cli.commands.training.kept import kept_rows, written
+from meshwright.cli.commands.training.kept import kept_rows
+from meshwright.training.methods import Method
 from tests.fleet_samples import write_small_fleet
 
 FLEET_TRAINING = """method: fleet
@@ -22,19 +23,19 @@ network: {width: 8, rounds: 1}
 
 def rows(*values, **told):
     curve = [{"validation": value, "steps": 100 * number} for number, value in enumerate(values)]
-    return kept_rows(curve, "validation", "completion", written, lambda row: f"at {row['steps']}", "policy.pt", "first", **told)
+    return kept_rows(curve, Method("", "", "", first="first"), "completion", "policy.pt", **told)
 
 
 def test_the_best_is_told_with_its_place_and_its_file_whatever_comes_last():
     assert rows(2140, 2072, 2751) == [
-        ["completion", "2072 at 100 (kept as policy.pt)"],
+        ["validation completion", "2072 at 100 decisions (kept as policy.pt)"],
         ["first", "2140"],
         ["of the last network", "2751: 33 % worse than policy.pt, which is from before"],
     ]
 
 
 def test_a_last_policy_that_is_kept_has_no_row_of_its_own():
-    assert rows(2140, 2072) == [["completion", "2072 at 100 (kept as policy.pt)"], ["first", "2140"]]
+    assert rows(2140, 2072) == [["validation completion", "2072 at 100 decisions (kept as policy.pt)"], ["first", "2140"]]
 
 
 @pytest.mark.parametrize(
@@ -50,12 +51,12 @@ def test_words_say_how_much_was_lost(values, told):
 
 
 def test_where_more_is_better_the_most_is_kept():
-    assert rows(0.5, 0.9, 0.6, is_less_better=False)[0] == ["completion", "0.9 at 100 (kept as policy.pt)"]
+    assert rows(0.5, 0.9, 0.6, is_less_better=False)[0] == ["validation completion", "0.9 at 100 decisions (kept as policy.pt)"]
     assert rows(0.5, 0.9, 0.6, is_less_better=False)[-1][1] == "0.6: 33 % worse than policy.pt, which is from before"
 
 
 def test_of_equals_the_first_is_kept_as_in_the_run_folder():
-    assert rows(3, 2, 2)[0] == ["completion", "2 at 100 (kept as policy.pt)"]
+    assert rows(3, 2, 2)[0] == ["validation completion", "2 at 100 decisions (kept as policy.pt)"]
 
 
 def test_the_command_tells_of_a_fleet_what_is_kept(tmp_path, monkeypatch, capsys):

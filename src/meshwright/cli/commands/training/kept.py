@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from ....training.methods import Method
 
 MUCH = 0.1
 """A last validation that is worse than the kept one by more than this share of it is called worse; less may be chance."""
@@ -11,46 +13,43 @@ MUCH = 0.1
 COLLAPSED = 1.0
 """By this share worse, a training has collapsed."""
 
+_WHERE = {"steps": "at {:,} decisions", "generation": "after {:,} generations", "update": "after {:,} updates"}
+"""At which point of a training a row of its curve was written, by the key of its steps."""
+
 Row = Mapping[str, Any]
 
 
-def kept_rows(
-    curve: Sequence[Row],
-    key: str,
-    measure: str,
-    shown: Callable[[float], str],
-    where: Callable[[Row], str],
-    file: str,
-    first: str,
-    *,
-    last: str = "of the last network",
-    is_less_better: bool = True,
-) -> list[list[str]]:
+def kept_rows(curve: Sequence[Row], method: Method, measure: str, file: str, *, is_less_better: bool = True) -> list[list[str]]:
     """Rows about a learning curve: what is kept, where it was reached, the first validation, and the last where that was another.
 
     Args:
         curve: a row per validation, in order.
-        key: of the validation in a row.
-        measure: what a person calls it.
-        shown: writes it.
-        where: says at which point of the training a row was written.
+        method: of the training.
+        measure: what a person calls what is validated.
         file: in which the best policy is kept.
-        first, last: what a person calls the policies of the first row and the last one.
         is_less_better: whether less of the measure is better.
     """
+    key, text = method.key, method.text
     kept = (min if is_less_better else max)(curve, key=lambda row: row[key])
+    is_untrained = curve[0][method.step_key] == 0 and not _is_staged(curve[0], method)
+    first = method.first if is_untrained else f"of the network {_where(curve[0], method)}"
     rows = [
-        [measure, f"{shown(kept[key])} {where(kept)} (kept as {file})"],
-        [first, shown(curve[0][key])],
+        [f"validation {measure}", f"{text(kept[key])} {_where(kept, method)} (kept as {file})"],
+        [first, text(curve[0][key])],
     ]
     if curve[-1] is not kept and len(curve) > 1:
-        rows.append([last, shown(curve[-1][key]) + _fallen(curve[-1][key], kept[key], is_less_better, file)])
+        last = "of the last mean" if method.step_key == "generation" else "of the last network"
+        rows.append([last, text(curve[-1][key]) + _fallen(curve[-1][key], kept[key], is_less_better, file)])
     return rows
 
 
-def written(value: float) -> str:
-    """A value of an objective to four digits, without powers of ten where thousands can be read."""
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.4g}"
+def _is_staged(row: Row, method: Method) -> bool:
+    """Whether a row was written after a stage before the first decision of PPO."""
+    return method.step_key == "steps" and row.get("stage") in ("search", "imitation")
+
+
+def _where(row: Row, method: Method) -> str:
+    return f"after the {row['stage']}" if _is_staged(row, method) else _WHERE[method.step_key].format(row[method.step_key])
 
 
 def _fallen(last: float, kept: float, is_less_better: bool, file: str) -> str:

@@ -1,0 +1,203 @@
+"""A run of ``meshwright train``, whatever its method: its config, its progress and its table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .... import files
+from ....errors import CheckpointError, ConfigError
+from ....models.policy_files import LINE_TO_BEAT
+from ....training.hooks.callback import StageRecord, TrainingCallback, UpdateRecord, ValidationRecord
+from ....training.hooks.names import log_names
+from ....training.methods import METHODS, Method, SeedSettings, load, load_config, method_named, method_of
+from ... import interrupts, output
+from .kept import kept_rows
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from ....evaluation.line_to_beat import LineToBeat
+    from ....training.hooks.callback import RunStart
+
+
+@dataclass(frozen=True)
+class TrainRequest:
+    """The options of the command.
+
+    Attributes:
+        config: YAML of the run; None where one is resumed as it was begun.
+        changes: ``key=value`` texts that change it.
+        resume: run folder that goes on; of several seeds what the names of theirs begin with.
+        out: the same of new runs; None for ``runs/NAME``.
+        overwrite: whether an existing one is replaced.
+        graphs: folder of profiles.
+        json_file: where the learning curve is written.
+        log: writers in place of the config's, as ``csv,tensorboard``; None for the config's.
+        begun: the run folder, once it is known, and when its config was written before; None where there was none.
+    """
+
+    config: Path | None
+    changes: tuple[str, ...]
+    resume: Path | None
+    out: Path | None
+    overwrite: bool
+    graphs: Path | None
+    json_file: str | None
+    log: str | None
+    begun: dict[Path, int | None] = field(default_factory=dict)
+
+    def chosen(self, begun: Path | None, further: Sequence[str] = ()) -> SeedSettings:
+        """The config, or that of a run folder that is resumed.
+
+        Args:
+            begun: the run folder that is resumed; None for a new run.
+            further: changes of any config.
+
+        Raises:
+            ConfigError: the config is wrong, or profiles are given, which its method does not take.
+            CheckpointError: there is no run folder, it is of another method, or its run is to be changed.
+        """
+        if begun is not None and not (begun / "config.yaml").is_file():
+            raise CheckpointError("is no run folder (it has no config.yaml)", file=begun)
+        if self.config is None and self.changes:
+            raise CheckpointError("a run is resumed as it was begun; leave out --set", file=begun, value=self.changes[0])
+        path = self.config or (begun or Path()) / "config.yaml"
+        name = method_named(path, self.changes)
+        if begun is not None and method_named(begun / "config.yaml") != name:
+            raise CheckpointError("differs from the config that the run was begun with", file=begun, field="method")
+        if self.graphs is not None and (of := METHODS[name].benchmarks) is not None:
+            raise ConfigError(f"does not go with a benchmark of {of}", field="--graphs", value=str(self.graphs))
+        found = load_config(path, [*self.changes, *further])
+        return found if self.log is None else found.model_copy(update={"log": log_names(self.log)})
+
+    def folder(self, name: str) -> Path:
+        """The run folder of a run of this name.
+
+        Raises:
+            MeshwrightError: a new run may not be written there.
+        """
+        folder = self.resume or self.out or Path("runs") / name
+        if self.resume is None:
+            output.check_folder("--out", folder, is_replaced=True)
+        self.begun[folder] = _written_ns(folder)
+        return folder
+
+    def interrupt(self) -> interrupts.InterruptedRunError:
+        """An interrupt that says how the run goes on, where it had begun."""
+        begun = [folder for folder, before in self.begun.items() if self.resume is not None or _written_ns(folder) != before]
+        profiles = [] if self.graphs is None else ["--graphs", str(self.graphs)]
+        return interrupts.to_resume(begun, "--resume", *map(str, begun), *profiles)
+
+
+@dataclass
+class RunBars(TrainingCallback):
+    """Bars of a run and of its stages, with the latest validation, the best one and the line to beat.
+
+    Args:
+        bars: of `output.progress`.
+        check_interrupt: raises where Ctrl-C was swallowed.
+        method: of the run.
+        beaten: the line to beat, which is called before this.
+    """
+
+    bars: Progress
+    check_interrupt: Callable[[], None]
+    method: Method
+    beaten: LineToBeat
+    tasks: dict[str, TaskID] = field(default_factory=dict)
+    note: str = ""
+    tuned: str = ""
+
+    def on_start(self, start: RunStart) -> None:
+        """See `TrainingCallback.on_start`."""
+        self.start, self.measure = start, self.method.measure or start.measure
+
+    def on_stage(self, record: StageRecord) -> None:
+        """See `TrainingCallback.on_stage`."""
+        self.show(record.stage, 100 * record.share, 100, record.value, record.best)
+
+    def on_update(self, record: UpdateRecord) -> None:
+        """See `TrainingCallback.on_update`."""
+        self.show(self.start.unit, record.step, record.total_steps)
+
+    def on_validation(self, record: ValidationRecord) -> None:
+        """See `TrainingCallback.on_validation`."""
+        self.show(record.unit, record.step, record.total_steps, record.value, record.best)
+
+    def progressed(self, now: Any) -> None:
+        """Take of a method's own progress how far a linear scorer within a network is tuned."""
+        share = getattr(now, "tuned", 1.0)
+        self.tuned = f"linear scorer, {100 * share:.0f} %: " if share < 1.0 else ""
+
+    def show(self, stage: str, done: float, total: float, value: float | None = None, best: float | None = None) -> None:
+        """Show how far a stage is, and its validation where there is a new one."""
+        self.check_interrupt()
+        if stage not in self.tasks:
+            self.tasks[stage] = self.bars.add_task(stage, total=total, note="", visible=total > 0)
+        if value is not None:
+            latest, least, line = map(self.method.text, (value, value if best is None else best, self.beaten.value))
+            self.note = f"{self.measure} {latest} (best {least}, to beat: {self.beaten.rule} {line})"
+        self.bars.update(self.tasks[stage], completed=min(done, total), note=self.tuned + self.note)
+
+
+def train_run(asked: TrainRequest) -> None:
+    """Train, or go on training, and say where the run folder is and what the policy reached.
+
+    Raises:
+        MeshwrightError: as `TrainRequest.chosen` and the method say.
+    """
+    chosen = asked.chosen(asked.resume)
+    method, folder = method_of(chosen), asked.folder(chosen.name)
+    with output.progress() as bars, interrupts.remembered() as check_interrupt:
+        from ....evaluation.line_to_beat import LineToBeat  # takes a while, and bars are there by now
+
+        options: dict[str, Any] = {"resume": asked.resume is not None, "overwrite": asked.overwrite}
+        built: dict[str, Any] = {}
+        if method.build is not None:
+            with output.set_up(bars) as simulated:
+                more, built = method.build(chosen, asked.graphs, simulated)
+                options |= more
+        if method.draws is not None:
+            what, number = method.draws(chosen)
+            drawing = bars.add_task(what, total=number, visible=number > 0, note="")
+
+            def prepared(done: int, total: int) -> None:
+                check_interrupt()
+                bars.update(drawing, completed=done, total=total)
+
+            options["prepared"] = prepared
+        # They go to standard error beside JSON on standard output.
+        stream = sys.stderr if asked.json_file == "-" else sys.stdout
+        beaten = LineToBeat(stream, asked.graphs, built)
+        shown = RunBars(bars, check_interrupt, method, beaten)
+        callbacks: list[TrainingCallback] = [beaten, shown]
+        if not sys.stderr.isatty() or not (asked.json_file == "-" or sys.stdout.isatty()):
+            from ....training.hooks.lines import LineWriter
+
+            callbacks.append(LineWriter(stream, lambda: f"{beaten.rule} {beaten.value:.4g}"))
+        options |= {"command": ["meshwright", *sys.argv[1:]], "progress": shown.progressed, "callbacks": callbacks}
+        made = load(method.trainer)(chosen, folder, **options)
+    curve: list[dict[str, Any]] = files.read_json(made.learning_curve)
+    told = {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve}
+    output.write_json(asked.json_file, {**told, "line_to_beat": line_of(made.path) or None})
+    rows = [["run folder", str(made.path)]]
+    rows += [[heading, f"{curve[-1][key]:,}"] for heading, key in ([method.learned] if method.learned else [])]
+    rows += kept_rows(curve, method, shown.measure, made.policy.name, is_less_better=shown.start.is_less_better)
+    rows.append(["time", f"{curve[-1]['elapsed_s']:.0f} s"])
+    output.table(output.console(asked.json_file), f"{method.title} {chosen.name}", ["", ""], rows, numbers_from=2)
+
+
+def line_of(folder: Path) -> Mapping[str, Any]:
+    """The line to beat of a run that ended; empty where there is none."""
+    found: Mapping[str, Any] = files.read_json(folder / LINE_TO_BEAT) if (folder / LINE_TO_BEAT).is_file() else {}
+    return found
+
+
+def _written_ns(folder: Path) -> int | None:
+    """When the config of a run folder was written; None where there is none."""
+    config = folder / "config.yaml"
+    return config.stat().st_mtime_ns if config.is_file() else None
