@@ -17,7 +17,6 @@ from ..costs.stage_cuts.graph_cuts import best_cuts
 from ..costs.stage_cuts.mixed_cuts import MixedDevices
 from ..costs.training.replicas import Replicas
 from ..costs.training_step.graph_step_time import GraphPricer
-from ..costs.work.graph_memory import graph_peak_memory, graph_stage_memory
 from ..costs.work.graph_work import GraphWork, describe_graph
 from ..errors import GraphError, PlanError
 from ..jobs.graph import JobGraph
@@ -45,8 +44,6 @@ class OpGraphWork(JobWork):
 
     graph: JobGraph
     has_layers = False
-    stage_memory = staticmethod(graph_stage_memory)
-    peak_memory = staticmethod(graph_peak_memory)
 
     @property
     def name(self) -> str:

@@ -13,7 +13,6 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts
 from meshwright.costs.stage_cuts.unit_chain import Chain, run_bytes
 from meshwright.costs.training_step.graph_step_time import GraphPricer
-from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
@@ -89,12 +88,12 @@ def test_the_cut_is_that_of_brute_force_and_no_worse_than_relayed(graph, layout,
     for cuts, work in every.items():
         relayed = describe_graph(graph, layout, A100, RELAYED, cuts=cuts)
         assert pricer.step_s(work) <= pricer.step_s(relayed) * (1 + 1e-9)
-        assert graph_peak_memory(work)[1].total <= graph_peak_memory(relayed)[1].total * (1 + 1e-12)
-    tight = sorted(graph_peak_memory(work)[1].total for work in every.values())
+        assert work.peak_memory()[1].total <= relayed.peak_memory()[1].total * (1 + 1e-12)
+    tight = sorted(work.peak_memory()[1].total for work in every.values())
     room = tight[0] * (1 + 1e-9)
     fitting = best_cuts(graph, layout, A100, wires, DIRECT, capacity_bytes=room)
     assert fitting is not None
-    assert graph_peak_memory(every[fitting])[1].total <= room
+    assert every[fitting].peak_memory()[1].total <= room
 
 
 @draws(15)

@@ -17,7 +17,6 @@ from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts, least_o
 from meshwright.costs.stage_cuts.tight_cuts import tight_cuts
 from meshwright.costs.stage_cuts.unit_chain import NOTHING, Chain
 from meshwright.costs.training_step.graph_step_time import GraphPricer
-from meshwright.costs.work.graph_memory import graph_peak_memory, graph_stage_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.memory import FRAGMENTATION, RUNTIME_BYTES
 from meshwright.devices import device_type
@@ -72,7 +71,7 @@ def test_no_cut_that_fits_makes_a_shorter_step(graph, layout, wires, tightness, 
             best_cuts(graph, layout, A100, wires, costs)
         return
     every = {cuts: describe_graph(graph, layout, A100, costs, cuts=cuts) for cuts in all_cuts(graph, num_chunks)}
-    peaks = {cuts: graph_peak_memory(work)[1].total for cuts, work in every.items()}
+    peaks = {cuts: work.peak_memory()[1].total for cuts, work in every.items()}
     capacity, least = halfway(peaks.values(), tightness)
     found = best_cuts(graph, layout, A100, wires, costs, capacity_bytes=capacity)
     steps = {cuts: GraphPricer(A100, wires, slowdown).step_s(every[cuts]) for cuts in every if peaks[cuts] <= capacity}
@@ -137,7 +136,7 @@ def test_what_any_cut_has_at_least_is_no_more_than_what_the_best_one_has(pp, v, 
     work = describe_graph(graph, layout, A100, CostSettings(), cuts=best_cuts(graph, layout, A100, Line()))
     busiest_s = max((work.forward_s + work.backward_s)[work.ops_of(stage)].sum() for stage in range(pp))
     assert 0 < least.busiest_s <= busiest_s * (1 + 1e-9)
-    assert 0 < least.held_bytes <= graph_peak_memory(work)[1].total * (1 + 1e-9)
+    assert 0 < least.held_bytes <= work.peak_memory()[1].total * (1 + 1e-9)
     assert least_of(layout, chain, least.held_bytes * 0.99) is None
 
 
@@ -323,5 +322,5 @@ def test_what_crosses_a_place_is_what_a_pipeline_cut_there_sends(graph):
     work = describe_graph(graph, layout, A100, cuts=range(graph.num_ops + 1))
     assert chain.crossing_bytes[1:] == pytest.approx(work.boundary_bytes, abs=1e-12)
     assert chain.crossing_bytes[0] == 0.0
-    assert [graph_stage_memory(work, stage).parameters for stage in range(layout.pp)] == np.diff(chain.weight_bytes).tolist()
+    assert [work.memory(stage).parameters for stage in range(layout.pp)] == np.diff(chain.weight_bytes).tolist()
     assert sizes(chain.starts) == [1] * graph.num_ops

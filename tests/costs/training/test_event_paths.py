@@ -160,7 +160,7 @@ def test_blocks_keep_one_micro_batch_however_many_they_are(tmp_path):
     for p in (2, 4, 8):
         layout = f"pp={p},dp=1,micro_batch=128,global_batch=2048"
         found = estimate(dense(tmp_path / f"{p}.json", p), "preset:dgx-a100-8x8", layout)
-        pipeline = [found.maker.stage_memory(found.work, stage) for stage in range(p)]
+        pipeline = [found.work.memory(stage) for stage in range(p)]
         price = price_training(found.maker, found.work, training)
         each = pipeline[0].activations / p
         assert each == 128 * 4096 * 4

@@ -154,7 +154,7 @@ def test_auxiliary_networks_take_their_share_of_all_blocks_but_the_last():
         steps[share] = strategy_step(replicas, training)
         wanted = max((1 + share) * forward[0] + (0.5 + share) * backward[0], forward[1] + 0.5 * backward[1])
         assert steps[share].step_s == pytest.approx(16 * wanted, rel=1e-9) or share == 0
-    state = max(found.maker.stage_memory(found.work, stage).total for stage in range(2))
+    state = max(found.work.memory(stage).total for stage in range(2))
     assert 0 < steps[0.5].extra_bytes - steps[0].extra_bytes < 0.5 * state
     with pytest.raises(PlanError, match="preset=dfa has no auxiliary networks"):
         parse_training("kind=local-update,preset=dfa,aux_share=0.1")

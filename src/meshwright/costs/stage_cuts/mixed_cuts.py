@@ -23,7 +23,6 @@ from ...plans.stages import layer_starts
 from ..process_groups.group_network import GroupNetwork
 from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer
-from ..work.graph_memory import graph_stage_memory
 from ..work.graph_work import GraphWork, describe_graph, op_times_s
 from .cut_family import least_load
 from .graph_cuts import best_cuts
@@ -62,7 +61,7 @@ class MixedDevices:
 
     def missing_bytes(self, work: GraphWork, order: str = DEFAULT_ORDER) -> float:
         """What the stage that lacks the most memory lacks, or has left where that is negative."""
-        held = (graph_stage_memory(work, stage).total for stage in range(work.layout.pp))
+        held = (work.memory(stage).total for stage in range(work.layout.pp))
         stages = self.of_stages(work.layout, order)
         room = (min(self.types[kind].memory_bytes for kind in of_stage.tolist()) for of_stage in stages)
         return float(max(bytes_ - left for bytes_, left in zip(held, room, strict=True)))

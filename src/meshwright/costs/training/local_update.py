@@ -11,17 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from ...errors import PlanError
 from ...plans.strategies.local_update import LocalUpdate
 from ..process_groups.group_network import whole_lane
-from ..work.graph_memory import graph_peak_memory
-from ..work.graph_work import GraphWork
-from ..work.memory import StageMemory, peak_memory
 from ..work.operations import Message
 from ..work.step_work import StepWork
-from ..work.work import LayoutWork
 from .replicas import Replicas
 
 UPDATE_SHARE = 0.5
@@ -127,19 +123,14 @@ def held_more_bytes(work: StepWork, training: LocalUpdate) -> float:
     layout, most = work.layout, 1
     if training.has_epochs:
         most = max(end - first for first, end in training.part_bounds(layout.pp))
-    peak = _peak(work)
+    _, peak = work.peak_memory()
     if training.recovery_epochs or (most > 1 and layout.schedule != "1f1b"):
         return 0.0
     batch = min(most * layout.micro_batch, layout.global_batch)
     at_once = layout.model_copy(update={"global_batch": batch, "schedule": "1f1b"})
-    found = _peak(replace(work, layout=at_once))  # type: ignore[type-var]
+    _, found = replace(work, layout=at_once).peak_memory()  # type: ignore[type-var]
     aux = training.aux_share * found.model_state if layout.pp > 1 else 0.0
     return found.total + aux - peak.total
-
-
-def _peak(work: StepWork) -> StageMemory:
-    held = graph_peak_memory(work) if isinstance(work, GraphWork) else peak_memory(cast(LayoutWork, work))
-    return held[1]
 
 
 def output_of(replicas: Replicas, stage: int) -> tuple[Message, ...]:

@@ -11,6 +11,7 @@ from typing import NamedTuple, Self
 
 from ...plans.partition import Layout
 from ..compression import Matrix
+from .memory import StageMemory
 from .operations import Message
 
 SUMMED = ("dp_cp", "expert_dp")
@@ -96,6 +97,14 @@ class StepWork(ABC):
     @abstractmethod
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Messages after the optimizer of a stage."""
+
+    @abstractmethod
+    def memory(self, stage: int) -> StageMemory:
+        """Memory of a rank of one stage."""
+
+    def peak_memory(self) -> tuple[int, StageMemory]:
+        """The stage whose ranks need most, the first of equal ones, and what they hold."""
+        return max(((stage, self.memory(stage)) for stage in range(self.layout.pp)), key=lambda pair: pair[1].total)
 
     def summed(self, stage: int) -> tuple[Message, ...]:
         """The messages of `sync` that may be coded: sums of gradients over replicas."""

@@ -28,6 +28,7 @@ from ..compression import Matrix
 from . import layer as blocks
 from .layer import BlockWork
 from .layer_parts import BlockWeights
+from .memory import StageMemory, peak_memory, stage_memory
 from .model_chunks import ChunkWork, check, spread, there_and_back
 from .operations import Message
 from .stage_work import StageWork, stages_of
@@ -211,6 +212,14 @@ class LayoutWork(StepWork):
     def gather(self, stage: int) -> tuple[Message, ...]:
         """See `StepWork.gather`."""
         return self.stages[stage].gather
+
+    def memory(self, stage: int) -> StageMemory:
+        """See `StepWork.memory`."""
+        return stage_memory(self, stage)
+
+    def peak_memory(self) -> tuple[int, StageMemory]:
+        """See `StepWork.peak_memory`; worked out once for layouts that share what decides it."""
+        return super().peak_memory() if self.meshes else peak_memory(self)
 
     @property
     def has_plain_boundary(self) -> bool:

@@ -176,14 +176,14 @@ def _key(found: RankedLayout, work: StepWork) -> tuple[str, str, tuple[int, ...]
 def _phase_plan(maker: JobWork, core: Core, found: RankedLayout, work: Any) -> PhasePlan:
     """A layout in both phases; one that cannot run the core, or whose ranks do not fit, takes for ever there."""
     pricer, never_s = maker.pricer.in_order(found.order), float("inf")
-    wholes = [maker.stage_memory(work, stage) for stage in range(work.layout.pp)]
+    wholes = [work.memory(stage) for stage in range(work.layout.pp)]
     needs = max(one.total for one in wholes)
     full_s = synchronous_s(Replicas(work, pricer, maker.costs.straggler_sigma)) if needs <= maker.capacity_bytes else never_s
     try:
         narrow = core_work(work, core, pricer.device.kernel_launch_s)
     except (GraphError, PlanError):
         return PhasePlan(found, work, None, full_s, never_s, needs, 0.0)
-    cores = [maker.stage_memory(narrow, stage) for stage in range(work.layout.pp)]
+    cores = [narrow.memory(stage) for stage in range(work.layout.pp)]
     held = max(core_memory(whole, one).total for whole, one in zip(wholes, cores, strict=True))
     core_s = synchronous_s(Replicas(narrow, pricer, maker.costs.straggler_sigma)) if held <= maker.capacity_bytes else never_s
     return PhasePlan(found, work, narrow, full_s, core_s, needs, held)
