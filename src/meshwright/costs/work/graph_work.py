@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,10 +35,10 @@ from ..compression import Matrix
 from ..pipelines.schedules import orders
 from ..pipelines.tasks import FORWARD
 from ..settings import CostSettings
-from ..training_step.graph_tails import gather_parts, messages_of, sync_parts
 from .halos import ERRORS_AND_OUTPUTS, VolumeCut, cut_volumes, parts_of
 from .memory import FRAGMENTATION, RUNTIME_BYTES, StageMemory, kept_at_once
 from .operations import Message
+from .stage_work import gather_parts, messages_of, sync_parts
 from .step_work import ModelParts, StepWork
 
 GRADIENT_NUMBER_BYTES = 4.0
@@ -106,6 +107,11 @@ class GraphWork(StepWork):
     def kept_bytes(self) -> NDArray[np.float64]:
         """What a rank keeps of each op for its backward pass of a micro-batch, ``(n,)``."""
         return kept_activation_bytes(self.graph, self.layout)
+
+    @property
+    def amount(self) -> tuple[int, Literal["tokens", "samples"]]:
+        """See `StepWork.amount`."""
+        return self.layout.global_batch, "samples"
 
     @property
     def weights(self) -> float:

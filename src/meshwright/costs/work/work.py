@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
@@ -127,6 +127,11 @@ class LayoutWork(StepWork):
         if self.layout.has_mirrored_stages:
             return {stage: last - stage for stage in range(last + 1)}
         return {0: last, last: 0} if any(item.axis == "ends" for item in self.stages[0].sync) else {}
+
+    @property
+    def amount(self) -> tuple[int, Literal["tokens", "samples"]]:
+        """See `StepWork.amount`."""
+        return self.layout.global_batch * self.sequence_length, "tokens"
 
     @property
     def weights(self) -> float:

@@ -18,10 +18,6 @@ class GraphStep(StepModel):
     work: GraphWork
     pricer: GraphPricer
 
-    def optimizer_s(self, stage: int) -> float:
-        """Seconds of the optimizer's update, of which none are counted."""
-        return 0.0
-
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
         """The ops of a chunk, one after the other; a block each."""
         work, graph, share = self.work, self.work.graph, self.work.share

@@ -99,9 +99,9 @@ class StepModel(ABC):
         """What follows the optimizer."""
         return self.work.gather(stage)
 
-    @abstractmethod
     def optimizer_s(self, stage: int) -> float:
-        """Seconds of the optimizer."""
+        """Seconds of the update of what a rank holds; nothing where it is not counted."""
+        return self.pricer.optimizer_s(self.work, stage)
 
     @abstractmethod
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
@@ -119,10 +119,6 @@ class TransformerStep(StepModel):
     def crossing(self, chunk: int, kind: int) -> Crossing | None:
         """See `StepModel.crossing`."""
         return self.pricer.resharding.crossing(self.work, chunk, kind, self.pricer.wires) if self.work.meshes else None
-
-    def optimizer_s(self, stage: int) -> float:
-        """Seconds of the update of what a rank holds."""
-        return self.pricer.optimizer_s(self.work, stage)
 
     @cached_property
     def kinds(self) -> list[NDArray[np.int64]] | None:
