@@ -16,10 +16,9 @@ from meshwright.costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.work import memory
 from meshwright.costs.work.work import LayoutWork
-from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import LayoutRun, layout_step, run_layout
 from meshwright.simulation.layouts.stage_tasks import Row
-from meshwright.simulation.layouts.step_model import StepModel, TransformerStep
+from meshwright.simulation.layouts.step_model import GraphStep, StepModel, TransformerStep
 from meshwright.simulation.step.memory_over_time import MemoryOverTime
 
 WASTE = 1 + memory.FRAGMENTATION

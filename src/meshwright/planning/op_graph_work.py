@@ -29,8 +29,7 @@ from ..plans import PlacementPlan, check, layout_plan, place
 from ..plans.document import Figure, Rank, Stage
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
-from ..simulation.layouts.graph_step import GraphStep
-from ..simulation.layouts.step_model import StepModel
+from ..simulation.layouts.step_model import GraphStep, StepModel
 from .job_work import Devices, JobWork, TransformerWork
 
 

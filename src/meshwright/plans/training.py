@@ -36,10 +36,6 @@ class Synchronous(DeclaredSteps):
             raise ValueError("synchronous training is what steps are counted in: its multiplier is 1")
         return self
 
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Bytes that are held in addition: none."""
-        return 0.0
-
 
 class LocalSgd(DeclaredSteps):
     """Each replica goes ``every`` steps by itself, then parameters are averaged in place.
@@ -50,10 +46,6 @@ class LocalSgd(DeclaredSteps):
 
     kind: Literal["local-sgd"] = "local-sgd"
     every: Count = Field(description="local steps between two averages")
-
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Nothing: parameters are averaged in place."""
-        return 0.0
 
 
 class PostLocalSgd(DeclaredSteps):
@@ -73,10 +65,6 @@ class PostLocalSgd(DeclaredSteps):
         if self.warmup_steps > self.num_steps:
             raise ValueError(f"warmup_steps={self.warmup_steps} are more than num_steps={self.num_steps}")
         return self
-
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Nothing: parameters are averaged in place."""
-        return 0.0
 
 
 class DiLoCo(DeclaredSteps):
@@ -119,10 +107,6 @@ class StaleSynchronous(DeclaredSteps):
     staleness: Index = Field(description="steps that a worker may be ahead of the slowest")
     servers: Count = Field(default=1, description="hosts that hold the parameters, an equal part each")
 
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Bytes that workers hold in addition: none, as the servers are hosts of their own."""
-        return 0.0
-
 
 class Asynchronous(DeclaredSteps):
     """A parameter server, and workers that wait for nobody.
@@ -133,10 +117,6 @@ class Asynchronous(DeclaredSteps):
 
     kind: Literal["asp"] = "asp"
     servers: Count = Field(default=1, description="hosts that hold the parameters, an equal part each")
-
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Bytes that workers hold in addition: none, as the servers are hosts of their own."""
-        return 0.0
 
 
 class Gossip(DeclaredSteps):

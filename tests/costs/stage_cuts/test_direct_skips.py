@@ -20,8 +20,8 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planning.search import search_layouts
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import run_layout
+from meshwright.simulation.layouts.step_model import GraphStep
 from meshwright.simulation.operators.placement import loads_s
 from meshwright.simulation.operators.published_files import load_published
 

@@ -11,8 +11,8 @@ from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import run_layout
+from meshwright.simulation.layouts.step_model import GraphStep
 
 from ...costs.uneven import drawn_matrix
 from ...draws import FACTOR

@@ -35,7 +35,7 @@ def streaming_s(forward_s: Sequence[float], target_s: Sequence[float], update_s:
 
 
 class LocalBlocks(NamedTuple):
-    """The blocks of a job, as prices and the simulator take them.
+    """The blocks of a job.
 
     Attributes:
         forward_s, target_s, update_s: of a micro-batch in each block, ``(p,)``.

@@ -65,7 +65,7 @@ def round_s(
 
 
 class SubnetRound(NamedTuple):
-    """A round of a job, as prices and the simulator take it.
+    """A round of a job.
 
     Attributes:
         sub_s: seconds of a step of a subnet on a worker that is not late.

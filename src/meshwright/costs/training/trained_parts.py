@@ -12,7 +12,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -129,7 +129,6 @@ def parts_training(
     parts: Sequence[TrainedPart],
     layout: Layout,
     recovery_s: float,
-    sending_s: Callable[[TrainedPart, float], float] = TrainedPart.sending_s,
 ) -> PartsTraining:
     """A training of all parts.
 
@@ -138,7 +137,6 @@ def parts_training(
         parts: in model order, see `trained_parts`.
         layout: how the job is cut.
         recovery_s: of a step of the whole model.
-        sending_s: seconds in which so many micro-batches go forward through a part and over its cut.
     """
     assert training.num_samples is not None
     assert training.num_classes is not None
@@ -147,7 +145,7 @@ def parts_training(
     whole_s = epochs_s(
         training,
         [num_steps * one.step_s for one in parts],
-        [sending_s(one, num_steps * layout.num_micro_batches) for one in parts[:-1]],
+        [one.sending_s(num_steps * layout.num_micro_batches) for one in parts[:-1]],
         [one.labels_s for one in parts[:-1]],
         num_steps * recovery_s,
     )

@@ -109,8 +109,10 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
 
 
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
-    """The stage whose ranks need most, and what they hold, of a layout whose stages have one mesh."""
+    """The stage whose ranks need most, and what they hold."""
     layout = work.layout
+    if work.meshes:
+        return max(((stage, stage_memory(work, stage)) for stage in range(layout.pp)), key=lambda pair: pair[1].total)
     known = "peak", layout.schedule, layout.virtual_stages, layout.recompute_num_layers
     found: tuple[int, StageMemory] = work.once(known, lambda: _peak(work))
     return found

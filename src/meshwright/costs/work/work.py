@@ -224,7 +224,7 @@ class LayoutWork(StepWork):
 
     def peak_memory(self) -> tuple[int, StageMemory]:
         """See `StepWork.peak_memory`; worked out once for layouts that share what decides it."""
-        return super().peak_memory() if self.meshes else peak_memory(self)
+        return peak_memory(self)
 
     @property
     def has_plain_boundary(self) -> bool:

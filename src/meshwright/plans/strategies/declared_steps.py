@@ -38,6 +38,15 @@ class DeclaredSteps(settings.Settings):
         """The factor on steps: 1 where the kind is exact, None where none was declared."""
         return 1.0 if self.exactness == "exact" else self.multiplier
 
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Bytes that a rank holds in addition: none where parameters are averaged in place, or on hosts of their own.
+
+        Args:
+            gradient_bytes: of a replica's gradients, ``W``.
+            num_replicas: ``n``.
+        """
+        return 0.0
+
     @property
     def text(self) -> str:
         """The keys that are not defaults, as ``--training`` spells them, without the source."""

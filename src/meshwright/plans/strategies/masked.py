@@ -14,7 +14,8 @@ from .declared_steps import DeclaredSteps
 class Masked(DeclaredSteps):
     """A cycle of ``core_steps`` steps of the core, whose other weights are masked, and ``full_steps`` of the whole model.
 
-    Gradients are summed in every step, those of the core in its steps, so that layouts may shard what they like.
+    Gradients are summed in every step, those of the core in its steps, so that layouts may shard what they like. The whole model
+    and its optimizer are held in both phases, and the mask is known by its key.
 
     Source:
         Mohtashami, Jaggi and Stich, "Masked training of neural networks with partial gradients", 2022, arXiv 2106.08895.
@@ -43,7 +44,3 @@ class Masked(DeclaredSteps):
     def num_steps(self) -> int:
         """Steps of a cycle."""
         return self.core_steps + self.full_steps
-
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Nothing: the whole model and its optimizer are held in both phases, and the mask is known by its key."""
-        return 0.0
