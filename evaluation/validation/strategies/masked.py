@@ -7,7 +7,7 @@ from typing import Any
 
 from ....clusters import load_cluster
 from ....costs.settings import CostSettings
-from ....costs.training.core_work import core_work
+from ....costs.training.masked import core_work
 from ....jobs.load import JobSource
 from ....jobs.masked import Core
 from ....planners.layouts.request import SearchRequest

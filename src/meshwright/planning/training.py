@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..costs.settings import CostSettings
-from ..costs.training.compressed import coded_messages
+from ..costs.training.compressed import coded_messages, coded_shards
 from ..costs.training.masked import PhaseStep, core_replicas
-from ..costs.training.sharded_codes import coded_shards
 from ..costs.training.strategy_step import check_strategy, strategy_step
 from ..costs.training.synchronisation import synchronous_s
 from ..costs.work.step_work import StepWork

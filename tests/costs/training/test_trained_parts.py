@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.settings import CostSettings
+from meshwright.costs.training.local_update import TrainedPart, cut_bytes, epochs_s, part_step_s, trained_parts
 from meshwright.costs.training.replicas import Replicas
 from meshwright.costs.training.strategy_step import strategy_step
-from meshwright.costs.training.trained_parts import TrainedPart, cut_bytes, epochs_s, part_step_s, trained_parts
 from meshwright.errors import PlanError
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training.core_work import core_work
+from meshwright.costs.training.masked import core_work
 from meshwright.costs.training.replicas import Replicas
 from meshwright.errors import ExportError, PlanError
 from meshwright.export.training import STRATEGY

@@ -73,10 +73,9 @@ def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[S
     Raises:
         ExportError: a period of more steps than a trace should hold.
     """
-    from ...costs.training.compressed import coded_messages
-    from ...costs.training.core_work import core_work
+    from ...costs.training.compressed import coded_messages, coded_shards
+    from ...costs.training.masked import core_work
     from ...costs.training.replicas import Replicas
-    from ...costs.training.sharded_codes import coded_shards
     from ...simulation.layouts.step_model import StepModel as TrainedStep
     from ...simulation.training.phases import local_period
 

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.process_groups.group_network import PlacedNetwork
-from ...costs.training.core_work import core_work, parameter_share
-from ...costs.training.masked import core_memory, cycle_s, masked_step, model_place, resharding_s
+from ...costs.training.masked import core_memory, core_work, cycle_s, masked_step, model_place, parameter_share, resharding_s
 from ...costs.training.replicas import Replicas
 from ...costs.training.synchronisation import synchronous_s
 from ...costs.work.step_work import StepWork
