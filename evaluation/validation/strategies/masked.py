@@ -16,8 +16,7 @@ from ....planning.op_graph_work import work_of
 from ....planning.phases.joint import JointSearch, joint_plan
 from ....planning.training import price_training, simulated_training_s
 from ....plans.partition import Layout
-from ....plans.strategies.masked import Masked
-from ....plans.training import Synchronous
+from ....plans.training import Masked, Synchronous
 from ....simulation.step.execution import TaskKind
 from ....simulation.training.phases import run_cycles
 from ..published_figures import PublishedFigure

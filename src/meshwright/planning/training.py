@@ -19,8 +19,7 @@ from ..costs.work.step_work import StepWork
 from ..errors import PlanError
 from ..plans.compression import AnyCompression, Quantise, exactness_of, multiplier_source, parse_compression, steps_multiplier
 from ..plans.document import Figure
-from ..plans.strategies.masked import Masked
-from ..plans.training import AnyTraining, Synchronous, parse_training
+from ..plans.training import AnyTraining, Masked, Synchronous, parse_training
 from ..simulation.layouts.running import run_layout
 from ..simulation.training.phases import masked_step_s
 from .job_work import JobWork

@@ -18,7 +18,7 @@ from meshwright.jobs.masked import Core, core_graph, core_shape, core_shares
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import coordinates
-from meshwright.plans.strategies.masked import Masked
+from meshwright.plans.training import Masked
 
 SHAPE = zoo_shape("gpt2-small")[0]
 

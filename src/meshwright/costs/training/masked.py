@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from ...errors import PlanError
 from ...jobs.masked import Core, core_graph, core_shape, core_shares, masked_s
 from ...plans.rank_order import coordinates
-from ...plans.strategies.masked import Masked
+from ...plans.training import Masked
 from ..process_groups.group_network import GroupNetwork
 from ..resharding.model_state import ModelPlace, moved_s, state_tasks
 from ..training_step.stage_crossings import sending_ways

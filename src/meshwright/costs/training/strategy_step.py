@@ -9,7 +9,6 @@ from ...errors import PlanError
 from ...plans.compression import AnyCompression, Quantise, check_compression
 from ...plans.partition import Layout
 from ...plans.strategies.local_update import LocalUpdate
-from ...plans.strategies.masked import Masked
 from ...plans.training import (
     AnyTraining,
     Asynchronous,
@@ -17,6 +16,7 @@ from ...plans.training import (
     Gossip,
     IndependentSubnets,
     LocalSgd,
+    Masked,
     PostLocalSgd,
     StaleSynchronous,
     Synchronous,

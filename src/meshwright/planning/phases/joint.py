@@ -24,7 +24,7 @@ from ...errors import GraphError, PlanError
 from ...jobs.masked import Core
 from ...planners.layouts.request import SearchRequest
 from ...planners.layouts.results import RankedLayout
-from ...plans.strategies.masked import Masked
+from ...plans.training import Masked
 from ..job_work import JobWork
 from ..training import TrainingPrice
 

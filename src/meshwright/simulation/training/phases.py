@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...clusters.cluster import Cluster
 from ...costs.settings import CostSettings
 from ...costs.training.replicas import shown
-from ...plans.strategies.masked import Masked
+from ...plans.training import Masked
 from ..layouts.running import LayoutRun, run_layout
 from ..layouts.step_model import StepModel
 
