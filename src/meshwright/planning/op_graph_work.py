@@ -13,7 +13,7 @@ from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.process_groups.group_network import GroupNetwork, group_network
 from ..costs.settings import CostSettings
-from ..costs.stage_cuts.graph_cuts import best_cuts
+from ..costs.stage_cuts.graph_cuts import find_cuts
 from ..costs.stage_cuts.mixed_cuts import MixedDevices
 from ..costs.training.replicas import Replicas
 from ..costs.training_step.graph_step_time import GraphPricer
@@ -198,8 +198,8 @@ def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, 
     """
     device, capacity = cluster.device_types[0], float(cluster.memory_bytes.min())
     wires = wires or group_network(cluster, costs)
-    cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
-    return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())
+    cuts = find_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity).places
+    return describe_graph(graph, layout, device, costs, cuts=cuts or find_cuts(graph, layout, device, wires, costs).places or ())
 
 
 def plan_stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:

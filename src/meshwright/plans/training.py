@@ -156,8 +156,7 @@ class IndependentSubnets(DeclaredSteps):
 class Masked(DeclaredSteps):
     """A cycle of ``core_steps`` steps of the core, whose other weights are masked, and ``full_steps`` of the whole model.
 
-    Gradients are summed in every step, those of the core in its steps, so that layouts may shard what they like. The whole model
-    and its optimizer are held in both phases, and the mask is known by its key.
+    Gradients are summed in every step, those of the core in its steps, so that layouts may shard what they like.
 
     Source:
         Mohtashami, Jaggi and Stich, "Masked training of neural networks with partial gradients", 2022, arXiv 2106.08895.

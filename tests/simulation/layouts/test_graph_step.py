@@ -6,7 +6,7 @@ import pytest
 
 from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.stage_cuts.graph_cuts import best_cuts
+from meshwright.costs.stage_cuts.graph_cuts import find_cuts
 from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.jobs import load_graph
@@ -36,7 +36,7 @@ def step_of(name, keys):
     graph = load_graph(f"zoo:{name}", device=HOST.device_types[0], batch_size=64)
     layout = Layout(**({"global_batch": 64} | keys))
     wires = group_network(HOST, INDEPENDENT)
-    cuts = best_cuts(graph, layout, HOST.device_types[0], wires, INDEPENDENT)
+    cuts = find_cuts(graph, layout, HOST.device_types[0], wires, INDEPENDENT).places
     return GraphStep(
         describe_graph(graph, layout, HOST.device_types[0], INDEPENDENT, cuts=cuts), GraphPricer.of(HOST, INDEPENDENT)
     )

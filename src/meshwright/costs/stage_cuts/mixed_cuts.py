@@ -25,7 +25,7 @@ from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer
 from ..work.graph_work import GraphWork, describe_graph, op_times_s
 from .cut_family import least_load
-from .graph_cuts import best_cuts
+from .graph_cuts import find_cuts
 from .unit_chain import Chain
 
 Times = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -106,8 +106,8 @@ class MixedDevices:
         slowest, of_stages = self.slowest, self.of_stages(layout, order)
         room = min(one.memory_bytes for one in self.types)
         chain = chain or Chain.of(graph, layout, slowest, costs)
-        tried = [best_cuts(graph, layout, slowest, wires, costs, order=order, capacity_bytes=room, chain=chain)]
-        tried += [best_cuts(graph, layout, slowest, wires, costs, order=order, chain=chain)] if tried[0] is None else []
+        tried = [find_cuts(graph, layout, slowest, wires, costs, order=order, capacity_bytes=room, chain=chain).places]
+        tried += [find_cuts(graph, layout, slowest, wires, costs, order=order, chain=chain).places] if tried[0] is None else []
         if layout.pp > 1 and layout.virtual_stages == 1:
             tried.append(self._least_busy(graph, layout, costs, of_stages))
         pricer = GraphPricer(slowest, wires, costs.overlap_slowdown, order)

@@ -46,6 +46,8 @@ class DeclaredSteps(settings.Settings):
     def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
         """Bytes that a rank holds in addition: none where parameters are averaged in place, or on hosts of their own.
 
+        Nor does a masked job: the whole model and its optimizer are held in both phases, and the mask is known by its key.
+
         Args:
             gradient_bytes: of a replica's gradients, ``W``.
             num_replicas: ``n``.
