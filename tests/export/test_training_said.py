@@ -22,13 +22,13 @@ from meshwright.jobs.masked import Core
 from meshwright.plans import Layout
 from meshwright.plans.compression import LowRank, Quantise, RandomK, Sign, TopK
 from meshwright.plans.document import LayoutPartition, PlannedPhase, Rank, Stage
-from meshwright.plans.strategies.masked import Masked
 from meshwright.plans.training import (
     Asynchronous,
     DiLoCo,
     Gossip,
     IndependentSubnets,
     LocalSgd,
+    Masked,
     PostLocalSgd,
     StaleSynchronous,
     Synchronous,

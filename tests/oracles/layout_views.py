@@ -14,12 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from meshwright.clusters.cluster import Cluster
 from meshwright.costs.pipelines.schedules import BACKWARD, FORWARD, WEIGHT
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.work import graph_memory, memory
+from meshwright.costs.work import memory
 from meshwright.costs.work.work import LayoutWork
-from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import LayoutRun, layout_step, run_layout
 from meshwright.simulation.layouts.stage_tasks import Row
-from meshwright.simulation.layouts.step_model import StepModel, TransformerStep
+from meshwright.simulation.layouts.step_model import GraphStep, StepModel, TransformerStep
 from meshwright.simulation.step.memory_over_time import MemoryOverTime
 
 WASTE = 1 + memory.FRAGMENTATION
@@ -70,7 +69,7 @@ def held_bytes(step: StepModel, stage: int) -> float:
     if isinstance(step, TransformerStep):
         return memory.stage_memory(step.work, stage).total - WASTE * memory.activation_bytes(step.work, stage)
     if isinstance(step, GraphStep):
-        return graph_memory.graph_stage_memory(step.work, stage).total - WASTE * graph_memory.most_kept_bytes(step.work, stage)
+        return step.work.memory(stage).total - WASTE * step.work.most_kept_bytes(stage)
     return step.held_bytes(stage)
 
 
@@ -78,7 +77,7 @@ def kept_bytes(step: StepModel, chunk: int) -> float:
     """Activations of a chunk that a micro-batch keeps for its backward pass, with what an allocator cannot reuse of them."""
     if isinstance(step, TransformerStep):
         return WASTE * step.work.chunks[chunk].num_layers * memory._of_layers(step.work)["layer"].kept
-    return WASTE * graph_memory.kept_bytes(step.work, chunk) if isinstance(step, GraphStep) else step.kept_bytes(chunk)
+    return WASTE * step.work.chunk_kept_bytes(chunk) if isinstance(step, GraphStep) else step.kept_bytes(chunk)
 
 
 def put_off_bytes(step: TransformerStep, chunk: int) -> float:

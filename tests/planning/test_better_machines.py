@@ -147,7 +147,7 @@ def price_s(data, costs, job, layout, *, searches):
             maker = TransformerWork(f"zoo:{job}", cluster, costs.of_layouts, None, SHAPES[job], LENGTH)
             keys = ("tp", "cp", "micro_batch", "schedule", "virtual_stages")
             keep = ",".join(f"{key}={getattr(layout, key)}" for key in keys)
-            check_fits(maker.peak_memory(maker.work(layout)), maker.capacity_bytes)
+            check_fits(maker.work(layout).peak_memory(), maker.capacity_bytes)
         else:
             maker = work_of(JobSource(f"zoo:{job}"), cluster, costs.of_layouts, batch_size=16)
             keep = f"virtual_stages=1|2,overlap_dp={layout.overlap_dp},pp={layout.pp},micro_batch={layout.micro_batch}".lower()
@@ -156,7 +156,7 @@ def price_s(data, costs, job, layout, *, searches):
             found = maker.search(SearchRequest(batch=layout.global_batch, keep=keep, top=1)).run([layout.world])
             return found.ranking[0].step_s
         work = maker.work(layout)
-        check_fits(maker.peak_memory(work), maker.capacity_bytes)
+        check_fits(work.peak_memory(), maker.capacity_bytes)
         return maker.pricer.step_s(work)
     except PlanError:
         return None

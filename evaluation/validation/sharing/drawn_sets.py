@@ -21,9 +21,8 @@ from ....jobs import load_graph
 from ....jobs.load import load_shape
 from ....jobs.transformer import TransformerShape
 from ....plans.partition import Layout
-from ....simulation.layouts.graph_step import GraphStep
 from ....simulation.layouts.running import layout_step, num_tasks
-from ....simulation.layouts.step_model import TransformerStep
+from ....simulation.layouts.step_model import GraphStep, TransformerStep
 
 Drawn = TypeVar("Drawn")
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....costs.training.local_update import one_batch_s, streaming_s
+from ....costs.training.local_update import cut_bytes, epochs_s, one_batch_s, streaming_s
 from ....costs.training.subnets import round_bytes, round_s, subnet_parameters
-from ....costs.training.trained_parts import cut_bytes, epochs_s
 from ....plans.strategies.local_update import LocalUpdate
 from ..published_figures import PublishedFigure
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....clusters import load_cluster
 from ....costs.settings import CostSettings
-from ....costs.training.core_work import core_work
+from ....costs.training.masked import core_work
 from ....jobs.load import JobSource
 from ....jobs.masked import Core
 from ....planners.layouts.request import SearchRequest
@@ -16,8 +16,7 @@ from ....planning.op_graph_work import work_of
 from ....planning.phases.joint import JointSearch, joint_plan
 from ....planning.training import price_training, simulated_training_s
 from ....plans.partition import Layout
-from ....plans.strategies.masked import Masked
-from ....plans.training import Synchronous
+from ....plans.training import Masked, Synchronous
 from ....simulation.step.execution import TaskKind
 from ....simulation.training.phases import run_cycles
 from ..published_figures import PublishedFigure

@@ -13,7 +13,6 @@ from ....costs.process_groups.group_network import group_network
 from ....costs.settings import CostSettings
 from ....costs.training_step.graph_step_time import ROOFLINE_UNCERTAINTY, GraphPricer
 from ....costs.training_step.uncertainty import interval
-from ....costs.work.graph_memory import graph_peak_memory
 from ....costs.work.graph_work import describe_graph
 from ....costs.work.halos import ERRORS_AND_OUTPUTS, halo_bytes
 from ....devices import device_type
@@ -77,7 +76,7 @@ def _network(shape: ConvNetShape) -> Iterator[PublishedFigure]:
 def _fits(shape: ConvNetShape) -> Iterator[PublishedFigure]:
     for parts, fits in ((1, False), (2, False), (4, True)):
         layout = Layout(sp_d=parts, micro_batch=1, global_batch=1)
-        held = graph_peak_memory(describe_graph(_timed(shape), layout, device_type("v100")))[1].total
+        held = describe_graph(_timed(shape), layout, device_type("v100")).peak_memory()[1].total
         side = {"is_limit": True} if fits else {"is_floor": True}
         yield PublishedFigure("", "16 GB V100", f"bytes of a rank, sp={parts}", held, V100_BYTES, 1e-5, **side)
 

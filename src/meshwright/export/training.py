@@ -11,8 +11,7 @@ from .. import files
 from ..errors import ExportError
 from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
 from ..plans.document import PlacementPlan, PlannedPhase
-from ..plans.strategies.masked import Masked
-from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, PostLocalSgd, StaleSynchronous
+from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, Masked, PostLocalSgd, StaleSynchronous
 from .accumulating_adam import ACCUMULATING_ADAM
 from .target import Files
 

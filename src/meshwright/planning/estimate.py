@@ -114,7 +114,7 @@ class Estimate:
     @cached_property
     def memory(self) -> tuple[StageMemory, ...]:
         """Memory of a rank of each stage."""
-        return tuple(self.maker.stage_memory(self.work, stage) for stage in range(self.layout.pp))
+        return tuple(self.work.memory(stage) for stage in range(self.layout.pp))
 
     def repriced_s(self, layout: Layout, costs: CostSettings) -> float:
         """Seconds of a step under another layout, cut where it is best for that, or by other choices of the cost model.
@@ -312,7 +312,7 @@ def check_fits_too(maker: JobWork, work: Any, price: TrainingPrice) -> None:
     Raises:
         PlanError: with what is held, and what a device has.
     """
-    held = maker.peak_memory(work)[1].total + price.extra_bytes
+    held = work.peak_memory()[1].total + price.extra_bytes
     if held > maker.capacity_bytes:
         problem = f"{price.text} holds {price.extra_bytes / 1e9:.1f} GB in addition, {held / 1e9:.1f} GB in all"
         raise PlanError(f"{problem}, a device has {maker.capacity_bytes / 1e9:.1f} GB", field="training")

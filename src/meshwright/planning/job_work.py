@@ -27,7 +27,8 @@ from ..costs.training_step.kernels import device_kinds, kernel_model
 from ..costs.training_step.stage_crossings import Resharding
 from ..costs.training_step.step_pricer import StepPricer
 from ..costs.training_step.step_time import Pricer
-from ..costs.work.memory import StageMemory, peak_memory, stage_memory
+from ..costs.work.memory import StageMemory
+from ..costs.work.step_work import StepWork
 from ..costs.work.work import LayoutWork, describe
 from ..errors import PlanError
 from ..jobs.builder import ELEMENT_BYTES
@@ -70,8 +71,6 @@ class JobWork(ABC):
         allocation: the devices on which it is priced and planned; None: the first ones of the cluster, or of `chained_devices`
             where hosts are not alike.
         has_layers: whether it is cut layer by layer.
-        stage_memory: what a rank of a stage of its work holds.
-        peak_memory: the stage whose ranks need most, and what they hold.
     """
 
     spec: str
@@ -81,8 +80,6 @@ class JobWork(ABC):
     left_out: tuple[str, ...] = field(default=(), kw_only=True)
     allocation: Allocation | None = field(default=None, kw_only=True)
     has_layers: ClassVar[bool]
-    stage_memory: ClassVar[staticmethod[[Any, int], StageMemory]]
-    peak_memory: ClassVar[staticmethod[[Any], tuple[int, StageMemory]]]
 
     @property
     @abstractmethod
@@ -128,15 +125,15 @@ class JobWork(ABC):
         """The type of each rank's device, in rank order; None where devices do not differ."""
         return None if self.stage_devices is None else self.cluster.device_type[self.devices(self.cluster.num_devices)]
 
-    def tightest(self, work: Any, order: str = DEFAULT_ORDER) -> tuple[int, StageMemory, float]:
+    def tightest(self, work: StepWork, order: str = DEFAULT_ORDER) -> tuple[int, StageMemory, float]:
         """The stage that lacks the most memory, or has the least left: which, what a rank holds and the room of its devices."""
-        stage, held, room = *self.peak_memory(work), self.capacity_bytes
+        stage, held, room = *work.peak_memory(), self.capacity_bytes
         if self.stage_devices is not None:
-            missing, stage, held = self.stage_devices.missing_bytes(work, order, self.stage_memory)
+            missing, stage, held = self.stage_devices.missing_bytes(work, order)
             room = held.total - missing
         return stage, held, room
 
-    def tight_text(self, work: Any, order: str = DEFAULT_ORDER, extra_bytes: float = 0.0) -> str:
+    def tight_text(self, work: StepWork, order: str = DEFAULT_ORDER, extra_bytes: float = 0.0) -> str:
         """That what a rank holds is a tight fit, in words; else empty, see `plans.memory.is_tight`.
 
         Args:
@@ -266,8 +263,6 @@ class TransformerWork(JobWork):
     shape: TransformerShape
     sequence_length: int
     has_layers = True
-    stage_memory = staticmethod(stage_memory)
-    peak_memory = staticmethod(peak_memory)
 
     @property
     def name(self) -> str:

@@ -13,11 +13,10 @@ from ..clusters.cluster import Cluster
 from ..costs.collectives.prices import Provenance
 from ..costs.process_groups.group_network import GroupNetwork, group_network
 from ..costs.settings import CostSettings
-from ..costs.stage_cuts.graph_cuts import best_cuts
+from ..costs.stage_cuts.graph_cuts import find_cuts
 from ..costs.stage_cuts.mixed_cuts import MixedDevices
 from ..costs.training.replicas import Replicas
 from ..costs.training_step.graph_step_time import GraphPricer
-from ..costs.work.graph_memory import graph_peak_memory, graph_stage_memory
 from ..costs.work.graph_work import GraphWork, describe_graph
 from ..errors import GraphError, PlanError
 from ..jobs.graph import JobGraph
@@ -30,8 +29,7 @@ from ..plans import PlacementPlan, check, layout_plan, place
 from ..plans.document import Figure, Rank, Stage
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
-from ..simulation.layouts.graph_step import GraphStep
-from ..simulation.layouts.step_model import StepModel
+from ..simulation.layouts.step_model import GraphStep, StepModel
 from .job_work import Devices, JobWork, TransformerWork
 
 
@@ -45,8 +43,6 @@ class OpGraphWork(JobWork):
 
     graph: JobGraph
     has_layers = False
-    stage_memory = staticmethod(graph_stage_memory)
-    peak_memory = staticmethod(graph_peak_memory)
 
     @property
     def name(self) -> str:
@@ -202,8 +198,8 @@ def cut(graph: JobGraph, cluster: Cluster, layout: Layout, costs: CostSettings, 
     """
     device, capacity = cluster.device_types[0], float(cluster.memory_bytes.min())
     wires = wires or group_network(cluster, costs)
-    cuts = best_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity)
-    return describe_graph(graph, layout, device, costs, cuts=cuts or best_cuts(graph, layout, device, wires, costs) or ())
+    cuts = find_cuts(graph, layout, device, wires, costs, capacity_bytes=capacity).places
+    return describe_graph(graph, layout, device, costs, cuts=cuts or find_cuts(graph, layout, device, wires, costs).places or ())
 
 
 def plan_stages(work: GraphWork, ranks: Sequence[Rank]) -> tuple[Stage, ...]:

@@ -12,8 +12,7 @@ from ..planners.layouts.results import RankedLayout
 from ..plans import PlacementPlan, check
 from ..plans.compression import Quantise
 from ..plans.document import PlannedPhase
-from ..plans.strategies.masked import Masked
-from ..plans.training import Synchronous
+from ..plans.training import Masked, Synchronous
 from .job_work import JobWork
 from .phases.joint import JointPlan, JointSearch, joint_plan
 from .training import TrainingPrice, price_training, strategies_of

@@ -24,7 +24,7 @@ from ..planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, are_tied, si
 from ..plans import PlacementPlan
 from ..plans.document import Figure
 from ..plans.memory import tight_text
-from ..plans.strategies.masked import Masked
+from ..plans.training import Masked
 from .job_work import JobWork
 from .search_strategies import Strategies, price_strategies, with_phases, with_strategy
 

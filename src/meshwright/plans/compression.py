@@ -6,16 +6,14 @@ and what coding takes is told in `costs.compression`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from ..errors import PlanError
 from ..settings import Count, Switch
-from .frameworks.names import build_of_plan
 from .partition import Layout
-from .strategies.declared_steps import DeclaredSteps, Exactness
-from .strategies.strategy_text import split_strategies
+from .strategies.declared_steps import DeclaredSteps, Exactness, build_strategy, kinds_of, split_strategies
 from .training import AnyTraining
 
 
@@ -99,13 +97,7 @@ AnyCompression = Quantise | Sign | TopK | RandomK | LowRank
 Compression = Annotated[AnyCompression, Field(discriminator="kind")]
 """A code of gradients of any kind."""
 
-COMPRESSIONS: dict[str, type[AnyCompression]] = {
-    "quantise": Quantise,
-    "sign": Sign,
-    "top-k": TopK,
-    "random-k": RandomK,
-    "low-rank": LowRank,
-}
+COMPRESSIONS: dict[str, type[AnyCompression]] = kinds_of(AnyCompression)
 """Every kind by its name."""
 
 
@@ -132,14 +124,8 @@ def parse_compression(text: str) -> tuple[AnyCompression, ...]:
     Raises:
         PlanError: an unknown kind or key, a key twice, or an impossible value.
     """
-    found = []
-    for keys in split_strategies(text, COMPRESSIONS, field="compression"):
-        kind = keys.get("kind")
-        if kind not in COMPRESSIONS:
-            raise PlanError("unknown kind", field="compression.kind", value=str(kind), choices=COMPRESSIONS)
-        model: Any = COMPRESSIONS[kind]
-        made: AnyCompression = build_of_plan(model, keys, prefix="compression.")
-        found.append(made)
+    keys = split_strategies(text, COMPRESSIONS, field="compression")
+    found: list[AnyCompression] = [build_strategy(one, COMPRESSIONS, field="compression") for one in keys]
     return tuple(dict.fromkeys(found))
 
 

@@ -17,7 +17,7 @@ from ..jobs.graph import JobGraph
 from .document import PlacementPlan, Rank
 from .op_placement import OpPlacementPartition, check_op_placement
 from .partition import Coordinates, Layout
-from .strategies.masked import Masked
+from .training import Masked
 
 _AXES = ("pp", "dp", "cp", "ep", "tp", "sp")
 

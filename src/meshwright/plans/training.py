@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from ..errors import PlanError
+from ..jobs.masked import Core
 from ..settings import Count, Index, Switch
-from .frameworks.names import build_of_plan
 from .partition import Layout
-from .strategies.declared_steps import DeclaredSteps, Exactness
+from .strategies.declared_steps import DeclaredSteps, Exactness, build_strategy, kinds_of, split_strategies
 from .strategies.local_update import LocalUpdate
-from .strategies.masked import Masked
-from .strategies.strategy_text import split_strategies
 
 
 class Synchronous(DeclaredSteps):
@@ -36,10 +34,6 @@ class Synchronous(DeclaredSteps):
             raise ValueError("synchronous training is what steps are counted in: its multiplier is 1")
         return self
 
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Bytes that are held in addition: none."""
-        return 0.0
-
 
 class LocalSgd(DeclaredSteps):
     """Each replica goes ``every`` steps by itself, then parameters are averaged in place.
@@ -50,10 +44,6 @@ class LocalSgd(DeclaredSteps):
 
     kind: Literal["local-sgd"] = "local-sgd"
     every: Count = Field(description="local steps between two averages")
-
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Nothing: parameters are averaged in place."""
-        return 0.0
 
 
 class PostLocalSgd(DeclaredSteps):
@@ -73,10 +63,6 @@ class PostLocalSgd(DeclaredSteps):
         if self.warmup_steps > self.num_steps:
             raise ValueError(f"warmup_steps={self.warmup_steps} are more than num_steps={self.num_steps}")
         return self
-
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Nothing: parameters are averaged in place."""
-        return 0.0
 
 
 class DiLoCo(DeclaredSteps):
@@ -119,10 +105,6 @@ class StaleSynchronous(DeclaredSteps):
     staleness: Index = Field(description="steps that a worker may be ahead of the slowest")
     servers: Count = Field(default=1, description="hosts that hold the parameters, an equal part each")
 
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Bytes that workers hold in addition: none, as the servers are hosts of their own."""
-        return 0.0
-
 
 class Asynchronous(DeclaredSteps):
     """A parameter server, and workers that wait for nobody.
@@ -133,10 +115,6 @@ class Asynchronous(DeclaredSteps):
 
     kind: Literal["asp"] = "asp"
     servers: Count = Field(default=1, description="hosts that hold the parameters, an equal part each")
-
-    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
-        """Bytes that workers hold in addition: none, as the servers are hosts of their own."""
-        return 0.0
 
 
 class Gossip(DeclaredSteps):
@@ -175,6 +153,40 @@ class IndependentSubnets(DeclaredSteps):
         return gradient_bytes / num_replicas if self.server == "sharded" and num_replicas > 1 else 0.0
 
 
+class Masked(DeclaredSteps):
+    """A cycle of ``core_steps`` steps of the core, whose other weights are masked, and ``full_steps`` of the whole model.
+
+    Gradients are summed in every step, those of the core in its steps, so that layouts may shard what they like.
+
+    Source:
+        Mohtashami, Jaggi and Stich, "Masked training of neural networks with partial gradients", 2022, arXiv 2106.08895.
+    """
+
+    kind: Literal["masked"] = "masked"
+    core: Core = Field(description="what is left of the model: a share of its width, or matrices of a rank")
+    core_steps: Count = Field(description="steps of the core in a cycle")
+    full_steps: Count = Field(description="steps of the whole model in a cycle")
+
+    @field_validator("core", mode="before")
+    @classmethod
+    def _of_text(cls, core: Any) -> Any:
+        """``width:0.5`` and ``rank:64``, as a command line spells them."""
+        if not isinstance(core, str):
+            return core
+        key, colon, value = core.partition(":")
+        if not colon or key not in ("width", "rank"):
+            raise ValueError("must read width:SHARE or rank:NUMBER")
+        try:
+            return {key: int(value) if key == "rank" else float(value)}
+        except ValueError:
+            raise ValueError(f"{key} wants a number, not {value!r}") from None
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of a cycle."""
+        return self.core_steps + self.full_steps
+
+
 AnyTraining = (
     Synchronous
     | LocalSgd
@@ -191,18 +203,7 @@ AnyTraining = (
 Training = Annotated[AnyTraining, Field(discriminator="kind")]
 """A training strategy of any kind."""
 
-TRAININGS: dict[str, type[AnyTraining]] = {
-    "synchronous": Synchronous,
-    "local-sgd": LocalSgd,
-    "post-local-sgd": PostLocalSgd,
-    "diloco": DiLoCo,
-    "ssp": StaleSynchronous,
-    "asp": Asynchronous,
-    "gossip": Gossip,
-    "ist": IndependentSubnets,
-    "local-update": LocalUpdate,
-    "masked": Masked,
-}
+TRAININGS: dict[str, type[AnyTraining]] = kinds_of(AnyTraining)
 """Every kind by its name."""
 
 
@@ -254,9 +255,5 @@ def build_training(data: dict[str, Any]) -> AnyTraining:
     Raises:
         PlanError: an unknown kind or key, or an impossible value.
     """
-    kind = data.get("kind", "synchronous")
-    if kind not in TRAININGS:
-        raise PlanError("unknown kind", field="training.kind", value=str(kind), choices=TRAININGS)
-    model: Any = TRAININGS[kind]
-    made: AnyTraining = build_of_plan(model, data, prefix="training.")
+    made: AnyTraining = build_strategy(data, TRAININGS, field="training", default="synchronous")
     return made

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts
+from meshwright.costs.stage_cuts.graph_cuts import find_cuts
 from meshwright.costs.stage_cuts.unit_chain import Chain, run_bytes
 from meshwright.costs.training_step.graph_step_time import GraphPricer
-from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
@@ -21,8 +20,8 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.planners.layouts.request import SearchRequest
 from meshwright.planning.search import search_layouts
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import run_layout
+from meshwright.simulation.layouts.step_model import GraphStep
 from meshwright.simulation.operators.placement import loads_s
 from meshwright.simulation.operators.published_files import load_published
 
@@ -89,12 +88,12 @@ def test_the_cut_is_that_of_brute_force_and_no_worse_than_relayed(graph, layout,
     for cuts, work in every.items():
         relayed = describe_graph(graph, layout, A100, RELAYED, cuts=cuts)
         assert pricer.step_s(work) <= pricer.step_s(relayed) * (1 + 1e-9)
-        assert graph_peak_memory(work)[1].total <= graph_peak_memory(relayed)[1].total * (1 + 1e-12)
-    tight = sorted(graph_peak_memory(work)[1].total for work in every.values())
+        assert work.peak_memory()[1].total <= relayed.peak_memory()[1].total * (1 + 1e-12)
+    tight = sorted(work.peak_memory()[1].total for work in every.values())
     room = tight[0] * (1 + 1e-9)
-    fitting = best_cuts(graph, layout, A100, wires, DIRECT, capacity_bytes=room)
+    fitting = find_cuts(graph, layout, A100, wires, DIRECT, capacity_bytes=room).places
     assert fitting is not None
-    assert graph_peak_memory(every[fitting])[1].total <= room
+    assert every[fitting].peak_memory()[1].total <= room
 
 
 @draws(15)
@@ -107,7 +106,7 @@ def test_without_skips_it_is_the_same(graph, layout):
     chain = replace(graph, edges=np.array(list(pairwise(range(n)))).reshape(-1, 2))
     steps = [
         GraphPricer(A100, Line()).step_s(
-            describe_graph(chain, layout, A100, costs, cuts=best_cuts(chain, layout, A100, Line(), costs))
+            describe_graph(chain, layout, A100, costs, cuts=find_cuts(chain, layout, A100, Line(), costs).places)
         )
         for costs in (RELAYED, DIRECT)
     ]
@@ -144,7 +143,7 @@ def test_stages_that_compute_while_they_send_are_refused(keys):
     samples = graph.samples_per_step or 1
     layout = Layout(pp=2, micro_batch=samples, global_batch=4 * samples, **keys)
     with pytest.raises(PlanError, match=r"pipeline_skips: is for gpipe and 1f1b without overlap_pp, .* \(got 'direct'\)"):
-        best_cuts(graph, layout, A100, Line(), DIRECT)
+        find_cuts(graph, layout, A100, Line(), DIRECT)
 
 
 def test_a_search_takes_direct_skips_and_is_no_slower():
@@ -191,7 +190,7 @@ def test_the_cut_of_a_chain_reaches_the_published_max_load(reference, name, opti
     graph = JobGraph(name, names, ("group",) * q, times_s, none, none, none, out, none, none, edges, None, 1, "measured")
     layout = Layout(pp=int((~instance.is_host).sum()), micro_batch=1, global_batch=10_000)
     for costs, most in ((RELAYED, most_relayed), (DIRECT, most_direct)):
-        work = describe_graph(graph, layout, A100, costs, cuts=best_cuts(graph, layout, A100, _Costs(), costs))
+        work = describe_graph(graph, layout, A100, costs, cuts=find_cuts(graph, layout, A100, _Costs(), costs).places)
         stage = np.zeros(q, np.int64)
         for number, ops in enumerate(work.chunks):
             stage[ops] = number

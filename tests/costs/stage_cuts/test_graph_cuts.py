@@ -13,11 +13,10 @@ from meshwright.costs.stage_cuts import cut_family
 from meshwright.costs.stage_cuts.cut_labels import CutPipeline
 from meshwright.costs.stage_cuts.cut_memory import StageMemoryUse, first_rounds, most_flying
 from meshwright.costs.stage_cuts.cut_prices import span_s
-from meshwright.costs.stage_cuts.graph_cuts import best_cuts, find_cuts, least_of
+from meshwright.costs.stage_cuts.graph_cuts import find_cuts, least_of
 from meshwright.costs.stage_cuts.tight_cuts import tight_cuts
 from meshwright.costs.stage_cuts.unit_chain import NOTHING, Chain
 from meshwright.costs.training_step.graph_step_time import GraphPricer
-from meshwright.costs.work.graph_memory import graph_peak_memory, graph_stage_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.memory import FRAGMENTATION, RUNTIME_BYTES
 from meshwright.devices import device_type
@@ -69,17 +68,17 @@ def test_no_cut_that_fits_makes_a_shorter_step(graph, layout, wires, tightness, 
     num_chunks, costs = layout.pp * layout.virtual_stages, CostSettings(overlap_slowdown=slowdown)
     if graph.num_ops < num_chunks:
         with pytest.raises(PlanError, match="stages are more than the job's ops"):
-            best_cuts(graph, layout, A100, wires, costs)
+            find_cuts(graph, layout, A100, wires, costs)
         return
     every = {cuts: describe_graph(graph, layout, A100, costs, cuts=cuts) for cuts in all_cuts(graph, num_chunks)}
-    peaks = {cuts: graph_peak_memory(work)[1].total for cuts, work in every.items()}
+    peaks = {cuts: work.peak_memory()[1].total for cuts, work in every.items()}
     capacity, least = halfway(peaks.values(), tightness)
-    found = best_cuts(graph, layout, A100, wires, costs, capacity_bytes=capacity)
+    found = find_cuts(graph, layout, A100, wires, costs, capacity_bytes=capacity).places
     steps = {cuts: GraphPricer(A100, wires, slowdown).step_s(every[cuts]) for cuts in every if peaks[cuts] <= capacity}
     if layout.pp > 1:
         assert peaks[found] <= capacity
         assert steps[found] == pytest.approx(min(steps.values()), rel=1e-9)
-        assert best_cuts(graph, layout, A100, wires, costs, capacity_bytes=least - 1.0) is None
+        assert find_cuts(graph, layout, A100, wires, costs, capacity_bytes=least - 1.0).places is None
 
 
 def test_of_many_cuts_a_plain_pipeline_takes_the_best_one():
@@ -98,7 +97,7 @@ def test_of_many_cuts_a_plain_pipeline_takes_the_best_one():
         steps = {
             cuts: GraphPricer(A100, Line()).step_s(describe_graph(graph, layout, A100, cuts=cuts)) for cuts in all_cuts(graph, 4)
         }
-        assert steps[best_cuts(graph, layout, A100, Line())] == pytest.approx(min(steps.values()), rel=1e-9)
+        assert steps[find_cuts(graph, layout, A100, Line()).places] == pytest.approx(min(steps.values()), rel=1e-9)
 
 
 def test_no_figure_of_a_machine_changes_the_family_of_cuts():
@@ -134,10 +133,10 @@ def test_what_any_cut_has_at_least_is_no_more_than_what_the_best_one_has(pp, v, 
     layout = Layout(pp=pp, dp=2, micro_batch=4, global_batch=64, **keys)
     chain = Chain.of(graph, layout, A100, CostSettings())
     least = least_of(layout, chain, 80e9)
-    work = describe_graph(graph, layout, A100, CostSettings(), cuts=best_cuts(graph, layout, A100, Line()))
+    work = describe_graph(graph, layout, A100, CostSettings(), cuts=find_cuts(graph, layout, A100, Line()).places)
     busiest_s = max((work.forward_s + work.backward_s)[work.ops_of(stage)].sum() for stage in range(pp))
     assert 0 < least.busiest_s <= busiest_s * (1 + 1e-9)
-    assert 0 < least.held_bytes <= graph_peak_memory(work)[1].total * (1 + 1e-9)
+    assert 0 < least.held_bytes <= work.peak_memory()[1].total * (1 + 1e-9)
     assert least_of(layout, chain, least.held_bytes * 0.99) is None
 
 
@@ -148,8 +147,8 @@ def test_chunks_of_a_stage_share_its_memory():
     graph = graph_of([1] * 5, [(0, 1), (1, 2), (2, 3), (3, 4)], [0.0] * 5, [10e9, 0.0, 0.0, 10e9, 0.0], samples=1)
     layout = Layout(pp=2, virtual_stages=2, schedule="interleaved", micro_batch=1, global_batch=2)
     room = 80e9 + RUNTIME_BYTES + 1
-    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=room) == (0, 1, 2, 3, 5)
-    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9) is None
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=room).places == (0, 1, 2, 3, 5)
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9).places is None
 
 
 def test_a_stage_that_must_overfill_is_told_without_trying_every_cut():
@@ -277,16 +276,16 @@ def test_many_stages_are_not_cut_for_balance_where_sending_costs_more():
     # micro-batch takes 36 s and the way there and back: 2 s or 18 s. Two equal stages would be those behind the second op.
     graph = graph_of([3, 3, 6], [(0, 1), (1, 2)], [1.0, 9.0, 0.0], [0.0] * 3, samples=1)
     layout = Layout(pp=2, micro_batch=1, global_batch=1)
-    assert best_cuts(graph, layout, A100, Line()) == (0, 1, 3)
+    assert find_cuts(graph, layout, A100, Line()).places == (0, 1, 3)
 
 
 def test_memory_moves_a_cut():
     # Four ops of one second; the first holds 10 GB of weights, 80 GB with its state, which fills a device by itself.
     graph = graph_of([1, 1, 1, 1], [(0, 1), (1, 2), (2, 3)], [0.0] * 4, [10e9, 1e9, 1e9, 1e9], samples=1)
     layout = Layout(pp=2, micro_batch=1, global_batch=8)
-    assert best_cuts(graph, layout, A100, Line()) == (0, 2, 4)
-    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES + 1) == (0, 1, 4)
-    assert best_cuts(graph, layout, A100, Line(), capacity_bytes=80e9) is None
+    assert find_cuts(graph, layout, A100, Line()).places == (0, 2, 4)
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9 + RUNTIME_BYTES + 1).places == (0, 1, 4)
+    assert find_cuts(graph, layout, A100, Line(), capacity_bytes=80e9).places is None
 
 
 @pytest.mark.parametrize("pp", [2, 3, 5, 8])
@@ -298,7 +297,7 @@ def test_without_transfers_it_is_the_bisection_of_plans(pp):
     graph = load_graph("zoo:resnet50", device=A100)
     # so many micro-batches that nothing but the busiest stage counts
     layout = Layout(pp=pp, micro_batch=graph.samples_per_step, global_batch=graph.samples_per_step * 10**6)
-    ours = describe_graph(graph, layout, A100, cuts=best_cuts(graph, layout, A100, Free()))
+    ours = describe_graph(graph, layout, A100, cuts=find_cuts(graph, layout, A100, Free()).places)
     theirs = describe_graph(graph, layout, A100, stages=layout_stages(graph, layout))
     busiest = [max(float((w.forward_s + w.backward_s)[ops].sum()) for ops in w.chunks) for w in (ours, theirs)]
     assert busiest[0] == pytest.approx(busiest[1], rel=1e-5)
@@ -307,12 +306,12 @@ def test_without_transfers_it_is_the_bisection_of_plans(pp):
 def test_layers_of_a_transformer_stay_whole():
     graph = load_graph("zoo:gpt2-small", device=A100)
     layout = Layout(pp=4, micro_batch=1, global_batch=graph.samples_per_step)
-    cuts = best_cuts(graph, layout, A100, Line())
+    cuts = find_cuts(graph, layout, A100, Line()).places
     for place in cuts[1:-1]:
         before, after = (graph.op_names[graph.order[at]].split(".")[0] for at in (place - 1, place))
         assert before != after
     with pytest.raises(PlanError, match=r"layout\.pp: 32 stages are more than the job's layers"):
-        best_cuts(graph, Layout(pp=32, micro_batch=1, global_batch=16), A100, Line())
+        find_cuts(graph, Layout(pp=32, micro_batch=1, global_batch=16), A100, Line())
 
 
 @draws(15)
@@ -323,5 +322,5 @@ def test_what_crosses_a_place_is_what_a_pipeline_cut_there_sends(graph):
     work = describe_graph(graph, layout, A100, cuts=range(graph.num_ops + 1))
     assert chain.crossing_bytes[1:] == pytest.approx(work.boundary_bytes, abs=1e-12)
     assert chain.crossing_bytes[0] == 0.0
-    assert [graph_stage_memory(work, stage).parameters for stage in range(layout.pp)] == np.diff(chain.weight_bytes).tolist()
+    assert [work.memory(stage).parameters for stage in range(layout.pp)] == np.diff(chain.weight_bytes).tolist()
     assert sizes(chain.starts) == [1] * graph.num_ops

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.resharding.model_state import ModelPlace, moved_s, state_tasks
-from meshwright.costs.training.core_work import core_work, parameter_share
-from meshwright.costs.training.masked import core_memory, cycle_bytes, cycle_s, joint_saving
+from meshwright.costs.training.masked import core_memory, core_work, cycle_bytes, cycle_s, joint_saving, parameter_share
 from meshwright.costs.work.memory import StageMemory
 from meshwright.costs.work.operations import Product
 from meshwright.costs.work.work import describe
@@ -19,7 +18,7 @@ from meshwright.jobs.masked import Core, core_graph, core_shape, core_shares
 from meshwright.jobs.zoo.catalogue import zoo_shape
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import coordinates
-from meshwright.plans.strategies.masked import Masked
+from meshwright.plans.training import Masked
 
 SHAPE = zoo_shape("gpt2-small")[0]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training.sharded_codes import coded_shards
+from meshwright.costs.training.compressed import coded_shards
 from meshwright.costs.work.operations import Message
 from meshwright.errors import ExportError, PlanError
 from meshwright.export import export

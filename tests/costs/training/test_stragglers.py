@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from meshwright.costs.training.stragglers import slowest_of
+from meshwright.costs.training.replicas import slowest_of
 
 
 def test_nobody_waits_where_nothing_varies_or_nobody_is_there():

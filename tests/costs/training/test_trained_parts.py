@@ -1,21 +1,20 @@
-"""Parts of a model trained for epochs of their own by synthetic labels: worked by hand, and simulated."""
+"""Parts of a model trained for epochs of their own by synthetic labels: worked by hand."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.settings import CostSettings
+from meshwright.costs.training.local_update import TrainedPart, cut_bytes, epochs_s, part_step_s, trained_parts
 from meshwright.costs.training.replicas import Replicas
 from meshwright.costs.training.strategy_step import strategy_step
-from meshwright.costs.training.trained_parts import TrainedPart, cut_bytes, epochs_s, part_step_s, trained_parts
 from meshwright.errors import PlanError
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
-from meshwright.planning.training import price_training, simulated_training_s
+from meshwright.planning.training import price_training
 from meshwright.plans import load_plan
 from meshwright.plans.strategies.local_update import LocalUpdate
 from meshwright.plans.training import parse_training
-from meshwright.simulation.training.parts import part_ends_s, sending_ends_s
 
 from ...draws import draws
 
@@ -83,33 +82,12 @@ def test_halves_of_four_stages_are_pipelines_of_two():
     assert busiest_s < left.step_s < busiest_s + sum(left.forward_s) + sum(left.backward_s) + 2 * 16 * sum(left.send_s)
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize("more", ["", ",cuts=2", ",cuts=1/3", ",recovery_epochs=3"])
-@pytest.mark.parametrize("schedule", ["sequential", "parallel"])
-@pytest.mark.parametrize("job", ["zoo:gpt2-small", "zoo:vgg16"])
-def test_the_event_path_is_the_closed_form(job, schedule, more):
-    found, _ = described(job, "pp=4,dp=1,micro_batch=2,global_batch=32")
-    training = labels(f"schedule={schedule}{more}")
-    price = price_training(found.maker, found.work, training)
-    assert simulated_training_s(found.maker, found.work, training) == pytest.approx(price.step_s, rel=0.03)
-
-
-@draws(40)
-@given(stages=st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=4), data=st.data())
-def test_what_goes_forward_is_as_fast_as_the_slowest_stage_or_way(stages, data):
-    forward, send, _ = zip(*stages, strict=True)
-    part = TrainedPart(forward, forward, send[:-1], forward, 0.0, crossing_s=send[-1])
-    number = data.draw(st.integers(1, 30))
-    assert sending_ends_s(part, number)[-1] == pytest.approx(part.sending_s(number), rel=1e-9)
-
-
 @draws(40)
 @given(f=SECONDS, b=SECONDS, u=SECONDS)
 def test_a_part_of_one_stage_is_never_idle(f, b, u):
     _, replicas = described("zoo:vgg16", "pp=2,dp=1,micro_batch=2,global_batch=32")
     part = TrainedPart((f,), (b,), (), (u,), 0.0)
     assert part_step_s(replicas, part) == pytest.approx(16 * (f + b) + u)
-    assert part_ends_s(part, replicas.layout, 3) == pytest.approx([n * (16 * (f + b) + u) for n in (1, 2, 3)])
 
 
 def test_a_step_is_counted_so_that_all_of_them_are_the_whole_training():
@@ -154,7 +132,7 @@ def test_auxiliary_networks_take_their_share_of_all_blocks_but_the_last():
         steps[share] = strategy_step(replicas, training)
         wanted = max((1 + share) * forward[0] + (0.5 + share) * backward[0], forward[1] + 0.5 * backward[1])
         assert steps[share].step_s == pytest.approx(16 * wanted, rel=1e-9) or share == 0
-    state = max(found.maker.stage_memory(found.work, stage).total for stage in range(2))
+    state = max(found.work.memory(stage).total for stage in range(2))
     assert 0 < steps[0.5].extra_bytes - steps[0].extra_bytes < 0.5 * state
     with pytest.raises(PlanError, match="preset=dfa has no auxiliary networks"):
         parse_training("kind=local-update,preset=dfa,aux_share=0.1")

@@ -15,7 +15,6 @@ from meshwright.costs.training_step.graph_step_time import (
     GraphPricer,
 )
 from meshwright.costs.training_step.step_time import Pricer
-from meshwright.costs.work.graph_memory import graph_stage_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.memory import FRAGMENTATION, RUNTIME_BYTES
 from meshwright.devices import device_type
@@ -90,7 +89,7 @@ def test_memory_worked_by_hand():
         [4] * 4, [(0, 1), (1, 2), (2, 3), (0, 3)], [8, 4, 2, 1], [0, 0, 0, 6], workspace_bytes=np.array([0, 0, 0, 8.0])
     )
     work = describe_graph(graph, Layout(pp=2, micro_batch=1, global_batch=4), A100)
-    first, second = graph_stage_memory(work, 0), graph_stage_memory(work, 1)
+    first, second = work.memory(0), work.memory(1)
     assert (first.model_state, first.activations, first.buffers) == (0.0, 6.0, 3.0)
     # weights and gradients of 6, an optimizer of 36: 8 bytes for each byte of weights
     assert (second.parameters, second.gradients, second.optimizer) == (6.0, 6.0, 36.0)
@@ -98,10 +97,10 @@ def test_memory_worked_by_hand():
     assert second.runtime == RUNTIME_BYTES + FRAGMENTATION * 5.75
     # recomputation keeps what comes in: nothing, and 3 bytes; and goes through a stage's own once
     again = describe_graph(graph, Layout(pp=2, micro_batch=1, global_batch=4, recompute="full"), A100)
-    assert [graph_stage_memory(again, stage).activations for stage in (0, 1)] == [3.0, 3.0 + 0.75]
+    assert [again.memory(stage).activations for stage in (0, 1)] == [3.0, 3.0 + 0.75]
     # two replicas share the optimizer
     shared = describe_graph(graph, Layout(pp=2, dp=2, micro_batch=1, global_batch=8, zero=1), A100)
-    assert graph_stage_memory(shared, 1).optimizer == 18.0
+    assert shared.memory(1).optimizer == 18.0
 
 
 def test_a_measured_step_is_surer_than_a_part_of_one_and_both_than_a_roofline():

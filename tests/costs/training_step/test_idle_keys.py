@@ -8,7 +8,6 @@ from meshwright.costs.process_groups.group_network import HostNetwork
 from meshwright.costs.training_step.graph_step_time import GraphPricer
 from meshwright.costs.training_step.idle_keys import LAYERS_ONLY, idle_keys, remarks
 from meshwright.costs.training_step.step_time import Pricer
-from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.memory import peak_memory
 from meshwright.costs.work.model_chunks import is_legal
@@ -80,7 +79,7 @@ def test_what_changes_nothing_of_a_transformer_changes_neither_time_nor_memory(l
 def test_what_changes_nothing_of_a_graph_of_ops_changes_neither_time_nor_memory(layout):
     def figures(cut):
         work = describe_graph(CHAIN, cut, A100)
-        return GraphPricer(A100, Line()).step_s(work), graph_peak_memory(work)[1]
+        return GraphPricer(A100, Line()).step_s(work), work.peak_memory()[1]
 
     found = idle_keys(layout, has_layers=False)
     for name in found:

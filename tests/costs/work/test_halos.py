@@ -7,7 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.costs.work.halos import cut_volumes, halo_bytes, parts_of
 from meshwright.devices import device_type
@@ -53,10 +52,10 @@ def test_layers_thinner_than_their_parts_are_gathered():
 
 def test_activations_of_a_rank_are_its_part_of_outputs_and_their_gradients():
     graph = cosmoflow(64).graph(1).timed_on(V100)
-    whole = graph_peak_memory(describe_graph(graph, layout(), V100))[1]
+    whole = describe_graph(graph, layout(), V100).peak_memory()[1]
     assert whole.activations == 2 * graph.activation_bytes.sum()
     for parts in (2, 4):
-        held = graph_peak_memory(describe_graph(graph, layout(sp_d=parts), V100))[1]
+        held = describe_graph(graph, layout(sp_d=parts), V100).peak_memory()[1]
         divided = parts_of(graph, layout(sp_d=parts))
         assert held.activations == pytest.approx(2 * (graph.activation_bytes / divided).sum(), rel=1e-12)
         assert held.parameters == whole.parameters

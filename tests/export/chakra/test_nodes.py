@@ -18,8 +18,7 @@ from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import Layout, layout_plan, place
 from meshwright.plans.compression import Quantise
 from meshwright.plans.document import Figure
-from meshwright.plans.strategies.masked import Masked
-from meshwright.plans.training import DiLoCo, Gossip
+from meshwright.plans.training import DiLoCo, Gossip, Masked
 
 from .plans import CLUSTER, graph_of, plan_of
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from meshwright.clusters import load_cluster
 from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.training_step.graph_step_time import GraphPricer
-from meshwright.costs.work.graph_memory import graph_peak_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.devices import device_type
 from meshwright.errors import PlanError
@@ -88,7 +87,7 @@ def test_the_best_layout_is_that_of_brute_force(seed, num_ops, capacity):
                         )
                         for order in orders:
                             works = [describe_graph(graph, layout, A100, cuts=cuts) for cuts in combinations_of(num_ops, pp * v)]
-                            fits = [w for w in works if graph_peak_memory(w)[1].total <= capacity]
+                            fits = [w for w in works if w.peak_memory()[1].total <= capacity]
                             everything += [GraphPricer(A100, wires, 1.0, order).step_s(w) for w in fits]
     one = search(graph, capacity=capacity, top=3)
     if not everything:
@@ -169,5 +168,5 @@ def test_the_work_of_what_was_found_is_what_was_priced():
     for found in one.run([4]).ranking:
         work = one.work(found.layout, found.order)
         assert GraphPricer(A100, one.wires, 1.0, found.order).step_s(work) == found.step_s
-        assert graph_peak_memory(work)[1].total == found.memory_bytes
+        assert work.peak_memory()[1].total == found.memory_bytes
         assert math.isfinite(found.step_s)

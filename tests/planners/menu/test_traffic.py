@@ -12,9 +12,9 @@ from meshwright.jobs import load_graph
 from meshwright.planners.menu.placement_classes import PlacementClass, PlacementClasses
 from meshwright.planners.menu.traffic import Traffic
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.lowering import lower
 from meshwright.simulation.layouts.running import layout_step
+from meshwright.simulation.layouts.step_model import GraphStep
 
 from ...draws import cases
 from ...simulation.layouts.grid import cluster, layouts, shapes

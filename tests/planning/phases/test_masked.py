@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.training.core_work import core_work
+from meshwright.costs.training.masked import core_work
 from meshwright.costs.training.replicas import Replicas
 from meshwright.errors import ExportError, PlanError
 from meshwright.export.training import STRATEGY
@@ -17,8 +17,7 @@ from meshwright.planning.phases.joint import JointSearch, joint_plan
 from meshwright.planning.search import search_layouts
 from meshwright.planning.training import price_training, simulated_training_s
 from meshwright.plans.making import load_plan
-from meshwright.plans.strategies.masked import Masked
-from meshwright.plans.training import Synchronous, parse_training
+from meshwright.plans.training import Masked, Synchronous, parse_training
 from meshwright.simulation.training.phases import run_cycles
 
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0, collectives="ring")

@@ -21,9 +21,8 @@ from meshwright.costs.work.work import describe
 from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS, coordinates, numbers
-from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import run_layout
-from meshwright.simulation.layouts.step_model import TransformerStep
+from meshwright.simulation.layouts.step_model import GraphStep, TransformerStep
 
 from ...costs.uneven import drawn_matrix
 from ...draws import FACTOR, cases, draws

@@ -6,14 +6,13 @@ import pytest
 
 from meshwright.costs.process_groups.group_network import group_network
 from meshwright.costs.settings import CostSettings
-from meshwright.costs.stage_cuts.graph_cuts import best_cuts
+from meshwright.costs.stage_cuts.graph_cuts import find_cuts
 from meshwright.costs.training_step.graph_step_time import GraphPricer
-from meshwright.costs.work.graph_memory import graph_stage_memory
 from meshwright.costs.work.graph_work import describe_graph
 from meshwright.jobs import load_graph
 from meshwright.plans.partition import Layout
-from meshwright.simulation.layouts.graph_step import GraphStep
 from meshwright.simulation.layouts.running import run_layout
+from meshwright.simulation.layouts.step_model import GraphStep
 
 from ...costs.uneven import drawn_matrix
 from ...draws import FACTOR
@@ -37,7 +36,7 @@ def step_of(name, keys):
     graph = load_graph(f"zoo:{name}", device=HOST.device_types[0], batch_size=64)
     layout = Layout(**({"global_batch": 64} | keys))
     wires = group_network(HOST, INDEPENDENT)
-    cuts = best_cuts(graph, layout, HOST.device_types[0], wires, INDEPENDENT)
+    cuts = find_cuts(graph, layout, HOST.device_types[0], wires, INDEPENDENT).places
     return GraphStep(
         describe_graph(graph, layout, HOST.device_types[0], INDEPENDENT, cuts=cuts), GraphPricer.of(HOST, INDEPENDENT)
     )
@@ -51,7 +50,7 @@ def test_it_takes_and_keeps_what_the_analytic_path_says(name, keys):
     ran = run_layout(step, HOST, costs=INDEPENDENT)
     assert ran.step_s == pytest.approx(step.pricer.step_s(step.work), rel=0.03)
     peaks = layout_memory(step, ran).peak_bytes.reshape(step.layout.pp, -1)
-    expected = [[graph_stage_memory(step.work, stage).total] for stage in range(step.layout.pp)]
+    expected = [[step.work.memory(stage).total] for stage in range(step.layout.pp)]
     assert peaks == pytest.approx(peaks * 0 + expected, rel=1e-9)
 
 

@@ -15,8 +15,8 @@ from ...compiled import njit
 from ...plans.partition import Layout
 from ..pipelines.schedules import STEADY_ROUNDS, orders, round_size
 from ..pipelines.tasks import FORWARD
-from ..work.graph_memory import flights, state_factor
-from ..work.memory import FRAGMENTATION, RUNTIME_BYTES
+from ..work.graph_work import state_factor
+from ..work.memory import FRAGMENTATION, RUNTIME_BYTES, kept_at_once
 from .cut_family import go_back
 from .unit_chain import Chain
 
@@ -55,7 +55,7 @@ class CutMemory:
         if layout.virtual_stages > 1:
             flying = most_flying(layout)
         else:
-            flying = np.array([[[flights(layout, stage)]] for stage in range(layout.pp)])
+            flying = np.array([[[kept_at_once(layout, stage)]] for stage in range(layout.pp)])
         units = chain.activation_bytes, chain.workspace_bytes, chain.crossing_bytes, *chain.skips
         self.held = StageMemoryUse(chain.weight_bytes * state_factor(layout), *units, flying, layout.recompute == "full")
 
@@ -88,7 +88,7 @@ class CutMemory:
         return float(self.peaks_bytes(self.leanest[None])[0])
 
     def peaks_bytes(self, cuts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Bytes of the fullest rank, counted as `graph_memory.graph_stage_memory` counts them, ``(f,)``."""
+        """Bytes of the fullest rank, counted as `graph_work.GraphWork.memory` counts them, ``(f,)``."""
         found: NDArray[np.float64] = _peaks_bytes(self.held, cuts)
         return found
 
@@ -102,7 +102,7 @@ class CutMemory:
 
 @njit(inline="always")
 def chunk_bytes(held, stage, first, last, workspace):  # type: ignore[no-untyped-def]
-    """What a rank of a stage of one chunk holds, counted as `graph_memory.graph_stage_memory` counts it."""
+    """What a rank of a stage of one chunk holds, counted as `graph_work.GraphWork.memory` counts it."""
     own = held.activation_bytes[last] - held.activation_bytes[first]
     is_direct = held.given_bytes.size > 0
     given = held.given_bytes[first, last] if is_direct else held.crossing_bytes[first]
@@ -115,7 +115,7 @@ def chunk_bytes(held, stage, first, last, workspace):  # type: ignore[no-untyped
 
 @njit()
 def stage_bytes(held, cuts, stage):  # type: ignore[no-untyped-def]
-    """What a rank of a stage holds at each tick, counted as `graph_memory.graph_stage_memory` counts it, ``(t,)``."""
+    """What a rank of a stage holds at each tick, counted as `graph_work.GraphWork.memory` counts it, ``(t,)``."""
     p, num_ticks, v = held.flying.shape
     kept, state = np.zeros(num_ticks), 0.0
     own_most = given_most = sent_most = workspace_most = 0.0

@@ -24,16 +24,14 @@ from ..process_groups.lanes import PlacedGroups
 from ..training_step.graph_tails import (
     Pieces,
     chunk_tails,
-    gather_parts,
     hide_between_chunks,
-    messages_of,
     messages_s,
     run_tails_s,
     stage_tail_s,
-    sync_parts,
 )
 from ..work.graph_work import GraphWork
 from ..work.operations import Message
+from ..work.stage_work import gather_parts, messages_of, sync_parts
 from .cut_family import evenest
 from .cut_labels import CutPipeline, cut_by_labels
 from .cut_memory import CutMemory

@@ -68,21 +68,6 @@ class Least(NamedTuple):
     held_bytes: float
 
 
-def best_cuts(
-    graph: JobGraph,
-    layout: Layout,
-    device: DeviceType,
-    wires: GroupNetwork,
-    costs: CostSettings | None = None,
-    *,
-    order: str = DEFAULT_ORDER,
-    capacity_bytes: float = np.inf,
-    chain: Chain | None = None,
-) -> tuple[int, ...] | None:
-    """The places of `find_cuts`; None where it found no cut that fits."""
-    return find_cuts(graph, layout, device, wires, costs, order=order, capacity_bytes=capacity_bytes, chain=chain).places
-
-
 def find_cuts(
     graph: JobGraph,
     layout: Layout,

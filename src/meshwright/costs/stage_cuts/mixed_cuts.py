@@ -23,10 +23,9 @@ from ...plans.stages import layer_starts
 from ..process_groups.group_network import GroupNetwork
 from ..settings import CostSettings
 from ..training_step.graph_step_time import GraphPricer
-from ..work.graph_memory import graph_stage_memory
 from ..work.graph_work import GraphWork, describe_graph, op_times_s
 from .cut_family import least_load
-from .graph_cuts import best_cuts
+from .graph_cuts import find_cuts
 from .unit_chain import Chain
 
 Times = tuple[NDArray[np.float64], NDArray[np.float64]]
@@ -62,7 +61,7 @@ class MixedDevices:
 
     def missing_bytes(self, work: GraphWork, order: str = DEFAULT_ORDER) -> float:
         """What the stage that lacks the most memory lacks, or has left where that is negative."""
-        held = (graph_stage_memory(work, stage).total for stage in range(work.layout.pp))
+        held = (work.memory(stage).total for stage in range(work.layout.pp))
         stages = self.of_stages(work.layout, order)
         room = (min(self.types[kind].memory_bytes for kind in of_stage.tolist()) for of_stage in stages)
         return float(max(bytes_ - left for bytes_, left in zip(held, room, strict=True)))
@@ -107,8 +106,8 @@ class MixedDevices:
         slowest, of_stages = self.slowest, self.of_stages(layout, order)
         room = min(one.memory_bytes for one in self.types)
         chain = chain or Chain.of(graph, layout, slowest, costs)
-        tried = [best_cuts(graph, layout, slowest, wires, costs, order=order, capacity_bytes=room, chain=chain)]
-        tried += [best_cuts(graph, layout, slowest, wires, costs, order=order, chain=chain)] if tried[0] is None else []
+        tried = [find_cuts(graph, layout, slowest, wires, costs, order=order, capacity_bytes=room, chain=chain).places]
+        tried += [find_cuts(graph, layout, slowest, wires, costs, order=order, chain=chain).places] if tried[0] is None else []
         if layout.pp > 1 and layout.virtual_stages == 1:
             tried.append(self._least_busy(graph, layout, costs, of_stages))
         pricer = GraphPricer(slowest, wires, costs.overlap_slowdown, order)

@@ -21,8 +21,7 @@ from ...errors import PlanError
 from ...plans.training import Gossip
 from ..process_groups.group_network import PlacedNetwork
 from ..process_groups.regular_groups import Group
-from .replicas import Replicas
-from .stragglers import slowest_of
+from .replicas import Replicas, slowest_of
 
 SLACK_STEPS = 2
 """Steps over which a late replica may catch up before others wait for it: its own and the one that hides the averaging."""

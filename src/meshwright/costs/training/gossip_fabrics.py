@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .gossip import SLACK_STEPS, rounds
-from .stragglers import slowest_of
+from .replicas import slowest_of
 
 PARAMETER_BYTES = 4 * 65e6
 """``S``."""

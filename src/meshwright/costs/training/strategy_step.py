@@ -9,7 +9,6 @@ from ...errors import PlanError
 from ...plans.compression import AnyCompression, Quantise, check_compression
 from ...plans.partition import Layout
 from ...plans.strategies.local_update import LocalUpdate
-from ...plans.strategies.masked import Masked
 from ...plans.training import (
     AnyTraining,
     Asynchronous,
@@ -17,22 +16,20 @@ from ...plans.training import (
     Gossip,
     IndependentSubnets,
     LocalSgd,
+    Masked,
     PostLocalSgd,
     StaleSynchronous,
     Synchronous,
     check_training,
 )
 from ...quantities import counted
-from .compressed import coded_messages, compressed_s, compression_bytes
-from .core_work import parameter_share
+from .compressed import coded_messages, coded_shards, compressed_s, compression_bytes, sent_share, shard_bytes
 from .gossip import gossip_s
-from .local_update import held_more_bytes, local_blocks, local_update_s
-from .masked import PhaseStep, core_replicas, cycle_s, masked_step
+from .local_update import held_more_bytes, local_blocks, local_update_s, parts_training, trained_parts
+from .masked import PhaseStep, core_replicas, cycle_s, masked_step, parameter_share
 from .replicas import Replicas
-from .sharded_codes import coded_shards, sent_share, shard_bytes
 from .subnets import subnets_s
 from .synchronisation import bytes_of_period, periodic_s, server_s, synchronous_s
-from .trained_parts import parts_training, trained_parts
 
 
 class StrategyStep(NamedTuple):

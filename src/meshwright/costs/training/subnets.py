@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 from ...errors import PlanError
 from ...plans.training import IndependentSubnets
 from ..work.graph_work import GraphWork
-from .replicas import Replicas
-from .stragglers import slowest_of
+from .replicas import Replicas, slowest_of
 from .synchronisation import local_sgd_s
 
 DENSE = re.compile(r"(?i)(^|[^a-z])(dense|linear|fc|fully.?connected|mlp|gemm|addmm|classifier)")
@@ -65,7 +64,7 @@ def round_s(
 
 
 class SubnetRound(NamedTuple):
-    """A round of a job, as prices and the simulator take it.
+    """A round of a job.
 
     Attributes:
         sub_s: seconds of a step of a subnet on a worker that is not late.

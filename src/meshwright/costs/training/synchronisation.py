@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ...plans.training import Asynchronous, DiLoCo, LocalSgd, PostLocalSgd, StaleSynchronous
-from .replicas import Replicas
-from .stragglers import slowest_of
+from .replicas import Replicas, slowest_of
 
 ROUNDS = 400
 """Rounds of the recursion over which a steady rate is told, after as many that begin it."""

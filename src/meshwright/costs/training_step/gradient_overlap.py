@@ -6,30 +6,20 @@ Each block adds its part to a message when it is done, or waits for its part bef
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
+from ...compiled import njit
 from ..work.work import LayoutWork
 
-
-class Span(NamedTuple):
-    """Blocks of a kind, one after the other, in the last backward or the first forward pass.
-
-    Attributes:
-        num_blocks: blocks.
-        seconds: of each.
-        dense, experts: share of each in the stage's parameters.
-    """
-
-    num_blocks: int
-    seconds: float
-    dense: float
-    experts: float
+Spans = NDArray[np.float64]
+"""Spans one after the other, ``(k, 4)``: number of blocks, seconds of each, and its dense and its expert share in the stage's
+parameters."""
 
 
-def stage_spans(
-    work: LayoutWork, stage: int, seconds: Mapping[str, float], *, is_backward: bool, way_s: float = 0.0
-) -> list[Span]:
+def stage_spans(work: LayoutWork, stage: int, seconds: Mapping[str, float], *, is_backward: bool, way_s: float = 0.0) -> Spans:
     """The blocks of a stage in the order of their passes; between two chunks of it run those of ``p - 1`` micro-batches.
 
     Args:
@@ -41,17 +31,17 @@ def stage_spans(
     layout, held = work.layout, work.stages[stage]
     shares = {name: dense / held.dense_parameters for name, dense in block_parameters(work, stage).items()}
     experts = {name: block.expert_parameters / (held.expert_parameters or 1.0) for name, block in work.block_weights.items()}
-    spans: list[Span] = []
+    spans: list[tuple[float, float, float, float]] = []
     num_runs = 0
     for chunk in (chunk for chunk in work.chunks if chunk.stage == stage):
         of_chunk = [("embedding", 1)] * chunk.has_embedding + [*chunk.runs] + [("head", 1)] * chunk.has_head
-        made = [Span(n, seconds[b], shares[b], experts[b]) for b, n in of_chunk]
+        made = [(n, seconds[b], shares[b], experts[b]) for b, n in of_chunk]
         if spans:
             first = made if not is_backward else spans[len(chunk.runs) - len(of_chunk) - num_runs :]
-            spans.append(Span(layout.pp - 1, way_s + sum(span.num_blocks * span.seconds for span in first), 0.0, 0.0))
+            spans.append((layout.pp - 1, way_s + sum(number * own_s for number, own_s, _, _ in first), 0.0, 0.0))
         spans += made
         num_runs = len(chunk.runs)
-    return spans[::-1] if is_backward else spans
+    return np.array(spans[::-1] if is_backward else spans, np.float64)
 
 
 def block_parameters(work: LayoutWork, stage: int) -> dict[str, float]:
@@ -65,44 +55,67 @@ def block_parameters(work: LayoutWork, stage: int) -> dict[str, float]:
     return dense | {"head": head}
 
 
-def exposed_after(spans: list[Span], messages: list[tuple[str, float]]) -> float:
+def exposed_after(spans: Spans, messages: Sequence[tuple[str, float]]) -> float:
     """Seconds for which messages still run when the last block is done, each of which has added its part to them.
 
     Args:
         spans: the blocks.
         messages: axis and seconds of each, as a whole; the part of a block goes through those of its kind in turn.
     """
-    late_s = 0.0
-    for is_expert in (False, True):
-        whole_s = [seconds for axis, seconds in messages if (axis == "expert_dp") == is_expert]
-        parts = [(n, seconds, experts if is_expert else dense) for n, seconds, dense, experts in spans]
-        if len(whole_s) > 1:
-            late_s = max(late_s, _in_turn(parts, whole_s))
-        elif whole_s:
-            free = clock = 0.0
-            for n, seconds, share in parts:
-                part_s = share * whole_s[0]
-                if share:  # the last to be sent waits for the line, or the first or the last block for its pass
-                    free = max(free + n * part_s, clock + seconds + n * part_s, clock + n * seconds + part_s)
-                clock += n * seconds
-            late_s = max(late_s, free - clock)
-    return late_s
+    return float(after_s(spans, *_kinds_and_seconds(messages)))
 
 
-def exposed_before(spans: list[Span], messages: list[tuple[str, float]]) -> float:
+def exposed_before(spans: Spans, messages: Sequence[tuple[str, float]]) -> float:
     """Seconds for which blocks wait for their parts of messages, all of which begin when the first block might.
 
     Args:
         spans: the blocks.
         messages: axis and seconds of each, as a whole.
     """
-    arrived = [0.0] * len(messages)
-    clock = waited = 0.0
-    for n, seconds, dense, experts in spans:
+    return float(before_s(spans, *_kinds_and_seconds(messages)))
+
+
+def _kinds_and_seconds(messages: Sequence[tuple[str, float]]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The column of shares that each message carries, and its seconds."""
+    columns = [3 if axis == "expert_dp" else 2 for axis, _ in messages]
+    return np.array(columns, np.int64), np.array([seconds for _, seconds in messages], np.float64)
+
+
+@njit()
+def after_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
+    """`exposed_after` of messages, by the column of the shares that each carries."""
+    late_s = 0.0
+    for column in (2, 3):
+        own_s = whole_s[columns == column]
+        free, clock = np.zeros(len(own_s)), 0.0
+        for span in spans[: len(spans) if len(own_s) else 0]:
+            n, seconds, share = span[0], span[1], span[column]
+            if len(own_s) == 1:
+                part_s = share * own_s[0]
+                if share > 0.0:  # the last to be sent waits for the line, or the first or the last block for its pass
+                    free[0] = max(free[0] + n * part_s, clock + seconds + n * part_s, clock + n * seconds + part_s)
+                clock += n * seconds
+                continue
+            for _ in range(int(n)):
+                clock += seconds
+                arrived = clock
+                for place in range(len(own_s) if share > 0.0 else 0):
+                    free[place] = arrived = max(arrived, free[place]) + share * own_s[place]
+        if len(own_s):
+            late_s = max(late_s, free[-1] - clock)
+    return late_s
+
+
+@njit()
+def before_s(spans, columns, whole_s):  # type: ignore[no-untyped-def]
+    """`exposed_before` of messages, by the column of the shares that each carries."""
+    arrived, clock, waited = np.zeros(len(whole_s)), 0.0, 0.0
+    for span in spans:
+        n, seconds = span[0], span[1]
         ends = clock + n * seconds
-        for place, (axis, whole_s) in enumerate(messages):
-            part_s = (experts if axis == "expert_dp" else dense) * whole_s
-            if part_s:  # the first or the last block is the one that waits longest
+        for place in range(len(whole_s)):
+            part_s = span[columns[place]] * whole_s[place]
+            if part_s > 0.0:  # the first or the last block is the one that waits longest
                 ends = max(ends, arrived[place] + part_s + n * seconds, arrived[place] + n * part_s + seconds)
                 arrived[place] += n * part_s
         waited += ends - clock - n * seconds
@@ -110,14 +123,9 @@ def exposed_before(spans: list[Span], messages: list[tuple[str, float]]) -> floa
     return waited
 
 
-def _in_turn(parts: list[tuple[int, float, float]], whole_s: list[float]) -> float:
-    """`exposed_after` of messages that follow each other, block by block."""
-    free = [0.0] * len(whole_s)
-    clock = 0.0
-    for n, seconds, share in parts:
-        for _ in range(n):
-            clock += seconds
-            arrived = clock
-            for place, whole in enumerate(whole_s if share else ()):
-                free[place] = arrived = max(arrived, free[place]) + share * whole
-    return max(0.0, free[-1] - clock)
+@njit()
+def op_spans(seconds, sizes, total):  # type: ignore[no-untyped-def]
+    """Spans of single ops, which hold ``sizes`` of the ``total`` bytes of a stage."""
+    found = np.zeros((len(seconds), 4))
+    found[:, 0], found[:, 1], found[:, 2] = 1.0, seconds, sizes / total
+    return found

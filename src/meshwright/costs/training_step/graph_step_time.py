@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Self, TypeGuard
+from typing import Any, Self, TypeGuard
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.partition import Layout
-from ..pipelines.steady_steps import ChunkTails, PlayedPipeline, chunk_step_s, step_s
-from ..pipelines.waits import waits
-from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of
+from ..pipelines.steady_steps import PlayedPipeline, chunk_step_s
+from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand
 from ..work.graph_work import GraphWork
 from ..work.halos import OpExchange
-from .graph_tails import Pieces, chunk_gaps_s, chunk_tails, hide_between_chunks, shown_s, stage_tail_s
-from .step_figures import StepTime
+from .gradient_overlap import Spans
+from .graph_tails import Pieces, chunk_gaps_s, chunk_tails, hide_between_chunks, spans_of
 from .step_pricer import PlacedMessage, StepPricer
-from .uncertainty import uncertainty_terms
-from .uneven_steps import Passes, Tails, UnevenStep, uneven_step
+from .uneven_steps import Passes, Tail, UnevenStep
 
 PROFILED_UNCERTAINTY = 0.05
 """Relative standard deviation of a profiled step that is run as it was profiled: what repeated runs differ by. An assumption."""
@@ -42,57 +40,43 @@ class GraphPricer(StepPricer):
         peaks_flops_per_s: of each rank's device, in rank order, where they are of several types.
     """
 
+    counts_update = False
     slowdown: float = 1.0
     peaks_flops_per_s: tuple[float, ...] = field(default=(), kw_only=True)
 
-    def step_s(self, work: GraphWork) -> float:
-        """See `StepPricer.step_s`."""
-        if is_uneven(self.wires, work.layout):
-            return self._placed(work, self.wires).step_s
-        if hide_between_chunks(work.layout):
-            return chunk_step_s(self._played(work), self._chunk_tails(work))[0]
-        tails = [sum(self._tail_s(work, stage)) for stage in range(work.layout.pp)]
-        return step_s(self._played(work), dict(enumerate(tails)))[0]
+    def is_uneven(self, work: GraphWork, lanes: tuple[Lane, ...]) -> bool:
+        """See `StepPricer.is_uneven`."""
+        return is_uneven(self.wires, work.layout)
 
-    def price_work(self, work: GraphWork) -> StepTime:
-        """See `StepPricer.price_work`."""
-        layout, graph = work.layout, work.graph
+    def busy(self, work: GraphWork, ended: UnevenStep, lane: Lane) -> tuple[dict[str, float], dict[str, Any]]:
+        """See `StepPricer.busy`."""
+        layout, graph, ops = work.layout, work.graph, work.ops_of(ended.stage)
         m, again = layout.num_micro_batches, layout.recompute == "full"
-        ended = self._placed(work, self.wires) if is_uneven(self.wires, layout) else self._alike(work)
-        seconds, last, number, waiting_s, sync_s, gather_s, _ = ended
-        lane = lanes_of(self.wires, layout, self.order)[number]
-        ops = work.ops_of(last)
         forward_s, backward_s = float(work.forward_s[ops].sum()), float(work.backward_s[ops].sum())
-        breakdown = {
+        forward, backward = float(graph.forward_flops[ops].sum()), float(graph.backward_flops[ops].sum())
+        operations, seconds = m * work.share * (forward * (1 + again) + backward), ended.step_s
+        return {
             "compute": m * (forward_s + backward_s - again * forward_s),
             "recompute": m * again * forward_s,
-            **self._halos_s(work, last, lane),
-            **waiting_s,
-            "gradient sync": sync_s,
-            "parameter gather": gather_s,
+            **self._halos_s(work, ended.stage, lane),
+        }, {
+            "kernels": op_uncertainty(work),
+            "fused_attention_s": 0.0,
+            "hidden_s": self._hidden_s(work, ended.stage, lane, ended.sync_s + ended.gather_s),
+            "utilisation": operations / (seconds * self.device.peak_flops_per_s) if seconds > 0 else 0.0,
         }
-        forward, backward = float(graph.forward_flops[ops].sum()), float(graph.backward_flops[ops].sum())
-        operations = m * work.share * (forward * (1 + again) + backward)
-        times = layout.dp * m * work.share
+
+    def flops(self, work: GraphWork) -> tuple[float, float]:
+        """See `StepPricer.flops`."""
+        layout, graph = work.layout, work.graph
+        times = layout.dp * layout.num_micro_batches * work.share
         forward_flops = times * float(graph.forward_flops.sum())
         model_flops = forward_flops + times * float(graph.backward_flops.sum())
-        return StepTime(
-            step_s=seconds,
-            breakdown_s=breakdown,
-            amount=layout.global_batch,
-            unit="samples",
-            model_flops=model_flops,
-            hardware_flops=model_flops + again * forward_flops,
-            uncertainty_terms=uncertainty_terms(
-                kernels=op_uncertainty(work),
-                step_s=seconds,
-                **self.link_waits_s(layout, breakdown),
-                fused_attention_s=0.0,
-                hidden_s=self._hidden_s(work, last, lane, sync_s + gather_s),
-                utilisation=operations / (seconds * self.device.peak_flops_per_s) if seconds > 0 else 0.0,
-            ),
-            peak_flops_per_s=sum(self.peaks_flops_per_s[: layout.world]) or layout.world * self.device.peak_flops_per_s,
-        )
+        return model_flops, model_flops + (layout.recompute == "full") * forward_flops
+
+    def peak_flops_per_s(self, layout: Layout) -> float:
+        """See `StepPricer.peak_flops_per_s`."""
+        return sum(self.peaks_flops_per_s[: layout.world]) or super().peak_flops_per_s(layout)
 
     def passes_s(self, work: GraphWork) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """See `StepPricer.passes_s`."""
@@ -112,9 +96,7 @@ class GraphPricer(StepPricer):
 
     def messages(self, work: GraphWork, lane: Lane) -> Iterator[PlacedMessage]:
         """See `StepPricer.messages`."""
-        for stage in range(work.layout.pp):
-            for part, items in (("gradient sync", work.sync(stage)), ("parameter gather", work.gather(stage))):
-                yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
+        yield from super().messages(work, lane)
         for chunk, ops in enumerate(work.chunks):
             groups = lane.at(chunk % work.layout.pp)
             for exchange in () if work.volume is None else (work.volume.forward, work.volume.backward):
@@ -126,67 +108,43 @@ class GraphPricer(StepPricer):
                 group = lane.boundary[(chunk - 1) % work.layout.pp]
                 yield from (PlacedMessage("pipeline transfers", item, 1, group) for item in work.returned(chunk))
 
-    def _alike(self, work: GraphWork) -> UnevenStep:
-        """The step of the stage that decides, where hosts are alike."""
-        pipeline = self._played(work)
-        bare = PlayedPipeline.of(work.layout, self._task_s(work), pipeline.send_s) if work.is_direct else pipeline
-        unsent, played = bare.unsent, pipeline.played
-        if hide_between_chunks(work.layout):
-            hidden = self._chunk_tails(work)
-            seconds, last, sync_s = chunk_step_s(pipeline, hidden)
-            gather_s = float(hidden.waits_s[last, 0] + hidden.slowed_s[last])
-            sync_s = min(sync_s, seconds - gather_s - float(played.busy_s[last]))
-        else:
-            tails = [self._tail_s(work, stage) for stage in range(work.layout.pp)]
-            seconds, last = step_s(pipeline, {stage: sum(tail) for stage, tail in enumerate(tails)})
-            sync_s, gather_s = tails[last]
-        waiting_s = waits(seconds - sync_s - gather_s, float(unsent.late_spans_s[last]), unsent.played.busy_s, last)
-        return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, 0.0)
+    def ended(self, work: GraphWork, lane: Lane, pipeline: PlayedPipeline) -> tuple[float, int, Tail]:
+        """See `StepPricer.ended`; chunks may hide gradients and parameters between each other."""
+        if not hide_between_chunks(work.layout):
+            seconds, last, (sync_s, gather_s, _) = super().ended(work, lane, pipeline)
+            return seconds, last, (float(sync_s), float(gather_s), 0.0)
+        stages = [self._pieces(work, stage, lane) for stage in range(work.layout.pp)]
+        hidden = chunk_tails(work.layout, self.wires, self.order, self.slowdown, stages)
+        seconds, last, sync_s = chunk_step_s(pipeline, hidden)
+        gather_s = float(hidden.waits_s[last, 0] + hidden.slowed_s[last])
+        return seconds, last, (min(sync_s, seconds - gather_s - float(pipeline.played.busy_s[last])), gather_s, 0.0)
 
-    def _placed(self, work: GraphWork, wires: PlacedNetwork) -> UnevenStep:
-        """The same where hosts are not alike, of the lane that ends last."""
-        layout, placed = work.layout, wires.layout(work.layout, self.order)
-        known = {id(lane): Passes(*self._kept_s(work, lane), self._task_s(work, lane)) for lane in placed.lanes}
-        whole = placed.whole
+    def spans(self, work: GraphWork, stage: int, lane: Lane, *, is_backward: bool, way_s: float) -> Spans:
+        """See `StepPricer.spans`; a block is an op."""
+        backward, forward = self._pieces(work, stage, lane)
+        return spans_of(backward)[::-1].copy() if is_backward else spans_of(forward)
 
-        def exposed_s(stage: int, lane: int, messages: list[tuple[str, float]], is_backward: bool) -> float:
-            whole_s = np.array([seconds for _, seconds in messages])
-            pieces = self._pieces(work, stage, placed.lanes[lane])[0 if is_backward else 1]
-            return shown_s(pieces, whole_s, self.slowdown, has_ended=is_backward)
+    def chunk_gaps_s(
+        self, work: GraphWork, stage: int, messages_s: list[float], *, is_backward: bool
+    ) -> NDArray[np.float64] | None:
+        """See `StepPricer.chunk_gaps_s`."""
+        if not hide_between_chunks(work.layout):
+            return None
+        pieces = self._pieces(work, stage, self.whole(work.layout))[0 if is_backward else 1]
+        return chunk_gaps_s(pieces, np.array(messages_s), has_ended=is_backward)
 
-        def chunk_gaps(stage: int, messages_s: list[float], is_backward: bool) -> NDArray[np.float64]:
-            pieces = self._pieces(work, stage, whole)[0 if is_backward else 1]
-            return chunk_gaps_s(pieces, np.array(messages_s), has_ended=is_backward)
-
-        tails = Tails(
-            work.sync,
-            work.gather,
-            lambda stage: 0.0,
-            lambda message, groups: self.message_s(message, layout, groups),
-            exposed_s,
-            chunk_gaps if hide_between_chunks(layout) else None,
-            self.slowdown,
-        )
-        return uneven_step(layout, placed, [known[id(lane)] for lane in placed.lanes], tails)
-
-    def _played(self, work: GraphWork) -> PlayedPipeline:
-        (lane,) = lanes_of(self.wires, work.layout, self.order)
-        return PlayedPipeline.of(work.layout, *self._kept_s(work, lane))
-
-    def _kept_s(self, work: GraphWork, lane: Lane) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Seconds of the passes of each chunk, ``(p, v, 3)``, and of transfers to the next one, ``(k,)``.
-
-        What is sent directly is in the passes: a stage of one chunk goes on when all is sent.
-        """
-        task_s, num_chunks = self._task_s(work, lane), len(work.chunks)
+    def passes(self, work: GraphWork, lane: Lane) -> Passes:
+        """See `StepPricer.passes`; what is sent directly is in the passes: a stage of one chunk goes on when all is sent."""
+        computed_s, num_chunks = self._task_s(work, lane), len(work.chunks)
         if not work.is_direct:
-            return task_s, self._sends_s(work, lane)
+            return Passes(computed_s, self._sends_s(work, lane), computed_s)
+        task_s = computed_s.copy()
         for chunk in range(num_chunks):
             sends = (work.sent(chunk), chunk), (work.returned(chunk), chunk - 1)
             for kind, (messages, way) in enumerate(sends):
                 for message in messages:
                     task_s[chunk, 0, kind] += self.message_s(message, work.layout, lane.ways[-kind][way % work.layout.pp])
-        return task_s, np.zeros(num_chunks)
+        return Passes(task_s, np.zeros(num_chunks), computed_s)
 
     def _sends_s(self, work: GraphWork, lane: Lane) -> NDArray[np.float64]:
         """Seconds of a transfer from each chunk to the next one, ``(k,)``, or forward and then back, ``(2 k,)``."""
@@ -197,21 +155,11 @@ class GraphPricer(StepPricer):
                     send_s[way, chunk] = self.message_s(message, work.layout, groups[chunk % work.layout.pp])
         return send_s.reshape(-1)
 
-    def _chunk_tails(self, work: GraphWork) -> ChunkTails:
-        """Gradients and parameters that hide between chunks."""
-        pieces = [self._pieces(work, stage) for stage in range(work.layout.pp)]
-        return chunk_tails(work.layout, self.wires, self.order, self.slowdown, pieces)
-
-    def _tail_s(self, work: GraphWork, stage: int) -> tuple[float, float]:
-        """Exposed seconds of gradients and of gathered parameters."""
-        return stage_tail_s(work.layout, self.wires, self.order, self.slowdown, *self._pieces(work, stage))
-
-    def _passes_s(self, work: GraphWork, lane: Lane | None = None) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _passes_s(self, work: GraphWork, lane: Lane) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Seconds of a micro-batch forward and backward through each op, with what its rank waits for others of its volume."""
         volume, again = work.volume, work.layout.recompute == "full"
         if volume is None:
             return work.forward_s, work.backward_s
-        lane = lane or lanes_of(self.wires, work.layout, self.order)[0]
         forward_s, backward_s = work.forward_s.copy(), work.backward_s.copy()
         for chunk, ops in enumerate(work.chunks):
             groups = lane.at(chunk % work.layout.pp)
@@ -237,7 +185,7 @@ class GraphPricer(StepPricer):
         waited_s = (forward_s + backward_s - work.forward_s - work.backward_s)[ops].sum()
         return {"halo exchange": work.layout.num_micro_batches * float(waited_s)}
 
-    def _task_s(self, work: GraphWork, lane: Lane | None = None) -> NDArray[np.float64]:
+    def _task_s(self, work: GraphWork, lane: Lane) -> NDArray[np.float64]:
         """Seconds of the passes of each chunk, ``(p, v, 3)``."""
         layout, (forward_s, backward_s) = work.layout, self._passes_s(work, lane)
         task_s = np.zeros((layout.pp, layout.virtual_stages, 3))
@@ -245,7 +193,7 @@ class GraphPricer(StepPricer):
             task_s[chunk % layout.pp, chunk // layout.pp, :2] = forward_s[ops].sum(), backward_s[ops].sum()
         return task_s
 
-    def _pieces(self, work: GraphWork, stage: int, lane: Lane | None = None) -> tuple[Pieces, Pieces]:
+    def _pieces(self, work: GraphWork, stage: int, lane: Lane) -> tuple[Pieces, Pieces]:
         """Seconds and bytes of the ops of each chunk of a stage, backward and forward."""
         chunks = [work.chunks[chunk] for chunk in work.chunks_of(stage)]
         forward_s, backward_s = self._passes_s(work, lane)
@@ -260,11 +208,7 @@ class GraphPricer(StepPricer):
             sent = [sends[chunk] for chunk in work.chunks_of(stage)]
             sent += [sends[chunk - 1 - len(work.chunks)] for chunk in work.chunks_of(stage) if chunk]
             hidden_s += layout.num_micro_batches * float(sum(sent))
-        if layout.overlap_dp:
-            groups = lane.at(stage)
-            whole_s = sum(self.message_s(m, layout, groups[m.axis]) for m in (*work.sync(stage), *work.gather(stage)))
-            hidden_s += max(0.0, whole_s - tail_s)
-        return hidden_s
+        return hidden_s + self.hidden_tail_s(work, stage, lane, tail_s)
 
 
 def is_uneven(wires: GroupNetwork, layout: Layout) -> TypeGuard[PlacedNetwork]:

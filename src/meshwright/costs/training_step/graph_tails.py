@@ -10,8 +10,7 @@ Legend: ``n`` ops, ``u`` units that stay whole, ``p`` stages, ``v`` chunks of a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,80 +21,14 @@ from ..collectives.prices import Operation
 from ..pipelines.steady_steps import ChunkTails
 from ..process_groups.group_network import GroupNetwork, payloads_s, slowest_group
 from ..process_groups.lanes import Stand
-from ..work.operations import Axis, Message
-
-
-class MessagePart(NamedTuple):
-    """A message whose size is a part of what a stage holds.
-
-    Attributes:
-        name, operation, axis: as of `Message`.
-        divisor: what the stage holds, over the payload.
-    """
-
-    name: str
-    operation: Operation
-    axis: Axis
-    divisor: int = 1
-
-
-Parts = Callable[[Layout], tuple[MessagePart, ...]]
-
-
-def sync_parts(layout: Layout) -> tuple[MessagePart, ...]:
-    """Gradients of a stage, over the replicas."""
-    if layout.copies == 1:
-        return ()
-    if not layout.shards_optimizer:
-        return (MessagePart("gradients", "all_reduce", "dp_cp"),)
-    shards = layout.num_shards
-    scattered = (MessagePart("gradients", "reduce_scatter", "shard"),) if shards > 1 else ()
-    copies = (MessagePart("gradients of copies", "all_reduce", "replica", shards),) if shards < layout.copies else ()
-    return (*scattered, *copies)
-
-
-def gather_parts(layout: Layout) -> tuple[MessagePart, ...]:
-    """Parameters of a stage, where the replicas update a part each."""
-    return (MessagePart("parameters", "all_gather", "shard"),) if layout.num_shards > 1 else ()
-
-
-def messages_of(parts: Parts, layout: Layout, held_bytes: float) -> tuple[Message, ...]:
-    """The messages of a stage that holds a number of bytes; none where it holds nothing."""
-    found = parts(layout) if held_bytes > 0 else ()
-    return tuple(Message(part.name, part.operation, part.axis, held_bytes / part.divisor) for part in found)
+from ..work.operations import Message
+from ..work.stage_work import Parts, gather_parts, messages_of, sync_parts
+from .gradient_overlap import Spans, after_s, before_s, op_spans
 
 
 def messages_s(messages: tuple[Message, ...], layout: Layout, wires: GroupNetwork, order: str) -> list[float]:
     """Seconds of each message by itself, over the slowest group of any stage where hosts are not alike."""
     return [wires.group_s(m.operation, m.payload_bytes, slowest_group(wires, layout, m.axis, order)) for m in messages]
-
-
-@njit()
-def shown_after_s(seconds, sizes, total, whole_s):  # type: ignore[no-untyped-def]
-    """Seconds by which messages outlast the ops of a backward pass; see `gradient_overlap.exposed_after`."""
-    free, clock = np.zeros(len(whole_s)), 0.0
-    for op in range(len(seconds)):
-        clock += seconds[op]
-        arrived = clock
-        if sizes[op] > 0.0:
-            for place in range(len(whole_s)):
-                free[place] = arrived = max(arrived, free[place]) + sizes[op] / total * whole_s[place]
-    return max(0.0, free[-1] - clock) if len(whole_s) else 0.0
-
-
-@njit()
-def shown_before_s(seconds, sizes, total, whole_s):  # type: ignore[no-untyped-def]
-    """Seconds that the ops of a forward pass wait for messages; see `gradient_overlap.exposed_before`."""
-    arrived, clock, waited = np.zeros(len(whole_s)), 0.0, 0.0
-    for op in range(len(seconds)):
-        ends = clock + seconds[op]
-        if sizes[op] > 0.0:
-            for place in range(len(whole_s)):
-                arrived[place] += sizes[op] / total * whole_s[place]
-                ends = max(ends, arrived[place] + seconds[op])
-        waited += ends - clock - seconds[op]
-        clock = ends
-    return waited
 
 
 Pieces = Sequence[tuple[NDArray[np.float64], NDArray[np.float64]]]
@@ -111,7 +44,8 @@ def stage_tail_s(
         whole_s = _whole_s(parts, layout, wires, order, pieces)
         whole = float(whole_s.sum())
         if layout.overlap_dp and whole > 0:
-            whole = shown_s(pieces, whole_s, slowdown, has_ended=has_ended)
+            shown = float(_shown_s(spans_of(pieces), whole_s, has_ended))
+            whole = shown + (slowdown - 1) * max(0.0, whole - shown)
         found.append(whole)
     return found[0], found[1]
 
@@ -151,6 +85,13 @@ def chunk_gaps_s(pieces: Pieces, whole_s: NDArray[np.float64], *, has_ended: boo
 
 
 @njit()
+def _shown_s(spans, whole_s, has_ended):  # type: ignore[no-untyped-def]
+    """Seconds of messages that ops, in the topological order, do not hide backward, or forward."""
+    columns = np.full(len(whole_s), 2)
+    return after_s(spans[::-1].copy(), columns, whole_s) if has_ended else before_s(spans, columns, whole_s)
+
+
+@njit()
 def _chunk_gaps_s(seconds, sizes, places, whole_s, has_ended):  # type: ignore[no-untyped-def]
     found, total = np.zeros(len(places) - 1), sizes.sum()
     if total == 0.0 or len(whole_s) == 0:
@@ -159,10 +100,8 @@ def _chunk_gaps_s(seconds, sizes, places, whole_s, has_ended):  # type: ignore[n
         first, last = places[chunk], places[chunk + 1]
         own = np.zeros(len(seconds))
         own[first:last] = seconds[first:last]
-        if has_ended:  # the chunks before it go backward later
-            found[chunk] = shown_after_s(own[:last][::-1].copy(), sizes[:last][::-1].copy(), total, whole_s)
-        else:
-            found[chunk] = shown_before_s(own[:last].copy(), sizes[:last].copy(), total, whole_s)
+        spans = op_spans(own[:last], sizes[:last], total)  # the chunks before it go backward later
+        found[chunk] = _shown_s(spans, whole_s, has_ended)
     return found
 
 
@@ -174,22 +113,11 @@ def _whole_s(parts: Parts, layout: Layout, wires: GroupNetwork, order: str, piec
     return np.array(messages_s(messages_of(parts, layout, total), layout, wires, order), np.float64)
 
 
-def shown_s(pieces: Pieces, whole_s: NDArray[np.float64], slowdown: float, *, has_ended: bool) -> float:
-    """Seconds of messages that go op by op: what passes do not hide, and what the rest slows them down.
-
-    Args:
-        pieces: the ops of the passes.
-        whole_s: seconds of each message.
-        slowdown: factor on computing and sending that run side by side.
-        has_ended: whether they follow the last backward pass, else the first forward one waits for them.
-    """
+def spans_of(pieces: Pieces) -> Spans:
+    """The ops of a stage in the topological order, see `gradient_overlap`."""
     own, size = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
-    total, whole = float(size.sum()), float(whole_s.sum())
-    if has_ended:
-        shown = shown_after_s(own[::-1].copy(), size[::-1].copy(), total, whole_s)
-    else:
-        shown = shown_before_s(own, size, total, whole_s)
-    return float(shown + (slowdown - 1) * max(0.0, whole - shown))
+    spans: Spans = op_spans(own, size, float(size.sum()))
+    return spans
 
 
 @njit()
@@ -204,10 +132,7 @@ def _add_tails(tails_s, starts, seconds, sizes, before, whole_s, has_ended, over
             if overlaps and whole > 0.0:
                 begin, end, total = starts[first], starts[last], before[last] - before[first]
                 own, size = seconds[begin:end], sizes[begin:end]
-                if has_ended:
-                    shown = shown_after_s(own[::-1].copy(), size[::-1].copy(), total, messages)
-                else:
-                    shown = shown_before_s(own.copy(), size.copy(), total, messages)
+                shown = _shown_s(op_spans(own, size, total), messages, has_ended)
                 whole = shown + (slowdown - 1.0) * max(0.0, whole - shown)
             tails_s[first, last] += whole
 

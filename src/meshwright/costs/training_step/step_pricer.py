@@ -1,11 +1,15 @@
-"""What the prices of transformers and of other job graphs have in common: that of each message, and where it is from."""
+"""The analytic time of one step of a layout, and what it consists of: what transformers and other job graphs have in common.
+
+The pipeline is played exactly (`steady_steps`), then gradients are synchronised and parameters updated. Where hosts or devices
+are not alike, each lane is played by itself (`uneven_steps`). What passes take is up to each kind of job.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, get_args
+from typing import Any, ClassVar, NamedTuple, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +20,17 @@ from ...plans.partition import Layout
 from ...plans.rank_order import DEFAULT_ORDER
 from ..collectives.libraries.calibrated import is_line_known
 from ..collectives.prices import Provenance
-from ..process_groups.group_network import GroupNetwork, HostNetwork, PlacedNetwork, group_network, whole_lane
+from ..pipelines.steady_steps import PlayedPipeline, step_s
+from ..pipelines.waits import waits
+from ..process_groups.group_network import GroupNetwork, HostNetwork, PlacedNetwork, group_network, lanes_of, whole_lane
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
-from ..work.operations import Message
+from ..work.operations import BETWEEN_STAGES, Message
+from .gradient_overlap import Spans, exposed_after, exposed_before
 from .passes import OVERLAP_SLOWDOWN
 from .step_figures import StepTime
+from .uncertainty import uncertainty_terms
+from .uneven_steps import Passes, Tail, UnevenStep, uneven_step
 
 MINOR = 0.05
 """Share of a communication's seconds below which a message does not decide where it is said to come from."""
@@ -56,8 +65,10 @@ class StepPricer(ABC):
         wires: prices messages.
         slowdown: factor on computing and sending that run side by side.
         order: how ranks are numbered, see `plans.rank_order`.
+        counts_update: whether the update of the weights is behind the passes; else it is in them, or is not counted.
     """
 
+    counts_update: ClassVar[bool] = True
     device: DeviceType
     wires: GroupNetwork
     slowdown: float = OVERLAP_SLOWDOWN
@@ -94,13 +105,164 @@ class StepPricer(ABC):
             unknown_s += crossing_s if layout.world <= self.wires.devices_per_host else 0.0
         return {"crossing_s": crossing_s, "unknown_links_s": unknown_s}
 
-    @abstractmethod
     def step_s(self, work: Any) -> float:
         """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
+        lanes = self.lanes(work)
+        if self.is_uneven(work, lanes):
+            return self.placed(work).step_s
+        passes = self.even_passes(work, lanes[0])
+        return self.ended(work, lanes[0], PlayedPipeline.of(work.layout, passes.task_s, passes.send_s))[0]
 
-    @abstractmethod
     def price_work(self, work: Any) -> StepTime:
         """The time of one step of a described layout, and what it consists of."""
+        lanes = self.lanes(work)
+        ended = self.placed(work) if self.is_uneven(work, lanes) else self._alike(work, lanes[0])
+        busy_s, doubts = self.busy(work, ended, lanes[ended.lane])
+        breakdown = {**busy_s, **ended.waiting_s, "gradient sync": ended.sync_s, "parameter gather": ended.gather_s}
+        if self.counts_update:
+            breakdown["optimizer"] = ended.optimizer_s
+        (model_flops, hardware_flops), (amount, unit) = self.flops(work), work.amount
+        return StepTime(
+            step_s=ended.step_s,
+            breakdown_s=breakdown,
+            model_flops=model_flops,
+            hardware_flops=hardware_flops,
+            amount=amount,
+            unit=unit,
+            uncertainty_terms=uncertainty_terms(step_s=ended.step_s, **self.link_waits_s(work.layout, breakdown), **doubts),
+            peak_flops_per_s=self.peak_flops_per_s(work.layout),
+        )
+
+    def lanes(self, work: Any) -> tuple[Lane, ...]:
+        """The places of the groups of a layout, see `lanes`."""
+        return lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
+
+    def whole(self, layout: Layout) -> Lane:
+        """All lanes as one, each stage on the slowest of its devices."""
+        return whole_lane(self.wires, layout, self.order)
+
+    @abstractmethod
+    def is_uneven(self, work: Any, lanes: tuple[Lane, ...]) -> bool:
+        """Whether hosts or devices are not alike, so that each lane is played by itself."""
+
+    @abstractmethod
+    def passes(self, work: Any, lane: Lane) -> Passes:
+        """The passes of a lane, with their transfers."""
+
+    def even_passes(self, work: Any, lane: Lane) -> Passes:
+        """The same where hosts are alike."""
+        return self.passes(work, lane)
+
+    @abstractmethod
+    def busy(self, work: Any, ended: UnevenStep, lane: Lane) -> tuple[dict[str, float], dict[str, Any]]:
+        """Seconds in which the stage that ends last computes, or waits in its passes, by part; and arguments of
+        `uncertainty.uncertainty_terms`."""
+
+    @abstractmethod
+    def flops(self, work: Any) -> tuple[float, float]:
+        """Model and hardware FLOPs of a step over all ranks."""
+
+    def peak_flops_per_s(self, layout: Layout) -> float:
+        """Peaks of all ranks together."""
+        return layout.world * self.device.peak_flops_per_s
+
+    def placed(self, work: Any) -> UnevenStep:
+        """The step where hosts or devices are not alike, and what the lane that ends last does in it."""
+        lanes = self.lanes(work)
+        passes = {id(lane): lane for lane in lanes}
+        known = {key: self.passes(work, lane) for key, lane in passes.items()}
+        return uneven_step(self, work, lanes, [known[id(lane)] for lane in lanes])
+
+    def _alike(self, work: Any, lane: Lane) -> UnevenStep:
+        """The step of the stage that decides, where hosts are alike."""
+        passes = self.even_passes(work, lane)
+        seconds, last, tail = self.ended(work, lane, PlayedPipeline.of(work.layout, passes.task_s, passes.send_s))
+        unsent = PlayedPipeline.of(work.layout, passes.computed_s, np.zeros_like(passes.send_s))
+        waiting_s = waits(
+            seconds - tail[0] - tail[1] - tail[2], self.unsent_span_s(work, unsent, last), unsent.played.busy_s, last
+        )
+        return UnevenStep(seconds, last, 0, waiting_s, *tail)
+
+    def ended(self, work: Any, lane: Lane, pipeline: PlayedPipeline) -> tuple[float, int, Tail]:
+        """Seconds of a step of a pipeline as played, the stage that decides, and what follows its passes."""
+        tails = {stage: self.tail_s(work, stage, lane) for stage in self.looked_at(work, lane)}
+        seconds, last = step_s(pipeline, {stage: sum(tail) for stage, tail in tails.items()}, work.partners)
+        return seconds, last, tails[last]
+
+    def looked_at(self, work: Any, lane: Lane) -> Iterable[int]:
+        """The stages of which one decides; each other one is a copy that ends no later."""
+        return range(work.layout.pp)
+
+    def unsent_span_s(self, work: Any, pipeline: PlayedPipeline, stage: int) -> float:
+        """Seconds from the first to the last task of a stage of a pipeline whose transfers take no time."""
+        return float(pipeline.late_spans_s[stage])
+
+    def tail_s(self, work: Any, stage: int, lane: Lane) -> Tail:
+        """Exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.
+
+        With ``overlap_dp`` the gradients of a block (a layer, the embedding, the head, an op) go as soon as the last
+        micro-batch's backward pass has made them, and a part of the parameters is wanted when the first forward pass gets
+        there: what is made last, or wanted first, hides behind nothing. The two copies of a tied table are summed when all that
+        is done.
+        """
+        layout, groups = work.layout, lane.at(stage)
+        sync, gather = (
+            [(str(m.axis), self.message_s(m, layout, groups[m.axis])) for m in items]
+            for items in (work.sync(stage), work.gather(stage))
+        )
+        sync_s, gather_s = (sum(seconds for _, seconds in messages) for messages in (sync, gather))
+        if layout.overlap_dp and sync_s > 0:
+            by_block = [(axis, seconds) for axis, seconds in sync if axis not in BETWEEN_STAGES]
+            last_s = sum(seconds for axis, seconds in sync if axis in BETWEEN_STAGES)
+            sync_s = last_s + self.exposed_s(work, stage, lane, by_block, sync_s - last_s, is_backward=True)
+        if layout.overlap_dp and gather_s > 0:
+            gather_s = self.exposed_s(work, stage, lane, gather, gather_s, is_backward=False)
+        return sync_s, gather_s, self.optimizer_s(work, stage, lane.kinds_at(stage))
+
+    def exposed_s(
+        self,
+        work: Any,
+        stage: int,
+        lane: Lane,
+        messages: list[tuple[str, float]],
+        whole_s: float,
+        *,
+        is_backward: bool,
+        way_s: float = 0.0,
+    ) -> float:
+        """Seconds of messages that go block by block: what passes do not hide, and what the rest slows them down.
+
+        Args:
+            work: the layout.
+            stage: which.
+            lane: whose passes.
+            messages: axis and seconds of each.
+            whole_s: seconds of all.
+            is_backward: whether they follow the last backward passes, else the first forward ones wait for them.
+            way_s: of a transfer between two chunks of the stage.
+        """
+        spans = self.spans(work, stage, lane, is_backward=is_backward, way_s=way_s)
+        shown_s = (exposed_after if is_backward else exposed_before)(spans, messages)
+        return shown_s + (self.slowdown - 1) * max(0.0, whole_s - shown_s)
+
+    @abstractmethod
+    def spans(self, work: Any, stage: int, lane: Lane, *, is_backward: bool, way_s: float) -> Spans:
+        """The blocks of a stage in its last backward or first forward pass, see `gradient_overlap` and `exposed_s`."""
+
+    def chunk_gaps_s(self, work: Any, stage: int, messages_s: list[float], *, is_backward: bool) -> NDArray[np.float64] | None:
+        """Of messages that go between chunks of a stage too, the lag or the wait of each chunk, see `steady_steps.ChunkTails`.
+
+        None where chunks are not told apart.
+        """
+        return None
+
+    def hidden_tail_s(self, work: Any, stage: int, lane: Lane, tail_s: float) -> float:
+        """Seconds of gradients and parameters that a stage is taken to hide, of which ``tail_s`` are exposed."""
+        if not work.layout.overlap_dp:
+            return 0.0
+        groups = lane.at(stage)
+        whole_s = sum(self.message_s(m, work.layout, groups[m.axis]) for m in (*work.sync(stage), *work.gather(stage)))
+        return max(0.0, whole_s - tail_s)
 
     @abstractmethod
     def passes_s(self, work: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -110,9 +272,13 @@ class StepPricer(ABC):
     def backward_blocks(self, work: Any, stage: int) -> list[tuple[float, float]]:
         """Seconds and share of the stage's gradients of each block of its last backward pass, in its order."""
 
-    def update_s(self, work: Any, stage: int) -> float:
-        """Seconds in which a rank of a stage updates what it holds; nothing where that is in the passes."""
+    def optimizer_s(self, work: Any, stage: int, kinds: Iterable[int] = (0,)) -> float:
+        """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds; 0 where it is not counted."""
         return 0.0
+
+    def update_s(self, work: Any, stage: int) -> float:
+        """The same of the slowest device of the stage."""
+        return self.optimizer_s(work, stage, self.whole(work.layout).kinds_at(stage))
 
     def coding_devices(self, work: Any, stage: int) -> tuple[DeviceType, ...]:
         """Types of the devices on which a stage's gradients are coded; the slowest counts."""
@@ -122,9 +288,11 @@ class StepPricer(ABC):
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """The pricer for ranks that are numbered otherwise, or whose messages something else prices."""
 
-    @abstractmethod
     def messages(self, work: Any, lane: Lane) -> Iterator[PlacedMessage]:
-        """The communications of a step."""
+        """The communications of a step: those behind its passes, which each kind of job adds its own to."""
+        for stage in range(work.layout.pp):
+            for part, items in (("gradient sync", work.sync(stage)), ("parameter gather", work.gather(stage))):
+                yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
 
     def on(self, devices: NDArray[np.int64]) -> Self:
         """The pricer for ranks on these devices, in the layout's own numbering; itself where hosts are alike."""

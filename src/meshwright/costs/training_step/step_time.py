@@ -1,7 +1,6 @@
-"""The analytic time of one step of a layout, and what it consists of.
+"""The analytic time of one step of a transformer under a layout, and what it consists of, see `StepPricer`.
 
-Passes are priced once for each block (`passes`), chunks are sums of blocks, the pipeline is played exactly
-(`steady_steps`), then gradients are synchronised and parameters updated. Everything that layouts share is kept, so that
+Passes are priced once for each block (`passes`), chunks are sums of blocks. Everything that layouts share is kept, so that
 a search over thousands of layouts prices each in well under a millisecond.
 """
 
@@ -11,45 +10,38 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...devices import DeviceType
+from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
+from ...plans.stage_meshes import meshes_text
 from ..block_times.block_times import BlockTimes
 from ..block_times.chunk_times import ChunkTimes, Done, both_ways_s, done_both_ways
 from ..pipelines.bidirectional import num_tasks
 from ..pipelines.schedules import orders
-from ..pipelines.steady_steps import PlayedPipeline, ends_s, step_s
-from ..pipelines.waits import waits
+from ..pipelines.steady_steps import PlayedPipeline, ends_s
 from ..process_groups.device_kinds import DeviceKinds
-from ..process_groups.group_network import GroupNetwork, PlacedNetwork, lanes_of, whole_lane
+from ..process_groups.group_network import GroupNetwork, PlacedNetwork
 from ..process_groups.lanes import Lane, Stand
 from ..settings import CostSettings
 from ..work.layer import BlockWork
 from ..work.model_chunks import Parts
-from ..work.operations import BETWEEN_STAGES, Message, Pass
+from ..work.operations import Message, Pass
 from ..work.work import LayoutWork, describe
-from .gradient_overlap import exposed_after, exposed_before, stage_spans
+from .gradient_overlap import Spans, stage_spans
 from .kernels import KernelModel, device_kinds, kernel_model
 from .passes import PassTime, pass_time
-from .placed_steps import placed_step
 from .stage_crossings import Resharding, ways_s
 from .step_figures import StepTime, step_flops
 from .step_pricer import PlacedMessage, StepPricer
-from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step, uncertainty_terms
-from .uneven_steps import UnevenStep
-
-
-class _Run(NamedTuple):
-    """A pipeline as played, and the times of the blocks of each stage."""
-
-    pipeline: PlayedPipeline
-    blocks: list[dict[str, BlockTimes]]
+from .uncertainty import RUN_UNCERTAINTY, fused_attention_s, operations, per_step
+from .uneven_steps import Passes, UnevenStep
 
 
 @dataclass(frozen=True)
@@ -105,58 +97,33 @@ class Pricer(StepPricer):
         """
         return self.price_work(describe(shape, layout, sequence_length))
 
-    def step_s(self, work: LayoutWork) -> float:
-        """Seconds of one step of a described layout; what `price_work` says, without the breakdown."""
-        lanes = self.lanes(work)
-        if self.is_uneven(work, lanes):
-            return placed_step(self, work).step_s
-        return self._step(work, lanes[0], self._run(work, lanes[0]))[0]
-
-    def price_work(self, work: LayoutWork) -> StepTime:
-        """The time of one step of a described layout, and what it consists of."""
-        ended = placed_step(self, work) if self.is_uneven(work, self.lanes(work)) else self._alike(work)
-        step_s, last, number, waiting_s, sync_s, gather_s, optimizer_s = ended
-        layout, lane = work.layout, self.lanes(work)[number]
-        models = [self.model_of(kind) for kind in lane.kinds_at(last)]
+    def busy(self, work: LayoutWork, ended: UnevenStep, lane: Lane) -> tuple[dict[str, float], dict[str, Any]]:
+        """See `StepPricer.busy`."""
+        stage, models = ended.stage, [self.model_of(kind) for kind in lane.kinds_at(ended.stage)]
         uncertain = max(models, key=lambda one: one.constants.uncertainty)
-        passes, tasks_s = self._done(work, last, self.blocks_of(work, lane))
+        passes, tasks_s = self._done(work, stage, self.blocks_of(work, lane))
         total, issued_s = {"compute": 0.0, "recompute": 0.0}, 0.0
         for times, name, one in passes:
             total[name] += times * one.kernels_s
             for axis, seconds in one.exposed_s.items():
                 total[f"exposed {axis}"] = total.get(f"exposed {axis}", 0.0) + times * seconds
             issued_s -= times * one.device_s
-        total |= {
-            "host": issued_s + tasks_s,
-            **waiting_s,
-            "gradient sync": sync_s,
-            "parameter gather": gather_s,
-            "optimizer": optimizer_s,
+        return total | {"host": issued_s + tasks_s}, {
+            "kernels": uncertain.constants.uncertainty,
+            "fused_attention_s": per_step(work.at(stage), stage, lambda items: fused_attention_s(items, uncertain)),
+            "hidden_s": self._hidden_s(work, stage, lane, passes, ended.sync_s + ended.gather_s),
+            "utilisation": per_step(work.at(stage), stage, operations) / (ended.step_s * uncertain.device.peak_flops_per_s),
+            "runs": RUN_UNCERTAINTY,
+            "steps": uncertain.step_uncertainty,
         }
-        model_flops, hardware_flops = step_flops(work)
-        return StepTime(
-            step_s=step_s,
-            breakdown_s=total,
-            model_flops=model_flops,
-            hardware_flops=hardware_flops,
-            amount=layout.global_batch * work.sequence_length,
-            unit="tokens",
-            uncertainty_terms=uncertainty_terms(
-                kernels=uncertain.constants.uncertainty,
-                step_s=step_s,
-                **self.link_waits_s(layout, total),
-                fused_attention_s=per_step(work.at(last), last, lambda items: fused_attention_s(items, uncertain)),
-                hidden_s=self._hidden_s(work, last, lane, passes, sync_s + gather_s),
-                utilisation=per_step(work.at(last), last, operations) / (step_s * uncertain.device.peak_flops_per_s),
-                runs=RUN_UNCERTAINTY,
-                steps=uncertain.step_uncertainty,
-            ),
-            peak_flops_per_s=self._peak_flops_per_s(layout),
-        )
+
+    def flops(self, work: LayoutWork) -> tuple[float, float]:
+        """See `StepPricer.flops`."""
+        return step_flops(work)
 
     def lanes(self, work: LayoutWork) -> tuple[Lane, ...]:
         """The places of the groups of a layout, see `lanes`."""
-        found = lanes_of(self.wires, work.layout, self.order, pass_axes=work.pass_axes)
+        found = super().lanes(work)
         return found if self.kinds is None else self.kinds.lanes(found, work.layout, self.order, work.pass_axes)
 
     def passes_s(self, work: LayoutWork) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -166,18 +133,14 @@ class Pricer(StepPricer):
 
     def backward_blocks(self, work: LayoutWork, stage: int) -> list[tuple[float, float]]:
         """See `StepPricer.backward_blocks`; a block is a layer, the embedding or the head."""
-        blocks = self.blocks_of(work, self._whole(work))[stage]
+        blocks = self.blocks_of(work, self.whole(work.layout))[stage]
         seconds = {name: times.task_s()[1 + work.layout.parts_gradients] for name, times in blocks.items()}
         spans = stage_spans(work, stage, seconds, is_backward=True)
-        return [(span.seconds, span.dense) for span in spans for _ in range(span.num_blocks)]
-
-    def update_s(self, work: LayoutWork, stage: int) -> float:
-        """See `StepPricer.update_s`; of the slowest device."""
-        return self.optimizer_s(work, stage, self._whole(work).kinds_at(stage))
+        return [(own_s, dense) for number, own_s, dense, _ in spans.tolist() for _ in range(int(number))]
 
     def coding_devices(self, work: LayoutWork, stage: int) -> tuple[DeviceType, ...]:
         """See `StepPricer.coding_devices`."""
-        return tuple(self.model_of(kind).device for kind in self._whole(work).kinds_at(stage))
+        return tuple(self.model_of(kind).device for kind in self.whole(work.layout).kinds_at(stage))
 
     def in_order(self, order: str, wires: GroupNetwork | None = None) -> Self:
         """See `StepPricer.in_order`; nothing that is known is shared."""
@@ -204,49 +167,69 @@ class Pricer(StepPricer):
             yield from (PlacedMessage(f"exposed {item.axis}", item, times, lane.at(0)[item.axis]) for item in sent)
         for item in () if work.meshes else work.boundary:  # what is resharded is told with what it takes in all
             yield PlacedMessage("pipeline transfers", item, 1, lane.at(0)[item.axis])
-        for stage, held in enumerate(work.stages):
-            for part, items in (("gradient sync", held.sync), ("parameter gather", held.gather)):
-                yield from (PlacedMessage(part, item, 1, lane.at(stage)[item.axis]) for item in items)
+        yield from super().messages(work, lane)
 
     def optimizer_s(self, work: LayoutWork, stage: int, kinds: Iterable[int] = (0,)) -> float:
         """Seconds in which a rank of a stage updates what it holds, the slowest of some kinds."""
         parameters, width = work.stages[stage].optimizer_parameters, work.layout.gradient_bytes
         return max(self.model_of(kind).optimizer_s(parameters, width) for kind in kinds)
 
-    def _whole(self, work: LayoutWork) -> Lane:
-        """All lanes as one, each stage on the slowest of its devices."""
-        lane = whole_lane(self.wires, work.layout, self.order)
-        return lane if self.kinds is None else self.kinds.whole(lane, work.layout, self.order)
+    def whole(self, layout: Layout) -> Lane:
+        """See `StepPricer.whole`."""
+        lane = super().whole(layout)
+        return lane if self.kinds is None else self.kinds.whole(lane, layout, self.order)
 
-    def _step(self, work: LayoutWork, lane: Lane, run: _Run) -> tuple[float, int]:
-        """Seconds of a step, and the stage that decides.
-
-        Of the stages the first, the second and the last are looked at; each other one is a copy that ends no later, unless
-        layers are of several kinds, where all are looked at. The first and the last of a model with a tied table wait for each
-        other before they sum it.
-        """
+    def looked_at(self, work: LayoutWork, lane: Lane) -> Iterable[int]:
+        """The first, the second and the last stage, or all where layers are of several kinds, see `StepPricer.looked_at`."""
         last = work.layout.pp - 1
         are_alike = len(work.block_weights) == 3 and not work.meshes and not lane.kinds and work.layout.stage_layers is None
         are_alike &= not work.layout.is_bidirectional
-        looked_at = sorted({0, min(1, last), last}) if are_alike else range(last + 1)
-        tails_s = {stage: sum(self._tail(work, stage, lane, run.blocks)) for stage in looked_at}
-        return step_s(run.pipeline, tails_s, work.partners)
+        return sorted({0, min(1, last), last}) if are_alike else range(last + 1)
 
-    def _alike(self, work: LayoutWork) -> UnevenStep:
-        """The step of the stage that decides, where hosts are alike."""
-        (lane,) = self.lanes(work)
-        run = self._run(work, lane)
-        seconds, last = self._step(work, lane, run)
-        sync_s, gather_s, optimizer_s = self._tail(work, last, lane, run.blocks)
-        unsent = run.pipeline.unsent.played
-        unsent_s = ends_s(unsent, {last: 0.0}, work.partners)[last]
-        waiting_s = waits(seconds - sync_s - gather_s - optimizer_s, unsent_s, unsent.busy_s, last)
-        return UnevenStep(seconds, last, 0, waiting_s, sync_s, gather_s, optimizer_s)
+    def unsent_span_s(self, work: LayoutWork, pipeline: PlayedPipeline, stage: int) -> float:
+        """See `StepPricer.unsent_span_s`; the first and the last of a model with a tied table wait for each other."""
+        return ends_s(pipeline.played, {stage: 0.0}, work.partners)[stage]
 
-    def _run(self, work: LayoutWork, lane: Lane) -> _Run:
-        """The pipeline as it is played."""
-        blocks = self.blocks_of(work, lane)
-        return _Run(PlayedPipeline.of(work.layout, self.task_s(work, blocks), self._sends(work, lane)), blocks)
+    def even_passes(self, work: LayoutWork, lane: Lane) -> Passes:
+        """See `StepPricer.even_passes`; what the receiving ranks gather is a part of transfers."""
+        task_s = self.task_s(work, self.blocks_of(work, lane))
+        return Passes(task_s, self._sends(work, lane), task_s)
+
+    def placed(self, work: LayoutWork) -> UnevenStep:
+        """See `StepPricer.placed`.
+
+        Raises:
+            PlanError: long skips, or stages of unequal meshes.
+        """
+        if work.shape.long_skips is not None:
+            problem = "long skips are priced where hosts and devices are alike"
+            raise PlanError(problem, field="long_skips", value=work.shape.long_skips)
+        if work.meshes:
+            problem = "stages of unequal meshes are priced where hosts are alike"
+            raise PlanError(problem, field="layout.stage_meshes", value=meshes_text(work.layout.stage_meshes or ()))
+        return super().placed(work)
+
+    def passes(self, work: LayoutWork, lane: Lane) -> Passes:
+        """See `StepPricer.passes`; what the receiving ranks gather counts where they are."""
+        layout, pp, v = work.layout, work.layout.pp, work.layout.virtual_stages
+        computed_s = self.task_s(work, self.blocks_of(work, lane))
+        send_s, gather_s, task_s = np.zeros((len(lane.ways), pp)), np.zeros(pp), computed_s.copy()
+        for item in work.boundary:
+            if item.axis == "pp":
+                send_s += [[self.message_s(item, layout, group) for group in way] for way in lane.ways]
+            else:
+                gather_s += [self.message_s(item, layout, groups[item.axis]) for groups in lane.stages]
+        if layout.overlap_pp:
+            send_s += np.maximum(np.roll(gather_s, -1), gather_s)  # forward on the one side, backward on the other
+        else:  # the first chunk is given nothing forward, the last one nothing backward
+            task_s[:, :, :2] += gather_s[:, None, None]
+            task_s[0, 0, 0] -= gather_s[0]
+            task_s[-1, v - 1, 1] -= gather_s[-1]
+        if layout.is_bidirectional:  # at the fold nothing is sent
+            there, back = send_s[0, :-1], send_s[-1, :-1]
+            ways = [[there, back[::-1]], [back, there[::-1]]][: len(send_s)]
+            return Passes(task_s, np.concatenate([[*first, 0.0, *then, 0.0] for first, then in ways]), computed_s)
+        return Passes(task_s, np.tile(send_s, v).reshape(-1), computed_s)
 
     def blocks_of(self, work: LayoutWork, lane: Lane) -> list[dict[str, BlockTimes]]:
         """The times of the blocks of each stage."""
@@ -325,61 +308,20 @@ class Pricer(StepPricer):
             self._blocks[key] = {n: BlockTimes.slowest([times(one, kind) for kind in kinds]) for n, one in work.blocks.items()}
         return self._blocks[key]
 
-    def _tail(self, work: LayoutWork, stage: int, lane: Lane, blocks: list[dict[str, BlockTimes]]) -> tuple[float, float, float]:
-        """Exposed seconds of gradient synchronisation and of parameter gathering, and the optimizer's.
-
-        With ``overlap_dp`` the gradients of a layer, of the embedding or of the head go as soon as the last micro-batch's
-        backward pass has made them, and a part of the parameters is wanted when the first forward pass gets there: what is
-        made last, or wanted first, hides behind nothing. The two copies of a tied table are summed when all that is done.
-        """
-        layout, held, groups = work.layout, work.stages[stage], lane.at(stage)
-        sync, gather = (
-            [(str(m.axis), self.message_s(m, layout, groups[m.axis])) for m in items] for items in (held.sync, held.gather)
-        )
-        sync_s, gather_s = (sum(seconds for _, seconds in messages) for messages in (sync, gather))
-        if layout.overlap_dp and sync_s > 0:
-            by_block = [(axis, seconds) for axis, seconds in sync if axis not in BETWEEN_STAGES]
-            last_s = sum(seconds for axis, seconds in sync if axis in BETWEEN_STAGES)
-            sync_s = last_s + self.exposed_s(work.at(stage), stage, blocks[stage], by_block, sync_s - last_s, is_backward=True)
-        if layout.overlap_dp and gather_s > 0:
-            gather_s = self.exposed_s(work.at(stage), stage, blocks[stage], gather, gather_s, is_backward=False)
-        return sync_s, gather_s, self.optimizer_s(work, stage, lane.kinds_at(stage))
-
-    def exposed_s(
-        self,
-        work: LayoutWork,
-        stage: int,
-        blocks: dict[str, BlockTimes],
-        messages: list[tuple[str, float]],
-        whole_s: float,
-        *,
-        is_backward: bool,
-        way_s: float = 0.0,
-    ) -> float:
-        """Seconds of messages that go block by block: what passes do not hide, and what the rest slows them down.
-
-        Args:
-            work: the layout.
-            stage: which.
-            blocks: times of its blocks.
-            messages: axis and seconds of each.
-            whole_s: seconds of all.
-            is_backward: whether they follow the last backward passes, else the first forward ones wait for them.
-            way_s: of a transfer between two chunks of the stage.
-        """
+    def spans(self, work: LayoutWork, stage: int, lane: Lane, *, is_backward: bool, way_s: float) -> Spans:
+        """See `StepPricer.spans`; a block is a layer, the embedding or the head."""
+        work = work.at(stage)
         kind = (2 if work.layout.parts_gradients else 1) if is_backward else 0
+        blocks = self._block_times(work, lane.at(stage), lane.kinds_at(stage))
         seconds = {name: times.task_s()[kind] for name, times in blocks.items()}
-        spans = stage_spans(work, stage, seconds, is_backward=is_backward, way_s=way_s)
-        shown_s = (exposed_after if is_backward else exposed_before)(spans, messages)
-        return shown_s + (self.slowdown - 1) * max(0.0, whole_s - shown_s)
+        return stage_spans(work, stage, seconds, is_backward=is_backward, way_s=way_s)
 
     def _hidden_s(self, work: LayoutWork, stage: int, lane: Lane, passes: Sequence[Done], tail_s: float) -> float:
         """Seconds of communication in a step that a stage is taken to hide, as no run did that was predicted.
 
         Those of input gradients beside weight gradients were hidden in such runs; they do not count.
         """
-        layout, held = work.layout, work.stages[stage]
-        hidden_s = 0.0
+        layout, hidden_s = work.layout, 0.0
         for times, _, one in passes:
             hidden_s += times * sum(s for axis, s in one.hidden_s.items() if axis != "tp" or layout.overlap_tp)
         if layout.overlap_pp and layout.pp > 1:
@@ -387,14 +329,11 @@ class Pricer(StepPricer):
             sends = layout.micro_batches_per_chunk * (2 * layout.chunks_per_rank - ends)
             sent_s = self._sends(work, lane)
             hidden_s += sends * float(sent_s.sum() / (2 * (layout.pp - 1)) if layout.is_bidirectional else sent_s.mean())
-        if layout.overlap_dp:
-            whole_s = sum(self.message_s(item, layout, lane.at(stage)[item.axis]) for item in (*held.sync, *held.gather))
-            hidden_s += max(0.0, whole_s - tail_s)
-        return hidden_s
+        return hidden_s + self.hidden_tail_s(work, stage, lane, tail_s)
 
-    def _peak_flops_per_s(self, layout: Layout) -> float:
-        """Peaks of all ranks together."""
+    def peak_flops_per_s(self, layout: Layout) -> float:
+        """See `StepPricer.peak_flops_per_s`."""
         if self.kinds is None:
-            return layout.world * self.device.peak_flops_per_s
+            return super().peak_flops_per_s(layout)
         counts = np.bincount(np.concatenate(self.kinds.of_ranks(layout, self.order)), minlength=len(self.models))
         return sum(int(number) * one.device.peak_flops_per_s for number, one in zip(counts, self.models, strict=True))

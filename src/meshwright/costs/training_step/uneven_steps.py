@@ -10,8 +10,8 @@ Legend: ``p`` stages, ``v`` chunks of a stage, ``w`` ranks of a stage, ``l`` lan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,16 @@ from ...plans.partition import Layout
 from ..pipelines.schedules import MAX_TASKS, STEADY_ROUNDS, played_from, steady_round
 from ..pipelines.steady_steps import PlayedPipeline, unhidden_s
 from ..pipelines.waits import waits
-from ..process_groups.lanes import PlacedLayout, RegularLayout, Stand
+from ..process_groups.group_network import PlacedNetwork
+from ..process_groups.lanes import Lane, PlacedLayout, RegularLayout
 from ..process_groups.rank_groups import stage_groups, stage_width
-from ..work.operations import BETWEEN_STAGES, Message
+from ..work.operations import BETWEEN_STAGES
+
+if TYPE_CHECKING:
+    from .step_pricer import StepPricer
+
+Tail = tuple[float, float, float]
+"""Seconds of gradients, of parameters and of the optimizer behind the passes of a stage, as far as nothing hides them."""
 
 STEPS = 2
 """Steps that are played: the first, whose ranks begin all at once, and one behind it."""
@@ -41,30 +48,6 @@ class Passes(NamedTuple):
     task_s: NDArray[np.float64]
     send_s: NDArray[np.float64]
     computed_s: NDArray[np.float64]
-
-
-class Tails(NamedTuple):
-    """What follows the passes of a stage.
-
-    Attributes:
-        sync: messages that sum gradients.
-        gather: messages that gather parameters.
-        optimizer_s: seconds of the update, of all ranks of a stage or of each.
-        seconds: of a message over groups.
-        exposed_s: of messages that go block by block beside the passes of a lane, what these do not hide, and what the rest
-            slows down: by stage, lane, axis and seconds of each message, and whether they follow the backward passes.
-        chunk_gaps_s: of messages that go between chunks too, the lag or the wait of each chunk, see `steady_steps.ChunkTails`: by
-            stage, seconds of each message, and whether they follow the backward passes; None where chunks are not told apart.
-        slowdown: factor on computing and sending that run side by side.
-    """
-
-    sync: Callable[[int], Sequence[Message]]
-    gather: Callable[[int], Sequence[Message]]
-    optimizer_s: Callable[[int], float | NDArray[np.float64]]
-    seconds: Callable[[Message, Stand], float]
-    exposed_s: Callable[[int, int, list[tuple[str, float]], bool], float]
-    chunk_gaps_s: Callable[[int, list[float], bool], NDArray[np.float64]] | None = None
-    slowdown: float = 1.0
 
 
 class UnevenStep(NamedTuple):
@@ -141,24 +124,47 @@ class _Line(NamedTuple):
         return np.zeros(len(self.own_s)) if self.gaps_s is None else self.gaps_s[:, 0]
 
 
-def uneven_step(layout: Layout, placed: PlacedLayout | RegularLayout, passes: Sequence[Passes], tails: Tails) -> UnevenStep:
+class _Uneven(NamedTuple):
+    """A layout whose lanes are priced by themselves.
+
+    Attributes:
+        pricer: prices what follows the passes.
+        work: what every rank does.
+        placed: the groups of the layout.
+        lanes, passes: all lanes and the passes of each, equal ones the same object.
+    """
+
+    pricer: StepPricer
+    work: Any
+    placed: PlacedLayout | RegularLayout
+    lanes: Sequence[Lane]
+    passes: Sequence[Passes]
+
+
+def uneven_step(pricer: StepPricer, work: Any, of_lanes: Sequence[Lane], passes: Sequence[Passes]) -> UnevenStep:
     """The time of one step among others.
 
     It is never less than what any rank has to do in it by itself, which two steps may not show where they do not end alike.
 
     Args:
-        layout: how the job is cut.
-        placed: its groups.
+        pricer: prices what follows the passes.
+        work: what every rank does.
+        of_lanes: the lanes.
         passes: of each lane; equal ones may be the same object.
-        tails: what follows them.
     """
+    layout, wires = work.layout, pricer.wires
+    placed: PlacedLayout | RegularLayout = RegularLayout(layout, wires.devices_per_host, pricer.order)
+    if isinstance(wires, PlacedNetwork):
+        placed = wires.layout(layout, pricer.order, pass_axes=work.pass_axes)
+    uneven = _Uneven(pricer, work, placed, of_lanes, passes)
     pp, width = layout.pp, stage_width(layout)
     lanes = [slice(first, first + width // len(passes)) for first in range(0, width, width // len(passes))]
     none_s = np.zeros(len(lanes))
-    sync = [_line(layout, placed, tails, stage, lanes, _held_s(layout, passes, stage), is_backward=True) for stage in range(pp)]
-    gather = [_line(layout, placed, tails, stage, lanes, none_s, is_backward=False) for stage in range(pp)]
-    update_s = np.stack([np.broadcast_to(np.asarray(tails.optimizer_s(stage), np.float64), width) for stage in range(pp)])
-    partners, between_s = _between_stages(layout, placed, tails)
+    sync = [_line(uneven, stage, lanes, _held_s(layout, passes, stage), is_backward=True) for stage in range(pp)]
+    gather = [_line(uneven, stage, lanes, none_s, is_backward=False) for stage in range(pp)]
+    updates_s = [[pricer.optimizer_s(work, stage, lane.kinds_at(stage)) for lane in of_lanes] for stage in range(pp)]
+    update_s = np.repeat(np.array(updates_s, np.float64), width // len(of_lanes), axis=1)
+    partners, between_s = _between_stages(uneven)
     own_s = np.stack([before.own_s[:, 0] + after.own_s[:, 0] for before, after in zip(sync, gather, strict=True)]) + update_s
     own_s += between_s
     clock, last_s, least_s = np.zeros((pp, width)), 0.0, 0.0
@@ -240,25 +246,16 @@ def _held_s(layout: Layout, passes: Sequence[Passes], stage: int) -> NDArray[np.
     return np.array([one.send_s[stage - 1 - layout.pp * layout.virtual_stages] for one in passes])
 
 
-def _line(
-    layout: Layout,
-    placed: PlacedLayout | RegularLayout,
-    tails: Tails,
-    stage: int,
-    lanes: Sequence[slice],
-    held_s: NDArray[np.float64],
-    *,
-    is_backward: bool,
-) -> _Line:
+def _line(uneven: _Uneven, stage: int, lanes: Sequence[slice], held_s: NDArray[np.float64], *, is_backward: bool) -> _Line:
     """The messages of a stage but for those between two stages; of what goes beside passes, ``held_s`` hides too."""
-    messages = [
-        m for m in (tails.sync if is_backward else tails.gather)(stage) if m.axis not in BETWEEN_STAGES and m.payload_bytes > 0
-    ]
+    pricer, work, placed, of_lanes, passes = uneven
+    layout, every = work.layout, work.sync(stage) if is_backward else work.gather(stage)
+    messages = [m for m in every if m.axis not in BETWEEN_STAGES and m.payload_bytes > 0]
     width = stage_width(layout)
     rows, seconds, of_rank = [], [], np.zeros((len(messages), width))
     for number, message in enumerate(messages):
         rows.append(stage_groups(layout, message.axis))
-        seconds.append(np.array([tails.seconds(message, one) for one in placed.singles(message.axis, stage)]))
+        seconds.append(np.array([pricer.message_s(message, layout, one) for one in placed.singles(message.axis, stage)]))
         of_rank[number, rows[-1]] = seconds[-1][:, None]
     givers, own_s = np.arange(width)[:, None], of_rank.sum(axis=0)[:, None]
     if not (layout.overlap_dp and messages):
@@ -270,34 +267,36 @@ def _line(
     lane_of = np.empty(width, np.int64)
     for lane, ranks in enumerate(lanes):
         lane_of[ranks] = lane
-    if tails.chunk_gaps_s is not None:
-        gaps_s = np.stack([tails.chunk_gaps_s(stage, one.tolist(), is_backward) for one in of_rank.T])
+    gaps = [pricer.chunk_gaps_s(work, stage, one.tolist(), is_backward=is_backward) for one in of_rank.T]
+    if told := [one for one in gaps if one is not None]:
+        gaps_s = np.stack(told)
         whole_s, held = of_rank.sum(axis=0), np.array([held_s[lane_of[ranks]] for ranks in givers])
         if is_backward:
-            own_s = unhidden_s(np.zeros(givers.shape), -held[:, :, None], gaps_s[:, None, :1], whole_s[:, None], tails.slowdown)
+            own_s = unhidden_s(np.zeros(givers.shape), -held[:, :, None], gaps_s[:, None, :1], whole_s[:, None], pricer.slowdown)
         else:
-            own_s = (gaps_s[:, 0] + (tails.slowdown - 1) * np.maximum(0.0, whole_s - gaps_s[:, 0]))[:, None]
-        return _Line(rows, seconds, givers, own_s, True, is_backward, gaps_s, whole_s, tails.slowdown)
+            own_s = (gaps_s[:, 0] + (pricer.slowdown - 1) * np.maximum(0.0, whole_s - gaps_s[:, 0]))[:, None]
+        return _Line(rows, seconds, givers, own_s, True, is_backward, gaps_s, whole_s, pricer.slowdown)
     known: dict[tuple[int, bytes], float] = {}
     own_s = np.zeros(givers.shape)
     for rank, place in np.ndindex(givers.shape):
         lane = int(lane_of[givers[rank, place]])
         key = lane, of_rank[:, rank].tobytes()
         if key not in known:
-            told = [(str(m.axis), float(s)) for m, s in zip(messages, of_rank[:, rank], strict=True)]
-            known[key] = max(0.0, tails.exposed_s(stage, lane, told, is_backward) - held_s[lane])
+            sent = [(str(m.axis), float(s)) for m, s in zip(messages, of_rank[:, rank], strict=True)]
+            whole, way_s = sum(seconds for _, seconds in sent), float(passes[lane].send_s[: layout.pp].mean())
+            shown_s = pricer.exposed_s(work, stage, of_lanes[lane], sent, whole, is_backward=is_backward, way_s=way_s)
+            known[key] = max(0.0, shown_s - held_s[lane])
         own_s[rank, place] = known[key]
     return _Line(rows, seconds, givers, own_s, True, is_backward)
 
 
-def _between_stages(
-    layout: Layout, placed: PlacedLayout | RegularLayout, tails: Tails
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def _between_stages(uneven: _Uneven) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """With which stage each one sums gradients behind all others (itself: none), ``(p,)``, and for how long, ``(p, w)``."""
+    pricer, layout = uneven.pricer, uneven.work.layout
     partners, total = np.arange(layout.pp), np.zeros((layout.pp, stage_width(layout)))
     for stage in range(layout.pp if layout.pp > 1 else 0):
-        for message in tails.sync(stage):
+        for message in uneven.work.sync(stage):
             if message.axis in BETWEEN_STAGES:
                 partners[stage] = layout.pp - 1 - stage
-                total[stage] += [tails.seconds(message, pair) for pair in placed.singles(message.axis, stage)]
+                total[stage] += [pricer.message_s(message, layout, pair) for pair in uneven.placed.singles(message.axis, stage)]
     return partners, total

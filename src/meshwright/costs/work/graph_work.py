@@ -6,6 +6,9 @@ later chunk needs goes from chunk to chunk, also through chunks that do not use 
 ``pipeline_skips: direct``, from the chunk that makes it, once, to those that read it. Then a chunk is kept by all that it sends,
 at the pace of the way to the next one, and by the gradients of all that it is given, at that of the way to the one before. As
 for op splits, the update of the weights is not counted.
+
+A rank holds weights, gradients and optimizer as for op splits (`plans.memory`), activations by the schedule as for transformers
+(`memory`). Full recomputation keeps what a chunk is given and, while it goes backward, its own activations once.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +26,19 @@ from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.document import Stage
 from ...plans.frameworks.defaults import BIDIRECTIONAL
+from ...plans.memory import STATE_BYTES_PER_WEIGHT_BYTE
 from ...plans.partition import ZERO_BUBBLE, Layout
 from ...plans.stage_meshes import meshes_text
 from ...plans.stages import layout_stages
 from .. import compute
 from ..compression import Matrix
+from ..pipelines.schedules import orders
+from ..pipelines.tasks import FORWARD
 from ..settings import CostSettings
-from ..training_step.graph_tails import gather_parts, messages_of, sync_parts
 from .halos import ERRORS_AND_OUTPUTS, VolumeCut, cut_volumes, parts_of
+from .memory import FRAGMENTATION, RUNTIME_BYTES, StageMemory, kept_at_once
 from .operations import Message
+from .stage_work import gather_parts, messages_of, sync_parts
 from .step_work import ModelParts, StepWork
 
 GRADIENT_NUMBER_BYTES = 4.0
@@ -101,6 +109,11 @@ class GraphWork(StepWork):
         return kept_activation_bytes(self.graph, self.layout)
 
     @property
+    def amount(self) -> tuple[int, Literal["tokens", "samples"]]:
+        """See `StepWork.amount`."""
+        return self.layout.global_batch, "samples"
+
+    @property
     def weights(self) -> float:
         """Bytes of the gradients of all ops, see `StepWork.weights`."""
         return float(self.gradient_bytes.sum())
@@ -162,6 +175,41 @@ class GraphWork(StepWork):
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Parameters of a stage, where the replicas update a part each."""
         return messages_of(gather_parts, self.layout, float(self.graph.parameter_bytes[self.ops_of(stage)].sum()))
+
+    def memory(self, stage: int) -> StageMemory:
+        """See `StepWork.memory`."""
+        layout, ops, chunks = self.layout, self.ops_of(stage), self.chunks_of(stage)
+        weights = float(self.graph.parameter_bytes[ops].sum())
+        activations = self.most_kept_bytes(stage)
+        if layout.recompute == "full":
+            activations += max(float(self.kept_bytes[self.chunks[chunk]].sum()) for chunk in chunks)
+        buffers = self.share * float(self.graph.workspace_bytes[ops].max())
+        if self.volume is not None:  # the planes of both neighbours beside its own part
+            buffers += self.volume.halo_bytes
+        if layout.pp > 1:  # one message each way
+            buffers += max(self.given(chunk) for chunk in chunks)
+            buffers += max(float(self.boundary_bytes[chunk]) for chunk in chunks)
+        runtime = RUNTIME_BYTES + FRAGMENTATION * (activations + buffers)
+        return StageMemory(weights, weights, weights * (state_factor(layout) - 2.0), activations, buffers, runtime)
+
+    def chunk_kept_bytes(self, chunk: int) -> float:
+        """What a micro-batch keeps of a chunk for its backward pass."""
+        return self.given(chunk) if self.layout.recompute == "full" else float(self.kept_bytes[self.chunks[chunk]].sum())
+
+    def most_kept_bytes(self, stage: int) -> float:
+        """What a stage keeps at its worst moment; of several chunks, which differ in size, by the schedule's own order."""
+        layout = self.layout
+        kept = np.array([self.chunk_kept_bytes(chunk) for chunk in self.chunks_of(stage)])
+        if layout.pp == 1 or layout.virtual_stages == 1:
+            return kept_at_once(layout, stage) * float(kept.sum())
+        tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches)[stage]
+        change = np.where(tasks[:, 0] == FORWARD, 1.0, -1.0) * kept[tasks[:, 1]]
+        return float(np.cumsum(change).max())
+
+
+def state_factor(layout: Layout) -> float:
+    """Bytes of weights, gradients and optimizer for each byte of weights; the optimizer is what replicas may share."""
+    return 2.0 + (STATE_BYTES_PER_WEIGHT_BYTE - 2.0) / layout.num_shards
 
 
 def describe_graph(

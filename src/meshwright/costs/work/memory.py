@@ -1,19 +1,21 @@
-"""Memory of every pipeline stage of a layout: what a rank holds at its worst moment, and its parts."""
+"""Memory of every pipeline stage of a transformer under a layout: what a rank holds at its worst moment, and its parts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import PlanError
 from ...plans.partition import Layout
-from ..pipelines.bidirectional import kept_at_once
+from ..pipelines import bidirectional
 from ..pipelines.schedules import in_flight, waiting
 from .activations.layer_activations import layer_bytes
 from .elementwise import PLAIN_LOSS_NUMBERS, SPREAD_PLAIN_LOSS_NUMBERS
 from .model_chunks import KEPT, end_stages
 from .stage_work import slice_buffer_bytes
-from .work import LayoutWork
+
+if TYPE_CHECKING:
+    from .work import LayoutWork
 
 FRAGMENTATION = 0.04
 """Share of what changes size during a step that a caching allocator cannot reuse. An assumption."""
@@ -108,9 +110,9 @@ def stage_memory(work: LayoutWork, stage: int) -> StageMemory:
 
 def peak_memory(work: LayoutWork) -> tuple[int, StageMemory]:
     """The stage whose ranks need most, and what they hold."""
-    layout, pp = work.layout, work.layout.pp
+    layout = work.layout
     if work.meshes:
-        return max(((stage, stage_memory(work, stage)) for stage in range(pp)), key=lambda pair: pair[1].total)
+        return max(((stage, stage_memory(work, stage)) for stage in range(layout.pp)), key=lambda pair: pair[1].total)
     known = "peak", layout.schedule, layout.virtual_stages, layout.recompute_num_layers
     found: tuple[int, StageMemory] = work.once(known, lambda: _peak(work))
     return found
@@ -172,7 +174,7 @@ def _passing(work: LayoutWork, stages: Sequence[int]) -> list[_Passing]:
     for stage in stages:
         kept, buffers = _layers_bytes(work, stage, of_layer), _message_buffers(work, stage)
         if stage in with_embedding and shape.has_dropout:
-            kept += _kept(layout, stage) * tokens * shape.hidden / split
+            kept += kept_at_once(layout, stage) * tokens * shape.hidden / split
         if stage in with_head:
             kept += 2 * layout.number_bytes * tokens * shape.hidden / split
             buffers += _logits_bytes(work)
@@ -289,13 +291,13 @@ def _layers_bytes(work: LayoutWork, stage: int, of_layer: dict[str, _OfLayer]) -
             )
         ]
         is_mirrored = layout.has_mirrored_stages
-        at_once = kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
+        at_once = bidirectional.kept_at_once(layout.pp, layout.micro_batches_per_chunk, stage, is_mirrored=is_mirrored)
         return max(sum(n * size for n, size in zip(numbers, sizes, strict=True)) for numbers in at_once)
     held = [(number, inputs * of_layer[name].kept, of_layer[name].put_off) for name, number in work.stages[stage].layers.items()]
     if _computes_again(layout):
         pairs = waiting(layout.schedule, layout.pp, layout.num_micro_batches, stage)
         return max(sum(number * (before * kept + after * put_off) for number, kept, put_off in held) for before, after in pairs)
-    most, total = _kept(layout, stage), 0.0
+    most, total = kept_at_once(layout, stage), 0.0
     for number, kept, _ in held:
         total += number * (most * kept)
     return total
@@ -312,7 +314,8 @@ def _group_inputs(work: LayoutWork, stage: int) -> float:
     return sum(-(-number // size) for number in own) / max(1, sum(own))
 
 
-def _kept(layout: Layout, stage: int) -> float:
+def kept_at_once(layout: Layout, stage: int) -> float:
+    """Most micro-batches of which a stage keeps the activations at once; of several chunks the mean of these."""
     return in_flight(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches, stage) if layout.pp > 1 else 1.0
 
 

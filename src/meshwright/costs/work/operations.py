@@ -8,6 +8,7 @@ after those waits for all of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -144,6 +145,16 @@ def input_part(items: Pass) -> Pass:
 def weight_part(items: Pass) -> Pass:
     """What a backward pass does for the gradients of its weights."""
     return _part(items, is_weight=True)
+
+
+def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
+    """A pass with several items in place of each, of which the last may be a message; it runs beside what it ran beside."""
+    found: list[Item] = []
+    for place, (*before, last) in enumerate(parts):
+        if isinstance(last, Message) and last.beside:
+            last = replace(last, beside=sum(map(len, parts[place + 1 : place + 1 + last.beside])))
+        found += [*before, last]
+    return tuple(found)
 
 
 def side_by_side(forward: Pass, backward: Pass, axis: Axis = "ep") -> Pass:

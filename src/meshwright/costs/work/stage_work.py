@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...jobs.transformer import TransformerShape
 from ...plans.partition import Layout
+from ..collectives.prices import Operation
 from ..resharding.stage_tensors import StageTensor, largest_slice_bytes
 from .latent_attention import narrow_parameters
 from .layer_parts import BlockWeights
 from .model_chunks import end_stages, has_table_copy
-from .operations import Message
+from .operations import Axis, Message
 
 if TYPE_CHECKING:
     from .work import LayoutWork
@@ -84,7 +85,7 @@ def stages_of(
 def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narrow: int, layers: Mapping[str, int]) -> StageWork:
     weight_bytes, gradient_bytes = layout.number_bytes, layout.gradient_bytes
     same = layout.dp * layout.cp
-    shards, replicas = layout.num_shards, same // layout.num_shards
+    shards = layout.num_shards
     expert_same = same // layout.ep
     expert_shards = min(shards, expert_same)
     sync: list[Message] = []
@@ -95,26 +96,59 @@ def _stage(layout: Layout, dense: float, experts: float, tied_table: float, narr
     if narrow and layout.tp > 1 and layout.sequence_parallel:  # each rank has those of its own tokens
         held = shards if layout.reduces_in_passes else 1
         sync.append(Message("latent gradients", "all_reduce", "tp", float(narrow * gradient_bytes / held)))
-    if layout.shards_optimizer:
-        if shards > 1 and not layout.reduces_in_passes:
-            sync.append(Message("gradients", "reduce_scatter", "shard", dense * gradient_bytes))
-        if replicas > 1:
-            sync.append(Message("gradients of copies", "all_reduce", "replica", dense * gradient_bytes / shards))
-        if shards > 1 and layout.zero < 3:
-            gather.append(Message("parameters", "all_gather", "shard", dense * weight_bytes))
-        if experts and expert_same > 1 and not layout.reduces_in_passes:
-            sync.append(Message("expert gradients", "reduce_scatter", "expert_dp", experts * gradient_bytes))
-        if experts and expert_same > 1 and layout.zero < 3:
+    of_dense = messages_of(sync_parts, layout, dense * gradient_bytes)
+    sync += [item for item in of_dense if item.axis != "shard" or not layout.reduces_in_passes]
+    gather += messages_of(gather_parts, layout, dense * weight_bytes) if layout.zero < 3 else ()
+    if experts and expert_same > 1:
+        if not layout.reduces_in_passes:
+            operation: Operation = "reduce_scatter" if layout.shards_optimizer else "all_reduce"
+            sync.append(Message("expert gradients", operation, "expert_dp", experts * gradient_bytes))
+        if layout.shards_optimizer and layout.zero < 3:
             gather.append(Message("expert parameters", "all_gather", "expert_dp", experts * weight_bytes))
-    else:
-        if same > 1:
-            sync.append(Message("gradients", "all_reduce", "dp_cp", dense * gradient_bytes))
-        if experts and expert_same > 1:
-            sync.append(Message("expert gradients", "all_reduce", "expert_dp", experts * gradient_bytes))
     updated = dense / shards + experts / (expert_shards if layout.shards_optimizer else 1)
     if layout.has_mirrored_stages:
         sync.append(Message("gradients of the other copy", "all_reduce", "mirror", updated * gradient_bytes))
     return StageWork(dense, experts, updated, tuple(sync), tuple(gather), layers)
+
+
+class MessagePart(NamedTuple):
+    """A message whose size is a part of what a stage holds.
+
+    Attributes:
+        name, operation, axis: as of `Message`.
+        divisor: what the stage holds, over the payload.
+    """
+
+    name: str
+    operation: Operation
+    axis: Axis
+    divisor: int = 1
+
+
+Parts = Callable[[Layout], tuple[MessagePart, ...]]
+
+
+def sync_parts(layout: Layout) -> tuple[MessagePart, ...]:
+    """Gradients of a stage, over the replicas."""
+    if layout.copies == 1:
+        return ()
+    if not layout.shards_optimizer:
+        return (MessagePart("gradients", "all_reduce", "dp_cp"),)
+    shards = layout.num_shards
+    scattered = (MessagePart("gradients", "reduce_scatter", "shard"),) if shards > 1 else ()
+    copies = (MessagePart("gradients of copies", "all_reduce", "replica", shards),) if shards < layout.copies else ()
+    return (*scattered, *copies)
+
+
+def gather_parts(layout: Layout) -> tuple[MessagePart, ...]:
+    """Parameters of a stage, where the replicas update a part each."""
+    return (MessagePart("parameters", "all_gather", "shard"),) if layout.num_shards > 1 else ()
+
+
+def messages_of(parts: Parts, layout: Layout, held_bytes: float) -> tuple[Message, ...]:
+    """The messages of a stage that holds a number of bytes; none where it holds nothing."""
+    found = parts(layout) if held_bytes > 0 else ()
+    return tuple(Message(part.name, part.operation, part.axis, held_bytes / part.divisor) for part in found)
 
 
 def stage_tensor(work: LayoutWork, stage: int, carried: int, devices_per_host: int) -> StageTensor:

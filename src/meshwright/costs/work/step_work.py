@@ -6,11 +6,13 @@ A message names the axis of the layout along which it runs; all ranks of a stage
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from typing import NamedTuple, Self
+from collections.abc import Iterator, Mapping
+from typing import Literal, NamedTuple, Self
 
 from ...plans.partition import Layout
 from ..compression import Matrix
+from ..process_groups.rank_groups import IN_PASSES
+from .memory import StageMemory
 from .operations import Message
 
 SUMMED = ("dp_cp", "expert_dp")
@@ -39,6 +41,21 @@ class StepWork(ABC):
     """
 
     layout: Layout
+
+    @property
+    @abstractmethod
+    def amount(self) -> tuple[int, Literal["tokens", "samples"]]:
+        """What a step works through over all ranks, and in which unit."""
+
+    @property
+    def pass_axes(self) -> frozenset[str]:
+        """Axes of the messages that belong to passes."""
+        return IN_PASSES
+
+    @property
+    def partners(self) -> Mapping[int, int]:
+        """The stage with which each stage sums gradients behind its passes, where there is one."""
+        return {}
 
     @property
     @abstractmethod
@@ -96,6 +113,14 @@ class StepWork(ABC):
     @abstractmethod
     def gather(self, stage: int) -> tuple[Message, ...]:
         """Messages after the optimizer of a stage."""
+
+    @abstractmethod
+    def memory(self, stage: int) -> StageMemory:
+        """Memory of a rank of one stage."""
+
+    def peak_memory(self) -> tuple[int, StageMemory]:
+        """The stage whose ranks need most, the first of equal ones, and what they hold."""
+        return max(((stage, self.memory(stage)) for stage in range(self.layout.pp)), key=lambda pair: pair[1].total)
 
     def summed(self, stage: int) -> tuple[Message, ...]:
         """The messages of `sync` that may be coded: sums of gradients over replicas."""

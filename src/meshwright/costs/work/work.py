@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import accumulate, pairwise
 from operator import itemgetter
-from typing import Any
+from typing import Any, Literal
 
 from ...errors import PlanError
 from ...jobs.transformer import TransformerShape
@@ -28,6 +28,7 @@ from ..compression import Matrix
 from . import layer as blocks
 from .layer import BlockWork
 from .layer_parts import BlockWeights
+from .memory import StageMemory, peak_memory, stage_memory
 from .model_chunks import ChunkWork, check, spread, there_and_back
 from .operations import Message
 from .stage_work import StageWork, stages_of
@@ -128,6 +129,11 @@ class LayoutWork(StepWork):
         return {0: last, last: 0} if any(item.axis == "ends" for item in self.stages[0].sync) else {}
 
     @property
+    def amount(self) -> tuple[int, Literal["tokens", "samples"]]:
+        """See `StepWork.amount`."""
+        return self.layout.global_batch * self.sequence_length, "tokens"
+
+    @property
     def weights(self) -> float:
         """Parameters of a rank of each stage, see `StepWork.weights`."""
         return float(sum(one.parameters for one in self.stages))
@@ -211,6 +217,14 @@ class LayoutWork(StepWork):
     def gather(self, stage: int) -> tuple[Message, ...]:
         """See `StepWork.gather`."""
         return self.stages[stage].gather
+
+    def memory(self, stage: int) -> StageMemory:
+        """See `StepWork.memory`."""
+        return stage_memory(self, stage)
+
+    def peak_memory(self) -> tuple[int, StageMemory]:
+        """See `StepWork.peak_memory`; worked out once for layouts that share what decides it."""
+        return peak_memory(self)
 
     @property
     def has_plain_boundary(self) -> bool:

@@ -73,11 +73,11 @@ def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[S
     Raises:
         ExportError: a period of more steps than a trace should hold.
     """
-    from ...costs.training.compressed import coded_messages
-    from ...costs.training.core_work import core_work
+    from ...costs.training.compressed import coded_messages, coded_shards
+    from ...costs.training.masked import core_work
     from ...costs.training.replicas import Replicas
-    from ...costs.training.sharded_codes import coded_shards
-    from ...simulation.training.trained_step import TrainedStep, local_period
+    from ...simulation.layouts.step_model import StepModel as TrainedStep
+    from ...simulation.training.phases import local_period
 
     if isinstance(plan.compression, Quantise) and step.layout.zero >= 3:
         return type(step)(coded_shards(step.work, plan.compression), step.pricer), 1
@@ -109,8 +109,8 @@ def _number(plan: PlacementPlan, layout: Layout, rank: int) -> int:
 
 
 def _step(plan: PlacementPlan, layout: Layout, graph: JobGraph, cluster: Cluster, devices: NDArray[np.int64]) -> StepModel:
-    from ...simulation.layouts.graph_step import GraphStep
     from ...simulation.layouts.running import layout_step
+    from ...simulation.layouts.step_model import GraphStep
 
     if not _cuts_layers(layout):
         types = np.unique(cluster.device_type[devices])

@@ -20,7 +20,7 @@ from ...jobs.masked import Core
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
 from ...plans.splitting.op_splits import OpSplits
-from ...plans.strategies.masked import Masked
+from ...plans.training import Masked
 from ..requirements import hosts_of
 from ..target import ExportOptions, Files, Target
 from .schema import RankTrace, Value, encode

@@ -23,7 +23,6 @@ from ...costs.stage_cuts.graph_cuts import find_cuts, least_of
 from ...costs.stage_cuts.mixed_cuts import MixedDevices
 from ...costs.stage_cuts.unit_chain import Chain
 from ...costs.training_step.graph_step_time import GraphPricer
-from ...costs.work.graph_memory import graph_peak_memory
 from ...costs.work.graph_work import GraphWork, describe_graph
 from ...devices import DeviceType
 from ...errors import PlanError
@@ -299,7 +298,7 @@ class GraphSearch:
         """A layout cut where it is best, None where none was found that fits; and what any cut needs where this is not proven."""
         if self.mixed is not None:
             made = self.mixed.work(self.graph, layout, self.wires, self.costs, order, self._chain(layout))
-            held_bytes = graph_peak_memory(made)[1].total
+            held_bytes = made.peak_memory()[1].total
             if self.mixed.missing_bytes(made, order) <= 0:
                 return _Cut(order, made, held_bytes), None
             self._found.note(held_bytes, layout)
@@ -324,7 +323,7 @@ class GraphSearch:
                 found = describe_graph(self.graph, layout, self.device, self.costs, cuts=cuts.places)
                 break
         assert found is not None  # without bounds every cut fits
-        memory_bytes = graph_peak_memory(found)[1].total
+        memory_bytes = found.peak_memory()[1].total
         if memory_bytes <= self.capacity_bytes:
             return _Cut(order, found, memory_bytes), least_bytes
         self._found.note(memory_bytes, layout)

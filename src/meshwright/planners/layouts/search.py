@@ -33,7 +33,6 @@ from ...costs.training_step.bounds import BoundedPricer, FastestKernels, LowerBo
 from ...costs.training_step.kernels import KernelModel, kernel_model
 from ...costs.training_step.passes import OVERLAP_SLOWDOWN
 from ...costs.training_step.stage_crossings import Resharding
-from ...costs.work.memory import peak_memory
 from ...costs.work.work import LayoutWork, describe
 from ...devices import DeviceType
 from ...errors import PlanError
@@ -292,7 +291,7 @@ class LayoutSearch:
 
     def _held(self, work: LayoutWork) -> float:
         """Memory of a layout's fullest rank; on devices of several types what some rank holds in any spread of layers."""
-        return peak_memory(work)[1].total if self.stage_devices is None else self.stage_devices.least_bytes(work)
+        return work.peak_memory()[1].total if self.stage_devices is None else self.stage_devices.least_bytes(work)
 
     def _by_zero(self, node: LayoutFamily) -> list[Layout]:
         """The base of a node with each of its ZeRO stages, its own first."""
@@ -372,7 +371,7 @@ class LayoutSearch:
             if (step_s, one.number) < (best_s, best.number):
                 best_s, best = step_s, one
         if self.stage_devices is not None:
-            memory_bytes = peak_memory(best.work)[1].total
+            memory_bytes = best.work.peak_memory()[1].total
         return RankedLayout.of(best_s, memory_bytes, best.work.layout, best.order)
 
     def _illegal(self, worlds: Sequence[int]) -> PlanError:

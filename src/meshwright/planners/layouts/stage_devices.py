@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,8 @@ from ...costs.process_groups.device_kinds import DeviceKinds
 from ...costs.process_groups.lanes import Lane
 from ...costs.training_step.kernels import KernelModel
 from ...costs.training_step.step_time import Pricer
-from ...costs.work.memory import StageMemory, stage_memory
+from ...costs.work.memory import StageMemory
+from ...costs.work.step_work import StepWork
 from ...costs.work.work import LayoutWork
 from ...plans.partition import Layout
 from ...plans.rank_order import numbers
@@ -45,24 +45,21 @@ class StageDevices:
         found: NDArray[np.float64] = np.minimum.reduceat(self.memory_bytes[numbers(layout, order)], firsts)
         return found
 
-    def missing_bytes(
-        self, work: Any, order: str, memory: Callable[[Any, int], StageMemory] = stage_memory
-    ) -> tuple[float, int, StageMemory]:
+    def missing_bytes(self, work: StepWork, order: str) -> tuple[float, int, StageMemory]:
         """What the stage that lacks the most memory lacks, or has left where that is negative; which, and what a rank holds.
 
         Args:
             work: of a layout.
             order: of its ranks.
-            memory: what a rank of a stage holds; by default of a transformer.
         """
-        held = [memory(work, stage) for stage in range(work.layout.pp)]
+        held = [work.memory(stage) for stage in range(work.layout.pp)]
         missing = np.array([one.total for one in held]) - self.room_bytes(work.layout, order)
         stage = int(missing.argmax())
         return float(missing[stage]), stage, held[stage]
 
     def least_bytes(self, work: LayoutWork) -> float:
         """What some rank holds at least however layers are spread: one stage has as many as here, or more."""
-        return min(stage_memory(work, stage).total for stage in range(work.layout.pp))
+        return min(work.memory(stage).total for stage in range(work.layout.pp))
 
     def spreads(self, work: LayoutWork, pricer: Pricer, describe: Callable[[Layout], LayoutWork]) -> list[LayoutWork]:
         """A layout as it is, and with layers spread by the speed of the stages' devices (`best_load`), as far as they fit.
@@ -82,7 +79,7 @@ class StageDevices:
                 break
             other = describe(layout.model_copy(update={"stage_layers": layers}))
             room = self.room_bytes(layout, pricer.order)
-            too_many = [stage for stage in range(layout.pp) if stage_memory(other, stage).total > room[stage]]
+            too_many = [stage for stage in range(layout.pp) if other.memory(stage).total > room[stage]]
             if not too_many:
                 return [*found, other]
             for stage in too_many:

@@ -89,7 +89,7 @@ def _priced(found: RankedLayouts, space: LayoutSpace, one: RankedLayout, choice:
         if not space.is_run(layout):
             return None
         work = found.maker.work(layout)
-        memory_bytes, (_, held, room_bytes) = found.maker.peak_memory(work)[1].total, found.maker.tightest(work)
+        memory_bytes, (_, held, room_bytes) = work.peak_memory()[1].total, found.maker.tightest(work)
         if held.total > room_bytes:
             return None
         step_s = found.search.pricer(one.order).step_s(work)

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...costs.process_groups.group_network import PlacedNetwork
-from ...costs.training.core_work import core_work, parameter_share
-from ...costs.training.masked import core_memory, cycle_s, masked_step, model_place, resharding_s
+from ...costs.training.masked import core_memory, core_work, cycle_s, masked_step, model_place, parameter_share, resharding_s
 from ...costs.training.replicas import Replicas
 from ...costs.training.synchronisation import synchronous_s
 from ...costs.work.step_work import StepWork
@@ -25,7 +24,7 @@ from ...errors import GraphError, PlanError
 from ...jobs.masked import Core
 from ...planners.layouts.request import SearchRequest
 from ...planners.layouts.results import RankedLayout
-from ...plans.strategies.masked import Masked
+from ...plans.training import Masked
 from ..job_work import JobWork
 from ..training import TrainingPrice
 
@@ -176,14 +175,14 @@ def _key(found: RankedLayout, work: StepWork) -> tuple[str, str, tuple[int, ...]
 def _phase_plan(maker: JobWork, core: Core, found: RankedLayout, work: Any) -> PhasePlan:
     """A layout in both phases; one that cannot run the core, or whose ranks do not fit, takes for ever there."""
     pricer, never_s = maker.pricer.in_order(found.order), float("inf")
-    wholes = [maker.stage_memory(work, stage) for stage in range(work.layout.pp)]
+    wholes = [work.memory(stage) for stage in range(work.layout.pp)]
     needs = max(one.total for one in wholes)
     full_s = synchronous_s(Replicas(work, pricer, maker.costs.straggler_sigma)) if needs <= maker.capacity_bytes else never_s
     try:
         narrow = core_work(work, core, pricer.device.kernel_launch_s)
     except (GraphError, PlanError):
         return PhasePlan(found, work, None, full_s, never_s, needs, 0.0)
-    cores = [maker.stage_memory(narrow, stage) for stage in range(work.layout.pp)]
+    cores = [narrow.memory(stage) for stage in range(work.layout.pp)]
     held = max(core_memory(whole, one).total for whole, one in zip(wholes, cores, strict=True))
     core_s = synchronous_s(Replicas(narrow, pricer, maker.costs.straggler_sigma)) if held <= maker.capacity_bytes else never_s
     return PhasePlan(found, work, narrow, full_s, core_s, needs, held)

@@ -1,12 +1,17 @@
-"""What everything declares that changes the mathematics of training: how many steps it needs, and by what source."""
+"""What everything declares that changes the mathematics of training: how many steps it needs, and by what source.
+
+Strategies and codes are read as a command line or a YAML file spells them.
+"""
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from ... import settings
+from ...errors import ConfigError, PlanError
+from ..frameworks.names import build_of_plan
 
 Exactness = Literal["exact", "bounded", "approximate"]
 """Whether the update is that of synchronous training up to the order of additions; is so in the limit of a bound; or is not."""
@@ -38,6 +43,17 @@ class DeclaredSteps(settings.Settings):
         """The factor on steps: 1 where the kind is exact, None where none was declared."""
         return 1.0 if self.exactness == "exact" else self.multiplier
 
+    def extra_bytes(self, gradient_bytes: float, num_replicas: int) -> float:
+        """Bytes that a rank holds in addition: none where parameters are averaged in place, or on hosts of their own.
+
+        Nor does a masked job: the whole model and its optimizer are held in both phases, and the mask is known by its key.
+
+        Args:
+            gradient_bytes: of a replica's gradients, ``W``.
+            num_replicas: ``n``.
+        """
+        return 0.0
+
     @property
     def text(self) -> str:
         """The keys that are not defaults, as ``--training`` spells them, without the source."""
@@ -53,3 +69,84 @@ def _spelled(value: Any) -> str:
     if isinstance(value, list):
         return "/".join(map(_spelled, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def kinds_of(union: Any) -> dict[str, Any]:
+    """The kinds of a union of strategies, or of codes, by name."""
+    return {str(one.model_fields["kind"].default): one for one in get_args(union)}
+
+
+def build_strategy(data: dict[str, Any], kinds: dict[str, Any], *, field: str, default: str | None = None) -> Any:
+    """The strategy, or the code, of plain data.
+
+    Args:
+        data: its keys.
+        kinds: every kind by name.
+        field: what errors name.
+        default: the kind where the keys have none.
+
+    Raises:
+        PlanError: an unknown kind or key, or an impossible value.
+    """
+    kind = data.get("kind", default)
+    if kind not in kinds:
+        raise PlanError("unknown kind", field=f"{field}.kind", value=str(kind), choices=kinds)
+    return build_of_plan(kinds[kind], data, prefix=f"{field}.")
+
+
+def split_strategies(text: str, kinds: Any, *, field: str) -> list[dict[str, Any]]:
+    """The keys of each strategy of a text, every combination of the values with ``|`` between them by itself.
+
+    Raises:
+        PlanError: no kind, a key twice, or a text that is no ``key=value``.
+    """
+    if text.endswith((".yaml", ".yml")):
+        return _of_file(text, field)
+    strategies: list[dict[str, list[str]]] = []
+    last = ""
+    for word in (word.strip() for word in text.split("|")):
+        first, *others = [part.strip() for part in word.split(",")]
+        begins = first in kinds or first.startswith("kind=")
+        if begins:
+            strategies.append({})
+        elif not strategies or not last or "=" in first:
+            raise PlanError(f"must name a kind, as {next(iter(kinds))} or kind=...", field=field, value=word, choices=kinds)
+        else:
+            strategies[-1][last].append(first)
+        for part in [first, *others] if begins else others:
+            key, equals, value = (half.strip() for half in part.partition("="))
+            if not equals and key in kinds and begins and part is first:
+                key, value = "kind", part
+            elif not equals or not key or not value:
+                raise PlanError("must read key=value, or a kind", field=field, value=part)
+            if key in strategies[-1]:
+                raise PlanError("the key stands twice", field=f"{field}.{key}", value=part)
+            strategies[-1][key] = [value]
+            last = key
+    found: list[dict[str, Any]] = []
+    for keys in strategies:
+        combined: list[dict[str, Any]] = [{}]
+        for key, values in keys.items():
+            combined = [one | {key: _read(key, value, field)} for one in combined for value in values]
+        found += combined
+    return found
+
+
+def _of_file(path: str, field: str) -> list[dict[str, Any]]:
+    """What a YAML file says under a key: one strategy, or a list of them."""
+    data, _ = settings.read_yaml(path)
+    found = data.get(field) if isinstance(data, dict) else None
+    strategies = found if isinstance(found, list) else [found]
+    known = [one for one in strategies if isinstance(one, dict)]
+    if len(known) < len(strategies):
+        raise PlanError(f"must hold the keys of a strategy under {field}:", file=path, field=field)
+    return known
+
+
+def _read(key: str, text: str, field: str) -> Any:
+    if key in ("kind", "multiplier_source"):
+        return text
+    try:
+        return settings.override({}, f"{key}={text}")[key]
+    except ConfigError as error:
+        raise PlanError(error.problem, field=f"{field}.{key}", value=text) from None

@@ -29,8 +29,7 @@ from ...errors import PlanError
 from ...jobs.graph import JobGraph
 from ...plans.compression import AnyCompression, steps_multiplier
 from ...plans.partition import Layout
-from ...plans.strategies.masked import Masked
-from ...plans.training import AnyTraining, Asynchronous, Gossip, IndependentSubnets, StaleSynchronous, Synchronous
+from ...plans.training import AnyTraining, Asynchronous, Gossip, IndependentSubnets, Masked, StaleSynchronous, Synchronous
 
 KINDS = ("synchronous", "local-sgd", "post-local-sgd", "diloco", "ssp", "asp", "gossip", "ist", "masked")
 """Those by which devices with whole replicas train a job; the blocks of local updates are stages of a pipeline."""

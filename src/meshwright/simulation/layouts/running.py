@@ -76,7 +76,7 @@ def run_layout(
     """Lower a layout on its placement and run it.
 
     Args:
-        step: from `layout_step` or `graph_step`.
+        step: a `TransformerStep` or a `GraphStep`.
         cluster: where.
         devices: device of each rank in the layout's order; by default the first ones.
         costs: one choice per layer; those by which ``step`` was priced.

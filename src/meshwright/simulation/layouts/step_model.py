@@ -1,10 +1,10 @@
-"""What the ranks of a layout do in a step, as the lowering reads it: `StepModel`, here of a transformer, in `graph_step` of any
-other job graph."""
+"""What the ranks of a layout do in a step, as the lowering reads it: `StepModel`, of a transformer and of any other job graph."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
@@ -17,10 +17,12 @@ from ...costs.process_groups.group_network import whole_lane
 from ...costs.process_groups.lanes import Stand
 from ...costs.resharding.crossings import Crossing
 from ...costs.training_step.gradient_overlap import block_parameters
+from ...costs.training_step.graph_step_time import GraphPricer
 from ...costs.training_step.kernels import KernelModel
 from ...costs.training_step.passes import PassTime, pass_time
 from ...costs.training_step.step_pricer import StepPricer
 from ...costs.training_step.step_time import Pricer
+from ...costs.work.graph_work import GraphWork
 from ...costs.work.operations import Message, Pass, input_part, side_by_side, weight_part
 from ...costs.work.step_work import StepWork
 from ...costs.work.work import LayoutWork
@@ -35,10 +37,18 @@ class StepModel(ABC):
     Attributes:
         work: what each rank does.
         pricer: prices messages, and kernels where the work has any.
+        synced: messages behind the last backward pass of a stage in a step, in place of those that sum gradients; None: these.
+        codecs: seconds in which a stage's gradients are encoded before they are sent, and decoded behind that; none unless coded.
+        core: of a masked job, a step of its core; None where all steps are the same.
+        cycle: steps of the core, and of this one behind them, that follow each other in turn.
     """
 
     work: StepWork
     pricer: StepPricer
+    synced: Callable[[int, int], tuple[Message, ...]] | None = None
+    codecs: Mapping[int, tuple[float, float]] = field(default_factory=dict)
+    core: StepModel | None = None
+    cycle: tuple[int, int] = (0, 1)
     _templates: dict[tuple[int, int, bool], Template] = field(default_factory=dict, repr=False)
 
     @property
@@ -46,9 +56,15 @@ class StepModel(ABC):
         """How the job is cut."""
         return self.work.layout
 
+    def over(
+        self, synced: Callable[[int, int], tuple[Message, ...]], codecs: Mapping[int, tuple[float, float]] | None = None
+    ) -> Self:
+        """The steps with other messages in place of those that sum gradients; these hide or not as the work says."""
+        return replace(self, synced=synced, codecs=codecs or {})
+
     def at(self, step: int) -> StepModel:
         """The work of one of several steps; the same in each, unless a job has phases."""
-        return self
+        return self if self.core is None or step % sum(self.cycle) >= self.cycle[0] else self.core
 
     def template(self, chunk: int, kind: int, *, cut: bool) -> Template:
         """The pass of a chunk, or a pair by its forward pass; ``kind`` as in `costs.pipelines.bidirectional`, ``cut`` as in
@@ -68,8 +84,10 @@ class StepModel(ABC):
 
     def on(self, devices: NDArray[np.int64]) -> Self:
         """The step of ranks on these devices, in the layout's own numbering."""
-        pricer = self.pricer.on(devices)
-        return self if pricer is self.pricer else type(self)(self.work, pricer)
+        pricer, core = self.pricer.on(devices), None if self.core is None else self.core.on(devices)
+        if pricer is self.pricer:
+            return self if core is self.core else replace(self, core=core)
+        return type(self)(self.work, pricer, self.synced, self.codecs, core, self.cycle)
 
     def message_s(self, message: Message, group: Stand) -> float:
         """Seconds of a message over a group in its place, as the analytic path prices it."""
@@ -84,24 +102,24 @@ class StepModel(ABC):
         return None
 
     def sync(self, stage: int) -> tuple[Message, ...]:
-        """What follows the last backward pass."""
-        return self.work.sync(stage)
+        """What follows the last backward pass, of the first step."""
+        return self.sync_at(stage, 0)
 
     def sync_at(self, stage: int, step: int) -> tuple[Message, ...]:
         """What follows the last backward pass of one of several steps; the same in each, unless replicas agree now and then."""
-        return self.sync(stage)
+        return self.work.sync(stage) if self.synced is None else self.synced(stage, step)
 
     def codec_s(self, stage: int) -> tuple[float, float]:
-        """Seconds in which a stage's gradients are encoded before they are sent, and decoded behind that; none unless coded."""
-        return 0.0, 0.0
+        """Seconds in which a stage's gradients are encoded, and decoded."""
+        return self.codecs.get(stage, (0.0, 0.0))
 
     def gather(self, stage: int) -> tuple[Message, ...]:
         """What follows the optimizer."""
         return self.work.gather(stage)
 
-    @abstractmethod
     def optimizer_s(self, stage: int) -> float:
-        """Seconds of the optimizer."""
+        """Seconds of the update of what a rank holds; nothing where it is not counted."""
+        return self.pricer.optimizer_s(self.work, stage)
 
     @abstractmethod
     def _made(self, chunk: int, kind: int, cut: bool) -> Template:
@@ -119,10 +137,6 @@ class TransformerStep(StepModel):
     def crossing(self, chunk: int, kind: int) -> Crossing | None:
         """See `StepModel.crossing`."""
         return self.pricer.resharding.crossing(self.work, chunk, kind, self.pricer.wires) if self.work.meshes else None
-
-    def optimizer_s(self, stage: int) -> float:
-        """Seconds of the update of what a rank holds."""
-        return self.pricer.optimizer_s(self.work, stage)
 
     @cached_property
     def kinds(self) -> list[NDArray[np.int64]] | None:
@@ -225,3 +239,50 @@ class TransformerStep(StepModel):
 
     def _moves(self, message: Message, group: Stand) -> bool:
         return message.payload_bytes > 0 and self.pricer.message_s(message, self.layout, group) > 0
+
+
+@dataclass(frozen=True, eq=False)
+class GraphStep(StepModel):
+    """A job graph under a layout; as for op splits no optimizer is counted."""
+
+    work: GraphWork
+    pricer: GraphPricer
+
+    def _made(self, chunk: int, kind: int, cut: bool) -> Template:
+        """The ops of a chunk, one after the other; a block each."""
+        work, graph, share = self.work, self.work.graph, self.work.share
+        is_forward = kind == FORWARD
+        seconds, size = (work.forward_s, graph.parameter_bytes) if is_forward else (work.backward_s, work.gradient_bytes)
+        flops = graph.forward_flops if is_forward else graph.backward_flops
+        made = Segments(f"chunk {chunk}", lambda message: False, cut)
+        for op in (work.chunks[chunk] if is_forward else work.chunks[chunk][::-1]).tolist():
+            moved = share * float(graph.moved_bytes[op]) + (1 - share) * float(graph.parameter_bytes[op])
+            made.begin()
+            work_of_op = float(seconds[op]), share * float(flops[op]), (1 if is_forward else 2) * moved
+            if work.volume is None:
+                made.run(graph.op_names[op], *work_of_op)
+            else:
+                _exchanged(made, work, op, is_forward, *work_of_op)
+            made.end(graph.op_names[op], float(size[op]))
+        return made.template()
+
+
+def _exchanged(
+    made: Segments, work: GraphWork, op: int, is_forward: bool, seconds: float, flops: float, moved_bytes: float
+) -> None:
+    """An op of a cut volume: its inner positions beside its halos, then its borders, then what all wait for."""
+    assert work.volume is not None
+    parts, name = float(work.volume.parts[op]), work.graph.op_names[op]
+    passes = [(work.volume.forward[op], seconds)]
+    if not is_forward:
+        again_s = float(work.forward_s[op]) if work.layout.recompute == "full" else 0.0
+        passes = [(work.volume.backward[op], seconds - again_s)]
+        passes = [(work.volume.forward[op], again_s), *passes] if again_s else passes
+    for exchange, own_s in passes:
+        share = own_s / seconds / parts if seconds else 0.0
+        edge = exchange.boundary
+        made.exchange(exchange.halos, name, (1 - edge) * own_s, (1 - edge) * share * flops, (1 - edge) * share * moved_bytes)
+        if edge:
+            made.run(name, edge * own_s, edge * share * flops, edge * share * moved_bytes)
+        for message in exchange.waited:
+            made.wait(message)

@@ -1,51 +1,22 @@
-"""Steps of a core and of the whole model in turn, by one plan for both, lowered to one execution graph."""
+"""Steps that are not the same as the ones before: of a core and of the whole model in turn, by one plan for both, lowered to one
+execution graph; and those of a period, of which only the last averages over the replicas."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Self
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...clusters.cluster import Cluster
 from ...costs.settings import CostSettings
-from ...plans.strategies.masked import Masked
+from ...costs.training.replicas import shown
+from ...plans.training import Masked
 from ..layouts.running import LayoutRun, run_layout
 from ..layouts.step_model import StepModel
-from .trained_step import StepOver
 
 MOST_STEPS = 3
 """Steps of a phase that are lowered; each further one takes what a step among others of its kind does."""
-
-
-@dataclass(frozen=True, eq=False)
-class PhasedStep(StepOver):
-    """Cycles of steps of a core and then of the whole model, which is the base.
-
-    Attributes:
-        core: a step of the core.
-        core_steps, full_steps: of a cycle.
-    """
-
-    core: StepModel | None = None
-    core_steps: int = 1
-    full_steps: int = 1
-
-    @classmethod
-    def over(cls, full: StepModel, core: StepModel, core_steps: int, full_steps: int) -> PhasedStep:
-        """The steps of both phases."""
-        return cls(full.work, full.pricer, base=full, core=core, core_steps=core_steps, full_steps=full_steps)
-
-    def at(self, step: int) -> StepModel:
-        """See `StepModel.at`."""
-        assert self.core is not None
-        return self.core if step % (self.core_steps + self.full_steps) < self.core_steps else self.under
-
-    def on(self, devices: NDArray[np.int64]) -> Self:
-        """See `StepModel.on`."""
-        assert self.core is not None
-        return replace(super().on(devices), core=self.core.on(devices))
 
 
 def run_cycles(
@@ -67,7 +38,8 @@ def run_cycles(
         num_cycles: how many.
     """
     steps = [min(MOST_STEPS, number) for number in (training.core_steps, training.full_steps)]
-    return run_layout(PhasedStep.over(full, core, *steps), cluster, devices, costs, num_steps=num_cycles * sum(steps))
+    cycles = replace(full, core=core, cycle=(steps[0], steps[1]))
+    return run_layout(cycles, cluster, devices, costs, num_steps=num_cycles * sum(steps))
 
 
 def masked_step_s(
@@ -81,3 +53,15 @@ def masked_step_s(
         if number > MOST_STEPS:
             cycle_s += (number - MOST_STEPS) * run_layout(step, cluster, devices, costs).step_s
     return cycle_s / training.num_steps
+
+
+def local_period(step: StepModel, every: int, share: float = 1.0) -> StepModel:
+    """Steps of which only the last of a period averages over the replicas, with nothing hidden.
+
+    Args:
+        step: of the layout.
+        every: steps of a period.
+        share: of the gradients' bytes that is averaged.
+    """
+    silent, averaged = (type(step)(shown(step.work).with_gradient_share(part), step.pricer) for part in (0.0, share))
+    return silent.over(lambda stage, number: averaged.sync(stage) if (number + 1) % every == 0 else silent.sync(stage))
