@@ -151,16 +151,16 @@ def scores_and_values(network: GraphNetwork, seen: Mapping[str, torch.Tensor]) -
 
     Instances are encoded once until `GraphNetwork.forget`.
     """
-    decisions = Decisions(
-        *(seen[name].numpy() for name in ("member", "state", "nodes", "features")), seen["action_mask"].numpy() > 0
-    )
-    numbers, of = np.unique(seen[GRAPH][:, 0].numpy(), return_inverse=True)
+    arrays = {name: values.numpy() for name, values in seen.items()}
+    names = [arrays[name] for name in ("member", "state", "nodes", "features")]
+    decisions = Decisions._make([*names, arrays["action_mask"] > 0])
+    numbers, of = np.unique(arrays[GRAPH][:, 0], return_inverse=True)
     encoded = network.kept(numbers.tolist(), encoded_instances)
     count, h = len(of), network.settings.hidden
     scores, hidden = np.full(decisions.mask.shape, NOT_OFFERED, np.float32), np.zeros((count, 2 * h), np.float32)
     for graph, each in enumerate(encoded):
         rows = np.flatnonzero(of == graph)
-        own = Decisions(*(array[rows] for array in decisions))
+        own = Decisions._make(array[rows] for array in decisions)
         groups = pooled(each, own, 1 + int(max(own.nodes[:, :, 1].max(), own.member.max(), 0)))
         found, values = np.zeros(own.mask.shape, np.float32), np.zeros((len(rows), 2 * h), np.float32)
         is_live, none = own.mask.any(axis=1), np.zeros(own.mask.shape, np.float32)

@@ -132,7 +132,8 @@ class GraphNetwork(nn.Module):
 
         if torch.is_grad_enabled():
             return encode(self.bank.some(numbers))
-        return self.kept(numbers, lambda network, graphs: encode(graphs))
+        kept: EncodedGraphs = self.kept(numbers, lambda network, graphs: encode(graphs))
+        return kept
 
     def kept(self, numbers: list[int], encode: Callable[[GraphNetwork, Sequence[InstanceGraph]], Any]) -> Any:
         """Return what a function makes of graphs of the bank; the same object until `forget`."""
