@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from meshwright.errors import ExportError, InputFileError, PlanError
 from meshwright.export import export, export_run, targets, write
-from meshwright.export.target import MAX_NAME, ExportOptions, dns_label
+from meshwright.export.options import ExportOptions
+from meshwright.export.target import MAX_NAME, dns_label
 from meshwright.plans.document import PlacementPlan
 
 DOCS = Path(__file__).parents[2] / "docs"

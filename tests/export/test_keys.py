@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.errors import ExportError
 from meshwright.export import ExportOptions, export, targets
-from meshwright.export.keys import keys_of, refuse_unread
+from meshwright.export.options import keys_of, refuse_unread
 
 READ: set[str] = set()
 

@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
 from meshwright.errors import ExportError
-from meshwright.export.frameworks.megatron import rank_order, render, renumbered
-from meshwright.export.target import ExportOptions
+from meshwright.export.frameworks.fronts import FRONTS
+from meshwright.export.frameworks.megatron import rank_order
+from meshwright.export.options import ExportOptions
 from meshwright.export.writer import write
 from meshwright.jobs.job import Job
 from meshwright.jobs.zoo.catalogue import zoo_graph
@@ -28,12 +29,13 @@ from ...draws import draws
 from ...schedulers.processes import free_ports
 from ..grids import layer, plan_of, stage
 
+FRONT = FRONTS["megatron"]
 AXES = ("pp", "dp", "cp", "ep", "tp")
 REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
 
 
 def words(plan, **options):
-    return [w for w in render(plan, ExportOptions(**options))["megatron.args"].splitlines() if not w.startswith("#")]
+    return [w for w in FRONT.render(plan, ExportOptions(**options))["megatron.args"].splitlines() if not w.startswith("#")]
 
 
 def lines(text):
@@ -53,7 +55,7 @@ def test_arguments_of_the_running_example():
 
 
 def test_hosts_and_devices_stand_in_rank_order():
-    files = render(plan_of(EXAMPLE), ExportOptions())
+    files = FRONT.render(plan_of(EXAMPLE), ExportOptions())
     assert lines(files["hosts.txt"]) == ["gpu-09\t3,2,1,0", "gpu-08\t3,2,1,0"]
     rows = [line.split("\t") for line in lines(files["ranks.tsv"])]
     assert rows[0] == ["rank", "plan_rank", "host", "device", "pp", "dp", "cp", "ep", "tp"]
@@ -71,14 +73,14 @@ def test_a_plan_with_ranks_in_another_order_is_permuted_onto_its_devices():
     arranged = rank_order(plan)
     assert arranged.plan_rank == (0, 2, 4, 6, 1, 3, 5, 7)
     assert arranged.order == "tp-cp-ep-dp-pp"
-    assert lines(render(plan, ExportOptions())["hosts.txt"]) == ["gpu-09\t3,2,1,0", "gpu-08\t3,2,1,0"]
+    assert lines(FRONT.render(plan, ExportOptions())["hosts.txt"]) == ["gpu-09\t3,2,1,0", "gpu-08\t3,2,1,0"]
 
 
 def test_the_master_is_the_host_of_megatrons_first_rank():
     # the plan counts the last stage first, so its own rank 0 is Megatron's rank 4
     plan = plan_of(EXAMPLE, [4, 5, 6, 7, 0, 1, 2, 3])
     assert plan.ranks[4].coordinates.pp == 0
-    files = render(plan, ExportOptions())
+    files = FRONT.render(plan, ExportOptions())
     assert lines(files["hosts.txt"])[0].split("\t")[0] == plan.ranks[4].host != plan.host_order[0]
     assert f"--master-addr={plan.ranks[4].host} " in files["launch.sh"]
     assert "\n# Starts torchrun on every host and waits;" in files["launch.sh"]
@@ -91,7 +93,7 @@ def test_hosts_that_hold_a_pipeline_each_take_the_other_order():
     assert arranged.order == "tp-cp-ep-pp-dp"
     assert arranged.plan_rank == (0, 1, 4, 5, 2, 3, 6, 7)
     assert "--use-tp-pp-dp-mapping" in words(plan)
-    assert [line.split("\t")[0] for line in lines(render(plan, ExportOptions())["hosts.txt"])] == ["replica-0", "replica-1"]
+    assert [line.split("\t")[0] for line in lines(FRONT.render(plan, ExportOptions())["hosts.txt"])] == ["replica-0", "replica-1"]
     # the same placement with experts: the flag is unusable
     with pytest.raises(ExportError, match=r"rank 2: is Megatron's rank 2 by the order tp-cp-ep-dp-pp.*start it on replica-0"):
         rank_order(plan_of(EXAMPLE.model_copy(update={"ep": 2}), host_of=lambda rank: f"replica-{rank // 2 % 2}"))
@@ -128,7 +130,7 @@ def test_groups_that_megatron_makes_are_the_plans(degrees, random, keep_layout):
     # each host is one run of the permuted ranks
     hosts = [plan.ranks[rank].host for rank in arranged.plan_rank]
     assert len([host for host, _ in itertools.groupby(hosts)]) == pp
-    again = renumbered(plan)
+    again = FRONT.target().as_launched(plan)
     legality.check(again)
     assert rank_order(again).plan_rank == tuple(range(layout.world))
     places = {(rank.host, rank.local_rank): rank.coordinates for rank in plan.ranks}
@@ -144,7 +146,7 @@ def test_a_layout_plan_of_our_own_keeps_its_numbers():
     host_order = list(plan.host_order)
     assert host_order != sorted(host_order)
     named = plan.model_copy(update={"stages": ()})
-    assert [line.split("\t")[0] for line in lines(render(named, ExportOptions())["hosts.txt"])] == host_order
+    assert [line.split("\t")[0] for line in lines(FRONT.render(named, ExportOptions())["hosts.txt"])] == host_order
 
 
 def test_what_megatron_cannot_number_is_refused():
@@ -183,7 +185,10 @@ def test_layouts_that_megatron_does_not_have_are_refused(changed, told):
 def test_stages_are_renumbered_with_their_ranks():
     order = [0, 4, 1, 5, 2, 6, 3, 7]  # the plan's even ranks are of the first stage, which Megatron numbers from 0 to 3
     stages = [stage(0, 0, *layer(0), ranks=range(0, 8, 2)), stage(1, 0, *layer(1), ranks=range(1, 8, 2))]
-    assert [each.ranks for each in renumbered(plan_of(EXAMPLE, order, stages=stages)).stages] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert [each.ranks for each in FRONT.target().as_launched(plan_of(EXAMPLE, order, stages=stages)).stages] == [
+        (0, 1, 2, 3),
+        (4, 5, 6, 7),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -317,7 +322,7 @@ def test_megatron_core_started_by_the_launcher_gives_each_device_its_planned_pla
         pytest.skip("megatron-core is not installed (pip install --no-deps megatron-core==0.16.1)")
     plan = plan_of(layout, **chosen)
     [port] = free_ports(1)
-    files = render(plan, ExportOptions(script="show.py", master_port=port))
+    files = FRONT.render(plan, ExportOptions(script="show.py", master_port=port))
     # every host is this machine
     files["launch.sh"] = re.sub(r"--master-addr=[-.\w]+", "--master-addr=127.0.0.1", files["launch.sh"])
     write(files | {"export.json": "{}"}, tmp_path / "out")
@@ -337,7 +342,7 @@ def test_megatron_core_started_by_the_launcher_gives_each_device_its_planned_pla
     said = sorted(line.split()[1:] for line in ran.stdout.splitlines() if line.startswith("place"))
     wanted = sorted(
         [rank.host, *map(str, (rank.local_rank, rank.rank)), *(str(getattr(rank.coordinates, axis)) for axis in AXES)]
-        for rank in renumbered(plan).ranks
+        for rank in FRONT.target().as_launched(plan).ranks
     )
     assert said == wanted
 
@@ -370,7 +375,7 @@ def _quoted(text):
 
 def _launch(plan, folder, **options):
     """What torchrun was given on each host: visible devices, folder, words."""
-    write(render(plan, ExportOptions(**options)) | {"export.json": "{}"}, folder / "out")
+    write(FRONT.render(plan, ExportOptions(**options)) | {"export.json": "{}"}, folder / "out")
     subprocess.run(["bash", "-n", folder / "out" / "launch.sh"], check=True)
     programs = folder / "bin"
     programs.mkdir()

@@ -21,8 +21,9 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
+from ..options import ExportOptions
 from ..requirements import comma_separated, hosts_of, refuse_unrunnable
-from ..target import ExportOptions, Files, FrameworkFile, Needs, Target, header, joined
+from ..target import Files, FrameworkFile, Needs, joined
 from ..training import zero_keys
 from .model_arguments import huggingface_keys
 
@@ -32,23 +33,6 @@ MODEL = "model.json"
 
 _MAX_ARGUMENT_BYTES = 100_000
 """Longest ``--include``; Linux passes no single argument of more than 131,071 bytes, and the command is one."""
-
-_OF_DEEPSPEED = (
-    "Groups: DeepSpeed is told hosts, devices and batch sizes; tensor, pipeline, context and expert groups are made by the "
-    "script, in this rank order.",
-)
-"""Whoever starts DeepSpeed."""
-
-_NOT_GUARANTEED = (
-    *_OF_DEEPSPEED,
-    "Commands: a script gets --deepspeed_config behind its own arguments; a command of the user's own must read it itself.",
-    "Files: every host must see this folder and the script under the same path; without its hostfile DeepSpeed would look for "
-    "local devices.",
-    "Slots: they state the hosts' hardware as the plan's cluster describes it, or as far as its devices reach.",
-    "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
-    "GPU numbering: DeepSpeed sets CUDA_VISIBLE_DEVICES to the included numbers, by PCI order as the host's driver sees them.",
-    "Other launchers: with --launcher slurm, openmpi, mpich, impi or mvapich the order is theirs.",
-)
 
 
 @dataclass(frozen=True)
@@ -87,13 +71,14 @@ def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
     return places
 
 
-def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...] = _OF_DEEPSPEED) -> Needs:
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
     """The configuration, and the model where the plan holds its shape.
 
     Raises:
         ExportError: coordinates in another order than its topology's, a plan that does not say its batch sizes, or a schedule
             that DeepSpeed does not have.
     """
+    hosts_of(plan)  # refuses what is no host name
     batch = _batch(plan)
     _check_topology(plan)
     model = plan.job.transformer
@@ -103,22 +88,19 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     return Needs(plan, arguments, files=rendered, not_guaranteed=not_guaranteed)
 
 
-def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The hostfile, the configuration and the launcher.
+def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
+    """The hostfile, and the launcher over ssh.
 
     Raises:
-        ExportError: a rank that DeepSpeed would start elsewhere, or as `needs`.
+        ExportError: a rank that DeepSpeed would start elsewhere.
     """
-    hosts = hosts_of(plan)
-    needed = needs(plan, options, _NOT_GUARANTEED)
+    plan, hosts = needed.plan, hosts_of(needed.plan)
     _check_places(plan, hosts)
-    head = header(options.job_name(plan), plan, "DeepSpeed", _NOT_GUARANTEED)
     include = "@".join(f"{host}:{comma_separated(sorted(devices))}" for host, devices in hosts.items())
     if len(include) > _MAX_ARGUMENT_BYTES:
         raise ExportError(f"{len(hosts)} hosts are too many for one --include", field="ranks")
     slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
     return {
-        **needed.files,
         HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
         remote_shell.FILE_NAME: _launcher(head, include, needed, options),
     }
@@ -229,27 +211,15 @@ def _launcher(head: str, include: str, needed: Needs, options: ExportOptions) ->
     if program[0] == "--no-python":
         program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
     launch = [f"--include={include}", "--no_ssh", f"--master_addr={master}", f"--master_port={options.master_port}"]
+    variables = f"variables={shlex.quote(shlex.join(options.variables))}\n" if options.variables else ""
     return remote_shell.script(
         head,
         starts="DeepSpeed's launcher",
         rows=HOSTFILE,
         columns="read -r host _",
-        prepare=f"launch={shlex.quote(shlex.join(launch))}\nprogram={shlex.quote(shlex.join(program))}\n",
+        prepare=f"launch={shlex.quote(shlex.join(launch))}\nprogram={shlex.quote(shlex.join(program))}\n{variables}",
         command=f"""
 command="test -r $there/{HOSTFILE} && exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID"
-command+=" deepspeed --hostfile=$there/{HOSTFILE} --node_rank=$node $launch $program{config}"
+command+="{" $variables" if variables else ""} deepspeed --hostfile=$there/{HOSTFILE} --node_rank=$node $launch $program{config}"
 """,
     )
-
-
-TARGET = Target(
-    name="deepspeed",
-    summary="a hostfile in rank order, the devices to include, a configuration and a launcher over ssh",
-    guaranteed=(
-        "Each rank runs on its host and device, in order.",
-        "The master address is the host of rank 0.",
-        "train_batch_size is micro-batch times accumulation times replicas; ZeRO has the planned stage.",
-    ),
-    not_guaranteed=_NOT_GUARANTEED,
-    render=render,
-)

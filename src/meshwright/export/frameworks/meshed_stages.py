@@ -9,10 +9,12 @@ from __future__ import annotations
 import math
 
 from ...costs.resharding.stage_tensors import StageTensor
+from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
+from ..options import ExportOptions
 from ..requirements import refuse_unrunnable
-from ..target import ExportOptions, Needs, header
+from ..target import Needs, header
 from .device_mesh import (
     FILE_NAME,
     HOST,
@@ -26,8 +28,6 @@ from .device_mesh import (
     places_grid,
 )
 
-_CALLS = (f"Sharding: the script calls fully_shard with fully_shard_arguments of {FILE_NAME}.",)
-
 
 def mesh_text(plan: PlacementPlan, head: str) -> str:
     """The module of any plan with coordinates.
@@ -40,15 +40,18 @@ def mesh_text(plan: PlacementPlan, head: str) -> str:
     return device_mesh_text(plan, head) if layout is None or not layout.is_meshed else _meshed_text(plan, layout, head)
 
 
-def needs(plan: PlacementPlan, options: ExportOptions) -> Needs:
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
     """FSDP2's mesh and the arguments of ``fully_shard``, which are calls of the script.
 
     Raises:
-        ExportError: a layout that FSDP2 does not run.
+        ExportError: no layout, or one that FSDP2 does not run.
     """
+    if plan.layout() is None:
+        problem = "has no layout, of which the mesh is made; `meshwright plan --search --for fsdp2` finds one"
+        raise ExportError(problem, field="partition")
     refuse_unrunnable(plan, "fsdp2")
     head = header(options.job_name(plan), plan, "FSDP2", NOT_GUARANTEED)
-    return Needs(plan, files={FILE_NAME: mesh_text(plan, head)}, not_guaranteed=_CALLS)
+    return Needs(plan, files={FILE_NAME: mesh_text(plan, head)}, not_guaranteed=not_guaranteed)
 
 
 def _meshed_text(plan: PlacementPlan, layout: Layout, head: str) -> str:

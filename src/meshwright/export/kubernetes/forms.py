@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ..target import ExportOptions, Files, Target, header
+from ..options import ExportOptions
+from ..target import Files, Target, header
 from . import jobset, kueue, network, pods, trainjob, volcano
 
 LEFT_OUT = "left-out.txt"

@@ -11,8 +11,9 @@ from typing import Any
 
 from ...plans.document import PlacementPlan
 from ..launchers.torchrun import node_words
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files
+from ..target import Files
 from . import pods
 
 FILE_NAME = "jobset.yaml"

@@ -13,8 +13,9 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..host_domains import Domains, domains_of, hosts_per_group
 from ..launchers.torchrun import node_words
+from ..options import ExportOptions
 from ..requirements import devices_to_request, hosts_of
-from ..target import ExportOptions, Files, dns_label, header
+from ..target import Files, dns_label, header
 from . import pods
 from .jobset import jobset, pod_name, replicated_job
 

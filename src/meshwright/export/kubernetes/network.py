@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...plans.document import PlacementPlan
-from ..target import ExportOptions
+from ..options import ExportOptions
 
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 """Annotation by which Multus gives a pod further networks."""

@@ -11,8 +11,9 @@ import yaml
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..options import ExportOptions
 from ..requirements import check_contiguous, comma_separated, hosts_of
-from ..target import ExportOptions, FrameworkFile, header
+from ..target import FrameworkFile, header
 from . import network
 
 GPU = "nvidia.com/gpu"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ..target import ExportOptions, Files
+from ..options import ExportOptions
+from ..target import Files
 from . import network, pods
 
 FILE_NAME = "trainjob.yaml"

@@ -12,8 +12,9 @@ from typing import Any
 from ...plans.document import PlacementPlan
 from ..host_domains import Domains, domains_of, hosts_by_stage, hosts_per_group
 from ..launchers.torchrun import node_words
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, dns_label
+from ..target import Files, dns_label
 from . import pods
 
 JOB = "volcano-job.yaml"

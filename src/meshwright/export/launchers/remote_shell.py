@@ -13,6 +13,10 @@ from __future__ import annotations
 
 FILE_NAME = "launch.sh"
 
+GPU_NUMBERING = "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them."
+RESTARTS = "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends."
+"""What no launcher over a shell keeps."""
+
 
 def script(head: str, *, starts: str, rows: str, columns: str, command: str, prepare: str = "") -> str:
     """The script that starts a command on every host.

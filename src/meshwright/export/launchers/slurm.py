@@ -11,9 +11,10 @@ import shlex
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..options import ExportOptions
 from ..rank_launcher import rank_task
 from ..requirements import devices_to_request, ranks_per_host
-from ..target import ExportOptions, Files, Target, header
+from ..target import Files, Target, header
 from .slurm_topology import topology_conf
 
 FILE_NAME = "job.sbatch"

@@ -9,16 +9,17 @@ from __future__ import annotations
 from ...plans.document import PlacementPlan
 from ..frameworks import device_mesh, meshed_stages, pipeline_order
 from ..operators import pipeline
+from ..options import ExportOptions
 from ..requirements import check_contiguous, comma_separated, hosts_of
-from ..target import ExportOptions, Files, Target, header, joined
+from ..target import Files, Target, header, joined
 from . import remote_shell
 
 COMMANDS = "commands.txt"
 
 _NOT_GUARANTEED = (
-    "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
+    remote_shell.RESTARTS,
     "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the commands.",
-    "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
+    remote_shell.GPU_NUMBERING,
     *device_mesh.NOT_GUARANTEED,
     *pipeline.NOT_GUARANTEED,
     *pipeline_order.NOT_GUARANTEED,
@@ -26,11 +27,16 @@ _NOT_GUARANTEED = (
 
 
 def node_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | None, master: str) -> list[str]:
-    """torchrun's command line on one host, word by word.
+    """torchrun's command line on one host, word by word; arguments as those of `own_words`."""
+    return [*own_words(plan, options, node_rank, master), *options.torchrun_words]
+
+
+def own_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | None, master: str) -> list[str]:
+    """torchrun and its own options on one host.
 
     Args:
         plan: one with equally many ranks on each host.
-        options: port and program.
+        options: with the port.
         node_rank: of the host; None leaves it out.
         master: address of the first host.
     """
@@ -42,7 +48,6 @@ def node_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | Non
         f"--nproc-per-node={plan.num_ranks // len(plan.host_order)}",
         f"--master-addr={master}",
         f"--master-port={options.master_port}",
-        *options.torchrun_words,
     ]
 
 
@@ -58,8 +63,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     lines = []
     for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
         words = ["env", "CUDA_DEVICE_ORDER=PCI_BUS_ID", f"CUDA_VISIBLE_DEVICES={comma_separated(devices)}"]
-        words += [f"{name}={value}" for name, value in options.environment.items()]
-        words += node_words(plan, options, node_rank, plan.host_order[0])
+        words += options.variables + node_words(plan, options, node_rank, plan.host_order[0])
         lines.append(f"{host}\t{joined(words)}\n")
     folder = "# MESHWRIGHT_FILES is this file's folder.\n" if options.carried else ""
     commands = f"{head}# Host, tab, command to run there; all within the rendezvous timeout.\n{folder}{''.join(lines)}"

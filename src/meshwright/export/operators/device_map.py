@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, Target, header
+from ..target import Files, Target, header
 from .op_devices import placed_graph
 
 MAP = "device_map.json"
