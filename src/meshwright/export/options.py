@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field, JsonValue, PrivateAttr, ValidationInfo, field_validator
 
@@ -18,31 +18,70 @@ from .target import MAX_NAME, Files, FrameworkFile, Needs, dns_label
 _WITHOUT_RANKS = ("chakra", "device-map", "tensorflow")
 """Formats that start no ranks."""
 
-_NAME = "[A-Za-z0-9_][A-Za-z0-9._-]{0,63}"
+
+class _Words(NamedTuple):
+    """Texts that go into a scheduler's file as they are, so that only what cannot mean anything else is taken.
+
+    Attributes:
+        pattern: of the whole text.
+        wanted: the pattern for people.
+    """
+
+    pattern: str
+    wanted: str
+
+    def several(self) -> _Words:
+        """As many as sixteen, with commas between."""
+        return _Words(f"({self.pattern})(,({self.pattern})){{0,15}}", f"{self.wanted}, with commas between several")
+
+
+_KEY = "[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _LABEL = "[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?"
 _DNS = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
-_QUALIFIED = f"{_DNS}/{_LABEL}"
-"""Names as Slurm and Kubernetes spell them: nothing that YAML or a shell reads otherwise."""
+_PATH = "/[A-Za-z0-9._/+=@%-]{0,254}"
+_QUANTITY = "[0-9]{1,12}([.][0-9]{1,3})?(m|[kMGTPE]i?|Ki)?"
+_EFFECTS = "NoSchedule|PreferNoSchedule|NoExecute"
 
-_A_NAME = "a name of letters, digits and . _ - is wanted"
+_NAME = _Words("[A-Za-z0-9_][A-Za-z0-9._-]{0,63}", "a name of letters, digits and . _ - is wanted")
+_OBJECT = _Words(_DNS, "a name in small letters, as a DNS label has them, is wanted")
+_TIME = _Words(
+    "([0-9]{1,5}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,7}(:[0-9]{2}){0,2}|UNLIMITED)",
+    "minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS or DAYS-HOURS:MINUTES:SECONDS is wanted",
+)
+_OUTPUT = _Words("[A-Za-z0-9._/%][A-Za-z0-9._/%+=@-]{0,254}", "a path of letters, digits and . _ / % + = @ - is wanted")
+_MEMORY = _Words("[0-9]{1,9}[KMGT]?", "a number with K, M, G or T is wanted")
+_UNBOUND = _Words(
+    "(verbose,)?none", "none is wanted: a task that Slurm binds to GPUs sees others than CUDA_VISIBLE_DEVICES names"
+)
+_IMAGE = _Words(
+    "[A-Za-z0-9./_][A-Za-z0-9./_:@#+=-]{0,254}", "an image or path of letters, digits and . / _ : @ # + = - is wanted"
+)
+_MOUNT = _Words(f"{_PATH}:{_PATH}(:[a-z+]{{1,32}})?", "HOST_PATH:PATH[:ro] of absolute paths is wanted")
+_VOLUME = _Words(f"({_DNS}|{_PATH}):{_PATH}(:ro)?", "CLAIM:PATH[:ro] or HOST_PATH:PATH[:ro] is wanted")
+_RESOURCE = _Words(f"(?!nvidia[.]com/gpu=)({_DNS}/)?{_LABEL}={_QUANTITY}", "NAME=QUANTITY of resources other than GPUs is wanted")
+_CARDS = _Words(
+    f"(?!nvidia[.]com/gpu(=|$)){_DNS}/{_LABEL}(=[1-9][0-9]{{0,2}})?",
+    "a resource other than GPUs is wanted, as rdma/hca_shared_devices_a, or NAME=COUNT",
+)
+_NETWORK = _Words(f"({_DNS}/)?{_DNS}", "[NAMESPACE/]NAME of networks is wanted")
+_TAINT = _Words(
+    f"({_DNS}/)?{_LABEL}(=({_LABEL})?)?(:({_EFFECTS}))?",
+    f"KEY[=VALUE][:EFFECT], with an effect of {_EFFECTS}, is wanted",
+)
 
 
-def _several(item: str) -> str:
-    return f"{item}(,{item}){{0,15}}"
-
-
-def _words(readers: str, about: str, pattern: str, wanted: str, most: int | None = None) -> Any:
-    """An option whose text goes into a scheduler's file as it is, so that only what cannot mean anything else is taken.
+def _words(readers: str, about: str, words: _Words, default: str | None = None, most: int = 4000) -> Any:
+    """An option of certain words.
 
     Args:
         readers: formats that read it.
         about: its description.
-        pattern: of the whole text.
-        wanted: the pattern for people.
+        words: that it may have.
+        default: where it is absent.
         most: longest text.
     """
-    extra: dict[str, JsonValue] = {"pattern of words": pattern, "wanted": wanted}
-    return Field(default=None, max_length=most, description=f"{about} ({readers})", json_schema_extra=extra)
+    extra: dict[str, JsonValue] = {"pattern of words": words.pattern, "wanted": words.wanted}
+    return Field(default=default, max_length=most, description=f"{about} ({readers})", json_schema_extra=extra)
 
 
 class ExportOptions(settings.Settings):
@@ -63,92 +102,59 @@ class ExportOptions(settings.Settings):
         default=None, description="what each rank runs, in shell words; by default the script under Python"
     )
     script: str = Field(default="train.py", description="Python script of each rank with its arguments, in shell words")
+    env: str | None = Field(default=None, description="further variables of each rank, NAME=VALUE in shell words")
     master_port: int = Field(default=29500, ge=1, le=65535, description="port of the rendezvous on the first rank's host")
-    probe: bool = Field(
-        default=False,
-        strict=True,
-        description="run the probe in place of the training: each rank prints where it is, for verify-export to read",
-    )
-    topology_conf: bool = Field(
-        default=False, strict=True, description="also write the switches of the plan's cluster as topology.conf (slurm)"
-    )
+    probe: settings.Switch = Field(default=False, description="run the probe, whose lines verify-export reads, and no training")
+    topology_conf: settings.Switch = Field(default=False, description="write the cluster's switches as topology.conf too (slurm)")
     sharing: Literal["hosts", "devices"] = Field(
         default="hosts",
         description="what is asked for, hosts whole, so that nobody else is on them, or the plan's devices alone (slurm)",
     )
-    partition: str | None = _words(
-        "slurm",
-        "Slurm's partition, or several with commas between",
-        _several(_NAME),
-        "names of letters, digits and . _ - are wanted, with commas between several",
+    partition: str | None = _words("slurm", "Slurm's partition, or several with commas between", _NAME.several())
+    account: str | None = _words("slurm", "account that the job is charged to", _NAME)
+    qos: str | None = _words("slurm", "quality of service", _NAME)
+    reservation: str | None = _words("slurm", "reservation that the job runs in", _NAME)
+    time: str | None = _words("slurm", "limit of the run time, as 30 (minutes), 12:00:00, 2-12 or 2-12:30:00", _TIME)
+    requeue: settings.Switch | None = Field(
+        default=None, description="whether Slurm may start the job again, by default as the cluster does (slurm)"
     )
-    account: str | None = _words("slurm", "account that the job is charged to", _NAME, _A_NAME)
-    time: str | None = _words(
-        "slurm",
-        "limit of the job's run time, as 30 (minutes), 12:00:00, 2-12 or 2-12:30:00",
-        "([0-9]{1,5}-[0-9]{1,2}(:[0-9]{2}){0,2}|[0-9]{1,7}(:[0-9]{2}){0,2}|UNLIMITED)",
-        "minutes, MINUTES:SECONDS, HOURS:MINUTES:SECONDS, DAYS-HOURS or DAYS-HOURS:MINUTES:SECONDS is wanted",
-    )
-    container: str | None = _words(
-        "slurm",
-        "image in which each rank runs, by pyxis, a registry's or the path of a .sqsh file",
-        "[A-Za-z0-9./_][A-Za-z0-9./_:@#+=-]{0,254}",
-        "an image or path of letters, digits and . / _ : @ # + = - is wanted",
-    )
+    output: str | None = _words("slurm", "file of what the job prints, as logs/%x-%j.out", _OUTPUT)
+    cpus_per_task: int | None = Field(default=None, ge=1, le=4096, description="processors of each rank (slurm)")
+    mem: str | None = _words("slurm", "memory of each host, as 512G; 0 is all", _MEMORY)
+    gpu_bind: str | None = _words("slurm", "none binds tasks to no GPU, whatever the cluster does", _UNBOUND)
+    srun: str | None = Field(default=None, description="further options of srun, --NAME=VALUE in shell words (slurm)")
+    container: str | None = _words("slurm", "image in which each rank runs, by pyxis: a registry's, or a .sqsh file", _IMAGE)
+    mounts: str | None = _words("slurm", "folders in the container, HOST_PATH:PATH[:ro] with commas between", _MOUNT.several())
     kubernetes: Literal["jobset", "trainjob", "volcano", "kueue", "all"] = Field(
         default="jobset",
         description="what to write; all leaves out, with the reason, what cannot express the plan (kubernetes)",
     )
-    queue: str = Field(
-        default="default",
-        max_length=253,
-        pattern=f"^{_DNS}$",
-        description="queue that the job is submitted to, Volcano's or Kueue's local queue (kubernetes)",
+    queue: str = _words("kubernetes", "Volcano's queue, or Kueue's local queue, that the job goes to", _OBJECT, "default", 253)
+    runtime: str = _words("kubernetes", "ClusterTrainingRuntime of a TrainJob", _OBJECT, "torch-distributed", 253)
+    priority: str | None = _words("kubernetes", "priority class of each pod", _OBJECT, most=253)
+    service_account: str | None = _words("kubernetes", "account that each pod runs as", _OBJECT, most=253)
+    volumes: str | None = _words(
+        "kubernetes", "claims or folders of the node in each pod, CLAIM:PATH[:ro] or HOST_PATH:PATH[:ro]", _VOLUME.several()
     )
-    runtime: str = Field(
-        default="torch-distributed",
-        max_length=253,
-        pattern=f"^{_DNS}$",
-        description="ClusterTrainingRuntime of a TrainJob (kubernetes)",
-    )
+    resources: str | None = _words("kubernetes", "further limits of each pod, as cpu=64,memory=512Gi", _RESOURCE.several())
     rdma_resource: str | None = _words(
-        "kubernetes",
-        "resource of RDMA cards that each pod asks for, as rdma/hca_shared_devices_a, or NAME=COUNT",
-        f"(?!nvidia[.]com/gpu(=|$)){_QUALIFIED}(=[1-9][0-9]{{0,2}})?",
-        "a resource other than GPUs is wanted, as rdma/hca_shared_devices_a, or NAME=COUNT",
-        320,
+        "kubernetes", "resource of RDMA cards that each pod asks for, as rdma/hca_shared_devices_a, or NAME=COUNT", _CARDS
     )
-    host_network: bool = Field(default=False, strict=True, description="pods take their host's own network (kubernetes)")
-    networks: str | None = _words(
-        "kubernetes",
-        "further networks of each pod by Multus, [NAMESPACE/]NAME with commas between",
-        _several(f"({_DNS}/)?{_DNS}"),
-        "[NAMESPACE/]NAME of networks is wanted, with commas between several",
-        2000,
-    )
-    tolerations: str | None = _words(
-        "kubernetes",
-        "taints that pods tolerate, KEY[=VALUE][:EFFECT] with commas between",
-        _several(f"({_DNS}/)?{_LABEL}(=({_LABEL})?)?(:(NoSchedule|PreferNoSchedule|NoExecute))?"),
-        "KEY[=VALUE][:EFFECT] is wanted, with commas between several; effects are NoSchedule, PreferNoSchedule and NoExecute",
-        2000,
-    )
+    host_network: settings.Switch = Field(default=False, description="pods take their host's own network (kubernetes)")
+    networks: str | None = _words("kubernetes", "further networks of each pod by Multus, [NAMESPACE/]NAME", _NETWORK.several())
+    tolerations: str | None = _words("kubernetes", "taints that pods tolerate, KEY[=VALUE][:EFFECT]", _TAINT.several())
     decision: str | None = Field(
         default=None,
         max_length=63,
-        pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+        pattern=f"^{_KEY}$",
         description="name under which a state holds the plan; a listing then knows the job again (slurm, kubernetes, ray)",
     )
     host_label: str = Field(
-        default="host",
-        max_length=63,
-        pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
-        description="label of a Ray node that holds its host's name (ray)",
+        default="host", max_length=63, pattern=f"^{_KEY}$", description="label of a Ray node that holds its host's name (ray)"
     )
     wait_s: float = Field(
         default=300.0, gt=0, le=86_400, description="longest wait for the placement of all ranks, in seconds (ray)"
     )
-
     modules: Literal["names", "gpt2", "llama", "gpt-neox"] = Field(
         default="names",
         description="how ops are named, after modules, or as the zoo does for a model of this family (device-map)",
@@ -167,6 +173,28 @@ class ExportOptions(settings.Settings):
             raise ValueError("begins with an option; name a program (a module runs as the command 'python -m NAME')")
         return text
 
+    @field_validator("env")
+    @classmethod
+    def _check_variables(cls, text: str | None) -> str | None:
+        for word in _split(text or ""):
+            name, equals, _ = word.partition("=")
+            if not equals or not re.fullmatch("[A-Za-z_][A-Za-z0-9_]{0,127}", name):
+                raise ValueError("NAME=VALUE is wanted, in shell words, as \"NCCL_DEBUG=INFO NAME='two words'\"")
+            if name in _OWN_VARIABLES or name.startswith("MESHWRIGHT_"):
+                raise ValueError(f"{name} is set by the export, as the plan wants it; leave it out")
+        return text
+
+    @field_validator("srun")
+    @classmethod
+    def _check_srun(cls, text: str | None) -> str | None:
+        for word in _split(text or ""):
+            name = word.partition("=")[0]
+            if not re.fullmatch("--[a-z][a-z0-9-]*", name):
+                raise ValueError('--NAME or --NAME=VALUE is wanted, in shell words, as "--mpi=pmix --network=job"')
+            if own := next((one for one in _OWN_OPTIONS if one.startswith(name)), None):  # getopt takes beginnings of names
+                raise ValueError(f"{own} is set by the export, as the plan wants it; leave it out")
+        return text
+
     @field_validator("*", mode="before")
     @classmethod
     def _check_words_of_schedulers(cls, value: object, info: ValidationInfo) -> object:
@@ -179,16 +207,46 @@ class ExportOptions(settings.Settings):
             raise ValueError(str(words["wanted"]))
         return text
 
+    @field_validator("container")
+    @classmethod
+    def _check_image(cls, text: str | None) -> str | None:
+        """What pyxis takes: ``[USER@][REGISTRY#]IMAGE[:TAG]``, or a path that begins with ``/`` or ``.``."""
+        if text is None or text.startswith(("/", ".")):
+            return text
+        is_file, rest = text.endswith((".sqsh", ".sqfs")), text.rpartition("://")[2]
+        registry, slash, image = rest.partition("/")
+        is_registry = slash and "#" not in registry and (re.search("[.:]", registry) or registry == "localhost")
+        meant = f"./{text}" if is_file else f"{registry}#{image}" if is_registry else rest
+        if meant != text:
+            raise ValueError(f"pyxis takes [REGISTRY#]IMAGE[:TAG], or a path from / or ./; {meant} would do")
+        return text
+
+    @field_validator("mounts")
+    @classmethod
+    def _check_container(cls, text: str | None, info: ValidationInfo) -> str | None:
+        if text is not None and info.data.get("container", text) is None:
+            raise ValueError("is read with a container; name one by container=, or leave it out")
+        return text
+
     def with_needs(self, needs: Needs) -> ExportOptions:
-        """These options for a launcher that starts a framework's ranks."""
+        """These options for a launcher that starts a framework's ranks.
+
+        Raises:
+            ExportError: ``env`` sets a variable that the framework needs to another value.
+        """
         options = self.model_copy()
         options._needs = needs
+        for name, value in self.environment.items():
+            if (wanted := needs.environment.get(name, value)) != value:
+                problem = f"the plan's framework needs {name}={wanted}; leave it out"
+                raise ExportError(problem, field="env", value=f"{name}={value}")
         return options
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that a framework wants every rank to have."""
-        return {} if self._needs is None else dict(self._needs.environment)
+        """Variables that every rank has besides those of its place: a framework's, and the user's own."""
+        of_framework = {} if self._needs is None else dict(self._needs.environment)
+        return of_framework | dict(word.split("=", 1) for word in shlex.split(self.env or ""))
 
     @property
     def variables(self) -> list[str]:
@@ -226,6 +284,20 @@ class ExportOptions(settings.Settings):
         return self.name or dns_label(plan.job.name)
 
 
+_OWN_VARIABLES = {
+    *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+    *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_HOSTFILE"),
+}
+
+_OWN_OPTIONS = (
+    *("--distribution", "--ntasks", "--ntasks-per-node", "--nodes", "--nodelist", "--nodefile", "--exclude", "--relative"),
+    *("--kill-on-bad-exit", "--multi-prog", "--het-group", "--cpus-per-task", "--chdir", "--container-image"),
+    *("--container-mounts", "--container-workdir", "--gpu-bind", "--gpus", "--gpus-per-task", "--gpus-per-node", "--gres"),
+    *("--export", "--jobid"),
+)
+"""Options of srun that choose hosts, ranks and devices, or that other keys say."""
+
+
 def _split(text: str) -> list[str]:
     """Shell words of a text.
 
@@ -254,8 +326,11 @@ _FORMS = {"queue": ("volcano", "kueue", "all"), "runtime": ("trainjob", "all")}
 """Forms of Kubernetes by option that only some of them read."""
 
 _SAME = {
-    "slurm": {"image": "container", "queue": "partition"},
-    "kubernetes": {"container": "image", "partition": "queue, with kubernetes=kueue or volcano"},
+    "slurm": {"image": "container", "queue": "partition", "volumes": "mounts", "priority": "qos", "resources": "mem"},
+    "kubernetes": {
+        **{"container": "image", "partition": "queue, with kubernetes=kueue or volcano", "mounts": "volumes"},
+        **{"qos": "priority", "mem": "resources, as memory=512Gi", "cpus_per_task": "resources, as cpu=64"},
+    },
 }
 """By format another's key and the format's own of the same meaning."""
 

@@ -54,6 +54,7 @@ class FrameworkFront:
         """
         assert self.launch is not None, "it has a format"
         needs = self.needs(plan, options, self.over_ssh)
+        options.with_needs(needs)  # refuses variables that contradict
         head = header(options.job_name(plan), plan, self.title, self.over_ssh)
         return {**needs.files, **self.launch(needs, options, head)}
 

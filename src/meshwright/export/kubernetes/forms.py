@@ -12,7 +12,7 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..options import ExportOptions
 from ..target import Files, Target, header
-from . import jobset, kueue, network, pods, trainjob, volcano
+from . import jobset, kueue, pods, trainjob, volcano
 
 LEFT_OUT = "left-out.txt"
 CONFIG_MAP = "framework-files.yaml"
@@ -73,5 +73,5 @@ TARGET = Target(
     not_guaranteed=_NOT_GUARANTEED,
     render=render,
     names_devices=False,
-    remark=network.remark,
+    remark=pods.remark,
 )

@@ -11,7 +11,7 @@ from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..options import ExportOptions
 from ..target import Files
-from . import network, pods
+from . import pods
 
 FILE_NAME = "trainjob.yaml"
 
@@ -34,8 +34,12 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         ExportError: as for a JobSet; also devices in another order from host to host, or too long a command, or
             the host's network.
     """
-    if options.host_network:
-        raise ExportError("a TrainJob cannot ask for it; its ClusterTrainingRuntime may have hostNetwork", field="host_network")
+    for key, is_asked, own in (
+        ("host_network", options.host_network, "hostNetwork"),
+        ("priority", options.priority is not None, "priorityClassName"),
+    ):
+        if is_asked:
+            raise ExportError(f"a TrainJob cannot ask for it; its ClusterTrainingRuntime may have {own}", field=key)
     pods.check_nodes(plan, "TrainJob")
     devices = pods.visible_on_all(plan, "TrainJob")
     name = options.job_name(plan)
@@ -44,9 +48,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         raise ExportError(f"a TrainJob's command has at most {_MAX_WORDS} words", field="command", value=f"{len(command)} words")
     pod = {
         "affinity": pods.one_on_each(plan.host_order, {"jobset.sigs.k8s.io/jobset-name": name}),
-        "containers": [{"name": "node", "volumeMounts": pods.mounts(options), **network.container(options)}],
+        "containers": [{"name": "node", "volumeMounts": pods.mounts(options), **pods.may_lock(options)}],
         "volumes": pods.volumes(options),
-        **network.tolerations(options),
+        **pods.account_and_tolerations(options),
     }
     node = {"name": "node", "template": {"spec": {"template": pods.template(options, pod)}}}
     patch = {"manager": "meshwright", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}}}
@@ -62,7 +66,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
                 "numProcPerNode": len(devices),
                 "command": pods.escaped(command),
                 "env": pods.environment(options, devices),
-                "resourcesPerNode": {"limits": {pods.GPU: len(devices), **network.limits(options)}},
+                "resourcesPerNode": {"limits": pods.limits(options, len(devices))},
             },
             "runtimePatches": [patch],
         },
