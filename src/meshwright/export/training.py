@@ -5,8 +5,6 @@ A refusal names the key and the nearest plan that the target can say.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import files
 from ..errors import ExportError
 from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
@@ -151,10 +149,18 @@ def snippet(training: AnyTraining | None, code: AnyCompression | None) -> str:
         hook = hook_of(code)
         assert hook is not None
         return hook
-    for kind, written in _SNIPPETS.items():
-        if isinstance(training, kind):
-            return written(training)
-    raise AssertionError("checked before")
+    if isinstance(training, LocalSgd):
+        return _AVERAGER.format(every=training.every, warmup_steps=0)
+    if isinstance(training, PostLocalSgd):
+        return _POST_LOCAL.format(every=training.every, warmup_steps=training.warmup_steps)
+    if isinstance(training, DiLoCo):
+        return _DILOCO.format(every=training.every)
+    assert isinstance(training, Gossip), "checked before"
+    written = _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
+    if training.optimizer != "accum-adam":
+        return written
+    with_torch = written.replace("from decent_dp", "import torch\nfrom decent_dp", 1)
+    return with_torch + ACCUMULATING_ADAM.format(accum_iter=training.accum_iter)
 
 
 def hook_of(code: AnyCompression) -> str | None:
@@ -240,35 +246,3 @@ def decentralised(model, optim_fn, lr_scheduler_fn=None):
 '''
 
 _TOPOLOGY_NAMES = {"aer": "alternating-exp-ring", "one-peer-exp": "one-peer-exp", "ring": "ring", "complete": "complete"}
-
-
-def _diloco(training: AnyTraining) -> str:
-    assert isinstance(training, DiLoCo)
-    return _DILOCO.format(every=training.every)
-
-
-def _gossip(training: AnyTraining) -> str:
-    assert isinstance(training, Gossip)
-    written = _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
-    if training.optimizer != "accum-adam":
-        return written
-    with_torch = written.replace("from decent_dp", "import torch\nfrom decent_dp", 1)
-    return with_torch + ACCUMULATING_ADAM.format(accum_iter=training.accum_iter)
-
-
-def _local(training: AnyTraining) -> str:
-    assert isinstance(training, LocalSgd)
-    return _AVERAGER.format(every=training.every, warmup_steps=0)
-
-
-def _post_local(training: AnyTraining) -> str:
-    assert isinstance(training, PostLocalSgd)
-    return _POST_LOCAL.format(every=training.every, warmup_steps=training.warmup_steps)
-
-
-_SNIPPETS: dict[type[AnyTraining], Callable[[AnyTraining], str]] = {
-    LocalSgd: _local,
-    PostLocalSgd: _post_local,
-    DiLoCo: _diloco,
-    Gossip: _gossip,
-}

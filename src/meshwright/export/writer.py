@@ -107,10 +107,10 @@ def export(
     said_by = front.name if front is not None and front.name in targets else target
     training.check_said(plan, said_by)
     said = training.said(plan, said_by)
-    needs = None if front is None else front.part(plan, given)
-    if needs is None:
+    if front is None:
         rendered = {**chosen.render(plan, given), **said}
         return {**rendered, MANIFEST: _manifest(plan, chosen, given, rendered)}
+    needs = front.part(plan, given)
     launched = given.with_needs(needs)
     rendered = {**needs.files, **chosen.render(needs.plan, launched), **said}
     sentences = needs.not_guaranteed

@@ -13,12 +13,11 @@ Source:
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from typing import Literal
 
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ...plans.partition import Layout
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
 from ..options import ExportOptions
@@ -33,29 +32,6 @@ MODEL = "model.json"
 
 _MAX_ARGUMENT_BYTES = 100_000
 """Longest ``--include``; Linux passes no single argument of more than 131,071 bytes, and the command is one."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """How the samples of a step are divided.
-
-    Attributes:
-        micro_batch: samples of one micro-batch on one replica.
-        accumulation: micro-batches of a replica in one step.
-        dp: replicas.
-        zero: ZeRO stage.
-        overlap: whether gradient synchronisation hides behind computation.
-        precision: of weights and activations.
-        fp32_gradients: whether gradients are summed in four bytes.
-    """
-
-    micro_batch: int
-    accumulation: int
-    dp: int
-    zero: Literal[0, 1, 2, 3] = 0
-    overlap: bool = False
-    precision: str = "bf16"
-    fp32_gradients: bool = False
 
 
 def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
@@ -139,51 +115,45 @@ def _slots(plan: PlacementPlan) -> dict[str, int]:
     return {host: int((cluster.device_host == cluster.host_names.index(host)).sum()) for host in plan.host_order}
 
 
-def _batch(plan: PlacementPlan) -> Batch:
+def _batch(plan: PlacementPlan) -> Layout:
+    """How the samples of a step are divided: the plan's own layout, or that of replicas alone."""
     layout, splits = plan.layout(), plan.op_splits()
     if layout is not None:
         refuse_unrunnable(plan, "deepspeed")
-        of_layout = layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp
-        return Batch(*of_layout, layout.precision, layout.fp32_gradients)
-    if plan.op_placement() is not None:
-        return _pipeline_batch(plan)
-    if splits is None:
+        return layout
+    placed = plan.op_placement()
+    if placed is None and splits is None:
         raise ExportError("has neither a layout nor op splits, so its batch sizes are unknown", field="partition")
-    uneven = (splits.splits != splits.degree).nonzero()[0]
-    if len(uneven):
+    if placed is not None:
+        as_equal_layers(plan, "DeepSpeed")
+    uneven = () if splits is None else (splits.splits != splits.degree).nonzero()[0]
+    if splits is not None and len(uneven):
         problem = f"DeepSpeed splits every op alike, here {splits.degree} ways"
         raise ExportError(problem, field=f"partition.splits.{uneven[0]}", value=int(splits.splits[uneven[0]]))
     samples = (plan.job.graph or {}).get("samples_per_step")
     if samples is None:
         raise ExportError("does not say how many samples a step has, so the batch sizes are unknown", field="job.graph")
+    if placed is not None:  # figures of the job are those of a micro-batch; as many follow each other as the plan holds at once
+        replicas, accumulation = placed.groups[0].replicas, plan.micro_batches or placed.in_flight
+        return Layout(dp=replicas, micro_batch=samples, global_batch=samples * accumulation * replicas)
+    assert splits is not None
     if samples % splits.degree:
         raise ExportError(f"is no multiple of {splits.degree} ranks", field="job.graph.samples_per_step", value=samples)
-    return Batch(micro_batch=samples // splits.degree, accumulation=1, dp=splits.degree)
+    return Layout(dp=splits.degree, micro_batch=samples // splits.degree, global_batch=samples)
 
 
-def _pipeline_batch(plan: PlacementPlan) -> Batch:
-    """The job's figures are those of a micro-batch; as many follow each other as the plan holds at once."""
-    placed = plan.op_placement()
-    assert placed is not None
-    as_equal_layers(plan, "DeepSpeed")
-    samples = (plan.job.graph or {}).get("samples_per_step")
-    if samples is None:
-        raise ExportError("does not say how many samples a step has, so the batch sizes are unknown", field="job.graph")
-    return Batch(micro_batch=samples, accumulation=plan.micro_batches or placed.in_flight, dp=placed.groups[0].replicas)
-
-
-def _config(batch: Batch, not_guaranteed: tuple[str, ...]) -> dict[str, object]:
+def _config(batch: Layout, not_guaranteed: tuple[str, ...]) -> dict[str, object]:
     """The keys of the configuration. DeepSpeed passes over keys that it does not know, as the first one here."""
     zero: dict[str, object] = {"stage": batch.zero}
     if batch.zero > 0:
-        zero["overlap_comm"] = batch.overlap
+        zero["overlap_comm"] = batch.overlap_dp
     # Without ZeRO DeepSpeed sums gradients in the precision of the weights alone.
     is_summed_apart = batch.zero > 0 and batch.fp32_gradients and batch.precision != "fp32"
     return {
         "_not_guaranteed": list(not_guaranteed),
-        "train_batch_size": batch.micro_batch * batch.accumulation * batch.dp,
+        "train_batch_size": batch.micro_batch * batch.num_micro_batches * batch.dp,
         "train_micro_batch_size_per_gpu": batch.micro_batch,
-        "gradient_accumulation_steps": batch.accumulation,
+        "gradient_accumulation_steps": batch.num_micro_batches,
         "zero_optimization": zero,
         **({} if batch.precision == "fp32" else {batch.precision: {"enabled": True}}),
         **({"data_types": {"grad_accum_dtype": "fp32"}} if is_summed_apart else {}),

@@ -36,18 +36,9 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
         ExportError: a schedule, ZeRO stage or overlap that Megatron does not have, or stages that it cannot cut.
     """
     degrees, layout = arranged.degrees, plan.layout()
-    words = [
-        "--tensor-model-parallel-size",
-        str(degrees.tp),
-        "--pipeline-model-parallel-size",
-        str(degrees.pp),
-        "--context-parallel-size",
-        str(degrees.cp),
-        "--expert-model-parallel-size",
-        str(degrees.ep),
-        "--expert-tensor-parallel-size",
-        str(degrees.tp),
-    ]
+    sizes = {"tensor-model": degrees.tp, "pipeline-model": degrees.pp, "context": degrees.cp}
+    sizes |= {"expert-model": degrees.ep, "expert-tensor": degrees.tp}
+    words = [word for name, size in sizes.items() for word in (f"--{name}-parallel-size", str(size))]
     if arranged.order == MAPPED_ORDER:
         words.append("--use-tp-pp-dp-mapping")
     cut = pipeline_layout(plan, degrees.pp) if degrees.pp > 1 else None
