@@ -47,15 +47,6 @@ MAX_NAME = 40
 """Longest job name: a pod adds ``-node9999-0-0`` and a random suffix to it and may not pass 63 characters."""
 
 
-def _unchanged(plan: PlacementPlan) -> PlacementPlan:
-    return plan
-
-
-def _nothing(plan: PlacementPlan, options: ExportOptions) -> str | None:
-    """No remark."""
-    return None
-
-
 @dataclass(frozen=True)
 class Target:
     """A scheduler or launcher that plans are exported to.
@@ -79,9 +70,9 @@ class Target:
     not_guaranteed: tuple[str, ...]
     render: Callable[[PlacementPlan, ExportOptions], Mapping[str, str | bytes]]
     names_devices: bool = True
-    as_launched: Callable[[PlacementPlan], PlacementPlan] = _unchanged
+    as_launched: Callable[[PlacementPlan], PlacementPlan] = lambda plan: plan
     left_open: Callable[[ExportOptions], tuple[str, ...]] | None = None
-    remark: Callable[[PlacementPlan, ExportOptions], str | None] = _nothing
+    remark: Callable[[PlacementPlan, ExportOptions], str | None] = lambda plan, options: None
 
 
 def joined(words: Iterable[str], folder: str = '"$MESHWRIGHT_FILES"') -> str:

@@ -41,24 +41,17 @@ targets: dict[str, Target] = {
 }
 """Every target, by the name that ``--format`` takes."""
 
-OTHER_NAMES = {
-    "k8s": "kubernetes",
-    "jobset": "kubernetes",
-    "volcano": "kubernetes",
-    "kueue": "kubernetes",
-    "sbatch": "slurm",
-    "srun": "slurm",
-    "mpi": "openmpi",
-    "mpirun": "openmpi",
-    "pytorch": "torchrun",
-    "megatron-lm": "megatron",
-    "titan": "torchtitan",
-    "fsdp": "torchrun",
-    "fsdp2": "torchrun",
-    "accelerate": "device-map",
-    "transformers": "device-map",
-    "tf": "tensorflow",
+_ALIASES = {
+    "kubernetes": ("k8s", "jobset", "volcano", "kueue"),
+    "slurm": ("sbatch", "srun"),
+    "openmpi": ("mpi", "mpirun"),
+    "torchrun": ("pytorch", "fsdp", "fsdp2"),
+    "megatron": ("megatron-lm",),
+    "torchtitan": ("titan",),
+    "device-map": ("accelerate", "transformers"),
+    "tensorflow": ("tf",),
 }
+OTHER_NAMES = {name: target for target, names in _ALIASES.items() for name in names}
 """Names by which people ask for a target."""
 
 MANIFEST = "export.json"

@@ -7,7 +7,7 @@ import pytest
 
 from meshwright.errors import ExportError
 from meshwright.export import export
-from meshwright.export.frameworks.pipeline_order import compute_rows
+from meshwright.export.launchers.torchrun import compute_rows
 from meshwright.plans import Layout
 
 from .test_deepspeed import plan_of

@@ -126,8 +126,7 @@ def _batch(plan: PlacementPlan) -> Layout:
         raise ExportError("has neither a layout nor op splits, so its batch sizes are unknown", field="partition")
     if placed is not None:
         as_equal_layers(plan, "DeepSpeed")
-    uneven = () if splits is None else (splits.splits != splits.degree).nonzero()[0]
-    if splits is not None and len(uneven):
+    if splits is not None and len(uneven := (splits.splits != splits.degree).nonzero()[0]):
         problem = f"DeepSpeed splits every op alike, here {splits.degree} ways"
         raise ExportError(problem, field=f"partition.splits.{uneven[0]}", value=int(splits.splits[uneven[0]]))
     samples = (plan.job.graph or {}).get("samples_per_step")

@@ -7,7 +7,7 @@ RDMA is asked for as NVIDIA's network operator offers it: a device plugin's reso
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import yaml
@@ -62,13 +62,18 @@ def visible(devices: list[int]) -> list[int]:
     return [sorted(devices).index(device) for device in devices]
 
 
-def visible_on_all(plan: PlacementPlan, kind: str) -> list[int]:
-    """The visible devices of each pod where all pods share a template, and so an order; see `visible`.
+def order_on_all(plan: PlacementPlan, kind: str, numbered: Callable[[list[int]], list[int]] = visible) -> list[int]:
+    """The devices of each pod where all pods share a template, and so an order.
+
+    Args:
+        plan: what is exported.
+        kind: of the object, for messages.
+        numbered: a host's devices as its pod numbers them; unchanged where the pod takes all of the host.
 
     Raises:
         ExportError: a host whose devices come in another order than those of the first.
     """
-    orders = {host: visible(devices) for host, devices in hosts_of(plan).items()}
+    orders = {host: numbered(devices) for host, devices in hosts_of(plan).items()}
     first = orders[plan.host_order[0]]
     for rank in plan.ranks:
         if orders[rank.host] != first:
@@ -204,6 +209,34 @@ def one_on_each(hosts: Sequence[str], labels: dict[str, str]) -> dict[str, Any]:
     """The affinity of pods to nodes, as `on_nodes`, that allows no two pods with these labels on one node."""
     term = {"labelSelector": {"matchLabels": labels}, "topologyKey": "kubernetes.io/hostname"}
     return on_nodes(hosts) | {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def jobset(name: str, jobs: list[dict[str, Any]], labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """A JobSet (``v1alpha2``) that does not restart and whose pods have names in DNS before they are ready.
+
+    With ``enableDNSHostnames`` JobSet makes the headless service that gives pods their names.
+    """
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name} | ({"labels": labels} if labels else {}),
+        "spec": {
+            "network": {"enableDNSHostnames": True, "subdomain": name, "publishNotReadyAddresses": True},
+            "failurePolicy": {"maxRestarts": 0},
+            "replicatedJobs": jobs,
+        },
+    }
+
+
+def replicated_job(name: str, num_pods: int, template: dict[str, Any]) -> dict[str, Any]:
+    """An indexed job of some pods, which all run or fail together."""
+    indexed = {"parallelism": num_pods, "completions": num_pods, "completionMode": "Indexed", "backoffLimit": 0}
+    return {"name": name, "replicas": 1, "template": {"spec": {**indexed, "template": template}}}
+
+
+def pod_name(name: str, job: str, index: int) -> str:
+    """Name in DNS of a pod: ``<jobset>-<replicated job>-<job index>-<pod index>.<subdomain>``."""
+    return f"{name}-{job}-0-{index}.{name}"
 
 
 def ranked_by(variable: str, first: int, words: Sequence[str]) -> list[str]:

@@ -41,7 +41,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         if is_asked:
             raise ExportError(f"a TrainJob cannot ask for it; its ClusterTrainingRuntime may have {own}", field=key)
     pods.check_nodes(plan, "TrainJob")
-    devices = pods.visible_on_all(plan, "TrainJob")
+    devices = pods.order_on_all(plan, "TrainJob")
     name = options.job_name(plan)
     command = ["torchrun", "--rdzv-backend=static", *options.torchrun_words]
     if len(command) > _MAX_WORDS:

@@ -72,7 +72,7 @@ def _pinned_tasks(plan: PlacementPlan, options: ExportOptions) -> list[dict[str,
 def _stage_tasks(plan: PlacementPlan, options: ExportOptions, size: int, tiers: Domains | None) -> list[dict[str, Any]]:
     """A task for each pipeline stage with a partition for each tensor-parallel group."""
     name = options.job_name(plan)
-    devices = pods.visible_on_all(plan, "Volcano task")
+    devices = pods.order_on_all(plan, "Volcano task")
     words = node_words(plan, options, None, _pod_name(name, "stage0"))
     tasks, first = [], 0
     for stage, hosts in enumerate(hosts_by_stage(plan)):

@@ -6,8 +6,11 @@ numbers ranks host by host. For plans with coordinates ``mesh.py`` builds the pl
 
 from __future__ import annotations
 
+from ...costs.pipelines.tasks import FORWARD
 from ...plans.document import PlacementPlan
-from ..frameworks import device_mesh, meshed_stages, pipeline_order
+from ...plans.frameworks.defaults import EAGER
+from ...plans.partition import Layout
+from ..frameworks import device_mesh, meshed_stages
 from ..operators import pipeline
 from ..options import ExportOptions
 from ..requirements import check_contiguous, comma_separated, hosts_of
@@ -15,6 +18,9 @@ from ..target import Files, Target, header, joined
 from . import remote_shell
 
 COMMANDS = "commands.txt"
+SCHEDULE = "schedule.csv"
+"""A row for each rank of a pipeline, a cell for each pass: stage, ``F`` or ``B``, micro-batch, as ``0F3``. PyTorch's runtime adds
+what is sent and received; a cell of a schedule that is not PyTorch's own cannot have a comment, so the file has none."""
 
 _NOT_GUARANTEED = (
     remote_shell.RESTARTS,
@@ -22,7 +28,8 @@ _NOT_GUARANTEED = (
     remote_shell.GPU_NUMBERING,
     *device_mesh.NOT_GUARANTEED,
     *pipeline.NOT_GUARANTEED,
-    *pipeline_order.NOT_GUARANTEED,
+    "Order of passes: schedule.csv holds it for eager 1F1B; the program hands the file to _PipelineScheduleRuntime's _load_csv "
+    "(format compute_only), which is a private name of torch.distributed.pipelining.",
 )
 
 
@@ -77,12 +84,32 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
         rendered[device_mesh.FILE_NAME] = meshed_stages.mesh_text(plan, head)
-        order = pipeline_order.schedule_text(plan)
+        order = schedule_text(plan)
         if order is not None:
-            rendered[pipeline_order.FILE_NAME] = order
+            rendered[SCHEDULE] = order
     elif plan.op_placement() is not None:
         rendered[device_mesh.FILE_NAME] = pipeline.stages_text(plan, head)
     return rendered
+
+
+def schedule_text(plan: PlacementPlan) -> str | None:
+    """The rows of a schedule that torch must be given, one for each stage; None where torch has the schedule."""
+    layout = plan.layout()
+    if layout is None or layout.schedule != EAGER or layout.pp == 1:
+        return None
+    return compute_rows(layout)
+
+
+def compute_rows(layout: Layout) -> str:
+    """Passes of every stage as torch's runtime reads them, lines ending in newlines."""
+    from ...costs.pipelines.schedules import orders  # which loads numba, and no other export does
+
+    tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches).tolist()
+    rows = (
+        ",".join(f"{stage}{'F' if kind == FORWARD else 'B'}{micro}" for kind, _, micro in of_stage)
+        for stage, of_stage in enumerate(tasks)
+    )
+    return "".join(f"{row}\n" for row in rows)
 
 
 TARGET = Target(
