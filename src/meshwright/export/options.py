@@ -229,22 +229,14 @@ class ExportOptions(settings.Settings):
         return text
 
     def with_needs(self, needs: Needs) -> ExportOptions:
-        """These options for a launcher that starts a framework's ranks.
-
-        Raises:
-            ExportError: ``env`` sets a variable that the framework needs to another value.
-        """
+        """These options for a launcher that starts a framework's ranks."""
         options = self.model_copy()
         options._needs = needs
-        for name, value in self.environment.items():
-            if (wanted := needs.environment.get(name, value)) != value:
-                problem = f"the plan's framework needs {name}={wanted}; leave it out"
-                raise ExportError(problem, field="env", value=f"{name}={value}")
         return options
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that every rank has besides those of its place: a framework's, and the user's own."""
+        """Variables that every rank has besides those of its place: a framework's, then the user's own, which win."""
         of_framework = {} if self._needs is None else dict(self._needs.environment)
         return of_framework | dict(word.split("=", 1) for word in shlex.split(self.env or ""))
 

@@ -75,13 +75,11 @@ def said(plan: PlacementPlan, target: str) -> Files:
     training, code = plan.training, plan.compression
     if target not in LAUNCHERS or (code is None and (training is None or training.kind == "synchronous")):
         return {}
-    told = {
-        "not_guaranteed": [f"Strategy: the script carries it out; {SNIPPET} holds the calls." if _has_snippet(plan) else SCRIPT]
-    }
-    told["not_guaranteed"] += [f"Strategy: {problem}" for problem in _unsaid(training, code)]
+    sentences = [f"Strategy: the script carries it out; {SNIPPET} holds the calls." if _has_snippet(plan) else SCRIPT]
+    sentences += [f"Strategy: {problem}" for problem in _unsaid(training, code)]
     if isinstance(training, StaleSynchronous | Asynchronous):
-        told["not_guaranteed"] = [f"Strategy: the parameter server on {training.servers} more hosts is yours to start."]
-    data: dict[str, object] = {**told}
+        sentences = [f"Strategy: the parameter server on {training.servers} more hosts is yours to start."]
+    data: dict[str, object] = {"not_guaranteed": sentences}
     if training is not None:
         data["training"] = training.model_dump(mode="json", exclude_none=True)
     if plan.phases is not None:

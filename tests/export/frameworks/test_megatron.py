@@ -1,13 +1,8 @@
 """Megatron's arguments, its host permutation, and the launcher run under a stand-in for torchrun."""
 
-import importlib.util
 import itertools
 import os
-import re
-import shlex
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,7 +21,6 @@ from meshwright.plans import Layout, layout_plan, legality, place
 from meshwright.plans.frameworks.megatron_groups import groups
 
 from ...draws import draws
-from ...schedulers.processes import free_ports
 from ..grids import layer, plan_of, stage
 
 FRONT = FRONTS["megatron"]
@@ -282,95 +276,6 @@ def test_the_launcher_starts_torchrun_on_every_host_with_megatrons_arguments(tmp
         assert given_words[6:9] == ["pretrain_gpt.py", "--data", "two words"]
         assert given_words[9:] == words(plan_of(EXAMPLE, stages=stages))
         assert given_words[given_words.index("--pipeline-model-parallel-layout") + 1] == "Et*2|t*2L"
-
-
-# What each rank says of itself once megatron-core has made its groups of the exported arguments.
-SHOW = """
-import os, sys, warnings
-warnings.simplefilter("ignore")
-import torch.distributed as dist
-from megatron_core import parallel_state
-
-state = parallel_state()
-words = sys.argv[1:]
-size = {name: int(words[words.index(f"--{name}-size") + 1]) for name in (
-    "tensor-model-parallel", "pipeline-model-parallel", "context-parallel", "expert-model-parallel", "expert-tensor-parallel")}
-order = "tp-cp-ep-pp-dp" if "--use-tp-pp-dp-mapping" in words else "tp-cp-ep-dp-pp"
-dist.init_process_group("gloo")
-state.initialize_model_parallel(**{f"{name.replace('-', '_')}_size": value for name, value in size.items()}, order=order)
-place = (state.get_pipeline_model_parallel_rank(), state.get_data_parallel_rank(), state.get_context_parallel_rank(),
-         state.get_expert_model_parallel_rank(), state.get_tensor_model_parallel_rank())
-device = os.environ["CUDA_VISIBLE_DEVICES"].split(",")[int(os.environ["LOCAL_RANK"])]
-line = " ".join(map(str, ("place", os.environ["MESHWRIGHT_HOST"], device, dist.get_rank(), *place)))
-os.write(1, (line + chr(10)).encode())
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.scheduler("megatron")
-@pytest.mark.parametrize(
-    ("layout", "chosen"),
-    [
-        (EXAMPLE, {"order": [0, 4, 1, 5, 2, 6, 3, 7]}),
-        (EXAMPLE, {"host_of": lambda rank: f"replica-{rank // 2 % 2}"}),
-        (Layout(dp=2, cp=2, pp=2, ep=2, micro_batch=1, global_batch=2), {}),
-    ],
-    ids=["permuted", "mapped", "experts"],
-)
-def test_megatron_core_started_by_the_launcher_gives_each_device_its_planned_place(tmp_path, layout, chosen):
-    if importlib.util.find_spec("megatron") is None:
-        pytest.skip("megatron-core is not installed (pip install --no-deps megatron-core==0.16.1)")
-    plan = plan_of(layout, **chosen)
-    [port] = free_ports(1)
-    files = FRONT.render(plan, ExportOptions(script="show.py", master_port=port))
-    # every host is this machine
-    files["launch.sh"] = re.sub(r"--master-addr=[-.\w]+", "--master-addr=127.0.0.1", files["launch.sh"])
-    write(files | {"export.json": "{}"}, tmp_path / "out")
-    (tmp_path / "show.py").write_text(SHOW)
-    agent = f'#!/bin/bash\nexec {shlex.quote(sys.executable)} -m torch.distributed.run "$@"\n'
-    for name, body in (("torchrun", agent), ("remote", REMOTE)):
-        (tmp_path / name).write_text(body)
-        (tmp_path / name).chmod(0o755)
-    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "REMOTE_SHELL": str(tmp_path / "remote")}
-    environment |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        [tmp_path / "out" / "launch.sh"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
-    )
-    assert ran.returncode == 0, ran.stderr
-    said = sorted(line.split()[1:] for line in ran.stdout.splitlines() if line.startswith("place"))
-    wanted = sorted(
-        [rank.host, *map(str, (rank.local_rank, rank.rank)), *(str(getattr(rank.coordinates, axis)) for axis in AXES)]
-        for rank in FRONT.target().as_launched(plan).ranks
-    )
-    assert said == wanted
-
-
-HOSTILE = [
-    "$(touch owned)",
-    "`touch owned`",
-    "; touch owned",
-    "' ; touch owned; '",
-    '" ; touch owned "',
-    "$HOME",
-    "a  b",
-    "*",
-    "\u00e4",
-]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_reach_the_program_as_they_are_and_do_nothing_else(tmp_path, text):
-    plan = plan_of(EXAMPLE)
-    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"name": text})})
-    shown = _launch(plan, tmp_path, command=f"run {_quoted(text)}")
-    assert shown["gpu-08"][8:] == ["--no-python", "run", text]
-    assert not list(tmp_path.rglob("owned"))
-
-
-def _quoted(text):
-    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
 
 
 def _launch(plan, folder, **options):

@@ -10,7 +10,6 @@ Source of what ``fully_shard`` is asked:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,19 +28,6 @@ NOT_GUARANTEED = (
 )
 
 _AXES = ("pp", "dp", "cp", "tp")
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The places at which the model is cut.
-
-    Attributes:
-        first_ops: name of the first op of each stage but the first, in model order.
-        why_not: why there are none, empty where there are.
-    """
-
-    first_ops: tuple[str, ...]
-    why_not: str = ""
 
 
 def has_grid(plan: PlacementPlan) -> bool:
@@ -102,26 +88,26 @@ def expert_cut(places: Sequence[Coordinates], grid: NDArray[np.int64]) -> NDArra
     return cut
 
 
-def splits(plan: PlacementPlan) -> Splits:
-    """The cuts of the model into stages, by the name of the op that each begins with."""
+def splits(plan: PlacementPlan) -> tuple[tuple[str, ...], str]:
+    """Name of the first op of each stage but the first, in model order, and why there are none, empty where there are."""
     chunks = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
     if not chunks or not has_grid(plan):
-        return Splits((), "the plan tells no pipeline stages")
+        return (), "the plan tells no pipeline stages"
     layout, stage_of = plan.layout(), [rank.coordinates.pp for rank in plan.ranks if rank.coordinates is not None]
     num_stages = max(stage_of) + 1
     if num_stages == 1:
-        return Splits((), "the pipeline has one stage")
+        return (), "the pipeline has one stage"
     if layout is not None and layout.is_bidirectional:
-        return Splits((), "stages go down the pipeline and up again, or stand on two ranks")
+        return (), "stages go down the pipeline and up again, or stand on two ranks"
     in_turn = [position % num_stages for position in range(len(chunks))]
     if len(chunks) % num_stages or [stage.stage for stage in chunks] != in_turn:
-        return Splits((), "the chunks do not go round the pipeline stages in turn")
+        return (), "the chunks do not go round the pipeline stages in turn"
     if not all(stage.ops for stage in chunks):
-        return Splits((), "the plan does not name the ops of each stage")
+        return (), "the plan does not name the ops of each stage"
     falls = np.diff(stage_of) if layout is not None and layout.is_meshed else np.diff(rank_grid(plan), axis=0)
     if (falls < 0).any():
-        return Splits((), "ranks fall along the pipeline, and process groups are sorted by rank")
-    return Splits(tuple(stage.ops[0] for stage in chunks[1:]))
+        return (), "ranks fall along the pipeline, and process groups are sorted by rank"
+    return tuple(stage.ops[0] for stage in chunks[1:]), ""
 
 
 def device_mesh_text(plan: PlacementPlan, head: str) -> str:
@@ -154,9 +140,9 @@ def device_mesh_text(plan: PlacementPlan, head: str) -> str:
 
 def first_ops_text(plan: PlacementPlan) -> str:
     """The lines of a module that name the split points, or say why there are none."""
-    cut = splits(plan)
-    names = "".join(f"    {name!r},\n" for name in cut.first_ops)
-    note = f"# No split points: {cut.why_not}.\n" if cut.why_not else ""
+    first_ops, why_not = splits(plan)
+    names = "".join(f"    {name!r},\n" for name in first_ops)
+    note = f"# No split points: {why_not}.\n" if why_not else ""
     return f"""{note}# The op with which each pipeline stage but the first begins, in the model's order.
 FIRST_OPS = {f"({chr(10)}{names})" if names else "()"}
 # fmt: on

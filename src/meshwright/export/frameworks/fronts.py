@@ -11,8 +11,6 @@ from ..options import ExportOptions
 from ..target import Files, Needs, Target, header
 from . import deepspeed, device_mesh, megatron, meshed_stages, torchtitan
 
-Sentences = tuple[str, ...]
-
 
 @dataclass(frozen=True)
 class FrameworkFront:
@@ -31,12 +29,12 @@ class FrameworkFront:
 
     name: str
     title: str
-    needs: Callable[[PlacementPlan, ExportOptions, Sentences], Needs]
-    not_guaranteed: Sentences
-    over_ssh: Sentences = ()
+    needs: Callable[[PlacementPlan, ExportOptions, tuple[str, ...]], Needs]
+    not_guaranteed: tuple[str, ...]
+    over_ssh: tuple[str, ...] = ()
     launch: Callable[[Needs, ExportOptions, str], Files] | None = None
     summary: str = ""
-    guaranteed: Sentences = ()
+    guaranteed: tuple[str, ...] = ()
 
     def part(self, plan: PlacementPlan, options: ExportOptions) -> Needs:
         """Its part of an export, whoever starts its ranks.
@@ -54,7 +52,6 @@ class FrameworkFront:
         """
         assert self.launch is not None, "it has a format"
         needs = self.needs(plan, options, self.over_ssh)
-        options.with_needs(needs)  # refuses variables that contradict
         head = header(options.job_name(plan), plan, self.title, self.over_ssh)
         return {**needs.files, **self.launch(needs, options, head)}
 

@@ -34,11 +34,8 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         ExportError: as for a JobSet; also devices in another order from host to host, or too long a command, or
             the host's network.
     """
-    for key, is_asked, own in (
-        ("host_network", options.host_network, "hostNetwork"),
-        ("priority", options.priority is not None, "priorityClassName"),
-    ):
-        if is_asked:
+    for key, own in (("host_network", "hostNetwork"), ("priority", "priorityClassName")):
+        if getattr(options, key):
             raise ExportError(f"a TrainJob cannot ask for it; its ClusterTrainingRuntime may have {own}", field=key)
     pods.check_nodes(plan, "TrainJob")
     devices = pods.order_on_all(plan, "TrainJob")

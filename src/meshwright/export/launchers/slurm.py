@@ -129,10 +129,8 @@ def _step(options: ExportOptions) -> str:
 def _check_time(plan: PlacementPlan, options: ExportOptions) -> None:
     """Refuse a limit that ends the job before it is predicted to end, unless it may be started again."""
     whole, step = plan.figure("completion_s"), plan.figure("step_s")
-    if options.time is None or options.requeue or (whole is None and (step is None or plan.job.num_steps is None)):
-        return
     predicted_s = whole.value if whole is not None else step.value * (plan.job.num_steps or 0) if step is not None else 0.0
-    if predicted_s <= _limit_s(options.time):
+    if options.time is None or options.requeue or predicted_s <= _limit_s(options.time):
         return
     hours = math.ceil(predicted_s / 3600)
     problem = (
