@@ -58,28 +58,17 @@ _IMAGE = _Words(
 )
 _MOUNT = _Words(f"{_PATH}:{_PATH}(:[a-z+]{{1,32}})?", "HOST_PATH:PATH[:ro] of absolute paths is wanted")
 _VOLUME = _Words(f"({_DNS}|{_PATH}):{_PATH}(:ro)?", "CLAIM:PATH[:ro] or HOST_PATH:PATH[:ro] is wanted")
-_RESOURCE = _Words(f"(?!nvidia[.]com/gpu=)({_DNS}/)?{_LABEL}={_QUANTITY}", "NAME=QUANTITY of resources other than GPUs is wanted")
+_RESOURCE = _Words(f"(?!nvidia[.]com/gpu=)({_DNS}/)?{_LABEL}={_QUANTITY}", "NAME=QUANTITY, and no GPUs, is wanted")
 _CARDS = _Words(
     f"(?!nvidia[.]com/gpu(=|$)){_DNS}/{_LABEL}(=[1-9][0-9]{{0,2}})?",
     "a resource other than GPUs is wanted, as rdma/hca_shared_devices_a, or NAME=COUNT",
 )
 _NETWORK = _Words(f"({_DNS}/)?{_DNS}", "[NAMESPACE/]NAME of networks is wanted")
-_TAINT = _Words(
-    f"({_DNS}/)?{_LABEL}(=({_LABEL})?)?(:({_EFFECTS}))?",
-    f"KEY[=VALUE][:EFFECT], with an effect of {_EFFECTS}, is wanted",
-)
+_TAINT = _Words(f"({_DNS}/)?{_LABEL}(=({_LABEL})?)?(:({_EFFECTS}))?", f"KEY[=VALUE][:EFFECT] of {_EFFECTS} is wanted")
 
 
 def _words(readers: str, about: str, words: _Words, default: str | None = None, most: int = 4000) -> Any:
-    """An option of certain words.
-
-    Args:
-        readers: formats that read it.
-        about: its description.
-        words: that it may have.
-        default: where it is absent.
-        most: longest text.
-    """
+    """An option of certain words, and at most so many letters, that some formats read."""
     extra: dict[str, JsonValue] = {"pattern of words": words.pattern, "wanted": words.wanted}
     return Field(default=default, max_length=most, description=f"{about} ({readers})", json_schema_extra=extra)
 
@@ -219,13 +208,6 @@ class ExportOptions(settings.Settings):
         meant = f"./{text}" if is_file else f"{registry}#{image}" if is_registry else rest
         if meant != text:
             raise ValueError(f"pyxis takes [REGISTRY#]IMAGE[:TAG], or a path from / or ./; {meant} would do")
-        return text
-
-    @field_validator("mounts")
-    @classmethod
-    def _check_container(cls, text: str | None, info: ValidationInfo) -> str | None:
-        if text is not None and info.data.get("container", text) is None:
-            raise ValueError("is read with a container; name one by container=, or leave it out")
         return text
 
     def with_needs(self, needs: Needs) -> ExportOptions:

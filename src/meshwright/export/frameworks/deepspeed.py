@@ -67,6 +67,8 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
 def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
     """The hostfile, and the launcher over ssh.
 
+    A script gets the configuration behind its own arguments; a command of the user's own is run as it is.
+
     Raises:
         ExportError: a rank that DeepSpeed would start elsewhere.
     """
@@ -76,10 +78,24 @@ def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
     if len(include) > _MAX_ARGUMENT_BYTES:
         raise ExportError(f"{len(hosts)} hosts are too many for one --include", field="ranks")
     slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
-    return {
-        HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
-        remote_shell.FILE_NAME: _launcher(head, include, needed, options),
-    }
+    program, config = options.torchrun_words, f" {joined(needed.arguments, '$there')}"
+    if program[0] == "--no-python":
+        program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
+    words = [f"--include={include}", "--no_ssh", f"--master_addr={plan.host_order[0]}", f"--master_port={options.master_port}"]
+    variables = f"variables={shlex.quote(shlex.join(options.variables))}\n" if options.variables else ""
+    script = remote_shell.script(
+        head,
+        starts="DeepSpeed's launcher",
+        rows=HOSTFILE,
+        columns="read -r host _",
+        prepare=f"launch={shlex.quote(shlex.join(words))}\nprogram={shlex.quote(shlex.join(program))}\n{variables}",
+        command=f"""
+command="test -r $there/{HOSTFILE} && exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID"
+command+="{" $variables" if variables else ""} deepspeed --hostfile=$there/{HOSTFILE} --node_rank=$node $launch $program{config}"
+""",
+    )
+    rows = f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}"
+    return {HOSTFILE: rows, remote_shell.FILE_NAME: script}
 
 
 def _check_places(plan: PlacementPlan, hosts: dict[str, list[int]]) -> None:
@@ -172,23 +188,3 @@ def _coded(plan: PlacementPlan, config: dict[str, object]) -> dict[str, object]:
     parameters = {"lr": 1e-4, "freeze_step": 1000, "cuda_aware": False, "comm_backend_name": "nccl"}
     told = [*sentences, "Optimizer: the learning rate and the steps before signs are sent are examples."]
     return config | {"optimizer": {"type": "OneBitAdam", "params": parameters}, "_not_guaranteed": told}
-
-
-def _launcher(head: str, include: str, needed: Needs, options: ExportOptions) -> str:
-    """A script gets the configuration behind its own arguments; a command of the user's own is run as it is."""
-    program, config, master = options.torchrun_words, f" {joined(needed.arguments, '$there')}", needed.plan.host_order[0]
-    if program[0] == "--no-python":
-        program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
-    launch = [f"--include={include}", "--no_ssh", f"--master_addr={master}", f"--master_port={options.master_port}"]
-    variables = f"variables={shlex.quote(shlex.join(options.variables))}\n" if options.variables else ""
-    return remote_shell.script(
-        head,
-        starts="DeepSpeed's launcher",
-        rows=HOSTFILE,
-        columns="read -r host _",
-        prepare=f"launch={shlex.quote(shlex.join(launch))}\nprogram={shlex.quote(shlex.join(program))}\n{variables}",
-        command=f"""
-command="test -r $there/{HOSTFILE} && exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID"
-command+="{" $variables" if variables else ""} deepspeed --hostfile=$there/{HOSTFILE} --node_rank=$node $launch $program{config}"
-""",
-    )

@@ -37,11 +37,7 @@ class FrameworkFront:
     guaranteed: tuple[str, ...] = ()
 
     def part(self, plan: PlacementPlan, options: ExportOptions) -> Needs:
-        """Its part of an export, whoever starts its ranks.
-
-        Raises:
-            ExportError: it does not run the plan, or numbers its ranks otherwise than hosts can be listed.
-        """
+        """Its part of an export, whoever starts its ranks; raises as `needs`."""
         return self.needs(plan, options, self.not_guaranteed)
 
     def render(self, plan: PlacementPlan, options: ExportOptions) -> Files:

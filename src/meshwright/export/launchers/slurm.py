@@ -120,6 +120,8 @@ def _step(options: ExportOptions) -> str:
     words += [] if options.gpu_bind is None else [f"--gpu-bind={options.gpu_bind}"]
     told = "".join(f" {shlex.quote(word)}" for word in (*words, *shlex.split(options.srun or "")))
     more = "" if options.mounts is None else f",{options.mounts}"
+    if more and options.container is None:
+        raise ExportError("is read with a container; name one by container=, or leave it out", field="mounts")
     if options.container is None:
         return told
     image = shlex.quote(options.container)

@@ -84,8 +84,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
         rendered[device_mesh.FILE_NAME] = meshed_stages.mesh_text(plan, head)
-        order = schedule_text(plan)
-        if order is not None:
+        if (order := schedule_text(plan)) is not None:
             rendered[SCHEDULE] = order
     elif plan.op_placement() is not None:
         rendered[device_mesh.FILE_NAME] = pipeline.stages_text(plan, head)

@@ -15,10 +15,10 @@ from meshwright.export.probe import AXES
 from meshwright.plans import Layout
 from meshwright.plans.document import PlacementPlan
 
-from ..export.frameworks.test_on_launchers import started
-from ..export.grids import plan_of
+from ...export.frameworks.test_on_launchers import started
+from ...export.grids import plan_of
 
-OWN = Path(__file__).parents[1] / "export/frameworks/own_groups.py"
+OWN = Path(__file__).with_name("own_groups.py")
 RECORD = """
 import json, os, sys
 e = os.environ

@@ -60,6 +60,7 @@ def megatron(words, plan):
 
 
 def torchtitan(words, plan):
+    sys.path.append(str(Path(__file__).parents[2] / "export/frameworks"))
     from torchtitan_modules import module, read_table
 
     assert words[0] == "--job.config_file"
