@@ -2,8 +2,7 @@
 
 import pytest
 
-from meshwright.export.accumulating_adam import ACCUMULATING_ADAM
-from meshwright.export.training import snippet
+from meshwright.export.training import ACCUMULATING_ADAM, snippet
 from meshwright.plans.training import Gossip
 
 torch = pytest.importorskip("torch")

@@ -119,7 +119,7 @@ def test_texts_of_a_plan_change_no_more_than_texts(plan_for, text, target):
 @given(job=texts.filter(bool), word=texts, target=st.sampled_from(ALL))
 def test_a_command_gets_its_words_as_they_are_and_nothing_else_happens(tmp_path_factory, plan_for, job, word, target):
     plan = _renamed(plan_for(target), job)
-    options = {"command": shlex.join(["show-words", word]), **WHOLE.get(target, {})}
+    options = {"command": shlex.join(["show-words", word]), "env": shlex.join([f"A={word}"]), **WHOLE.get(target, {})}
     if not word.isprintable():
         with pytest.raises(ExportError, match="control character"):
             export(plan, target, options)

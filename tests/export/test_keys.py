@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.errors import ExportError
 from meshwright.export import ExportOptions, export, targets
-from meshwright.export.keys import keys_of, refuse_unread
+from meshwright.export.options import keys_of, refuse_unread
 
 READ: set[str] = set()
 
@@ -46,8 +46,10 @@ def test_a_formats_keys_are_those_that_it_reads(plan_for, layout_example, target
             "torchrun",
             "decision",
             "--set: decision: torchrun does not read it, slurm, kubernetes and ray read it; "
-            "torchrun reads name, command, script, master_port and probe",
+            "torchrun reads name, command, script, env, master_port and probe",
         ),
+        ("kubernetes", "mounts", "--set: mounts: kubernetes does not read it, slurm reads it; kubernetes's own key is volumes"),
+        ("slurm", "priority", "--set: priority: slurm does not read it, kubernetes reads it; slurm's own key is qos"),
         ("kubernetes", "queue", "--set: queue: is read with kubernetes=volcano or kueue or all, and not with jobset"),
     ],
 )

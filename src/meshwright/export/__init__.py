@@ -7,8 +7,9 @@ called as the function.
 import sys
 from types import ModuleType
 
+from .options import ExportOptions
 from .probe import Place, read_places
-from .target import ExportOptions, Target
+from .target import Target
 from .verify import Verification, verify
 from .writer import ExportedRun, export, export_run, target_of, targets, write
 

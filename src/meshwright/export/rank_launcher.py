@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
+
 from ..errors import ExportError
 from ..plans.document import PlacementPlan
+from .options import ExportOptions
 from .requirements import comma_separated, hosts_of
-from .target import ExportOptions, joined
+from .target import joined
 
 MAX_ARGUMENT_BYTES = 131_071
 """Linux passes no longer single argument (MAX_ARG_STRLEN of 32 pages, less the final zero)."""
@@ -56,7 +59,7 @@ if [ "${host}" != "$host" ]; then
   echo "rank ${rank} is on ${host}, the plan puts it on $host" >&2
   exit 1
 fi"""
-    more = "".join(f" {name}={value}" for name, value in options.environment.items())
+    more = "".join(f" {shlex.quote(word)}" for word in options.variables)
     task = f"""set -eu
 while read -r last host devices; do
   if [ "${rank}" -le "$last" ]; then break; fi

@@ -5,14 +5,11 @@ A refusal names the key and the nearest plan that the target can say.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from .. import files
 from ..errors import ExportError
 from ..plans.compression import AnyCompression, LowRank, Quantise, Sign
 from ..plans.document import PlacementPlan, PlannedPhase
 from ..plans.training import AnyTraining, Asynchronous, DiLoCo, Gossip, LocalSgd, Masked, PostLocalSgd, StaleSynchronous
-from .accumulating_adam import ACCUMULATING_ADAM
 from .target import Files
 
 STRATEGY = "training.json"
@@ -77,13 +74,11 @@ def said(plan: PlacementPlan, target: str) -> Files:
     training, code = plan.training, plan.compression
     if target not in LAUNCHERS or (code is None and (training is None or training.kind == "synchronous")):
         return {}
-    told = {
-        "not_guaranteed": [f"Strategy: the script carries it out; {SNIPPET} holds the calls." if _has_snippet(plan) else SCRIPT]
-    }
-    told["not_guaranteed"] += [f"Strategy: {problem}" for problem in _unsaid(training, code)]
+    sentences = [f"Strategy: the script carries it out; {SNIPPET} holds the calls." if _has_snippet(plan) else SCRIPT]
+    sentences += [f"Strategy: {problem}" for problem in _unsaid(training, code)]
     if isinstance(training, StaleSynchronous | Asynchronous):
-        told["not_guaranteed"] = [f"Strategy: the parameter server on {training.servers} more hosts is yours to start."]
-    data: dict[str, object] = {**told}
+        sentences = [f"Strategy: the parameter server on {training.servers} more hosts is yours to start."]
+    data: dict[str, object] = {"not_guaranteed": sentences}
     if training is not None:
         data["training"] = training.model_dump(mode="json", exclude_none=True)
     if plan.phases is not None:
@@ -150,10 +145,18 @@ def snippet(training: AnyTraining | None, code: AnyCompression | None) -> str:
         hook = hook_of(code)
         assert hook is not None
         return hook
-    for kind, written in _SNIPPETS.items():
-        if isinstance(training, kind):
-            return written(training)
-    raise AssertionError("checked before")
+    if isinstance(training, LocalSgd):
+        return _AVERAGER.format(every=training.every, warmup_steps=0)
+    if isinstance(training, PostLocalSgd):
+        return _POST_LOCAL.format(every=training.every, warmup_steps=training.warmup_steps)
+    if isinstance(training, DiLoCo):
+        return _DILOCO.format(every=training.every)
+    assert isinstance(training, Gossip), "checked before"
+    written = _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
+    if training.optimizer != "accum-adam":
+        return written
+    with_torch = written.replace("from decent_dp", "import torch\nfrom decent_dp", 1)
+    return with_torch + ACCUMULATING_ADAM.format(accum_iter=training.accum_iter)
 
 
 def hook_of(code: AnyCompression) -> str | None:
@@ -240,34 +243,44 @@ def decentralised(model, optim_fn, lr_scheduler_fn=None):
 
 _TOPOLOGY_NAMES = {"aer": "alternating-exp-ring", "one-peer-exp": "one-peer-exp", "ring": "ring", "complete": "complete"}
 
+ACCUMULATING_ADAM = '''
 
-def _diloco(training: AnyTraining) -> str:
-    assert isinstance(training, DiLoCo)
-    return _DILOCO.format(every=training.every)
+class AccumAdam(torch.optim.Optimizer):
+    """Adam whose moments take in the mean gradient of every accum_iter steps; in between a step adds its own gradient to them."""
 
+    def __init__(self, params, lr=1e-3, betas=(0.9, 0.999), eps=1e-8, accum_iter={accum_iter}):
+        super().__init__(params, dict(lr=lr, betas=betas, eps=eps, accum_iter=accum_iter))
 
-def _gossip(training: AnyTraining) -> str:
-    assert isinstance(training, Gossip)
-    written = _GOSSIP.format(topology=_TOPOLOGY_NAMES[training.topology])
-    if training.optimizer != "accum-adam":
-        return written
-    with_torch = written.replace("from decent_dp", "import torch\nfrom decent_dp", 1)
-    return with_torch + ACCUMULATING_ADAM.format(accum_iter=training.accum_iter)
+    @torch.no_grad()
+    def step(self, closure=None):
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            (first, second), every = group["betas"], group["accum_iter"]
+            for weight in group["params"]:
+                if weight.grad is None:
+                    continue
+                gradient, state = weight.grad, self.state[weight]
+                if not state:
+                    state["step"] = 0
+                    state |= {{name: torch.zeros_like(weight) for name in ("moment", "square", "summed")}}
+                state["step"] += 1
+                rounds = -(-state["step"] // every)
+                moment = (state["moment"] + (1 - first) * gradient) / (1 - first**rounds)
+                square = (state["square"] + (1 - second) * gradient**2) / (1 - second**rounds)
+                weight -= group["lr"] * moment / (square.sqrt() + group["eps"])
+                state["summed"] += gradient
+                if state["step"] % every == 0:
+                    mean = state["summed"] / every
+                    state["moment"] = first * (state["moment"] + (1 - first) * mean)
+                    state["square"] = second * (state["square"] + (1 - second) * mean**2)
+                    state["summed"].zero_()
+        return loss
+'''
+"""Accumulating Adam as an optimizer of PyTorch, for the snippet of gossip.
 
-
-def _local(training: AnyTraining) -> str:
-    assert isinstance(training, LocalSgd)
-    return _AVERAGER.format(every=training.every, warmup_steps=0)
-
-
-def _post_local(training: AnyTraining) -> str:
-    assert isinstance(training, PostLocalSgd)
-    return _POST_LOCAL.format(every=training.every, warmup_steps=training.warmup_steps)
-
-
-_SNIPPETS: dict[type[AnyTraining], Callable[[AnyTraining], str]] = {
-    LocalSgd: _local,
-    PostLocalSgd: _post_local,
-    DiLoCo: _diloco,
-    Gossip: _gossip,
-}
+Source:
+    Wang et al., "From promise to practice: realizing high-performance decentralized training", 2024, arXiv 2410.11998.
+"""

@@ -9,9 +9,9 @@ from typing import Any
 
 from ..plans import legality
 from ..plans.document import PlacementPlan, Rank
+from .options import ExportOptions
 from .probe import AXES, Place
-from .target import ExportOptions
-from .writer import needs_of, target_of
+from .writer import front_of, made_for, target_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Verification:
         return {"agrees": self.agrees, "num_ranks": self.num_ranks, "elsewhere": elsewhere, "compared": list(self.compared)}
 
 
-def verify(plan: PlacementPlan, target: str, places: Sequence[Place]) -> Verification:
+def verify(plan: PlacementPlan, target: str, places: Sequence[Place], framework: str | None = None) -> Verification:
     """Compare what the ranks of a launched job report with its plan.
 
     A host may be named with or without its domain, as long as the plan's hosts stay apart without theirs. Devices are
@@ -57,15 +57,17 @@ def verify(plan: PlacementPlan, target: str, places: Sequence[Place]) -> Verific
         plan: what was exported.
         target: a key of `targets`, by which it was launched.
         places: what the ranks say, from `probe.read_places`; a rank may say the same twice.
+        framework: as `writer.export` was given it.
 
     Raises:
         ExportError: an unknown target, or a plan that the target cannot number.
         PlanError: a plan that contradicts itself.
     """
     launched_by = target_of(target)
+    plan = made_for(plan, target, framework)
     legality.check(plan)
-    needs = needs_of(plan, target, ExportOptions())
-    plan = launched_by.as_launched(plan) if needs is None else needs.plan
+    front = front_of(plan, target)
+    plan = launched_by.as_launched(plan) if front is None else front.part(plan, ExportOptions()).plan
     names_devices = launched_by.names_devices
     heard: dict[int, list[Place]] = {}
     for place in places:

@@ -6,7 +6,7 @@ and the names of the files, by which a later export knows that it may replace th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,13 +15,15 @@ from .. import files, settings
 from ..errors import ConfigError, ExportError, InputFileError
 from ..plans import legality
 from ..plans.document import PlacementPlan
+from ..plans.frameworks.table import framework as known_framework
 from . import training
 from .chakra import traces
-from .frameworks import deepspeed, megatron, meshed_stages, torchtitan
+from .frameworks.fronts import FRONTS, FrameworkFront
 from .kubernetes import forms
 from .launchers import openmpi, ray, slurm, torchrun
 from .operators import device_map, tensorflow
-from .target import ExportOptions, Files, Needs, Target, dns_label
+from .options import ExportOptions
+from .target import Files, Target, dns_label
 
 targets: dict[str, Target] = {
     target.name: target
@@ -31,9 +33,7 @@ targets: dict[str, Target] = {
         torchrun.TARGET,
         ray.TARGET,
         openmpi.TARGET,
-        megatron.TARGET,
-        torchtitan.TARGET,
-        deepspeed.TARGET,
+        *(front.target() for front in FRONTS.values() if front.launch is not None),
         traces.TARGET,
         device_map.TARGET,
         tensorflow.TARGET,
@@ -41,32 +41,17 @@ targets: dict[str, Target] = {
 }
 """Every target, by the name that ``--format`` takes."""
 
-NEEDS: dict[str, Callable[[PlacementPlan, ExportOptions], Needs]] = {
-    "megatron": megatron.needs,
-    "torchtitan": torchtitan.needs,
-    "deepspeed": deepspeed.needs,
-    "fsdp2": meshed_stages.needs,
+_ALIASES = {
+    "kubernetes": ("k8s", "jobset", "volcano", "kueue"),
+    "slurm": ("sbatch", "srun"),
+    "openmpi": ("mpi", "mpirun"),
+    "torchrun": ("pytorch", "fsdp", "fsdp2"),
+    "megatron": ("megatron-lm",),
+    "torchtitan": ("titan",),
+    "device-map": ("accelerate", "transformers"),
+    "tensorflow": ("tf",),
 }
-"""By framework its part of an export, see `needs_of`."""
-
-OTHER_NAMES = {
-    "k8s": "kubernetes",
-    "jobset": "kubernetes",
-    "volcano": "kubernetes",
-    "kueue": "kubernetes",
-    "sbatch": "slurm",
-    "srun": "slurm",
-    "mpi": "openmpi",
-    "mpirun": "openmpi",
-    "pytorch": "torchrun",
-    "megatron-lm": "megatron",
-    "titan": "torchtitan",
-    "fsdp": "torchrun",
-    "fsdp2": "torchrun",
-    "accelerate": "device-map",
-    "transformers": "device-map",
-    "tf": "tensorflow",
-}
+OTHER_NAMES = {name: target for target, names in _ALIASES.items() for name in names}
 """Names by which people ask for a target."""
 
 MANIFEST = "export.json"
@@ -86,31 +71,39 @@ class ExportedRun:
     refused: dict[str, str]
 
 
-def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[str, Any] | None = None) -> Files:
+def export(
+    plan: PlacementPlan,
+    target: str,
+    options: ExportOptions | Mapping[str, Any] | None = None,
+    framework: str | None = None,
+) -> Files:
     """A plan in a target's form.
 
     Args:
         plan: what to export.
         target: a key of `targets`.
         options: what the plan does not say.
+        framework: whose arguments the ranks get, see `made_for`.
 
     Returns:
         ``{file name: text or bytes}``; a name may lead into a subfolder, as ``traces/rank0.et``.
 
     Raises:
-        ExportError: an unknown target or option, or a plan that the target cannot express.
+        ExportError: an unknown target or option, or a plan that the target or the framework cannot express.
         PlanError: a plan that contradicts itself.
     """
     chosen = target_of(target)
     given = _options(options)
+    plan = made_for(plan, target, framework)
     legality.check(plan)
-    needs = needs_of(plan, target, given)
-    said_by = plan.framework if needs is not None and plan.framework in targets else target
+    front = front_of(plan, target)
+    said_by = front.name if front is not None and front.name in targets else target
     training.check_said(plan, said_by)
     said = training.said(plan, said_by)
-    if needs is None:
+    if front is None:
         rendered = {**chosen.render(plan, given), **said}
         return {**rendered, MANIFEST: _manifest(plan, chosen, given, rendered)}
+    needs = front.part(plan, given)
     launched = given.with_needs(needs)
     rendered = {**needs.files, **chosen.render(needs.plan, launched), **said}
     sentences = needs.not_guaranteed
@@ -119,15 +112,38 @@ def export(plan: PlacementPlan, target: str, options: ExportOptions | Mapping[st
     return {**rendered, MANIFEST: _manifest(needs.plan, chosen, given, rendered, sentences)}
 
 
-def needs_of(plan: PlacementPlan, target: str, options: ExportOptions) -> Needs | None:
-    """The part of the framework that a plan was made for in a launcher's export; None for other plans and targets.
+def made_for(plan: PlacementPlan, target: str, framework: str | None) -> PlacementPlan:
+    """The plan with the framework whose arguments a launcher's export gets.
+
+    Args:
+        plan: what is exported.
+        target: a key of `targets`.
+        framework: None is the one that the plan was searched for; ``none`` says that it was searched for none.
 
     Raises:
-        ExportError: the framework does not run the plan, or numbers its ranks otherwise than hosts can be listed.
+        ExportError: the target starts no framework, or another one; or ``none`` of a plan that was made for one, which would
+            leave without its arguments.
+        PlanError: an unknown framework.
     """
-    if plan.framework is None or target not in training.LAUNCHERS:
-        return None
-    return NEEDS[plan.framework](plan, options)
+    if framework is None or framework == target:
+        return plan
+    if target not in training.LAUNCHERS:
+        does = f"is {FRONTS[target].title} over ssh" if target in FRONTS else "starts no ranks"
+        problem = f"the format {target} {does}; a framework is started by {', '.join(training.LAUNCHERS)}"
+        raise ExportError(problem, field="--framework", value=framework)
+    if framework == "none" and plan.framework is not None:
+        problem = (
+            f"the plan was searched for {plan.framework}, without whose arguments its ranks would not run it; leave --framework "
+            "out, or search without --for"
+        )
+        raise ExportError(problem, field="--framework", value=framework)
+    name = None if framework == "none" else known_framework(framework, field="--framework").name
+    return plan.model_copy(update={"framework": name})
+
+
+def front_of(plan: PlacementPlan, target: str) -> FrameworkFront | None:
+    """The framework that a plan was made for in a launcher's export; None for other plans and targets."""
+    return None if plan.framework is None or target not in training.LAUNCHERS else FRONTS[plan.framework]
 
 
 def write(contents: Mapping[str, str | bytes], out_dir: str | Path) -> None:
@@ -150,6 +166,7 @@ def export_run(
     target: str,
     out_dir: str | Path,
     options: ExportOptions | Mapping[str, Any] | None = None,
+    framework: str | None = None,
 ) -> ExportedRun:
     """Export many plans: a subfolder for each, and ``index.json`` with a row for each, also for those refused.
 
@@ -159,6 +176,7 @@ def export_run(
         target: a key of `targets`.
         out_dir: folder to make or, if an earlier export made it, to replace.
         options: for all plans alike.
+        framework: the same, as `made_for` takes it.
 
     Raises:
         ExportError: an unknown target or option, no plan, two plans that would be submitted under one name or known by one
@@ -178,7 +196,7 @@ def export_run(
     for name, plan in plans.items():
         named = given.model_copy(update={"name": job_names[name]})
         try:
-            contents[name] = export(plan, target, named)
+            contents[name] = export(plan, target, named, framework)
         except ExportError as error:
             refused[name] = str(error)
     if not contents:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from meshwright.errors import ExportError
 from meshwright.export.chakra.schema import KINDS, NodeType, RankTrace, TraceNode, encode
 from meshwright.export.chakra.traces import render, step_of, trace_name, traces_of
-from meshwright.export.target import ExportOptions
+from meshwright.export.options import ExportOptions
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.zoo.catalogue import zoo_graph
 from meshwright.plans import sip_ml_splits

@@ -11,7 +11,7 @@ from meshwright.costs.settings import CostSettings
 from meshwright.errors import ExportError
 from meshwright.export.chakra.schema import Collective, NodeType, decode
 from meshwright.export.chakra.traces import render, traces_of
-from meshwright.export.target import ExportOptions
+from meshwright.export.options import ExportOptions
 from meshwright.jobs.job import Job
 from meshwright.jobs.masked import Core
 from meshwright.jobs.zoo.catalogue import zoo_graph

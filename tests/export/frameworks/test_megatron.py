@@ -1,13 +1,8 @@
 """Megatron's arguments, its host permutation, and the launcher run under a stand-in for torchrun."""
 
-import importlib.util
 import itertools
 import os
-import re
-import shlex
 import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,8 +11,9 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
 from meshwright.errors import ExportError
-from meshwright.export.frameworks.megatron import rank_order, render, renumbered
-from meshwright.export.target import ExportOptions
+from meshwright.export.frameworks.fronts import FRONTS
+from meshwright.export.frameworks.megatron import rank_order
+from meshwright.export.options import ExportOptions
 from meshwright.export.writer import write
 from meshwright.jobs.job import Job
 from meshwright.jobs.zoo.catalogue import zoo_graph
@@ -25,15 +21,15 @@ from meshwright.plans import Layout, layout_plan, legality, place
 from meshwright.plans.frameworks.megatron_groups import groups
 
 from ...draws import draws
-from ...schedulers.processes import free_ports
 from ..grids import layer, plan_of, stage
 
+FRONT = FRONTS["megatron"]
 AXES = ("pp", "dp", "cp", "ep", "tp")
 REMOTE = '#!/bin/bash\nON_HOST="$1" exec bash -c "$2"\n'
 
 
 def words(plan, **options):
-    return [w for w in render(plan, ExportOptions(**options))["megatron.args"].splitlines() if not w.startswith("#")]
+    return [w for w in FRONT.render(plan, ExportOptions(**options))["megatron.args"].splitlines() if not w.startswith("#")]
 
 
 def lines(text):
@@ -53,7 +49,7 @@ def test_arguments_of_the_running_example():
 
 
 def test_hosts_and_devices_stand_in_rank_order():
-    files = render(plan_of(EXAMPLE), ExportOptions())
+    files = FRONT.render(plan_of(EXAMPLE), ExportOptions())
     assert lines(files["hosts.txt"]) == ["gpu-09\t3,2,1,0", "gpu-08\t3,2,1,0"]
     rows = [line.split("\t") for line in lines(files["ranks.tsv"])]
     assert rows[0] == ["rank", "plan_rank", "host", "device", "pp", "dp", "cp", "ep", "tp"]
@@ -71,14 +67,14 @@ def test_a_plan_with_ranks_in_another_order_is_permuted_onto_its_devices():
     arranged = rank_order(plan)
     assert arranged.plan_rank == (0, 2, 4, 6, 1, 3, 5, 7)
     assert arranged.order == "tp-cp-ep-dp-pp"
-    assert lines(render(plan, ExportOptions())["hosts.txt"]) == ["gpu-09\t3,2,1,0", "gpu-08\t3,2,1,0"]
+    assert lines(FRONT.render(plan, ExportOptions())["hosts.txt"]) == ["gpu-09\t3,2,1,0", "gpu-08\t3,2,1,0"]
 
 
 def test_the_master_is_the_host_of_megatrons_first_rank():
     # the plan counts the last stage first, so its own rank 0 is Megatron's rank 4
     plan = plan_of(EXAMPLE, [4, 5, 6, 7, 0, 1, 2, 3])
     assert plan.ranks[4].coordinates.pp == 0
-    files = render(plan, ExportOptions())
+    files = FRONT.render(plan, ExportOptions())
     assert lines(files["hosts.txt"])[0].split("\t")[0] == plan.ranks[4].host != plan.host_order[0]
     assert f"--master-addr={plan.ranks[4].host} " in files["launch.sh"]
     assert "\n# Starts torchrun on every host and waits;" in files["launch.sh"]
@@ -91,7 +87,7 @@ def test_hosts_that_hold_a_pipeline_each_take_the_other_order():
     assert arranged.order == "tp-cp-ep-pp-dp"
     assert arranged.plan_rank == (0, 1, 4, 5, 2, 3, 6, 7)
     assert "--use-tp-pp-dp-mapping" in words(plan)
-    assert [line.split("\t")[0] for line in lines(render(plan, ExportOptions())["hosts.txt"])] == ["replica-0", "replica-1"]
+    assert [line.split("\t")[0] for line in lines(FRONT.render(plan, ExportOptions())["hosts.txt"])] == ["replica-0", "replica-1"]
     # the same placement with experts: the flag is unusable
     with pytest.raises(ExportError, match=r"rank 2: is Megatron's rank 2 by the order tp-cp-ep-dp-pp.*start it on replica-0"):
         rank_order(plan_of(EXAMPLE.model_copy(update={"ep": 2}), host_of=lambda rank: f"replica-{rank // 2 % 2}"))
@@ -128,7 +124,7 @@ def test_groups_that_megatron_makes_are_the_plans(degrees, random, keep_layout):
     # each host is one run of the permuted ranks
     hosts = [plan.ranks[rank].host for rank in arranged.plan_rank]
     assert len([host for host, _ in itertools.groupby(hosts)]) == pp
-    again = renumbered(plan)
+    again = FRONT.target().as_launched(plan)
     legality.check(again)
     assert rank_order(again).plan_rank == tuple(range(layout.world))
     places = {(rank.host, rank.local_rank): rank.coordinates for rank in plan.ranks}
@@ -144,7 +140,7 @@ def test_a_layout_plan_of_our_own_keeps_its_numbers():
     host_order = list(plan.host_order)
     assert host_order != sorted(host_order)
     named = plan.model_copy(update={"stages": ()})
-    assert [line.split("\t")[0] for line in lines(render(named, ExportOptions())["hosts.txt"])] == host_order
+    assert [line.split("\t")[0] for line in lines(FRONT.render(named, ExportOptions())["hosts.txt"])] == host_order
 
 
 def test_what_megatron_cannot_number_is_refused():
@@ -183,7 +179,10 @@ def test_layouts_that_megatron_does_not_have_are_refused(changed, told):
 def test_stages_are_renumbered_with_their_ranks():
     order = [0, 4, 1, 5, 2, 6, 3, 7]  # the plan's even ranks are of the first stage, which Megatron numbers from 0 to 3
     stages = [stage(0, 0, *layer(0), ranks=range(0, 8, 2)), stage(1, 0, *layer(1), ranks=range(1, 8, 2))]
-    assert [each.ranks for each in renumbered(plan_of(EXAMPLE, order, stages=stages)).stages] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert [each.ranks for each in FRONT.target().as_launched(plan_of(EXAMPLE, order, stages=stages)).stages] == [
+        (0, 1, 2, 3),
+        (4, 5, 6, 7),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -279,98 +278,9 @@ def test_the_launcher_starts_torchrun_on_every_host_with_megatrons_arguments(tmp
         assert given_words[given_words.index("--pipeline-model-parallel-layout") + 1] == "Et*2|t*2L"
 
 
-# What each rank says of itself once megatron-core has made its groups of the exported arguments.
-SHOW = """
-import os, sys, warnings
-warnings.simplefilter("ignore")
-import torch.distributed as dist
-from megatron_core import parallel_state
-
-state = parallel_state()
-words = sys.argv[1:]
-size = {name: int(words[words.index(f"--{name}-size") + 1]) for name in (
-    "tensor-model-parallel", "pipeline-model-parallel", "context-parallel", "expert-model-parallel", "expert-tensor-parallel")}
-order = "tp-cp-ep-pp-dp" if "--use-tp-pp-dp-mapping" in words else "tp-cp-ep-dp-pp"
-dist.init_process_group("gloo")
-state.initialize_model_parallel(**{f"{name.replace('-', '_')}_size": value for name, value in size.items()}, order=order)
-place = (state.get_pipeline_model_parallel_rank(), state.get_data_parallel_rank(), state.get_context_parallel_rank(),
-         state.get_expert_model_parallel_rank(), state.get_tensor_model_parallel_rank())
-device = os.environ["CUDA_VISIBLE_DEVICES"].split(",")[int(os.environ["LOCAL_RANK"])]
-line = " ".join(map(str, ("place", os.environ["MESHWRIGHT_HOST"], device, dist.get_rank(), *place)))
-os.write(1, (line + chr(10)).encode())
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.scheduler("megatron")
-@pytest.mark.parametrize(
-    ("layout", "chosen"),
-    [
-        (EXAMPLE, {"order": [0, 4, 1, 5, 2, 6, 3, 7]}),
-        (EXAMPLE, {"host_of": lambda rank: f"replica-{rank // 2 % 2}"}),
-        (Layout(dp=2, cp=2, pp=2, ep=2, micro_batch=1, global_batch=2), {}),
-    ],
-    ids=["permuted", "mapped", "experts"],
-)
-def test_megatron_core_started_by_the_launcher_gives_each_device_its_planned_place(tmp_path, layout, chosen):
-    if importlib.util.find_spec("megatron") is None:
-        pytest.skip("megatron-core is not installed (pip install --no-deps megatron-core==0.16.1)")
-    plan = plan_of(layout, **chosen)
-    [port] = free_ports(1)
-    files = render(plan, ExportOptions(script="show.py", master_port=port))
-    # every host is this machine
-    files["launch.sh"] = re.sub(r"--master-addr=[-.\w]+", "--master-addr=127.0.0.1", files["launch.sh"])
-    write(files | {"export.json": "{}"}, tmp_path / "out")
-    (tmp_path / "show.py").write_text(SHOW)
-    agent = f'#!/bin/bash\nexec {shlex.quote(sys.executable)} -m torch.distributed.run "$@"\n'
-    for name, body in (("torchrun", agent), ("remote", REMOTE)):
-        (tmp_path / name).write_text(body)
-        (tmp_path / name).chmod(0o755)
-    path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "REMOTE_SHELL": str(tmp_path / "remote")}
-    environment |= {"OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    ran = subprocess.run(
-        [tmp_path / "out" / "launch.sh"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
-    )
-    assert ran.returncode == 0, ran.stderr
-    said = sorted(line.split()[1:] for line in ran.stdout.splitlines() if line.startswith("place"))
-    wanted = sorted(
-        [rank.host, *map(str, (rank.local_rank, rank.rank)), *(str(getattr(rank.coordinates, axis)) for axis in AXES)]
-        for rank in renumbered(plan).ranks
-    )
-    assert said == wanted
-
-
-HOSTILE = [
-    "$(touch owned)",
-    "`touch owned`",
-    "; touch owned",
-    "' ; touch owned; '",
-    '" ; touch owned "',
-    "$HOME",
-    "a  b",
-    "*",
-    "\u00e4",
-]
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_hostile_texts_reach_the_program_as_they_are_and_do_nothing_else(tmp_path, text):
-    plan = plan_of(EXAMPLE)
-    plan = plan.model_copy(update={"job": plan.job.model_copy(update={"name": text})})
-    shown = _launch(plan, tmp_path, command=f"run {_quoted(text)}")
-    assert shown["gpu-08"][8:] == ["--no-python", "run", text]
-    assert not list(tmp_path.rglob("owned"))
-
-
-def _quoted(text):
-    return '"' + re.sub(r'(["\\])', r"\\\1", text) + '"'
-
-
 def _launch(plan, folder, **options):
     """What torchrun was given on each host: visible devices, folder, words."""
-    write(render(plan, ExportOptions(**options)) | {"export.json": "{}"}, folder / "out")
+    write(FRONT.render(plan, ExportOptions(**options)) | {"export.json": "{}"}, folder / "out")
     subprocess.run(["bash", "-n", folder / "out" / "launch.sh"], check=True)
     programs = folder / "bin"
     programs.mkdir()

@@ -3,9 +3,10 @@
 import pytest
 
 from meshwright.errors import ExportError
-from meshwright.export.frameworks.megatron import arguments, rank_order, render
+from meshwright.export.frameworks.fronts import FRONTS
+from meshwright.export.frameworks.megatron import arguments, rank_order
 from meshwright.export.frameworks.model_arguments import megatron_words
-from meshwright.export.target import ExportOptions
+from meshwright.export.options import ExportOptions
 from meshwright.plans import Layout
 from meshwright.plans.transformer import PlannedTransformer
 
@@ -29,7 +30,7 @@ def test_tensor_and_context_parallel_kernels_run_in_the_order_of_their_launch():
         (Layout(cp=2, micro_batch=1, global_batch=2), True),
         (Layout(dp=2, micro_batch=1, global_batch=2), False),
     ):
-        script = render(plan_of(layout), ExportOptions())["launch.sh"]
+        script = FRONT.render(plan_of(layout), ExportOptions())["launch.sh"]
         assert (' CUDA_DEVICE_MAX_CONNECTIONS=1"' in script) == is_set
 
 
@@ -42,6 +43,7 @@ def test_short_ends_are_told_layer_by_layer_or_refused():
     assert given_words[given_words.index("--pipeline-model-parallel-layout") + 1] == "Et|t*2L"
 
 
+FRONT = FRONTS["megatron"]
 CUT = {"cp": 2, "dp": 4, "micro_batch": 1, "global_batch": 4}
 
 
@@ -80,7 +82,7 @@ def test_the_model_s_arguments_and_its_precision_stand_behind_those_of_the_layou
     )
     plan = plan_of(Layout(dp=2, micro_batch=1, global_batch=2, precision=precision))
     plan = plan.model_copy(update={"job": plan.job.model_copy(update={"transformer": model})})
-    lines = render(plan, ExportOptions())["megatron.args"].splitlines()
+    lines = FRONT.render(plan, ExportOptions())["megatron.args"].splitlines()
     given_words = [line for line in lines if not line.startswith("#")]
     assert given_words == [*words(plan), *megatron_words(model)[0], *told]
     assert "# Left out: attention and feed-forward layer side by side." in lines

@@ -9,11 +9,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.errors import ExportError
+from meshwright.errors import ExportError, MeshwrightError
 from meshwright.export import ExportOptions, export, verify
+from meshwright.export.frameworks.fronts import FRONTS
 from meshwright.export.probe import Place
 from meshwright.export.training import LAUNCHERS
-from meshwright.export.writer import NEEDS
 from meshwright.plans import Layout, PlacementPlan
 from meshwright.plans.compression import parse_compression
 from meshwright.plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER, rank_coordinates
@@ -87,7 +87,7 @@ def test_a_plan_made_for_a_framework_leaves_with_its_arguments_and_its_groups(fr
     layout = Layout(**data.draw(st.sampled_from(LAYOUTS[framework])), **BATCH)
     has_own_order = framework in ("megatron", "torchtitan")  # the others take the plan's
     plan = plan_of(layout, data.draw(st.none() | st.permutations(range(8))) if has_own_order else None)
-    needs = NEEDS[framework](plan, ExportOptions())
+    needs = FRONTS[framework].part(plan, ExportOptions())
     program = data.draw(st.sampled_from([{"script": "pretrain.py --lr 1"}, {"command": "python -m pretrain --lr 1"}]))
     files = export(plan.model_copy(update={"framework": framework}), launcher, program)
     words, value, places = started(launcher, files)
@@ -140,3 +140,35 @@ def test_the_framework_of_a_plan_is_saved_and_absent_from_others(tmp_path):
     assert "framework" not in plan.model_dump(exclude_none=True)
     plan.model_copy(update={"framework": "megatron"}).save(tmp_path / "plan.json")
     assert PlacementPlan.model_validate_json((tmp_path / "plan.json").read_text()).framework == "megatron"
+
+
+@pytest.mark.parametrize(("framework", "launcher"), PAIRS)
+def test_a_framework_that_is_asked_for_is_as_if_the_plan_were_made_for_it(framework, launcher):
+    plan = plan_of(Layout(**LAYOUTS[framework][0], **BATCH))
+    asked = export(plan, launcher, framework=framework)
+    assert asked == export(plan.model_copy(update={"framework": framework}), launcher) != export(plan, launcher)
+    assert export(plan, launcher, framework="none") == export(plan, launcher)
+
+
+@pytest.mark.parametrize(
+    ("target", "framework", "problem"),
+    [
+        ("slurm", "none", "the plan was searched for megatron, without whose arguments its ranks would not run it"),
+        ("slurm", "megatron-lm", "did you mean 'megatron'"),
+        ("slurm", "fsdp2", "fully_shard cuts by data alone"),
+        ("deepspeed", "megatron", "the format deepspeed is DeepSpeed over ssh; a framework is started by torchrun, slurm"),
+        ("chakra", "torchtitan", "the format chakra starts no ranks; a framework is started by torchrun, slurm"),
+    ],
+)
+def test_a_framework_that_a_format_or_a_plan_cannot_have_is_refused(target, framework, problem):
+    plan = plan_of(Layout(tp=2, dp=4, **BATCH)).model_copy(update={"framework": "megatron"})
+    with pytest.raises(MeshwrightError, match=problem):
+        export(plan, target, framework=framework)
+    with pytest.raises(MeshwrightError, match=problem):
+        verify(plan, target, [], framework)
+
+
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_a_plan_without_a_layout_is_told_what_makes_one(running_example, framework):
+    with pytest.raises(ExportError, match=r"`meshwright plan --search --for|so its batch sizes are unknown"):
+        export(running_example, "slurm", framework=framework)

@@ -1,10 +1,8 @@
 """torchtitan's configuration and the model's arguments of three frameworks, by hand."""
 
-import dataclasses
 import json
 import math
 import tomllib
-import typing
 from itertools import pairwise
 
 import pytest
@@ -22,7 +20,7 @@ from meshwright.plans.pipelines.layers import chunk_sizes
 from meshwright.plans.transformer import PlannedTransformer
 
 from ..grids import plan_of
-from .torchtitan_modules import PACKAGE, module
+from .torchtitan_modules import PACKAGE, module, read_table
 
 LLAMA = PlannedTransformer.of(zoo_shape("llama-7b")[0])
 DEEPSEEK = {
@@ -296,7 +294,7 @@ def test_torchtitan_itself_knows_every_key_and_makes_the_planned_mesh(keys):
     if PACKAGE is None:
         pytest.skip("torchtitan is not installed (pip install --no-deps torchtitan==0.2.2)")
     layout = Layout(micro_batch=1, global_batch=8, **keys)
-    read = _read(module("config.job_config").JobConfig, config(layout)).parallelism
+    read = read_table(module("config.job_config").JobConfig, config(layout)).parallelism
     dims = module("distributed.parallel_dims").ParallelDims(
         dp_replicate=read.data_parallel_replicate_degree,
         dp_shard=read.data_parallel_shard_degree,
@@ -306,14 +304,3 @@ def test_torchtitan_itself_knows_every_key_and_makes_the_planned_mesh(keys):
     assert dims.fsdp_enabled == (layout.num_shards > 1)
     assert dims.seq_len_divisor == 2 * layout.tp * layout.cp
     assert layout.ep == 1 or dims.etp == layout.tp
-
-
-def _read(kind, given):
-    """A table of the configuration as its dataclass, whose keys and choices are held."""
-    hints = typing.get_type_hints(kind)
-    assert set(given) <= {one.name for one in dataclasses.fields(kind)}
-    values = {key: _read(hints[key], value) if dataclasses.is_dataclass(hints[key]) else value for key, value in given.items()}
-    for key, value in values.items():
-        if typing.get_origin(hints[key]) is typing.Literal:
-            assert value in typing.get_args(hints[key])
-    return kind(**values)

@@ -12,12 +12,20 @@ ASKED = {
     "rdma_resource": "rdma/hca_shared_devices_a=4",
     "networks": "nets/roce-a,roce-b",
     "tolerations": "nvidia.com/gpu:NoSchedule,team=1e3,pool=y,spare",
+    "service_account": "trainer",
+    "resources": "cpu=64,memory=512Gi",
+    "volumes": "data:/data:ro,/scratch:/scratch",
+    "env": "NCCL_DEBUG=INFO PRICE='$(id) a'",
 }
 WANTED = [
     {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
     {"key": "team", "operator": "Equal", "value": "1e3"},
     {"key": "pool", "operator": "Equal", "value": "y"},
     {"key": "spare", "operator": "Exists"},
+]
+VOLUMES = [
+    {"name": "volume0", "persistentVolumeClaim": {"claimName": "data"}},
+    {"name": "volume1", "hostPath": {"path": "/scratch"}},
 ]
 FILES = {"jobset": "jobset.yaml", "volcano": "volcano-job.yaml", "kueue": "kueue-jobset.yaml", "trainjob": "trainjob.yaml"}
 
@@ -44,9 +52,15 @@ def test_every_pod_of_every_form_asks_for_the_cards_networks_and_taints(kind):
     for template in templates:
         (container,) = template["spec"]["containers"]
         own = found["spec"]["trainer"]["resourcesPerNode"] if kind == "trainjob" else container["resources"]
-        assert own == {"limits": {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_a": 4}}
+        assert own == {"limits": {"nvidia.com/gpu": 8, "rdma/hca_shared_devices_a": 4, "cpu": "64", "memory": "512Gi"}}
         assert container["securityContext"] == {"capabilities": {"add": ["IPC_LOCK"]}}
         assert template["spec"]["tolerations"] == WANTED
+        assert template["spec"]["serviceAccountName"] == "trainer"
+        assert template["spec"]["volumes"][-2:] == VOLUMES
+        mounted = [{"name": "volume0", "mountPath": "/data", "readOnly": True}, {"name": "volume1", "mountPath": "/scratch"}]
+        assert container["volumeMounts"][-2:] == mounted
+        variables = (found["spec"]["trainer"] if kind == "trainjob" else container)["env"]
+        assert variables[-2:] == [{"name": "NCCL_DEBUG", "value": "INFO"}, {"name": "PRICE", "value": "$$(id) a"}]
         assert template["metadata"]["annotations"]["k8s.v1.cni.cncf.io/networks"] == "nets/roce-a,roce-b"
 
 
@@ -71,7 +85,8 @@ def test_the_published_forms_have_what_is_asked_for(reference, kind, name, versi
 
 @pytest.mark.parametrize("kind", ["jobset", "volcano", "kueue"])
 def test_the_hosts_network_comes_with_its_dns_and_is_a_pods(kind):
-    for template in pod_templates(written(kind, host_network=True, **ASKED)):
+    for template in pod_templates(written(kind, host_network=True, priority="high", **ASKED)):
+        assert template["spec"]["priorityClassName"] == "high"
         assert (template["spec"]["hostNetwork"], template["spec"]["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
         check_pod(template)
 
@@ -79,6 +94,8 @@ def test_the_hosts_network_comes_with_its_dns_and_is_a_pods(kind):
 def test_a_trainjob_has_no_field_for_the_hosts_network():
     with pytest.raises(ExportError, match=r"host_network: a TrainJob cannot ask for it; its ClusterTrainingRuntime may"):
         written("trainjob", host_network=True)
+    with pytest.raises(ExportError, match=r"priority: a TrainJob cannot ask for it; its ClusterTrainingRuntime may have"):
+        written("trainjob", priority="high")
     files = export(two_stages_of_two_groups(), "kubernetes", {"kubernetes": "all", "host_network": True})
     assert "\ntrainjob: host_network: " in files["left-out.txt"]
 
@@ -99,6 +116,11 @@ def test_a_trainjob_has_no_field_for_the_hosts_network():
         ("tolerations", "key=a b"),
         ("tolerations", "{key}"),
         ("tolerations", "a,,b"),
+        ("resources", "nvidia.com/gpu=4"),
+        ("resources", "cpu=lots"),
+        ("volumes", "data:relative"),
+        ("priority", "High"),
+        ("service_account", "a: b"),
     ],
 )
 def test_what_could_be_read_otherwise_is_refused(key, text):

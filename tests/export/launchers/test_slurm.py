@@ -15,6 +15,7 @@ from meshwright.export import export
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import OpSplits, op_split_plan, place
+from meshwright.plans.document import Figure
 
 from ...draws import draws
 
@@ -227,16 +228,67 @@ def _submit(script: str, folder: Path, *, tasks: int, **environment: str) -> sub
     return subprocess.run(["bash", "job.sbatch"], cwd=folder, env=slurm | environment, capture_output=True, text=True, timeout=60)
 
 
-def test_partition_account_time_and_container_stand_where_slurm_reads_them(running_example):
-    options = {"partition": "gpu,debug", "account": "a-1", "time": 90, "container": "nvcr.io#nvidia/pytorch:25.01-py3"}
-    script = export(running_example, "slurm", options)["job.sbatch"]
-    directives = [line for line in script.splitlines() if line.startswith("#SBATCH")]
-    assert {"#SBATCH --partition=gpu,debug", "#SBATCH --account=a-1", "#SBATCH --time=90"} < set(directives)
-    assert " --container-image='nvcr.io#nvidia/pytorch:25.01-py3' " in script
+ASKED = {
+    "partition": ("gpu,debug", "#SBATCH --partition=gpu,debug"),
+    "account": ("a-1", "#SBATCH --account=a-1"),
+    "qos": ("high", "#SBATCH --qos=high"),
+    "reservation": ("night", "#SBATCH --reservation=night"),
+    "time": (90, "#SBATCH --time=90"),
+    "requeue": (False, "#SBATCH --no-requeue"),
+    "output": ("logs/%x-%j.out", "#SBATCH --output=logs/%x-%j.out"),
+    "cpus_per_task": (2, "#SBATCH --cpus-per-task=2"),
+    "mem": ("512M", "#SBATCH --mem=512M"),
+    "gpu_bind": ("none", " --cpus-per-task=2 --gpu-bind=none "),  # srun asks for processors itself
+    "srun": ("--mpi=none --comment='a b'", " --mpi=none '--comment=a b' "),
+    "container": ("nvcr.io#nvidia/pytorch:25.01-py3", " --container-image='nvcr.io#nvidia/pytorch:25.01-py3' "),
+    "mounts": ("/data:/data:ro,/home/a:/work", ' --container-mounts="$PWD:$PWD,/data:/data:ro,/home/a:/work" '),
+}
+"""By key a value and where it goes."""
 
 
-@pytest.mark.parametrize("key", ["partition", "account", "time", "container"])
+def test_each_key_stands_where_slurm_reads_it(running_example):
+    script = export(running_example, "slurm", {key: value for key, (value, _) in ASKED.items()})["job.sbatch"]
+    for key, (_, told) in ASKED.items():
+        assert told in (script.splitlines() if told.startswith("#") else script), key
+
+
+@pytest.mark.parametrize("key", ["partition", "account", "qos", "time", "output", "mem", "gpu_bind", "container", "mounts"])
 @pytest.mark.parametrize("text", ["a b", "'x'", 'a"b', "$(id)", "`id`", "a\n#SBATCH --wrap=x", "--help", "", "a;b", "\\"])
 def test_other_words_of_slurm_are_refused(running_example, key, text):
     with pytest.raises(ExportError, match=f"{key}: .*wanted"):
         export(running_example, "slurm", {key: text})
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (
+            {"container": "nvcr.io/nvidia/pytorch:25.01-py3"},
+            "container: pyxis .* nvcr.io#nvidia/pytorch:25.01-py3 would do",
+        ),
+        ({"container": "images/a.sqsh"}, "; ./images/a.sqsh would do"),
+        ({"mounts": "/a:/b"}, "mounts: is read with a container"),
+        ({"env": "A B=1"}, "env: NAME=VALUE is wanted"),
+        ({"env": "RANK=1"}, "env: RANK is set by the export"),
+        ({"srun": "-n 1"}, "srun: --NAME or --NAME=VALUE is wanted"),
+        ({"srun": "--distrib=block"}, "srun: --distribution is set by the export"),
+        ({"gpu_bind": "closest"}, "gpu_bind: none is wanted: a task that Slurm binds to GPUs sees others"),
+        ({"time": "6-23"}, "time: the plan is predicted to run for 168 h, longer than that; time=7-0 would do, or requeue=true"),
+    ],
+)
+def test_what_slurm_or_the_plan_would_not_take_is_told_what_would_do(running_example, options, problem):
+    job = running_example.job.model_copy(update={"num_steps": 10**6})
+    week = running_example.model_copy(update={"predicted": (Figure.predicted("step_s", 0.6048, "s"),), "job": job})
+    with pytest.raises(ExportError, match=problem):
+        export(week, "slurm", options)
+
+
+@pytest.mark.parametrize("options", [{"time": "7-0"}, {"time": "UNLIMITED"}, {"time": "0"}, {"time": "10", "requeue": True}])
+def test_a_limit_that_the_job_keeps_is_taken(running_example, options):
+    week = running_example.model_copy(update={"predicted": (Figure.predicted("completion_s", 604_800.0, "s"),)})
+    assert f"#SBATCH --time={options['time']}\n" in export(week, "slurm", options)["job.sbatch"]
+
+
+@pytest.mark.parametrize("image", ["ubuntu:24.04", "a/b", "user@nvcr.io#a/b:1", "/images/a.sqsh", "./a.sqsh", "localhost:5000#a"])
+def test_images_as_pyxis_names_them_are_taken(running_example, image):
+    assert export(running_example, "slurm", {"container": image})

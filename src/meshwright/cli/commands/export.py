@@ -18,19 +18,11 @@ if TYPE_CHECKING:
     from ...export import ExportOptions
     from ...plans.document import PlacementPlan
 
-_TEXTS = (
-    "command",
-    "script",
-    "decision",
-    "partition",
-    "account",
-    "time",
-    "container",
-    "rdma_resource",
-    "networks",
-    "tolerations",
-)
-"""Options that are read as they are, in place of YAML."""
+Framework = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Whose arguments the ranks get, or none; by default that of plan --search --for."),
+]
+"""``--framework``."""
 
 
 def export_plan(
@@ -38,6 +30,7 @@ def export_plan(
         Path | None, typer.Argument(metavar="PLAN|RUN", help="A plan's JSON file, or a folder of evaluate --out.")
     ] = None,
     target: Annotated[str | None, typer.Option("--format", metavar="NAME", help="One of those that --list names.")] = None,
+    framework: Framework = None,
     changes: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="What the plan does not say, as script=train.py; as often as needed."),
@@ -55,7 +48,7 @@ def export_plan(
     """Write a plan in the form of a scheduler or launcher."""
     from ... import settings
     from ...export import ExportOptions, export, export_run, target_of, targets, write
-    from ...export.keys import refuse_unread
+    from ...export.options import TEXTS, refuse_unread
     from ...export.writer import check_replaceable
     from ...plans import load_plan
 
@@ -75,7 +68,7 @@ def export_plan(
     chosen: dict[str, Any] = {}
     for change in changes or ():
         key, equals, words = change.partition("=")
-        if equals and key in _TEXTS:  # YAML would take quotation marks away, and what follows " #", and make numbers
+        if equals and key in TEXTS:  # YAML would take quotation marks away, and what follows " #", and make numbers
             chosen[key] = words
         else:
             chosen = settings.override(chosen, change)
@@ -92,7 +85,7 @@ def export_plan(
             check_cluster(plan, wanted, file=paths[name])
     console = output.console(json_file)
     if source.is_dir():
-        done = export_run(plans, target, out, options)
+        done = export_run(plans, target, out, options, framework)
         output.write_json(
             json_file, {"out": str(out), "written": {k: list(v) for k, v in done.written.items()}, "refused": done.refused}
         )
@@ -101,7 +94,7 @@ def export_plan(
             console.print(f"  not written: {name}: {reason}", markup=False)
         _print_remarks(console, target, [plans[name] for name in done.written], options)
         return
-    files = export(plans[source.name], target, options)
+    files = export(plans[source.name], target, options, framework)
     write(files, out)
     output.write_json(json_file, {"out": str(out), "files": sorted(files)})
     console.print(f"{', '.join(sorted(files))} written for {target} to {out}", markup=False)
@@ -119,7 +112,7 @@ def _print_remarks(console: Console, target: str, plans: Sequence[PlacementPlan]
 def _list(json_file: str | None) -> None:
     """Every format with what it guarantees and what not, and the keys that it reads."""
     from ...export import targets
-    from ...export.keys import keys_of
+    from ...export.options import keys_of
 
     described = {
         entry.name: {

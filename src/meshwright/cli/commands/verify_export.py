@@ -12,6 +12,7 @@ from ... import files
 from ...errors import ExportError, InputFileError
 from .. import output
 from ..options import JsonFile
+from .export import Framework
 
 
 def verify_export(
@@ -20,6 +21,7 @@ def verify_export(
     target: Annotated[
         str | None, typer.Option("--format", metavar="NAME", help="The format that it was exported to; see export --list.")
     ] = None,
+    framework: Framework = None,
     json_file: JsonFile = None,
 ) -> None:
     """Hold the places that a launched job's ranks printed against its plan; exit 1 where one is elsewhere.
@@ -35,7 +37,7 @@ def verify_export(
     target_of(target, field="--format")
     planned = load_plan(plan)
     places = [place for log in logs for place in read_places(_text(log), file=log)]
-    found = verify(planned, target, places)
+    found = verify(planned, target, places, framework)
     output.write_json(json_file, found.to_data())
     out = output.console(json_file)
     compared = f" (compared beside the host: {', '.join(found.compared)})" if found.compared else " (only hosts were compared)"

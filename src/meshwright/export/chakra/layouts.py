@@ -1,4 +1,4 @@
-"""Layouts as Chakra traces, and which description of the job says what its ranks do.
+"""Layouts as Chakra traces, gossip, and which description of the job says what its ranks do.
 
 A layout of data and pipeline parallelism needs the plan's job graph and its stages alone. One that cuts layers, or
 gathers their parameters, needs the shape of a transformer, which a job graph does not tell (it knows no heads): the
@@ -50,7 +50,6 @@ def layout_step_of(
         GraphError, PlanError, ConfigError: the job cannot be cut or timed so.
     """
     from ...simulation.layouts.running import run_layout
-    from .gossip import gossip_steps
     from .nodes import TaskWork
 
     place = {_number(plan, layout, rank): rank for rank in range(plan.num_ranks)}
@@ -97,6 +96,45 @@ def _trained(plan: PlacementPlan, step: StepModel, core: Core | None) -> tuple[S
         work = core_work(step.work, core, step.pricer.device.kernel_launch_s)
         return type(step)(work, step.pricer), 1
     return step, 1
+
+
+def gossip_steps(training: Gossip, step: StepModel, graph: JobGraph, rank_of: tuple[int, ...]) -> tuple[Timeline, TaskWork]:
+    """The steps of a cycle of rounds, each a computation of every rank and the messages of its round.
+
+    Args:
+        training: the topology.
+        step: of the layout.
+        graph: the job.
+        rank_of: the plan's rank of each simulated one.
+
+    Raises:
+        ExportError: replicas of several ranks.
+        PlanError: replicas that the topology cannot pair.
+    """
+    from ...costs.training.gossip import round_s, rounds_of
+    from ...costs.training.replicas import Replicas
+    from ...simulation.step import kernel
+    from ...simulation.step.execution import TaskKind
+    from ...simulation.step.timeline import Timeline
+    from ...simulation.training.rounds import gossip_rounds
+    from .nodes import TaskWork
+
+    layout = step.layout
+    if layout.world > layout.dp:
+        key = "pp" if layout.pp > 1 else "tp"
+        raise ExportError("gossip is traced for replicas of one rank", field=f"layout.{key}", value=getattr(layout, key))
+    replicas = Replicas(step.work, step.pricer)
+    found = rounds_of(replicas, training.topology)
+    times_s = np.full((max(1, len(found)), layout.dp), replicas.local_s)
+    put, _ = gossip_rounds(times_s, found, [round_s(replicas, one) for one in found], replicas.gradient_bytes)
+    execution = put.execution()
+    names = ("step", *(f"average of round {number + 1}" for number in range(len(found))))
+    operations = ("all_reduce", *("send_recv" if one.is_exchange else "all_reduce" for one in found))
+    computes = execution.kind == TaskKind.COMPUTE
+    share = layout.global_batch / (graph.samples_per_step or layout.global_batch) / layout.dp
+    flops = share * float(graph.forward_flops.sum() + graph.backward_flops.sum()) * computes
+    moved = 3.0 * share * float(graph.moved_bytes.sum()) * computes
+    return Timeline(execution, *kernel.schedule(execution)), TaskWork(names, operations, flops, moved, rank_of)
 
 
 def _number(plan: PlacementPlan, layout: Layout, rank: int) -> int:

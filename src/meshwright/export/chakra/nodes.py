@@ -146,7 +146,7 @@ class RankNodes:
             name = work.op_names[op] if work.operations is not None else f"{work.op_names[op]} all-reduce"
             group, size = self._group(tuple(self._members[task])), self._size(task)
             comm_type = int(Collective[operation.upper()])
-            attributes: dict[str, Value] = {"is_cpu_op": False, "comm_type": comm_type, "comm_size": size, "pg_name": group}
+            attributes: dict[str, Value] = {"comm_type": comm_type, "comm_size": size, "pg_name": group}
             for rank, nodes in needed.items():
                 self._id[task, rank] = self._node(rank, task, name, NodeType.COMM_COLL, nodes, attributes)
 
@@ -158,7 +158,6 @@ class RankNodes:
     def _compute(self, task: int, op: int, needed: dict[int, list[int]]) -> None:
         op_name = self._work.op_names[op]
         attributes: dict[str, Value] = {
-            "is_cpu_op": False,
             "num_ops": self._whole(float(self._work.flops[task]), op_name),
             "tensor_size": self._whole(float(self._work.moved_bytes[task]), op_name),
         }
@@ -178,7 +177,7 @@ class RankNodes:
     def _end(self, task: int, name: str, rank: int, sender: int, receiver: int, tag: int, needed: list[int]) -> int:
         """A send or the receive that belongs to it."""
         node_type = NodeType.COMM_SEND if rank == sender else NodeType.COMM_RECV
-        common: dict[str, Value] = {"is_cpu_op": False, "comm_src": sender, "comm_dst": receiver, "comm_tag": tag}
+        common: dict[str, Value] = {"comm_src": sender, "comm_dst": receiver, "comm_tag": tag}
         return self._node(rank, task, name, node_type, needed, {**common, "comm_size": self._size(task)})
 
     def _size(self, task: int) -> int:
@@ -187,13 +186,7 @@ class RankNodes:
     def _signal(self, first: int, second: int) -> None:
         """A dependency between ranks that moves nothing: a message of no bytes."""
         giver, taker = self._givers(first)[0], self._takers(second)[0]
-        common: dict[str, Value] = {
-            "is_cpu_op": False,
-            "comm_src": giver,
-            "comm_dst": taker,
-            "comm_tag": self._tag,
-            "comm_size": 0,
-        }
+        common: dict[str, Value] = {"comm_src": giver, "comm_dst": taker, "comm_tag": self._tag, "comm_size": 0}
         self._tag += 1
         name = f"{self._work.op_names[int(self._execution.op[first])]} signal {giver} to {taker}"
         self._node(giver, first, name, NodeType.COMM_SEND, [self._id[first, giver]], common, ends=True)
@@ -227,7 +220,7 @@ class RankNodes:
                 duration_micros=finish - start,
                 ctrl_deps=() if previous is None or previous in data_deps else (previous,),
                 data_deps=data_deps,
-                attributes={**attributes, "start_s": start_s, "duration_s": finish_s - start_s},
+                attributes={"is_cpu_op": False, **attributes, "start_s": start_s, "duration_s": finish_s - start_s},
             )
         )
         if not ends:

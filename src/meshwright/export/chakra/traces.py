@@ -21,8 +21,9 @@ from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
 from ...plans.splitting.op_splits import OpSplits
 from ...plans.training import Masked
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, Target
+from ..target import Files, Target
 from .schema import RankTrace, Value, encode
 
 if TYPE_CHECKING:

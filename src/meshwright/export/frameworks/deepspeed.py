@@ -13,16 +13,16 @@ Source:
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
-from typing import Literal
 
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ...plans.partition import Layout
 from ..launchers import remote_shell
 from ..operators.op_devices import as_equal_layers
+from ..options import ExportOptions
 from ..requirements import comma_separated, hosts_of, refuse_unrunnable
-from ..target import ExportOptions, Files, FrameworkFile, Needs, Target, header, joined
+from ..target import Files, FrameworkFile, Needs, joined
 from ..training import zero_keys
 from .model_arguments import huggingface_keys
 
@@ -32,46 +32,6 @@ MODEL = "model.json"
 
 _MAX_ARGUMENT_BYTES = 100_000
 """Longest ``--include``; Linux passes no single argument of more than 131,071 bytes, and the command is one."""
-
-_OF_DEEPSPEED = (
-    "Groups: DeepSpeed is told hosts, devices and batch sizes; tensor, pipeline, context and expert groups are made by the "
-    "script, in this rank order.",
-)
-"""Whoever starts DeepSpeed."""
-
-_NOT_GUARANTEED = (
-    *_OF_DEEPSPEED,
-    "Commands: a script gets --deepspeed_config behind its own arguments; a command of the user's own must read it itself.",
-    "Files: every host must see this folder and the script under the same path; without its hostfile DeepSpeed would look for "
-    "local devices.",
-    "Slots: they state the hosts' hardware as the plan's cluster describes it, or as far as its devices reach.",
-    "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
-    "GPU numbering: DeepSpeed sets CUDA_VISIBLE_DEVICES to the included numbers, by PCI order as the host's driver sees them.",
-    "Other launchers: with --launcher slurm, openmpi, mpich, impi or mvapich the order is theirs.",
-)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """How the samples of a step are divided.
-
-    Attributes:
-        micro_batch: samples of one micro-batch on one replica.
-        accumulation: micro-batches of a replica in one step.
-        dp: replicas.
-        zero: ZeRO stage.
-        overlap: whether gradient synchronisation hides behind computation.
-        precision: of weights and activations.
-        fp32_gradients: whether gradients are summed in four bytes.
-    """
-
-    micro_batch: int
-    accumulation: int
-    dp: int
-    zero: Literal[0, 1, 2, 3] = 0
-    overlap: bool = False
-    precision: str = "bf16"
-    fp32_gradients: bool = False
 
 
 def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
@@ -87,13 +47,14 @@ def assigned_places(hosts: dict[str, list[int]]) -> list[tuple[str, int]]:
     return places
 
 
-def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...] = _OF_DEEPSPEED) -> Needs:
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
     """The configuration, and the model where the plan holds its shape.
 
     Raises:
         ExportError: coordinates in another order than its topology's, a plan that does not say its batch sizes, or a schedule
             that DeepSpeed does not have.
     """
+    hosts_of(plan)  # refuses what is no host name
     batch = _batch(plan)
     _check_topology(plan)
     model = plan.job.transformer
@@ -103,25 +64,38 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     return Needs(plan, arguments, files=rendered, not_guaranteed=not_guaranteed)
 
 
-def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The hostfile, the configuration and the launcher.
+def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
+    """The hostfile, and the launcher over ssh.
+
+    A script gets the configuration behind its own arguments; a command of the user's own is run as it is.
 
     Raises:
-        ExportError: a rank that DeepSpeed would start elsewhere, or as `needs`.
+        ExportError: a rank that DeepSpeed would start elsewhere.
     """
-    hosts = hosts_of(plan)
-    needed = needs(plan, options, _NOT_GUARANTEED)
+    plan, hosts = needed.plan, hosts_of(needed.plan)
     _check_places(plan, hosts)
-    head = header(options.job_name(plan), plan, "DeepSpeed", _NOT_GUARANTEED)
     include = "@".join(f"{host}:{comma_separated(sorted(devices))}" for host, devices in hosts.items())
     if len(include) > _MAX_ARGUMENT_BYTES:
         raise ExportError(f"{len(hosts)} hosts are too many for one --include", field="ranks")
     slots = "".join(f"{host} slots={count}\n" for host, count in _slots(plan).items())
-    return {
-        **needed.files,
-        HOSTFILE: f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}",
-        remote_shell.FILE_NAME: _launcher(head, include, needed, options),
-    }
+    program, config = options.torchrun_words, f" {joined(needed.arguments, '$there')}"
+    if program[0] == "--no-python":
+        program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
+    words = [f"--include={include}", "--no_ssh", f"--master_addr={plan.host_order[0]}", f"--master_port={options.master_port}"]
+    variables = f"variables={shlex.quote(shlex.join(options.variables))}\n" if options.variables else ""
+    script = remote_shell.script(
+        head,
+        starts="DeepSpeed's launcher",
+        rows=HOSTFILE,
+        columns="read -r host _",
+        prepare=f"launch={shlex.quote(shlex.join(words))}\nprogram={shlex.quote(shlex.join(program))}\n{variables}",
+        command=f"""
+command="test -r $there/{HOSTFILE} && exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID"
+command+="{" $variables" if variables else ""} deepspeed --hostfile=$there/{HOSTFILE} --node_rank=$node $launch $program{config}"
+""",
+    )
+    rows = f"{head}# In rank order; slots state the hardware, --include says which of them are used.\n{slots}"
+    return {HOSTFILE: rows, remote_shell.FILE_NAME: script}
 
 
 def _check_places(plan: PlacementPlan, hosts: dict[str, list[int]]) -> None:
@@ -157,51 +131,44 @@ def _slots(plan: PlacementPlan) -> dict[str, int]:
     return {host: int((cluster.device_host == cluster.host_names.index(host)).sum()) for host in plan.host_order}
 
 
-def _batch(plan: PlacementPlan) -> Batch:
+def _batch(plan: PlacementPlan) -> Layout:
+    """How the samples of a step are divided: the plan's own layout, or that of replicas alone."""
     layout, splits = plan.layout(), plan.op_splits()
     if layout is not None:
         refuse_unrunnable(plan, "deepspeed")
-        of_layout = layout.micro_batch, layout.num_micro_batches, layout.dp, layout.zero, layout.overlap_dp
-        return Batch(*of_layout, layout.precision, layout.fp32_gradients)
-    if plan.op_placement() is not None:
-        return _pipeline_batch(plan)
-    if splits is None:
+        return layout
+    placed = plan.op_placement()
+    if placed is None and splits is None:
         raise ExportError("has neither a layout nor op splits, so its batch sizes are unknown", field="partition")
-    uneven = (splits.splits != splits.degree).nonzero()[0]
-    if len(uneven):
+    if placed is not None:
+        as_equal_layers(plan, "DeepSpeed")
+    if splits is not None and len(uneven := (splits.splits != splits.degree).nonzero()[0]):
         problem = f"DeepSpeed splits every op alike, here {splits.degree} ways"
         raise ExportError(problem, field=f"partition.splits.{uneven[0]}", value=int(splits.splits[uneven[0]]))
     samples = (plan.job.graph or {}).get("samples_per_step")
     if samples is None:
         raise ExportError("does not say how many samples a step has, so the batch sizes are unknown", field="job.graph")
+    if placed is not None:  # figures of the job are those of a micro-batch; as many follow each other as the plan holds at once
+        replicas, accumulation = placed.groups[0].replicas, plan.micro_batches or placed.in_flight
+        return Layout(dp=replicas, micro_batch=samples, global_batch=samples * accumulation * replicas)
+    assert splits is not None
     if samples % splits.degree:
         raise ExportError(f"is no multiple of {splits.degree} ranks", field="job.graph.samples_per_step", value=samples)
-    return Batch(micro_batch=samples // splits.degree, accumulation=1, dp=splits.degree)
+    return Layout(dp=splits.degree, micro_batch=samples // splits.degree, global_batch=samples)
 
 
-def _pipeline_batch(plan: PlacementPlan) -> Batch:
-    """The job's figures are those of a micro-batch; as many follow each other as the plan holds at once."""
-    placed = plan.op_placement()
-    assert placed is not None
-    as_equal_layers(plan, "DeepSpeed")
-    samples = (plan.job.graph or {}).get("samples_per_step")
-    if samples is None:
-        raise ExportError("does not say how many samples a step has, so the batch sizes are unknown", field="job.graph")
-    return Batch(micro_batch=samples, accumulation=plan.micro_batches or placed.in_flight, dp=placed.groups[0].replicas)
-
-
-def _config(batch: Batch, not_guaranteed: tuple[str, ...]) -> dict[str, object]:
+def _config(batch: Layout, not_guaranteed: tuple[str, ...]) -> dict[str, object]:
     """The keys of the configuration. DeepSpeed passes over keys that it does not know, as the first one here."""
     zero: dict[str, object] = {"stage": batch.zero}
     if batch.zero > 0:
-        zero["overlap_comm"] = batch.overlap
+        zero["overlap_comm"] = batch.overlap_dp
     # Without ZeRO DeepSpeed sums gradients in the precision of the weights alone.
     is_summed_apart = batch.zero > 0 and batch.fp32_gradients and batch.precision != "fp32"
     return {
         "_not_guaranteed": list(not_guaranteed),
-        "train_batch_size": batch.micro_batch * batch.accumulation * batch.dp,
+        "train_batch_size": batch.micro_batch * batch.num_micro_batches * batch.dp,
         "train_micro_batch_size_per_gpu": batch.micro_batch,
-        "gradient_accumulation_steps": batch.accumulation,
+        "gradient_accumulation_steps": batch.num_micro_batches,
         "zero_optimization": zero,
         **({} if batch.precision == "fp32" else {batch.precision: {"enabled": True}}),
         **({"data_types": {"grad_accum_dtype": "fp32"}} if is_summed_apart else {}),
@@ -221,35 +188,3 @@ def _coded(plan: PlacementPlan, config: dict[str, object]) -> dict[str, object]:
     parameters = {"lr": 1e-4, "freeze_step": 1000, "cuda_aware": False, "comm_backend_name": "nccl"}
     told = [*sentences, "Optimizer: the learning rate and the steps before signs are sent are examples."]
     return config | {"optimizer": {"type": "OneBitAdam", "params": parameters}, "_not_guaranteed": told}
-
-
-def _launcher(head: str, include: str, needed: Needs, options: ExportOptions) -> str:
-    """A script gets the configuration behind its own arguments; a command of the user's own is run as it is."""
-    program, config, master = options.torchrun_words, f" {joined(needed.arguments, '$there')}", needed.plan.host_order[0]
-    if program[0] == "--no-python":
-        program, config = ["--no_python", "--no_local_rank", *program[1:]], ""
-    launch = [f"--include={include}", "--no_ssh", f"--master_addr={master}", f"--master_port={options.master_port}"]
-    return remote_shell.script(
-        head,
-        starts="DeepSpeed's launcher",
-        rows=HOSTFILE,
-        columns="read -r host _",
-        prepare=f"launch={shlex.quote(shlex.join(launch))}\nprogram={shlex.quote(shlex.join(program))}\n",
-        command=f"""
-command="test -r $there/{HOSTFILE} && exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID"
-command+=" deepspeed --hostfile=$there/{HOSTFILE} --node_rank=$node $launch $program{config}"
-""",
-    )
-
-
-TARGET = Target(
-    name="deepspeed",
-    summary="a hostfile in rank order, the devices to include, a configuration and a launcher over ssh",
-    guaranteed=(
-        "Each rank runs on its host and device, in order.",
-        "The master address is the host of rank 0.",
-        "train_batch_size is micro-batch times accumulation times replicas; ZeRO has the planned stage.",
-    ),
-    not_guaranteed=_NOT_GUARANTEED,
-    render=render,
-)

@@ -1,19 +1,21 @@
 """mesh.py for torch programs: the plan's grid as a ``DeviceMesh`` and its stages as split points.
 
 The generated module needs PyTorch only and asks for it when a function is called, so its tables can be read anywhere.
+
+Source of what ``fully_shard`` is asked:
+    The documentation of ``fully_shard`` and ``MixedPrecisionPolicy`` in PyTorch 2.13: a mesh of one dimension shards over all
+    of it, of two over the second; ``reshard_after_forward=False`` keeps parameters whole until the backward pass, ZeRO stage 2.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ...plans.document import PlacementPlan
-from ...plans.partition import Coordinates
-from .fully_shard import fully_shard_text
+from ...plans.partition import Coordinates, Layout
 
 FILE_NAME = "mesh.py"
 
@@ -26,19 +28,6 @@ NOT_GUARANTEED = (
 )
 
 _AXES = ("pp", "dp", "cp", "tp")
-
-
-@dataclass(frozen=True)
-class Splits:
-    """The places at which the model is cut.
-
-    Attributes:
-        first_ops: name of the first op of each stage but the first, in model order.
-        why_not: why there are none, empty where there are.
-    """
-
-    first_ops: tuple[str, ...]
-    why_not: str = ""
 
 
 def has_grid(plan: PlacementPlan) -> bool:
@@ -99,26 +88,26 @@ def expert_cut(places: Sequence[Coordinates], grid: NDArray[np.int64]) -> NDArra
     return cut
 
 
-def splits(plan: PlacementPlan) -> Splits:
-    """The cuts of the model into stages, by the name of the op that each begins with."""
+def splits(plan: PlacementPlan) -> tuple[tuple[str, ...], str]:
+    """Name of the first op of each stage but the first, in model order, and why there are none, empty where there are."""
     chunks = sorted(plan.stages, key=lambda stage: (stage.chunk, stage.stage))
     if not chunks or not has_grid(plan):
-        return Splits((), "the plan tells no pipeline stages")
+        return (), "the plan tells no pipeline stages"
     layout, stage_of = plan.layout(), [rank.coordinates.pp for rank in plan.ranks if rank.coordinates is not None]
     num_stages = max(stage_of) + 1
     if num_stages == 1:
-        return Splits((), "the pipeline has one stage")
+        return (), "the pipeline has one stage"
     if layout is not None and layout.is_bidirectional:
-        return Splits((), "stages go down the pipeline and up again, or stand on two ranks")
+        return (), "stages go down the pipeline and up again, or stand on two ranks"
     in_turn = [position % num_stages for position in range(len(chunks))]
     if len(chunks) % num_stages or [stage.stage for stage in chunks] != in_turn:
-        return Splits((), "the chunks do not go round the pipeline stages in turn")
+        return (), "the chunks do not go round the pipeline stages in turn"
     if not all(stage.ops for stage in chunks):
-        return Splits((), "the plan does not name the ops of each stage")
+        return (), "the plan does not name the ops of each stage"
     falls = np.diff(stage_of) if layout is not None and layout.is_meshed else np.diff(rank_grid(plan), axis=0)
     if (falls < 0).any():
-        return Splits((), "ranks fall along the pipeline, and process groups are sorted by rank")
-    return Splits(tuple(stage.ops[0] for stage in chunks[1:]))
+        return (), "ranks fall along the pipeline, and process groups are sorted by rank"
+    return tuple(stage.ops[0] for stage in chunks[1:]), ""
 
 
 def device_mesh_text(plan: PlacementPlan, head: str) -> str:
@@ -151,9 +140,9 @@ def device_mesh_text(plan: PlacementPlan, head: str) -> str:
 
 def first_ops_text(plan: PlacementPlan) -> str:
     """The lines of a module that name the split points, or say why there are none."""
-    cut = splits(plan)
-    names = "".join(f"    {name!r},\n" for name in cut.first_ops)
-    note = f"# No split points: {cut.why_not}.\n" if cut.why_not else ""
+    first_ops, why_not = splits(plan)
+    names = "".join(f"    {name!r},\n" for name in first_ops)
+    note = f"# No split points: {why_not}.\n" if why_not else ""
     return f"""{note}# The op with which each pipeline stage but the first begins, in the model's order.
 FIRST_OPS = {f"({chr(10)}{names})" if names else "()"}
 # fmt: on
@@ -231,4 +220,47 @@ def _mesh(device_type, grid, names):
     if dist.get_world_size() != len(RANKS):
         raise RuntimeError(f"the plan has {{len(RANKS)}} ranks, the job {{dist.get_world_size()}}")
     return DeviceMesh(device_type, torch.tensor(grid), mesh_dim_names=names)
+'''
+
+_SCRIPT = (
+    *("micro_batch", "num_micro_batches", "recompute", "recompute_method", "recompute_num_layers", "precision", "attention"),
+    *("compile", "loss_chunks"),
+)
+"""What of a layout is not sharding."""
+
+_DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "bfloat16"}
+
+
+def fully_shard_text(layout: Layout | None) -> str:
+    """The lines; none where the layout is another framework's, or cuts along other axes than those of data."""
+    if layout is None or layout.framework != "fsdp2" or layout.world != layout.dp or layout.zero not in (2, 3):
+        return ""
+    keys = {key: getattr(layout, key) for key in _SCRIPT}
+    told = "".join(f"    {key!r}: {value!r},\n" for key, value in keys.items()).replace("'", '"')
+    dtype = _DTYPES[layout.precision]
+    sums = "float32" if layout.gradient_bytes == 4 else dtype
+    return _TEXT.format(told=told, shards=layout.num_shards, reshards=layout.zero == 3, dtype=dtype, sums=sums)
+
+
+_TEXT = '''
+# What the plan asks of the script beside sharding, by keys of its layout; compile: None is as the script does.
+SCRIPT = {{
+{told}}}
+
+
+def fully_shard_arguments(device_type="cuda"):
+    """Keyword arguments of torch.distributed.fsdp.fully_shard, of each block and then of the model.
+
+    Every rank must call this once, after init_process_group.
+    """
+    import torch
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    ranks = [rank for rank, _, _ in sorted(RANKS, key=lambda one: one[2]["dp"])]
+    groups = [ranks[first : first + {shards}] for first in range(0, len(ranks), {shards})]
+    names = ("dp_replicate", "dp_shard")
+    mesh = _mesh(device_type, groups, names) if len(groups) > 1 else _mesh(device_type, groups[0], names[1:])
+    policy = MixedPrecisionPolicy(param_dtype=torch.{dtype}, reduce_dtype=torch.{sums})
+    return {{"mesh": mesh, "reshard_after_forward": {reshards}, "mp_policy": policy}}
+
 '''

@@ -16,9 +16,11 @@ from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, allows, rank_coor
 from ...plans.frameworks.table import FRAMEWORKS
 from ...plans.partition import ParallelDegrees
 from ..launchers import remote_shell
+from ..launchers.torchrun import own_words
 from ..operators.op_devices import as_equal_layers
+from ..options import ExportOptions
 from ..requirements import comma_separated, hosts_of, ranks_per_host, refuse_unrunnable
-from ..target import ExportOptions, Needs
+from ..target import Files, Needs
 
 HOSTS = "hosts.txt"
 RANKS = "ranks.tsv"
@@ -106,8 +108,8 @@ def host_files(plan: PlacementPlan, arranged: RankOrder, head: str, title: str) 
     }
 
 
-def launcher(needs: Needs, options: ExportOptions, head: str, prepare: str, behind: str = "") -> str:
-    """The script that starts torchrun on every host.
+def launcher(needs: Needs, options: ExportOptions, head: str, prepare: str, behind: str = "") -> Files:
+    """The script that starts torchrun on every host, by its name.
 
     Args:
         needs: the plan in the framework's ranks, and the variables of every process.
@@ -117,18 +119,12 @@ def launcher(needs: Needs, options: ExportOptions, head: str, prepare: str, behi
         behind: words, quoted for the host's shell, that follow a script's own; they find ``there``.
     """
     plan = needs.plan
-    torchrun = [
-        "torchrun",
-        "--rdzv-backend=static",
-        f"--nnodes={len(plan.host_order)}",
-        f"--nproc-per-node={plan.num_ranks // len(plan.host_order)}",
-        f"--master-addr={plan.host_order[0]}",
-        f"--master-port={options.master_port}",
-    ]
-    program, variables = options.torchrun_words, "".join(f" {name}={value}" for name, value in needs.environment.items())
+    program = options.torchrun_words
+    torchrun = [*options.variables, *own_words(plan, options, None, plan.host_order[0])]
+    variables = "".join(f" {name}={value}" for name, value in needs.environment.items())
     begin = f"torchrun={shlex.quote(shlex.join(torchrun))}\nprogram={shlex.quote(shlex.join(program))}\n"
     is_script = program[0] != "--no-python"  # a command of the user's own is run as it is
-    return remote_shell.script(
+    script = remote_shell.script(
         head,
         starts="torchrun",
         rows=HOSTS,
@@ -139,6 +135,7 @@ command="exec env MESHWRIGHT_HOST=$host CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBL
 command+=" $torchrun --node-rank=$node $program{behind if is_script else ""}"
 """,
     )
+    return {remote_shell.FILE_NAME: script}
 
 
 _SHORT = {"megatron": "Megatron"}

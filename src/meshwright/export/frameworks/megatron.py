@@ -7,32 +7,14 @@ from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER, MAPPED_ORDER
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import less_layers
-from ..launchers import remote_shell
-from ..target import ExportOptions, Files, Needs, Target, header
+from ..options import ExportOptions
+from ..target import Files, Needs, header
 from . import grid_ranks
 from .grid_ranks import RankOrder
 from .megatron_layers import pipeline_layout
 from .model_arguments import megatron_words
 
 ARGUMENTS = "megatron.args"
-
-_OF_MEGATRON = (
-    "Rank numbers: Megatron's own, which need not be the plan's; ranks.tsv has both.",
-    "Model: its arguments are those of the plan's job where the plan holds its shape; comments say what they leave out. Data and "
-    "tokenizer, and what is left out, are for the script's other arguments.",
-    "Versions: the rank order is that of megatron-core 0.16.1; --pipeline-model-parallel-layout is experimental there.",
-    "Experts: their tensor-parallel degree is that of the dense layers.",
-)
-"""Whoever starts Megatron-LM."""
-
-_NOT_GUARANTEED = (
-    *_OF_MEGATRON[:2],
-    "Commands: a script gets megatron.args behind its own arguments; a command of the user's own must pass them itself.",
-    *_OF_MEGATRON[2:],
-    "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
-    "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
-    "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
-)
 
 
 def rank_order(plan: PlacementPlan) -> RankOrder:
@@ -47,16 +29,6 @@ def rank_order(plan: PlacementPlan) -> RankOrder:
     return grid_ranks.rank_order(grid_ranks.as_grid(plan, "Megatron"), "megatron", (DEFAULT_ORDER, MAPPED_ORDER))
 
 
-def renumbered(plan: PlacementPlan) -> PlacementPlan:
-    """The plan with the rank numbers that Megatron will use, to compare a launched job with.
-
-    Raises:
-        ExportError: as `rank_order`.
-    """
-    plan = grid_ranks.as_grid(plan, "Megatron")
-    return grid_ranks.renumbered(plan, rank_order(plan))
-
-
 def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
     """Megatron's arguments for the plan, word by word.
 
@@ -64,18 +36,9 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
         ExportError: a schedule, ZeRO stage or overlap that Megatron does not have, or stages that it cannot cut.
     """
     degrees, layout = arranged.degrees, plan.layout()
-    words = [
-        "--tensor-model-parallel-size",
-        str(degrees.tp),
-        "--pipeline-model-parallel-size",
-        str(degrees.pp),
-        "--context-parallel-size",
-        str(degrees.cp),
-        "--expert-model-parallel-size",
-        str(degrees.ep),
-        "--expert-tensor-parallel-size",
-        str(degrees.tp),
-    ]
+    sizes = {"tensor-model": degrees.tp, "pipeline-model": degrees.pp, "context": degrees.cp}
+    sizes |= {"expert-model": degrees.ep, "expert-tensor": degrees.tp}
+    words = [word for name, size in sizes.items() for word in (f"--{name}-parallel-size", str(size))]
     if arranged.order == MAPPED_ORDER:
         words.append("--use-tp-pp-dp-mapping")
     cut = pipeline_layout(plan, degrees.pp) if degrees.pp > 1 else None
@@ -89,7 +52,7 @@ def arguments(plan: PlacementPlan, arranged: RankOrder) -> list[str]:
     return words if layout is None else words + _layout_words(layout)
 
 
-def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...] = _OF_MEGATRON) -> Needs:
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
     """The arguments, the variables, the hosts and the rank map.
 
     Before Blackwell Megatron-LM refuses tensor and context parallelism unless kernels run in the order of their launch.
@@ -120,15 +83,9 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     )
 
 
-def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The arguments, the hosts, the rank map and the launcher.
-
-    Raises:
-        ExportError: as `needs`.
-    """
-    needed = needs(plan, options, _NOT_GUARANTEED)
-    head = header(options.job_name(plan), plan, "Megatron-LM", _NOT_GUARANTEED)
-    return {**needed.files, remote_shell.FILE_NAME: grid_ranks.launcher(needed, options, head, _PREPARE)}
+def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
+    """The launcher over ssh, which hands a script the arguments behind its own."""
+    return grid_ranks.launcher(needed, options, head, _PREPARE)
 
 
 _PRECISIONS = {"bf16": ["--bf16"], "fp16": ["--fp16"], "fp32": [], "fp8": ["--bf16", "--fp8-format", "hybrid"]}
@@ -138,7 +95,6 @@ _PREPARE = f"""while read -r word; do
   program+=" $(printf %q "$word")"
 done <"$here/{ARGUMENTS}"
 """
-"""A script gets Megatron's arguments behind its own."""
 
 
 def _layout_words(layout: Layout) -> list[str]:
@@ -176,18 +132,3 @@ def _layout_words(layout: Layout) -> list[str]:
         method, number = layout.recompute_method, str(layout.recompute_num_layers)
         words += ["--recompute-granularity", "full", "--recompute-method", method, "--recompute-num-layers", number]
     return words
-
-
-TARGET = Target(
-    name="megatron",
-    summary="Megatron-LM's arguments of layout and model, and hosts and devices in the order of its ranks",
-    guaranteed=(
-        "Megatron's groups along tp, cp, ep, dp and pp are the plan's: each device has the planned coordinates.",
-        "The master address is the host of Megatron's rank 0.",
-        "LOCAL_RANK i means the i-th device of the host in Megatron's order.",
-        "Pipeline stages hold the planned layers, where the plan names them.",
-    ),
-    not_guaranteed=_NOT_GUARANTEED,
-    render=render,
-    as_launched=renumbered,
-)

@@ -9,24 +9,13 @@ from __future__ import annotations
 import math
 
 from ...costs.resharding.stage_tensors import StageTensor
+from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ...plans.partition import Layout
+from ..options import ExportOptions
 from ..requirements import refuse_unrunnable
-from ..target import ExportOptions, Needs, header
-from .device_mesh import (
-    FILE_NAME,
-    HOST,
-    NOT_GUARANTEED,
-    SPLIT_POINTS,
-    coordinates_of,
-    device_mesh_text,
-    expert_cut,
-    first_ops_text,
-    nested,
-    places_grid,
-)
-
-_CALLS = (f"Sharding: the script calls fully_shard with fully_shard_arguments of {FILE_NAME}.",)
+from ..target import Needs, header
+from . import device_mesh
 
 
 def mesh_text(plan: PlacementPlan, head: str) -> str:
@@ -37,37 +26,44 @@ def mesh_text(plan: PlacementPlan, head: str) -> str:
         head: comment lines to begin with.
     """
     layout = plan.layout()
-    return device_mesh_text(plan, head) if layout is None or not layout.is_meshed else _meshed_text(plan, layout, head)
+    return (
+        device_mesh.device_mesh_text(plan, head) if layout is None or not layout.is_meshed else _meshed_text(plan, layout, head)
+    )
 
 
-def needs(plan: PlacementPlan, options: ExportOptions) -> Needs:
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
     """FSDP2's mesh and the arguments of ``fully_shard``, which are calls of the script.
 
     Raises:
-        ExportError: a layout that FSDP2 does not run.
+        ExportError: no layout, or one that FSDP2 does not run.
     """
+    if plan.layout() is None:
+        problem = "has no layout, of which the mesh is made; `meshwright plan --search --for fsdp2` finds one"
+        raise ExportError(problem, field="partition")
     refuse_unrunnable(plan, "fsdp2")
-    head = header(options.job_name(plan), plan, "FSDP2", NOT_GUARANTEED)
-    return Needs(plan, files={FILE_NAME: mesh_text(plan, head)}, not_guaranteed=_CALLS)
+    head = header(options.job_name(plan), plan, "FSDP2", device_mesh.NOT_GUARANTEED)
+    return Needs(plan, files={device_mesh.FILE_NAME: mesh_text(plan, head)}, not_guaranteed=not_guaranteed)
 
 
 def _meshed_text(plan: PlacementPlan, layout: Layout, head: str) -> str:
-    coordinates = coordinates_of(plan)
+    coordinates = device_mesh.coordinates_of(plan)
     places = [rank.coordinates for rank in plan.ranks if rank.coordinates is not None]
     members = [[rank for rank, place in enumerate(places) if place.pp == stage] for stage in range(layout.pp)]
-    grids = [places_grid(places, ranks)[0] for ranks in members]
-    experts = [expert_cut(places, grid[None])[0] for grid in grids] if layout.ep > 1 else None
+    grids = [device_mesh.places_grid(places, ranks)[0] for ranks in members]
+    experts = [device_mesh.expert_cut(places, grid[None])[0] for grid in grids] if layout.ep > 1 else None
     tiles = _tiles(layout)
     at = {layout.coordinates(rank): tile for rank, tile in enumerate(tiles)}
     return _MODULE.format(
         head=head,
         rows="".join(f"    ({rank.rank}, {rank.host!r}, {coordinates[rank.rank]!r}),\n" for rank in plan.ranks),
-        grids="".join(f"    {nested(grid, '    ')},\n" for grid in grids),
-        experts="None" if experts is None else "[\n" + "".join(f"    {nested(one, '    ')},\n" for one in experts) + "]",
+        grids="".join(f"    {device_mesh.nested(grid, '    ')},\n" for grid in grids),
+        experts="None"
+        if experts is None
+        else "[\n" + "".join(f"    {device_mesh.nested(one, '    ')},\n" for one in experts) + "]",
         tiles="".join(f"    {at[place]!r},\n" for place in places),
-        first_ops=first_ops_text(plan),
-        host=HOST,
-        split_points=SPLIT_POINTS,
+        first_ops=device_mesh.first_ops_text(plan),
+        host=device_mesh.HOST,
+        split_points=device_mesh.SPLIT_POINTS,
     )
 
 

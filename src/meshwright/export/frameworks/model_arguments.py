@@ -83,17 +83,12 @@ def _megatron_constants(model: PlannedTransformer) -> tuple[dict[str, object], l
     """The arguments of the constants, and what they cannot say."""
     constants = model.constants or ModelConstants()
     given: dict[str, object] = {}
-    base, share, scaling, activation = (
-        constants.rotary_base,
-        constants.rotary_share,
-        constants.rotary_scaling,
-        constants.activation,
-    )
+    base, scaling, activation = constants.rotary_base, constants.rotary_scaling, constants.activation
     turns = not model.learned_positions
     if base is not None and turns and base == int(base):
         given["rotary-base"] = int(base)
-    if share is not None and turns:
-        given["rotary-percent"] = share
+    if constants.rotary_share is not None and turns:
+        given["rotary-percent"] = constants.rotary_share
     if constants.norm_epsilon is not None:
         given["norm-epsilon"] = constants.norm_epsilon
     scales, factor = scaling is not None and turns, 1.0 if scaling is None else scaling.factor or 1.0

@@ -19,9 +19,9 @@ from ...plans.document import PlacementPlan
 from ...plans.frameworks.megatron_groups import DEFAULT_ORDER
 from ...plans.partition import Layout
 from ...plans.pipelines.layers import layers_of_chunks, less_layers
-from ..launchers import remote_shell
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, FrameworkFile, Needs, Target, header, joined
+from ..target import Files, FrameworkFile, Needs, header, joined
 from . import grid_ranks
 from .torchtitan_models import torchtitan_model
 
@@ -33,38 +33,8 @@ _ROTATIONS = {"ring": "alltoall", "all-gather": "allgather"}
 _PRECISIONS = {"bf16": "bfloat16", "fp32": "float32", "fp8": "bfloat16"}
 _FP8 = "quantize.linear.float8"
 
-_OF_TORCHTITAN = (
-    "Rank numbers: torchtitan's own, which need not be the plan's; ranks.tsv has both.",
-    f"Model: torchtitan takes flavors by name; register one made of {MODEL}, or name one of its own that is the plan's model.",
-    "Overlap: under DualPipeV torchtitan 0.2 hides experts' exchange by pipeline_parallel_expert_parallel_overlap, 0.3 in its "
-    "graph trainer alone.",
-    "Stages: named where torchtitan would cut others than the planned ones; without a model in the plan it cuts them itself.",
-    "Versions: the keys are those of torchtitan 0.2.2; 0.3 is configured in Python, takes most of the same values, and cuts "
-    "experts by expert parallelism alone.",
-)
-"""Whoever starts torchtitan."""
 
-_NOT_GUARANTEED = (
-    *_OF_TORCHTITAN[:4],
-    f"Commands: a script gets --job.config_file {CONFIG} behind its own arguments; a command of the user's own must read it "
-    "itself.",
-    *_OF_TORCHTITAN[4:],
-    "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the launcher.",
-    "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
-    "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
-)
-
-
-def renumbered(plan: PlacementPlan) -> PlacementPlan:
-    """The plan with the rank numbers that torchtitan will use.
-
-    Raises:
-        ExportError: as `grid_ranks.rank_order`.
-    """
-    return grid_ranks.renumbered(plan, grid_ranks.rank_order(plan, "torchtitan", (DEFAULT_ORDER,)))
-
-
-def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...] = _OF_TORCHTITAN) -> Needs:
+def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str, ...]) -> Needs:
     """The configuration, the model's arguments where the plan holds its shape, the hosts and the rank map.
 
     Raises:
@@ -97,16 +67,9 @@ def needs(plan: PlacementPlan, options: ExportOptions, not_guaranteed: tuple[str
     return Needs(grid_ranks.renumbered(plan, arranged), arguments, files=rendered, not_guaranteed=not_guaranteed)
 
 
-def render(plan: PlacementPlan, options: ExportOptions) -> Files:
-    """The framework's files and the launcher.
-
-    Raises:
-        ExportError: as `needs`.
-    """
-    needed = needs(plan, options, _NOT_GUARANTEED)
-    head = header(options.job_name(plan), plan, "torchtitan", _NOT_GUARANTEED)
-    launch = grid_ranks.launcher(needed, options, head, "", f" {joined(needed.arguments, '$there')}")
-    return {**needed.files, remote_shell.FILE_NAME: launch}
+def launch(needed: Needs, options: ExportOptions, head: str) -> Files:
+    """The launcher over ssh, which hands a script the configuration behind its own arguments."""
+    return grid_ranks.launcher(needed, options, head, "", f" {joined(needed.arguments, '$there')}")
 
 
 def _tables(plan: PlacementPlan, layout: Layout, family: str, name: str) -> dict[str, dict[str, Any]]:
@@ -203,18 +166,3 @@ def _own_sizes(num_layers: int, layers_per_stage: int, less: tuple[int, int]) ->
 def _toml(keys: dict[str, Any]) -> str:
     """Keys of a table; a basic string of TOML takes the escapes of JSON."""
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in keys.items())
-
-
-TARGET = Target(
-    name="torchtitan",
-    summary="torchtitan's configuration, the model's arguments, and hosts and devices in the order of its ranks",
-    guaranteed=(
-        "torchtitan's mesh is the plan's: each device has the planned coordinates.",
-        "The master address is the host of torchtitan's rank 0.",
-        "LOCAL_RANK i means the i-th device of the host in torchtitan's order.",
-        "global_batch_size, and the samples of a replica, are the plan's; FSDP shards over the planned ranks.",
-    ),
-    not_guaranteed=_NOT_GUARANTEED,
-    render=render,
-    as_launched=renumbered,
-)

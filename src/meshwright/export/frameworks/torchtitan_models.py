@@ -45,19 +45,11 @@ def torchtitan_model(model: PlannedTransformer, *, has_pipeline: bool) -> Torcht
 def llama3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
     """Keys of ``TransformerModelArgs`` of torchtitan's Llama 3, and what they cannot say, a phrase each."""
     narrow = int(8 * model.hidden / 3)
-    given: dict[str, Any] = {
-        "dim": model.hidden,
-        "n_layers": model.num_layers,
-        "n_heads": model.num_heads,
-        "n_kv_heads": model.num_key_value_heads,
-        "vocab_size": model.vocabulary,
+    given = _sizes(model) | {
         "multiple_of": model.feed_forward,
         "ffn_dim_multiplier": None if narrow <= model.feed_forward else model.feed_forward / narrow,
-        "max_seq_len": max(model.max_positions, model.sequence_length),
     }
     constants = model.constants or ModelConstants()
-    known = {"rope_theta": constants.rotary_base, "norm_eps": constants.norm_epsilon}
-    given |= {key: value for key, value in known.items() if value is not None}
     scaling = constants.rotary_scaling
     if model.constants is not None and (scaling is None or scaling.kind == "llama3"):
         scaling = scaling or RotaryScaling(kind="llama3", factor=1.0)  # without one torchtitan scales by 8
@@ -76,20 +68,12 @@ def llama3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
 def qwen3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
     """Keys of ``Qwen3ModelArgs``, in which experts are chosen by a softmax over the chosen ones, and what they cannot say."""
     constants = model.constants or ModelConstants()
-    given: dict[str, Any] = {
-        "dim": model.hidden,
-        "n_layers": model.num_layers,
-        "n_heads": model.num_heads,
-        "n_kv_heads": model.num_key_value_heads,
+    given = _sizes(model) | {
         "head_dim": model.head_dim,
         "hidden_dim": model.feed_forward,
-        "vocab_size": model.vocabulary,
-        "max_seq_len": max(model.max_positions, model.sequence_length),
         "qk_norm": bool(model.has_head_norms),
         "enable_weight_tying": model.is_head_tied,
     }
-    known = {"rope_theta": constants.rotary_base, "norm_eps": constants.norm_epsilon}
-    given |= {key: value for key, value in known.items() if value is not None}
     if model.num_experts > 1:
         chosen = {"score_func": "softmax", "route_norm": True, "score_before_experts": False}
         experts = {"num_experts": model.num_experts, "num_shared_experts": 0, "top_k": model.experts_per_token}
@@ -103,6 +87,21 @@ def qwen3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
         "experts that every token visits": model.shared_feed_forward is not None,
     }
     return given, [what for what, is_there in other.items() if is_there] + left_out(model)
+
+
+def _sizes(model: PlannedTransformer) -> dict[str, Any]:
+    """What both models call alike; a constant only where the plan holds it."""
+    constants = model.constants or ModelConstants()
+    known = {"rope_theta": constants.rotary_base, "norm_eps": constants.norm_epsilon}
+    return {
+        "dim": model.hidden,
+        "n_layers": model.num_layers,
+        "n_heads": model.num_heads,
+        "n_kv_heads": model.num_key_value_heads,
+        "vocab_size": model.vocabulary,
+        "max_seq_len": max(model.max_positions, model.sequence_length),
+        **{key: value for key, value in known.items() if value is not None},
+    }
 
 
 def _of_neither(model: PlannedTransformer) -> dict[str, bool]:

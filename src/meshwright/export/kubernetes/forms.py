@@ -10,14 +10,39 @@ from collections.abc import Callable
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ..target import ExportOptions, Files, Target, header
-from . import jobset, kueue, network, pods, trainjob, volcano
+from ..launchers.torchrun import node_words
+from ..options import ExportOptions
+from ..requirements import hosts_of
+from ..target import Files, Target, header
+from . import kueue, pods, trainjob, volcano
 
 LEFT_OUT = "left-out.txt"
 CONFIG_MAP = "framework-files.yaml"
 
+_OF_JOBSET = (
+    "Gang start (JobSet): pods start as their nodes have room; without a queue such as Kueue some may wait while others hold "
+    "theirs.",
+)
+
+
+def _jobset(plan: PlacementPlan, options: ExportOptions) -> Files:
+    """A JobSet of one replicated job for each host, as all pods of a job share a template: the form that keeps the order.
+
+    Raises:
+        ExportError: unequal ranks per host, ranks of a host that do not follow one another, or a host name with capitals.
+    """
+    pods.check_nodes(plan, "JobSet")
+    name = options.job_name(plan)
+    jobs = []
+    for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
+        command = node_words(plan, options, node_rank, pods.pod_name(name, "node0", 0))
+        pod = pods.pod(options, command, pods.visible(devices), pods.on_nodes([host]))
+        jobs.append(pods.replicated_job(f"node{node_rank}", 1, pods.template(options, pod)))
+    return {"jobset.yaml": pods.document(plan, options, (*pods.NOT_GUARANTEED, *_OF_JOBSET), pods.jobset(name, jobs))}
+
+
 _FORMS: dict[str, Callable[[PlacementPlan, ExportOptions], Files]] = {
-    "jobset": jobset.render,
+    "jobset": _jobset,
     "trainjob": trainjob.render,
     "volcano": volcano.render,
     "kueue": kueue.render,
@@ -25,7 +50,7 @@ _FORMS: dict[str, Callable[[PlacementPlan, ExportOptions], Files]] = {
 
 _NOT_GUARANTEED = (
     *pods.NOT_GUARANTEED,
-    *jobset.NOT_GUARANTEED,
+    *_OF_JOBSET,
     *trainjob.NOT_GUARANTEED,
     *volcano.NOT_GUARANTEED,
     *kueue.NOT_GUARANTEED,
@@ -72,5 +97,5 @@ TARGET = Target(
     not_guaranteed=_NOT_GUARANTEED,
     render=render,
     names_devices=False,
-    remark=network.remark,
+    remark=pods.remark,
 )

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..host_domains import Domains, domains_of, hosts_per_group
 from ..launchers.torchrun import node_words
-from ..requirements import devices_to_request, hosts_of
-from ..target import ExportOptions, Files, dns_label, header
+from ..options import ExportOptions
+from ..requirements import devices_to_request
+from ..target import Files, dns_label, header
 from . import pods
-from .jobset import jobset, pod_name, replicated_job
 
 TOPOLOGY = "kueue-topology.yaml"
 JOBSET = "kueue-jobset.yaml"
@@ -45,11 +44,13 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     tiers = domains_of(plan)
     flavor = dns_label(tiers.cluster)
     name = options.job_name(plan)
-    command = pods.ranked_by("JOB_COMPLETION_INDEX", 0, node_words(plan, options, None, pod_name(name, "node", 0)))
-    pod = pods.pod(options, command, _devices(plan), _on_hosts(plan))
+    command = pods.ranked_by("JOB_COMPLETION_INDEX", 0, node_words(plan, options, None, pods.pod_name(name, "node", 0)))
+    pod = pods.pod(options, command, pods.order_on_all(plan, "Kueue JobSet", list), _on_hosts(plan))
     pod["containers"][0]["resources"]["limits"][pods.GPU] = devices_to_request(plan)
     template = pods.template(options, pod, _annotations(plan, tiers))
-    job = jobset(name, [replicated_job("node", len(plan.host_order), template)], {"kueue.x-k8s.io/queue-name": options.queue})
+    job = pods.jobset(
+        name, [pods.replicated_job("node", len(plan.host_order), template)], {"kueue.x-k8s.io/queue-name": options.queue}
+    )
     topology = {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Topology",
@@ -88,21 +89,6 @@ def _annotations(plan: PlacementPlan, tiers: Domains) -> dict[str, str]:
         wanted["kueue.x-k8s.io/podset-slice-required-topology"] = _tier_label(max(tiers.tier_of(group) for group in groups))
         wanted["kueue.x-k8s.io/podset-slice-size"] = str(size)
     return wanted
-
-
-def _devices(plan: PlacementPlan) -> list[int]:
-    """The devices of a host in rank order; a pod takes all of its host, so the host's own numbers hold.
-
-    Raises:
-        ExportError: a host of which other devices are planned, or in another order, than of the first.
-    """
-    devices = hosts_of(plan)
-    first = plan.host_order[0]
-    for rank in plan.ranks:
-        if devices[rank.host] != devices[first]:
-            problem = f"pods of a Kueue JobSet share one order of devices, that of {first} ({devices[first]})"
-            raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
-    return devices[first]
 
 
 def _on_hosts(plan: PlacementPlan) -> dict[str, Any]:

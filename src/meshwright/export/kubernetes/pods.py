@@ -1,9 +1,13 @@
-"""Pods for Kubernetes: the container of one host, the nodes that it may go to, and YAML that stays text."""
+"""Pods for Kubernetes: the container of one host, the nodes that it may go to, its network, and YAML that stays text.
+
+RDMA is asked for as NVIDIA's network operator offers it: a device plugin's resource, whose name the cluster chooses
+(``rdma/hca_shared_devices_a``), and the capability ``IPC_LOCK``, without which no memory is pinned for the card.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import yaml
@@ -11,9 +15,9 @@ import yaml
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..options import ExportOptions
 from ..requirements import check_contiguous, comma_separated, hosts_of
-from ..target import ExportOptions, FrameworkFile, header
-from . import network
+from ..target import FrameworkFile, header
 
 GPU = "nvidia.com/gpu"
 
@@ -23,8 +27,16 @@ NOT_GUARANTEED = (
     "Exclusiveness: other pods may run on the same nodes.",
     "Node names: they must be the plan's host names; a pod whose node does not exist stays pending.",
     "Restarts: there are none; static rendezvous has no elastic restarts.",
-    *network.NOT_GUARANTEED,
+    "Network: the network between pods is what the cluster gives. Without --set rdma_resource=NAME pods get no RDMA (InfiniBand, "
+    "RoCE), and collectives go over TCP in silence; --set host_network=true, networks=NAME and tolerations=KEY ask for the rest.",
+    "Image: by default pytorch/pytorch:latest, an example whose version moves; name yours by --set image=.",
 )
+
+NETWORKS = "k8s.v1.cni.cncf.io/networks"
+"""Annotation by which Multus gives a pod further networks."""
+
+PLAIN_BYTES_PER_S = 12.5e9
+"""Above 100 Gb/s between hosts a plan counts on more than TCP in a pod is likely to reach."""
 
 DECISION_LABEL = "meshwright.dev/decision"
 """Label of a pod that names the plan it came from."""
@@ -50,13 +62,18 @@ def visible(devices: list[int]) -> list[int]:
     return [sorted(devices).index(device) for device in devices]
 
 
-def visible_on_all(plan: PlacementPlan, kind: str) -> list[int]:
-    """The visible devices of each pod where all pods share a template, and so an order; see `visible`.
+def order_on_all(plan: PlacementPlan, kind: str, numbered: Callable[[list[int]], list[int]] = visible) -> list[int]:
+    """The devices of each pod where all pods share a template, and so an order.
+
+    Args:
+        plan: what is exported.
+        kind: of the object, for messages.
+        numbered: a host's devices as its pod numbers them; unchanged where the pod takes all of the host.
 
     Raises:
         ExportError: a host whose devices come in another order than those of the first.
     """
-    orders = {host: visible(devices) for host, devices in hosts_of(plan).items()}
+    orders = {host: numbered(devices) for host, devices in hosts_of(plan).items()}
     first = orders[plan.host_order[0]]
     for rank in plan.ranks:
         if orders[rank.host] != first:
@@ -76,23 +93,57 @@ def pod(options: ExportOptions, command: Sequence[str], devices: Sequence[int], 
         "command": escaped(command),
         "env": environment(options, devices),
         "ports": [{"containerPort": options.master_port}],
-        "resources": {"limits": {GPU: len(devices), **network.limits(options)}},
+        "resources": {"limits": limits(options, len(devices))},
         "volumeMounts": mounts(options),
-        **network.container(options),
+        **may_lock(options),
     }
-    return {
+    spec: dict[str, Any] = {
         "restartPolicy": "Never",
         "affinity": affinity,
         "containers": [container],
         "volumes": volumes(options),
-        **network.pod(options),
     }
+    if options.host_network:
+        spec |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if options.priority is not None:
+        spec["priorityClassName"] = options.priority
+    return spec | account_and_tolerations(options)
+
+
+def limits(options: ExportOptions, num_gpus: int) -> dict[str, int | str]:
+    """What a container gets: GPUs, cards for RDMA, and what the options ask for."""
+    found: dict[str, int | str] = {GPU: num_gpus}
+    if options.rdma_resource is not None:
+        name, _, count = options.rdma_resource.partition("=")
+        found[name] = int(count or 1)
+    return found | dict(one.split("=", 1) for one in _items(options.resources))
+
+
+def may_lock(options: ExportOptions) -> dict[str, Any]:
+    """Of a container that has cards for RDMA: it may pin memory."""
+    return {"securityContext": {"capabilities": {"add": ["IPC_LOCK"]}}} if options.rdma_resource is not None else {}
+
+
+def account_and_tolerations(options: ExportOptions) -> dict[str, Any]:
+    """The account of pods, and the taints that they tolerate, of ``KEY[=VALUE][:EFFECT]``."""
+    found = []
+    for text in _items(options.tolerations):
+        taint, _, effect = text.partition(":")
+        key, equals, value = taint.partition("=")
+        one = {"key": key, "operator": "Equal", "value": value} if equals else {"key": key, "operator": "Exists"}
+        found.append(one | ({"effect": effect} if effect else {}))
+    account = {} if options.service_account is None else {"serviceAccountName": options.service_account}
+    return account | ({"tolerations": found} if found else {})
+
+
+def _items(text: str | None) -> list[str]:
+    return [] if text is None else text.split(",")
 
 
 def template(options: ExportOptions, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> dict[str, Any]:
-    """A pod template, whose pods name the decision where there is one."""
+    """A pod template, whose pods name the decision where there is one, and the networks that Multus gives them."""
     labels = {DECISION_LABEL: options.decision} if options.decision is not None else None
-    told = {**(annotations or {}), **network.pod_annotations(options)}
+    told = {**(annotations or {}), **({NETWORKS: options.networks} if options.networks is not None else {})}
     metadata = {key: value for key, value in (("labels", labels), ("annotations", told)) if value}
     return ({"metadata": metadata} if metadata else {}) | {"spec": spec}
 
@@ -103,20 +154,32 @@ def environment(options: ExportOptions, devices: Sequence[int]) -> list[dict[str
         {"name": "CUDA_DEVICE_ORDER", "value": "PCI_BUS_ID"},
         {"name": "CUDA_VISIBLE_DEVICES", "value": comma_separated(list(devices))},
         {"name": "MESHWRIGHT_HOST", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
-        *({"name": name, "value": value} for name, value in options.environment.items()),
+        *({"name": name, "value": value.replace("$", "$$")} for name, value in options.environment.items()),
     ]
 
 
 def mounts(options: ExportOptions) -> list[dict[str, Any]]:
-    """Memory in which collective libraries exchange data of one host (the default of 64 MB is too small), and files."""
-    memory = {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}  # noqa: S108 - a mount point in the pod
-    return [memory, *([{"name": _FILES, "mountPath": _FILES_AT, "readOnly": True}] if options.carried else [])]
+    """Memory in which collective libraries exchange data of one host (the default of 64 MB is too small), files, and volumes."""
+    found: list[dict[str, Any]] = [{"name": _SHARED_MEMORY, "mountPath": "/dev/shm"}]  # noqa: S108 - a mount point in the pod
+    if options.carried:
+        found.append({"name": _FILES, "mountPath": _FILES_AT, "readOnly": True})
+    for number, text in enumerate(_items(options.volumes)):
+        _, path, *mode = text.split(":")
+        found.append({"name": f"volume{number}", "mountPath": path, **({"readOnly": True} if mode else {})})
+    return found
 
 
 def volumes(options: ExportOptions) -> list[dict[str, Any]]:
     """The volumes behind `mounts`."""
-    held = {"name": _FILES, "configMap": {"name": _files_name(options)}}
-    return [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}, *([held] if options.carried else [])]
+    found: list[dict[str, Any]] = [{"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}}]
+    if options.carried:
+        found.append({"name": _FILES, "configMap": {"name": _files_name(options)}})
+    for number, text in enumerate(_items(options.volumes)):
+        source = text.partition(":")[0]
+        is_path = source.startswith("/")
+        held = {"hostPath": {"path": source}} if is_path else {"persistentVolumeClaim": {"claimName": source}}
+        found.append({"name": f"volume{number}", **held})
+    return found
 
 
 def config_map(options: ExportOptions) -> dict[str, Any]:
@@ -148,6 +211,34 @@ def one_on_each(hosts: Sequence[str], labels: dict[str, str]) -> dict[str, Any]:
     return on_nodes(hosts) | {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
+def jobset(name: str, jobs: list[dict[str, Any]], labels: dict[str, str] | None = None) -> dict[str, Any]:
+    """A JobSet (``v1alpha2``) that does not restart and whose pods have names in DNS before they are ready.
+
+    With ``enableDNSHostnames`` JobSet makes the headless service that gives pods their names.
+    """
+    return {
+        "apiVersion": "jobset.x-k8s.io/v1alpha2",
+        "kind": "JobSet",
+        "metadata": {"name": name} | ({"labels": labels} if labels else {}),
+        "spec": {
+            "network": {"enableDNSHostnames": True, "subdomain": name, "publishNotReadyAddresses": True},
+            "failurePolicy": {"maxRestarts": 0},
+            "replicatedJobs": jobs,
+        },
+    }
+
+
+def replicated_job(name: str, num_pods: int, template: dict[str, Any]) -> dict[str, Any]:
+    """An indexed job of some pods, which all run or fail together."""
+    indexed = {"parallelism": num_pods, "completions": num_pods, "completionMode": "Indexed", "backoffLimit": 0}
+    return {"name": name, "replicas": 1, "template": {"spec": {**indexed, "template": template}}}
+
+
+def pod_name(name: str, job: str, index: int) -> str:
+    """Name in DNS of a pod: ``<jobset>-<replicated job>-<job index>-<pod index>.<subdomain>``."""
+    return f"{name}-{job}-0-{index}.{name}"
+
+
 def ranked_by(variable: str, first: int, words: Sequence[str]) -> list[str]:
     """torchrun's words with the node rank from a variable in which the controller counts pods from 0.
 
@@ -163,6 +254,22 @@ def document(plan: PlacementPlan, options: ExportOptions, not_guaranteed: Sequen
     """A YAML file of one or more objects, headed by what is not guaranteed."""
     head = header(options.job_name(plan), plan, "Kubernetes", not_guaranteed)
     return head + yaml.dump_all(objects, Dumper=_Dumper, sort_keys=False, width=120)
+
+
+def remark(plan: PlacementPlan, options: ExportOptions) -> str | None:
+    """What to say of an export whose pods may be slower than planned; None where there is nothing to say."""
+    cluster = plan.embedded_cluster()
+    if cluster is None or options.rdma_resource is not None or len(plan.host_order) == 1:
+        return None
+    device = {rank.host: rank.device for rank in reversed(plan.ranks)}
+    first, *others = (device[host] for host in plan.host_order)
+    fastest = max(float(cluster.bandwidth_bytes_per_s(first, other)) for other in others)
+    if fastest <= PLAIN_BYTES_PER_S:
+        return None
+    return (
+        f"the plan counts on {fastest / 1e9:.4g} GB/s between hosts, and its pods ask for no RDMA: "
+        "name the cluster's resource by --set rdma_resource=NAME, as rdma/hca_shared_devices_a"
+    )
 
 
 class _Dumper(yaml.SafeDumper):

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
-from ..target import ExportOptions, Files
-from . import network, pods
+from ..options import ExportOptions
+from ..target import Files
+from . import pods
 
 FILE_NAME = "trainjob.yaml"
 
@@ -33,19 +34,20 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
         ExportError: as for a JobSet; also devices in another order from host to host, or too long a command, or
             the host's network.
     """
-    if options.host_network:
-        raise ExportError("a TrainJob cannot ask for it; its ClusterTrainingRuntime may have hostNetwork", field="host_network")
+    for key, own in (("host_network", "hostNetwork"), ("priority", "priorityClassName")):
+        if getattr(options, key):
+            raise ExportError(f"a TrainJob cannot ask for it; its ClusterTrainingRuntime may have {own}", field=key)
     pods.check_nodes(plan, "TrainJob")
-    devices = pods.visible_on_all(plan, "TrainJob")
+    devices = pods.order_on_all(plan, "TrainJob")
     name = options.job_name(plan)
     command = ["torchrun", "--rdzv-backend=static", *options.torchrun_words]
     if len(command) > _MAX_WORDS:
         raise ExportError(f"a TrainJob's command has at most {_MAX_WORDS} words", field="command", value=f"{len(command)} words")
     pod = {
         "affinity": pods.one_on_each(plan.host_order, {"jobset.sigs.k8s.io/jobset-name": name}),
-        "containers": [{"name": "node", "volumeMounts": pods.mounts(options), **network.container(options)}],
+        "containers": [{"name": "node", "volumeMounts": pods.mounts(options), **pods.may_lock(options)}],
         "volumes": pods.volumes(options),
-        **network.tolerations(options),
+        **pods.account_and_tolerations(options),
     }
     node = {"name": "node", "template": {"spec": {"template": pods.template(options, pod)}}}
     patch = {"manager": "meshwright", "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [node]}}}}
@@ -61,7 +63,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
                 "numProcPerNode": len(devices),
                 "command": pods.escaped(command),
                 "env": pods.environment(options, devices),
-                "resourcesPerNode": {"limits": {pods.GPU: len(devices), **network.limits(options)}},
+                "resourcesPerNode": {"limits": pods.limits(options, len(devices))},
             },
             "runtimePatches": [patch],
         },

@@ -12,8 +12,9 @@ from typing import Any
 from ...plans.document import PlacementPlan
 from ..host_domains import Domains, domains_of, hosts_by_stage, hosts_per_group
 from ..launchers.torchrun import node_words
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, dns_label
+from ..target import Files, dns_label
 from . import pods
 
 JOB = "volcano-job.yaml"
@@ -71,7 +72,7 @@ def _pinned_tasks(plan: PlacementPlan, options: ExportOptions) -> list[dict[str,
 def _stage_tasks(plan: PlacementPlan, options: ExportOptions, size: int, tiers: Domains | None) -> list[dict[str, Any]]:
     """A task for each pipeline stage with a partition for each tensor-parallel group."""
     name = options.job_name(plan)
-    devices = pods.visible_on_all(plan, "Volcano task")
+    devices = pods.order_on_all(plan, "Volcano task")
     words = node_words(plan, options, None, _pod_name(name, "stage0"))
     tasks, first = [], 0
     for stage, hosts in enumerate(hosts_by_stage(plan)):

@@ -13,9 +13,11 @@ from __future__ import annotations
 import shlex
 
 from ...plans.document import PlacementPlan
+from ..options import ExportOptions
 from ..rank_launcher import MAX_ARGUMENT_BYTES, rank_task
 from ..requirements import hosts_of, is_contiguous
-from ..target import ExportOptions, Files, Target, header
+from ..target import Files, Target, header
+from . import remote_shell
 
 LAUNCHER = "run.sh"
 HOST_FILE = "hostfile"
@@ -26,7 +28,7 @@ _VARIABLES = {"rank": "OMPI_COMM_WORLD_RANK", "world": "OMPI_COMM_WORLD_SIZE", "
 _NOT_GUARANTEED = (
     "Allocation: nothing reserves the hosts, and inside a batch job the batch system's allocation is not looked at; that the "
     "hosts are free and reachable by ssh is up to whoever starts the script.",
-    "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
+    remote_shell.GPU_NUMBERING,
     "Cores: ranks are bound to no core; the rankfile, which binds the i-th rank of a host to its core i, is not used by the "
     "script.",
     "Versions: made for the 4.x series. In 5.x a rankfile is given by '--map-by rankfile:file=rankfile' and a host file in "

@@ -10,8 +10,9 @@ from __future__ import annotations
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
 from ..frameworks import device_mesh, meshed_stages
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, FrameworkFile, Target, header
+from ..target import Files, FrameworkFile, Target, header
 from .ray_driver import PROGRAM
 
 DRIVER = "driver.py"
@@ -45,14 +46,13 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
             raise ExportError(problem, field=f"rank {rank.rank}", value=rank.host)
     head = header(options.job_name(plan), plan, "Ray", _NOT_GUARANTEED)
     rows = [(rank.host, rank.local_rank, place) for rank, place in zip(plan.ranks, device_mesh.coordinates_of(plan), strict=True)]
-    variables = [f"{name}={value}" for name, value in options.environment.items()]
     values = {
         "JOB": options.job_name(plan),
         "GROUP": "" if options.decision is None else f"mw:{options.decision}",
         "HOST_LABEL": options.host_label,
         "WAIT_S": options.wait_s,
         "MASTER_PORT": options.master_port,
-        "COMMAND": [*(["env", *variables] if variables else []), *options.rank_words],
+        "COMMAND": [*(["env", *options.variables] if options.variables else []), *options.rank_words],
         "RANKS": rows,
     }
     told = "FILES = os.path.dirname(os.path.abspath(__file__))\n" if options.carried else ""

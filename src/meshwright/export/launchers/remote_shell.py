@@ -4,14 +4,16 @@ Its status is 0 where every host ended well, else that of the first host seen to
 asks which of its children still run, and takes the status of each that does not by its own number: ``wait -n`` would tell
 of a failure at once, but before bash 5.3 it loses children that end together, and a job that had succeeded everywhere ended
 with 127. Once its traps are set, the script substitutes no command: a signal that came at a substitution ended 32 of 4,000
-scripts of bash 5.2.15 with another status, and without substitutions the script also hears more of them. Of signals sent on
-two busy cores right after the last host's start, that bash still lost 12 in 43,600, and heard the next. What the script
-uses is in bash 4.2.
+scripts of bash 5.2.15 with another status. What the script uses is in bash 4.2.
 """
 
 from __future__ import annotations
 
 FILE_NAME = "launch.sh"
+
+GPU_NUMBERING = "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them."
+RESTARTS = "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends."
+"""What no launcher over a shell keeps."""
 
 
 def script(head: str, *, starts: str, rows: str, columns: str, command: str, prepare: str = "") -> str:

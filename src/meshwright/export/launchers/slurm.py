@@ -7,13 +7,15 @@ follow the sorted node list, not the ranks. So the order comes from ``SLURM_HOST
 
 from __future__ import annotations
 
+import math
 import shlex
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..options import ExportOptions
 from ..rank_launcher import rank_task
 from ..requirements import devices_to_request, ranks_per_host
-from ..target import ExportOptions, Files, Target, header
+from ..target import Files, Target, header
 from .slurm_topology import topology_conf
 
 FILE_NAME = "job.sbatch"
@@ -25,6 +27,9 @@ PORTS = 5000
 """Over so many ports the rendezvous of jobs that share hosts are spread."""
 
 _EXCLUSIVE = "#SBATCH --exclusive\n"
+
+_DIRECTIVES = ("partition", "account", "qos", "reservation", "time", "output", "cpus_per_task", "mem")
+"""Options that are sbatch's own, in the order in which they are written."""
 
 _NOT_GUARANTEED = (
     "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order; where cgroups hide some of a host's GPUs the numbers "
@@ -49,8 +54,9 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
 
     Raises:
         ExportError: unequal ranks per host, too many runs of ranks for one command, or a ``topology.conf`` is wanted and
-            the plan has no cluster or one that is no tree.
+            the plan has no cluster or one that is no tree. Or a limit of time below the predicted one.
     """
+    _check_time(plan, options)
     per_host = ranks_per_host(plan, "Slurm")
     name = options.job_name(plan)
     is_whole = options.sharing == "hosts"
@@ -60,8 +66,10 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     ports = min(PORTS, 65_536 - options.master_port)
     port = f"{options.master_port}" if is_whole else f"$(({options.master_port} + SLURM_JOB_ID % {ports}))"
     decision = "" if options.decision is None else f"#SBATCH --comment=mw:{options.decision}\n"
-    asked = (("partition", options.partition), ("account", options.account), ("time", options.time))
+    asked = [(key.replace("_", "-"), getattr(options, key)) for key in _DIRECTIVES]
     directives = "".join(f"#SBATCH --{key}={value}\n" for key, value in asked if value is not None)
+    if options.requeue is not None:
+        directives += f"#SBATCH --{'' if options.requeue else 'no-'}requeue\n"
     hostfile = "".join(f"{rank.host}\n" for rank in plan.ranks)
     text = f"""#!/bin/bash
 #SBATCH --job-name={name}
@@ -90,7 +98,7 @@ fi
 MASTER_ADDR=$(head -n 1 "$SLURM_HOSTFILE")
 export MASTER_ADDR MASTER_PORT={port}
 {_carried(options)}
-srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1{_container(options)} bash -c {shlex.quote(task)}
+srun --distribution=arbitrary --ntasks={plan.num_ranks} --kill-on-bad-exit=1{_step(options)} bash -c {shlex.quote(task)}
 """
     return {FILE_NAME: text, **(_switches(plan, name, options) if options.topology_conf else {})}
 
@@ -105,11 +113,43 @@ def _carried(options: ExportOptions) -> str:
     return lines
 
 
-def _container(options: ExportOptions) -> str:
-    """What makes pyxis run the tasks in an image, with the job's folder where it is outside."""
+def _step(options: ExportOptions) -> str:
+    """Further options of srun; those of pyxis run the tasks in an image, with the job's folder where it is outside."""
+    # srun takes no processors from the job since Slurm 22.05
+    words = [] if options.cpus_per_task is None else [f"--cpus-per-task={options.cpus_per_task}"]
+    words += [] if options.gpu_bind is None else [f"--gpu-bind={options.gpu_bind}"]
+    told = "".join(f" {shlex.quote(word)}" for word in (*words, *shlex.split(options.srun or "")))
+    more = "" if options.mounts is None else f",{options.mounts}"
+    if more and options.container is None:
+        raise ExportError("is read with a container; name one by container=, or leave it out", field="mounts")
     if options.container is None:
-        return ""
-    return f' --container-image={shlex.quote(options.container)} --container-mounts="$PWD:$PWD" --container-workdir="$PWD"'
+        return told
+    image = shlex.quote(options.container)
+    return f'{told} --container-image={image} --container-mounts="$PWD:$PWD{more}" --container-workdir="$PWD"'
+
+
+def _check_time(plan: PlacementPlan, options: ExportOptions) -> None:
+    """Refuse a limit that ends the job before it is predicted to end, unless it may be started again."""
+    whole, step = plan.figure("completion_s"), plan.figure("step_s")
+    predicted_s = whole.value if whole is not None else step.value * (plan.job.num_steps or 0) if step is not None else 0.0
+    if options.time is None or options.requeue or predicted_s <= _limit_s(options.time):
+        return
+    hours = math.ceil(predicted_s / 3600)
+    problem = (
+        f"the plan is predicted to run for {predicted_s / 3600:.4g} h, longer than that; time={hours // 24}-{hours % 24} would "
+        "do, or requeue=true for a job that continues where it was ended"
+    )
+    raise ExportError(problem, field="time", value=options.time)
+
+
+def _limit_s(text: str) -> float:
+    """Seconds of a limit as Slurm spells it; 0 is none."""
+    days, dash, clock = text.rpartition("-")
+    if text == "UNLIMITED" or not text.strip("0:-"):
+        return math.inf
+    parts = [int(part) for part in clock.split(":")]
+    units = (3600, 60, 1) if dash or len(parts) == 3 else (60, 1)
+    return 86_400 * int(days or 0) + sum(number * unit for number, unit in zip(parts, units, strict=False))
 
 
 def _left_open(options: ExportOptions) -> tuple[str, ...]:

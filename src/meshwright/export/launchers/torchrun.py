@@ -6,31 +6,44 @@ numbers ranks host by host. For plans with coordinates ``mesh.py`` builds the pl
 
 from __future__ import annotations
 
+from ...costs.pipelines.tasks import FORWARD
 from ...plans.document import PlacementPlan
-from ..frameworks import device_mesh, meshed_stages, pipeline_order
+from ...plans.frameworks.defaults import EAGER
+from ...plans.partition import Layout
+from ..frameworks import device_mesh, meshed_stages
 from ..operators import pipeline
+from ..options import ExportOptions
 from ..requirements import check_contiguous, comma_separated, hosts_of
-from ..target import ExportOptions, Files, Target, header, joined
+from ..target import Files, Target, header, joined
 from . import remote_shell
 
 COMMANDS = "commands.txt"
+SCHEDULE = "schedule.csv"
+"""A row for each rank of a pipeline, a cell for each pass: stage, ``F`` or ``B``, micro-batch, as ``0F3``. PyTorch's runtime adds
+what is sent and received; a cell of a schedule that is not PyTorch's own cannot have a comment, so the file has none."""
 
 _NOT_GUARANTEED = (
-    "Restarts: static rendezvous has no elastic restarts; when one host fails the job ends.",
+    remote_shell.RESTARTS,
     "Allocation: nothing reserves the hosts; that they are free and reachable is up to whoever starts the commands.",
-    "GPU numbering: CUDA_VISIBLE_DEVICES names devices by PCI order as the host's driver sees them.",
+    remote_shell.GPU_NUMBERING,
     *device_mesh.NOT_GUARANTEED,
     *pipeline.NOT_GUARANTEED,
-    *pipeline_order.NOT_GUARANTEED,
+    "Order of passes: schedule.csv holds it for eager 1F1B; the program hands the file to _PipelineScheduleRuntime's _load_csv "
+    "(format compute_only), which is a private name of torch.distributed.pipelining.",
 )
 
 
 def node_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | None, master: str) -> list[str]:
-    """torchrun's command line on one host, word by word.
+    """torchrun's command line on one host, word by word; arguments as those of `own_words`."""
+    return [*own_words(plan, options, node_rank, master), *options.torchrun_words]
+
+
+def own_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | None, master: str) -> list[str]:
+    """torchrun and its own options on one host.
 
     Args:
         plan: one with equally many ranks on each host.
-        options: port and program.
+        options: with the port.
         node_rank: of the host; None leaves it out.
         master: address of the first host.
     """
@@ -42,7 +55,6 @@ def node_words(plan: PlacementPlan, options: ExportOptions, node_rank: int | Non
         f"--nproc-per-node={plan.num_ranks // len(plan.host_order)}",
         f"--master-addr={master}",
         f"--master-port={options.master_port}",
-        *options.torchrun_words,
     ]
 
 
@@ -58,8 +70,7 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     lines = []
     for node_rank, (host, devices) in enumerate(hosts_of(plan).items()):
         words = ["env", "CUDA_DEVICE_ORDER=PCI_BUS_ID", f"CUDA_VISIBLE_DEVICES={comma_separated(devices)}"]
-        words += [f"{name}={value}" for name, value in options.environment.items()]
-        words += node_words(plan, options, node_rank, plan.host_order[0])
+        words += options.variables + node_words(plan, options, node_rank, plan.host_order[0])
         lines.append(f"{host}\t{joined(words)}\n")
     folder = "# MESHWRIGHT_FILES is this file's folder.\n" if options.carried else ""
     commands = f"{head}# Host, tab, command to run there; all within the rendezvous timeout.\n{folder}{''.join(lines)}"
@@ -73,12 +84,31 @@ def render(plan: PlacementPlan, options: ExportOptions) -> Files:
     rendered: Files = {COMMANDS: commands, remote_shell.FILE_NAME: launch}
     if device_mesh.has_grid(plan):
         rendered[device_mesh.FILE_NAME] = meshed_stages.mesh_text(plan, head)
-        order = pipeline_order.schedule_text(plan)
-        if order is not None:
-            rendered[pipeline_order.FILE_NAME] = order
+        if (order := schedule_text(plan)) is not None:
+            rendered[SCHEDULE] = order
     elif plan.op_placement() is not None:
         rendered[device_mesh.FILE_NAME] = pipeline.stages_text(plan, head)
     return rendered
+
+
+def schedule_text(plan: PlacementPlan) -> str | None:
+    """The rows of a schedule that torch must be given, one for each stage; None where torch has the schedule."""
+    layout = plan.layout()
+    if layout is None or layout.schedule != EAGER or layout.pp == 1:
+        return None
+    return compute_rows(layout)
+
+
+def compute_rows(layout: Layout) -> str:
+    """Passes of every stage as torch's runtime reads them, lines ending in newlines."""
+    from ...costs.pipelines.schedules import orders  # which loads numba, and no other export does
+
+    tasks = orders(layout.schedule, layout.pp, layout.virtual_stages, layout.num_micro_batches).tolist()
+    rows = (
+        ",".join(f"{stage}{'F' if kind == FORWARD else 'B'}{micro}" for kind, _, micro in of_stage)
+        for stage, of_stage in enumerate(tasks)
+    )
+    return "".join(f"{row}\n" for row in rows)
 
 
 TARGET = Target(

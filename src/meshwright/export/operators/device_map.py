@@ -13,8 +13,9 @@ from collections.abc import Iterable
 from ... import files
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, Target, header
+from ..target import Files, Target, header
 from .op_devices import placed_graph
 
 MAP = "device_map.json"
@@ -22,28 +23,20 @@ LOADER = "dispatch.py"
 
 _LAYER = re.compile(r"^(?:.*\.)?(?:layers?|blocks?|h)[._]?[0-9]{1,6}(?=\.|$)")
 
+_OPS = ("embedding", "layer", "final_norm", "lm_head", "loss")
 _FAMILIES: dict[str, dict[str, tuple[str, ...]]] = {
-    "gpt2": {
-        "embedding": ("transformer.wte", "transformer.wpe"),
-        "layer": ("transformer.h.{}",),
-        "final_norm": ("transformer.ln_f",),
-        "lm_head": ("lm_head",),
-        "loss": (),
-    },
-    "llama": {
-        "embedding": ("model.embed_tokens", "model.rotary_emb"),
-        "layer": ("model.layers.{}",),
-        "final_norm": ("model.norm",),
-        "lm_head": ("lm_head",),
-        "loss": (),
-    },
-    "gpt-neox": {
-        "embedding": ("gpt_neox.embed_in", "gpt_neox.rotary_emb"),
-        "layer": ("gpt_neox.layers.{}",),
-        "final_norm": ("gpt_neox.final_layer_norm",),
-        "lm_head": ("embed_out",),
-        "loss": (),
-    },
+    family: dict(zip(_OPS, (*modules, ()), strict=True))
+    for family, *modules in (
+        ("gpt2", ("transformer.wte", "transformer.wpe"), ("transformer.h.{}",), ("transformer.ln_f",), ("lm_head",)),
+        ("llama", ("model.embed_tokens", "model.rotary_emb"), ("model.layers.{}",), ("model.norm",), ("lm_head",)),
+        (
+            "gpt-neox",
+            ("gpt_neox.embed_in", "gpt_neox.rotary_emb"),
+            ("gpt_neox.layers.{}",),
+            ("gpt_neox.final_layer_norm",),
+            ("embed_out",),
+        ),
+    )
 }
 """Modules of Transformers' models by the ops of the zoo's; from ``modeling_gpt2.py``, ``modeling_llama.py`` (Mistral, Qwen and
 Gemma are named alike) and ``modeling_gpt_neox.py`` of Transformers 5."""

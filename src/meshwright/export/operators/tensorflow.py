@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from ...errors import ExportError
 from ...plans.document import PlacementPlan
+from ..options import ExportOptions
 from ..requirements import hosts_of
-from ..target import ExportOptions, Files, Target, header
+from ..target import Files, Target, header
 from .op_devices import placed_graph
 
 LINES = "placement.tsv"

@@ -7,10 +7,10 @@ import pytest
 
 from meshwright.errors import ExportError
 from meshwright.export import export
-from meshwright.export.frameworks.pipeline_order import compute_rows
+from meshwright.export.launchers.torchrun import compute_rows
 from meshwright.plans import Layout
 
-from .test_deepspeed import plan_of
+from ..frameworks.test_deepspeed import plan_of
 
 EAGER = Layout(pp=2, dp=1, micro_batch=1, global_batch=4, schedule="eager-1f1b", overlap_pp=True)
 
