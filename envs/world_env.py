@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, SupportsFloat
 
@@ -242,21 +243,25 @@ class WorldEpisodes:
         self._seen = empty_observations(world_space(self.world.spec, self.sizes), num_envs)
         # The arrays of the next decision are the batch's own.
         self._seen |= {name: values for name, values in self.batch.decisions._asdict().items() if name in self._seen}
+        self._graph = lru_cache(num_envs if num_instances is None else num_instances)(self._checked_graph)
 
     def begin(self, e: int, rng: np.random.Generator, seed: int | None) -> None:
         """Start an episode on the next instance."""
         instance = self._source.instance(self._source.number(rng, seed))
         if self.batch.instances[e] is not instance:
             self.batch.put(e, instance)
-            graph = self.world.graph(instance)
-            graph.check(self.world.spec)
-            _write_graph(self.world.spec, graph, {name: values[e] for name, values in self._seen.items()})
+            _write_graph(self.world.spec, self._graph(instance), {name: values[e] for name, values in self._seen.items()})
         self.batch.begin(e, e)
 
     def observed(self) -> Observations:
         """Return the observations, ``(e, ...)`` each."""
         self._seen["action_mask"] = self.batch.decisions.mask.astype(np.int8)
         return self._seen
+
+    def _checked_graph(self, instance: Any) -> InstanceGraph:
+        graph = self.world.graph(instance)
+        graph.check(self.world.spec)
+        return graph
 
 
 def world_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:

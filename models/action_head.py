@@ -73,10 +73,12 @@ class ActionHead(nn.Module):
         self.direct = nn.Linear(len(spec.action), 1, bias=False)
         self.query = nn.Linear(h, h, bias=False)
         self.key = nn.Linear(2 * h, h, bias=False)
-        self.value = nn.Sequential(nn.Linear(2 * h, h), nn.ReLU(), nn.Linear(h, 1))
+        last = nn.Linear(h, 1)
+        self.value = nn.Sequential(nn.Linear(2 * h, h), nn.ReLU(), last)
         with torch.no_grad():
-            for begins_at_zero in (self.out, self.query, self.direct):
+            for begins_at_zero in (self.out, self.query, self.direct, last):
                 begins_at_zero.weight.zero_()
+            last.bias.zero_()
             for name, weight in spec.prior.items():
                 self.direct.weight[0, spec.action.index(name)] = weight
 

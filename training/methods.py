@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from .. import settings
 from ..errors import ConfigError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from .run_folder import AnyRunFolder
     from .settings import TrainSettings
 
-    SeedSettings = (
+    SeedSettings: TypeAlias = (
         TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings | GraphTrainSettings
     )
     """Configs of all methods."""

@@ -35,7 +35,7 @@ class ImitationSettings(settings.Settings):
 
 
 class GroupedPPOSettings(PPOSettings):
-    """Constants of PPO, with groups of episodes that meet the same instances.
+    """Constants of PPO, with groups of episodes that meet the same instances; values are not learned unless ``value`` says so.
 
     Attributes:
         group: episodes of a group, whose mean advantage is each one's baseline; 1: none.
@@ -50,6 +50,7 @@ class GroupedPPOSettings(PPOSettings):
     discount: float = Field(default=1.0, ge=0, le=1)
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
     entropy: float = Field(default=0.0, ge=0)
+    value: float = Field(default=0.0, ge=0)
     averaging: float = Field(default=0.05, gt=0, le=1)
     group: int = Field(default=8, ge=1, le=256)
     updates: int = Field(default=500, ge=0)
