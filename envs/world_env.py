@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import ConfigError, PolicyError
 from ..worlds.registry import load_world
-from ..worlds.world import EpisodeBatch, InstanceGraph, Sizes, World, WorldSpec
+from ..worlds.world import InstanceGraph, Sizes, World, WorldBatch, WorldSpec
 from .single import NumberedInstances, check_render_mode, refuse_options, taken_action
 from .vector_env import BatchVectorEnv, Infos, Observations, empty_observations, note, taken_actions
 
@@ -141,7 +141,7 @@ class WorldEnv(gymnasium.Env[Observations, np.int64]):
         """Return the episode as text; None without a render mode."""
         return None if self.render_mode is None else "\n".join(self._playing().lines(0))
 
-    def _playing(self) -> EpisodeBatch[Any]:
+    def _playing(self) -> WorldBatch[Any]:
         if self._episodes.batch.instances[0] is None:
             raise PolicyError("no episode has begun; reset the environment")
         return self._episodes.batch

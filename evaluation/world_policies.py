@@ -30,7 +30,7 @@ def world_policy(spec: str, world: World[Any]) -> PlacingPolicy[Any, Any]:
     if spec.startswith(OWN):
         own = own_policy(spec)
         return PlacingPolicy(spec, "own", lambda instance, seed: placed_by(own(instance), world, instance, seed))
-    from ..models.saved_graph_policy import load_graph_player  # takes a while, and searches need no network
+    from ..models.graph.saved_graph_policy import load_graph_player  # takes a while, and searches need no network
 
     player, mode = load_graph_player(spec, world, world.rules)
     return PlacingPolicy(spec, "learned", lambda instance, seed: player.place(instance, mode, seed), player.trained)

@@ -50,7 +50,7 @@ def written(value: float) -> str:
 class Method:
     """A way to train, and what a person reads of it.
 
-    Classes and functions are named as ``MODULE:NAME`` below this package, and loaded when they are asked for.
+    Classes and functions are named as ``MODULE:NAME``, and loaded when they are asked for.
 
     Attributes:
         settings: class of its config.
@@ -91,7 +91,7 @@ class Method:
 def load(name: str) -> Any:
     """Return a class or function of a `Method`."""
     module, _, found = name.partition(":")
-    return getattr(import_module(f".{module}", __package__), found)
+    return getattr(import_module(module), found)
 
 
 def _scenario(chosen: Any, graphs_dir: Path | None, progress: SetUp | None) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -117,9 +117,9 @@ def _is_less_better_in_fleet(chosen: Any) -> bool:
 
 METHODS: dict[str | None, Method] = {
     None: Method(
-        "settings:TrainSettings",
-        "train:train",
-        "run_folder:RunFolder",
+        "meshwright.training.settings:TrainSettings",
+        "meshwright.training.train:train",
+        "meshwright.training.run_folder:RunFolder",
         build=_scenario,
         key="validation_blocking_rate",
         text=percent,
@@ -127,9 +127,9 @@ METHODS: dict[str | None, Method] = {
         column="blocking %",
     ),
     "linear": Method(
-        "linear.settings:LinearSettings",
-        "linear.tune:tune",
-        "linear.tune:LinearRun",
+        "meshwright.training.linear.settings:LinearSettings",
+        "meshwright.training.linear.tune:tune",
+        "meshwright.training.linear.tune:LinearRun",
         build=_scenario,
         key="validation_blocking_rate",
         step_key="generation",
@@ -141,17 +141,17 @@ METHODS: dict[str | None, Method] = {
         first="of the first mean",
     ),
     "fleet": Method(
-        "fleet.settings:FleetTrainSettings",
-        "fleet.train:train_fleet",
-        "fleet.run_folder:FleetRunFolder",
+        "meshwright.training.fleet.settings:FleetTrainSettings",
+        "meshwright.training.fleet.train:train_fleet",
+        "meshwright.training.fleet.run_folder:FleetRunFolder",
         benchmarks="a fleet",
         build=_fleets,
         is_less_better=_is_less_better_in_fleet,
     ),
     "elastic": Method(
-        "elastic.settings:ElasticTrainSettings",
-        "elastic.train:train_elastic",
-        "elastic.train:ElasticRun",
+        "meshwright.training.elastic.settings:ElasticTrainSettings",
+        "meshwright.training.elastic.train:train_elastic",
+        "meshwright.training.elastic.train:ElasticRun",
         benchmarks="elastic jobs",
         key="validation_mean_completion_s",
         step_key="generation",
@@ -163,9 +163,9 @@ METHODS: dict[str | None, Method] = {
         first="with weights by hand",
     ),
     "operators": Method(
-        "operators.settings:OperatorTrainSettings",
-        "operators.train:train_operators",
-        "operators.train:OperatorRunFolder",
+        "meshwright.training.operators.settings:OperatorTrainSettings",
+        "meshwright.training.operators.train:train_operators",
+        "meshwright.training.operators.train:OperatorRunFolder",
         benchmarks="operator placement",
         draws=lambda chosen: ("instances", chosen.num_training_instances),
         step_key="update",
@@ -174,9 +174,9 @@ METHODS: dict[str | None, Method] = {
         learned=("updates, steps of the imitation among them", "update"),
     ),
     "graph": Method(
-        "graph.settings:GraphTrainSettings",
-        "graph.train:train_graph",
-        "graph.train:GraphRunFolder",
+        "meshwright.training.graph.settings:GraphTrainSettings",
+        "meshwright.training.graph.train:train_graph",
+        "meshwright.training.graph.train:GraphRunFolder",
         benchmarks="a world of graphs",
         draws=lambda chosen: ("instances searched", chosen.imitation.instances if chosen.imitation else 0),
         step_key="update",

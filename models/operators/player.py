@@ -20,7 +20,7 @@ from ...planners.operators.search.annealing import anneal
 from ...planners.policy_names import parsed
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
-from ..play_mode import PlayMode, one_thread
+from ..graph.play_mode import PlayMode, one_thread
 from ..policy_files import SHIPPED
 from .decoding import CompiledSteps
 from .familiar import familiar_part

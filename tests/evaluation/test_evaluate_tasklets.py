@@ -13,9 +13,9 @@ from meshwright.cli import run_command_line
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.sections import class_cells, paired_cells
 from meshwright.evaluation.world_policies import world_policy
-from meshwright.models.graph_network import GraphNetwork
-from meshwright.models.hetero_gnn import GraphNetworkSettings
-from meshwright.models.saved_graph_policy import SavedGraphPolicy
+from meshwright.models.graph.graph_network import GraphNetwork
+from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
+from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
 from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_world
 
 SMALL = ["tasklets.num_devices=[16]", "tasklets.num_stages=[4]", "best_known_s=0.02", "policies=[chain@0.01]"]

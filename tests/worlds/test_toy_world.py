@@ -11,7 +11,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from meshwright.cli import run_command_line
-from meshwright.models.saved_graph_policy import SavedGraphPolicy
+from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
 
 CONFIG = """\
 method: graph

@@ -14,7 +14,7 @@ from meshwright import settings
 from meshwright.errors import PolicyError
 from meshwright.worlds.benchmark import WorldBenchmark
 from meshwright.worlds.benchmark_files import find_benchmark
-from meshwright.worlds.world import Decisions, EpisodeBatch, InstanceGraph, Sizes, World, WorldSpec
+from meshwright.worlds.world import DecisionArrays, InstanceGraph, Sizes, World, WorldBatch, WorldSpec
 
 
 class ToyDraw(settings.Settings):
@@ -63,12 +63,12 @@ class ToyPlacement:
     note: str = field(default="")
 
 
-class ToyEpisodes(EpisodeBatch[ToyInstance]):
+class ToyEpisodes(WorldBatch[ToyInstance]):
     """Each decision gives the next job a machine."""
 
     def __init__(self, sizes: Sizes, num_places: int, num_episodes: int) -> None:
         self.instances = [None] * num_places
-        self.decisions = Decisions.empty(ToyWorld.spec, sizes, num_episodes)
+        self.decisions = DecisionArrays.empty(ToyWorld.spec, sizes, num_episodes)
         self.is_live = np.zeros(num_episodes, np.bool_)
         self._at, self._next = np.zeros(num_episodes, np.int64), np.zeros(num_episodes, np.int64)
         self._end_s = np.zeros((num_episodes, sizes.actions))

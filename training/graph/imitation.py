@@ -13,8 +13,8 @@ from torch import Tensor
 
 from ... import files
 from ...errors import CheckpointError, PlanError
-from ...models.graph_network import GRAPH, GraphNetwork, compact
-from ...models.hetero_gnn import hetero_data
+from ...models.graph.graph_network import GRAPH, GraphNetwork, compact
+from ...models.graph.hetero_gnn import hetero_data
 from ...models.tensor_file import load_tensors, save_tensors
 from ...worker_pool import WorkerPool, deaf_to_interrupts
 from ...worlds.world import World

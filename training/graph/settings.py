@@ -7,12 +7,12 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from ... import settings
-from ...models.hetero_gnn import GraphNetworkSettings
+from ...models.graph.hetero_gnn import GraphNetworkSettings
 from ..hooks.names import LogName
 from ..settings import PPOSettings
 
 
-class ImitationSettings(settings.Settings):
+class SearchImitationSettings(settings.Settings):
     """The stage before PPO: solutions of the world's search are learned.
 
     Attributes:
@@ -64,7 +64,7 @@ class GroupedPPOSettings(PPOSettings):
 
     @property
     def steps_per_update(self) -> int:
-        """Decisions between two updates."""
+        """DecisionArrays between two updates."""
         return self.num_envs * self.rollout_steps
 
 
@@ -96,7 +96,7 @@ class GraphTrainSettings(settings.Settings):
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     log: tuple[LogName, ...] = ()
     network: GraphNetworkSettings = GraphNetworkSettings()
-    imitation: ImitationSettings | None = None
+    imitation: SearchImitationSettings | None = None
     ppo: GroupedPPOSettings = GroupedPPOSettings()
 
     @property

@@ -20,11 +20,11 @@ from stable_baselines3.common.logger import Logger
 
 from ... import files
 from ...errors import CheckpointError, NothingToLearnError
-from ...models.graph_network import GraphBank, GraphNetwork
-from ...models.graph_player import greedy_values
-from ...models.graph_policy import GraphPolicy
+from ...models.graph.graph_network import GraphBank, GraphNetwork
+from ...models.graph.graph_player import greedy_values
+from ...models.graph.graph_policy import GraphPolicy
+from ...models.graph.saved_graph_policy import SavedGraphPolicy
 from ...models.policy_files import STAGES, stage
-from ...models.saved_graph_policy import SavedGraphPolicy
 from ...models.tensor_file import save_tensors
 from ...worlds.registry import load_world
 from ...worlds.world import World

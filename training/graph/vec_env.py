@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from ...jobs.seeds import FIRST_TRAINING_SEED
-from ...models.graph_network import GraphBank, compact, compact_space
+from ...models.graph.graph_network import GraphBank, compact, compact_space
 from ...worlds.world import World
 from ..libraries.sb3 import MaskedVecEnv
 

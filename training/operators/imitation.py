@@ -18,11 +18,11 @@ from torch import Tensor
 from ... import files
 from ...envs.operators.batch import PlacementBatch
 from ...errors import CheckpointError
+from ...models.graph.play_mode import PlayMode
 from ...models.operators.graphs import OperatorGraphs
 from ...models.operators.player import HOTTEST_AFTER_POLICY, OperatorPlayer
 from ...models.operators.playing import replayed
 from ...models.operators.policy import OperatorPolicy, StepPolicy
-from ...models.play_mode import PlayMode
 from ...models.tensor_file import load_tensors, save_tensors
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal

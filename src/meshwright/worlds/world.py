@@ -119,8 +119,8 @@ class InstanceGraph:
 
 
 @by_reference
-class Decisions(NamedTuple):
-    """The next decision of each episode; an `EpisodeBatch` changes it in place.
+class DecisionArrays(NamedTuple):
+    """The next decision of each episode; an `WorldBatch` changes it in place.
 
     Attributes:
         member: group that each member has joined, -1 before, ``(E, n)``.
@@ -137,7 +137,7 @@ class Decisions(NamedTuple):
     mask: NDArray[np.bool_]
 
     @classmethod
-    def empty(cls, spec: WorldSpec, sizes: Sizes, num_episodes: int) -> Decisions:
+    def empty(cls, spec: WorldSpec, sizes: Sizes, num_episodes: int) -> DecisionArrays:
         """Return arrays for a number of episodes, without any possible action."""
         e, a = num_episodes, sizes.actions
         return cls(
@@ -163,7 +163,7 @@ class Sizes(NamedTuple):
     actions: int
 
 
-class EpisodeBatch(ABC, Generic[Instance]):
+class WorldBatch(ABC, Generic[Instance]):
     """Episodes side by side, stepped by compiled functions.
 
     Attributes:
@@ -173,7 +173,7 @@ class EpisodeBatch(ABC, Generic[Instance]):
     """
 
     instances: list[Any]
-    decisions: Decisions
+    decisions: DecisionArrays
     is_live: NDArray[np.bool_]
 
     @property
@@ -271,7 +271,7 @@ class World(ABC, Generic[Instance]):
         """Return what a network reads of an instance."""
 
     @abstractmethod
-    def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> EpisodeBatch[Instance]:
+    def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> WorldBatch[Instance]:
         """Return episodes whose places are empty, with room for instances of these sizes, or of those of the benchmark."""
 
     @abstractmethod

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.evaluation.evaluate import evaluate
+from meshwright.models.graph.play_mode import PlayMode
 from meshwright.models.operators.familiar import familiar_part, far_slower
 from meshwright.models.operators.player import load_player
 from meshwright.models.operators.saved import SavedOperatorPolicy, operator_policy_file
-from meshwright.models.play_mode import PlayMode
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance

@@ -12,6 +12,7 @@ import torch
 
 from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.errors import CheckpointError, PolicyError
+from meshwright.models.graph.play_mode import PlayMode
 from meshwright.models.operators.decoding import CompiledSteps
 from meshwright.models.operators.graphs import OperatorGraphs, batch, features, hetero_data
 from meshwright.models.operators.network import OperatorNetworkSettings
@@ -19,7 +20,6 @@ from meshwright.models.operators.player import OperatorPlayer
 from meshwright.models.operators.playing import play
 from meshwright.models.operators.policy import OneShotPolicy, OperatorPolicy, StepPolicy, new_policy
 from meshwright.models.operators.saved import SavedOperatorPolicy
-from meshwright.models.play_mode import PlayMode
 from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from meshwright.errors import CheckpointError, NothingToLearnError
-from meshwright.models.graph_network import GraphBank, GraphNetwork
-from meshwright.models.hetero_gnn import GraphNetworkSettings
-from meshwright.models.saved_graph_policy import SavedGraphPolicy
+from meshwright.models.graph.graph_network import GraphBank, GraphNetwork
+from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
+from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
 from meshwright.training.graph.grouped_buffer import beyond_group
 from meshwright.training.graph.imitation import imitation_loss, searched
 from meshwright.training.graph.settings import GraphTrainSettings

@@ -11,13 +11,13 @@ import torch
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import CheckpointError
+from meshwright.models.graph.play_mode import PlayMode
 from meshwright.models.operators.graphs import batch
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer
 from meshwright.models.operators.playing import play
 from meshwright.models.operators.policy import new_policy
 from meshwright.models.operators.saved import SavedOperatorPolicy
-from meshwright.models.play_mode import PlayMode
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.placement import value
 from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord

@@ -13,11 +13,11 @@ from ...simulation.tasklets.filling import begin_filling, fill_network, is_fille
 from ...simulation.tasklets.instance import TaskletInstance
 from ...simulation.tasklets.placement import TaskletPlacement, placed_tasklets
 from ...simulation.tasklets.values import worked_out
-from ..world import Decisions, EpisodeBatch, Sizes, WorldSpec
+from ..world import DecisionArrays, Sizes, WorldBatch, WorldSpec
 
 
-class TaskletEpisodes(EpisodeBatch[TaskletInstance]):
-    """Each decision lets a device join the stage that is being filled; see `EpisodeBatch`.
+class TaskletEpisodes(WorldBatch[TaskletInstance]):
+    """Each decision lets a device join the stage that is being filled; see `WorldBatch`.
 
     The reward of a decision is minus what the value grew, in lower bounds of the network. While stages are filled they follow
     each other as they were filled; after the last device they are put in the best order, and the last reward has that gain.
@@ -31,24 +31,24 @@ class TaskletEpisodes(EpisodeBatch[TaskletInstance]):
 
     def __init__(self, spec: WorldSpec, sizes: Sizes, num_places: int, num_episodes: int) -> None:
         self.instances = [None] * num_places
-        self.decisions = Decisions.empty(spec, sizes, num_episodes)
+        self.decisions = DecisionArrays.empty(spec, sizes, num_episodes)
         self.is_live = np.zeros(num_episodes, np.bool_)
         self._stacked = room_for_networks(num_places, sizes.actions)
         self._state = new_filling(self._stacked, num_episodes)
 
     def put(self, at: int, instance: TaskletInstance) -> None:
-        """See `EpisodeBatch`."""
+        """See `WorldBatch`."""
         self.instances[at] = instance
         fill_network(self._stacked, at, instance)
 
     def begin(self, e: int, at: int) -> None:
-        """See `EpisodeBatch`."""
+        """See `WorldBatch`."""
         begin_filling(self._stacked, self._state, e, at)
         self.is_live[e] = True
         _show(self._stacked, self._state, e, self.decisions)
 
     def step(self, actions: NDArray[np.int64]) -> NDArray[np.float64]:
-        """See `EpisodeBatch`."""
+        """See `WorldBatch`."""
         rewards, was_live = np.zeros(self.num_episodes), self.is_live.copy()
         wrong = _step_all(self._stacked, self._state, np.asarray(actions, np.int64), rewards, self.is_live, self.decisions)
         if wrong >= 0:
@@ -65,11 +65,11 @@ class TaskletEpisodes(EpisodeBatch[TaskletInstance]):
         return float((before_s - self._state.value_s[e]) / self._stacked.scale_s[self._state.instance[e]])
 
     def value(self, e: int) -> float:
-        """See `EpisodeBatch`: of the stages filled so far, in seconds."""
+        """See `WorldBatch`: of the stages filled so far, in seconds."""
         return float(self._state.value_s[e])
 
     def outcome(self, e: int, name: str) -> TaskletPlacement:
-        """See `EpisodeBatch`."""
+        """See `WorldBatch`."""
         return placed_tasklets(self._instance(e), self.stages(e), name)
 
     def stages(self, e: int) -> NDArray[np.int64]:
@@ -79,12 +79,12 @@ class TaskletEpisodes(EpisodeBatch[TaskletInstance]):
         return joined.reshape(instance.num_stages, instance.num_replicas).copy()
 
     def info(self, e: int) -> dict[str, Any]:
-        """See `EpisodeBatch`: the network, its lower bound and the value of the stages filled so far, in seconds."""
+        """See `WorldBatch`: the network, its lower bound and the value of the stages filled so far, in seconds."""
         bound_s = float(self._stacked.scale_s[self._state.instance[e]])
         return {"instance": self._instance(e).name, "bound_s": bound_s, "value_s": self.value(e)}
 
     def lines(self, e: int) -> list[str]:
-        """See `EpisodeBatch`: a line for each stage that has a device."""
+        """See `WorldBatch`: a line for each stage that has a device."""
         instance, joined = self._instance(e), self._state.joined[e, : self._state.num_joined[e]].tolist()
         lines, p = [f"{instance.name}: {self.value(e):.4g} s"], instance.num_replicas
         stages = [joined[first : first + p] for first in range(0, len(joined), p)]

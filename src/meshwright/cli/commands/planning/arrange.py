@@ -94,8 +94,8 @@ def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacem
         PolicyError: no such way to ask it.
         CheckpointError: the file holds no policy of tasklets.
     """
+    from ....models.graph.saved_graph_policy import load_graph_player, shipped_policies
     from ....models.policy_files import SHIPPED  # takes a while, and searches need no network
-    from ....models.saved_graph_policy import load_graph_player, shipped_policies
     from ....planners.policy_names import parsed
     from ....worlds.benchmark_files import TASKLETS
 

@@ -12,18 +12,18 @@ import torch
 
 from meshwright.budget_clock import NO_MOVE
 from meshwright.errors import CheckpointError, PolicyError
-from meshwright.models.compiled_head import decide, encoded_instances, pooled, scores_and_values
-from meshwright.models.graph_network import GRAPH, GraphNetwork, compact
-from meshwright.models.graph_player import GraphPlayer, played
-from meshwright.models.hetero_gnn import GraphNetworkSettings, hetero_data
-from meshwright.models.play_mode import PlayMode
-from meshwright.models.saved_graph_policy import SavedGraphPolicy, load_graph_player
+from meshwright.models.graph.compiled_head import decide, encoded_instances, pooled, scores_and_values
+from meshwright.models.graph.graph_network import GRAPH, GraphNetwork, compact
+from meshwright.models.graph.graph_player import GraphPlayer, played
+from meshwright.models.graph.hetero_gnn import GraphNetworkSettings, hetero_data
+from meshwright.models.graph.play_mode import PlayMode
+from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
 from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.simulation.tasklets.generators import draw_network
 from meshwright.simulation.tasklets.instance import TaskletInstance
 from meshwright.simulation.tasklets.placement import tasklet_value_s
 from meshwright.worlds.tasklets.world import TaskletWorld
-from meshwright.worlds.world import Decisions
+from meshwright.worlds.world import DecisionArrays
 
 WORLD = TaskletWorld()
 NETWORKS = [
@@ -91,7 +91,7 @@ def test_compiled_decisions_are_those_of_torch_and_padding_is_not_seen(*, messag
         made.bank.add(graph)
     alone = encoded_instances(made, graphs)
     groups = [
-        pooled(one, Decisions(*(array[e : e + 1] for array in batch.decisions)), each.num_stages)
+        pooled(one, DecisionArrays(*(array[e : e + 1] for array in batch.decisions)), each.num_stages)
         for e, (one, each) in enumerate(zip(alone, NETWORKS, strict=True))
     ]
     while batch.is_live.any():
@@ -100,7 +100,7 @@ def test_compiled_decisions_are_those_of_torch_and_padding_is_not_seen(*, messag
         with torch.no_grad():
             scores, values = made.decide(encoded, seen[GRAPH][:, 0], seen)
         for place, e in enumerate(rows.tolist()):
-            one = Decisions(*(array[e : e + 1] for array in batch.decisions))
+            one = DecisionArrays(*(array[e : e + 1] for array in batch.decisions))
             own, action, noise = np.zeros((1, LARGEST.actions), np.float32), np.zeros(1, np.int64), np.zeros((1, LARGEST.actions))
             decide(alone[e], groups[e], one, np.ones(1, np.bool_), noise.astype(np.float32), 1.0, action, own, HIDDEN)
             mask = one.mask[0]
@@ -206,7 +206,7 @@ def test_what_is_not_there_is_refused_in_one_line(spec: str, told: str) -> None:
 def test_a_search_loads_its_code_before_its_clock_begins() -> None:
     code = (
         "from meshwright.budget_clock import budgets_by\n"
-        "from meshwright.models.saved_graph_policy import load_graph_player\n"
+        "from meshwright.models.graph.saved_graph_policy import load_graph_player\n"
         "from meshwright.simulation.tasklets.generators import draw_network\n"
         "from meshwright.worlds.tasklets.world import TaskletWorld\n"
         "player, mode = load_graph_player('shipped:tasklets@search-0.5', TaskletWorld())\n"

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 
-from ..worlds.world import Decisions, InstanceGraph, Sizes, WorldSpec
+from ...worlds.world import DecisionArrays, InstanceGraph, Sizes, WorldSpec
+from ..network import NOT_OFFERED
 from .action_head import ActionHead, Pools, PossibleActions
 from .hetero_gnn import GraphNetworkSettings, HeteroGNN, hetero_data
-from .network import NOT_OFFERED
 
 GRAPH = "graph"
 """Key of an observation: number of its graph in the bank."""
@@ -41,7 +41,7 @@ def compact_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:
     )
 
 
-def compact(decisions: Decisions, graphs: NDArray[np.int64], *, copy: bool = True) -> dict[str, NDArray[Any]]:
+def compact(decisions: DecisionArrays, graphs: NDArray[np.int64], *, copy: bool = True) -> dict[str, NDArray[Any]]:
     """Return decisions as observations of `compact_space`, one a row; ``graphs`` are numbers of the bank, ``(B,)``."""
     member, state, nodes, features, mask = (each.copy() if copy else each for each in decisions)
     seen = {"member": member, "state": state, "nodes": nodes, "features": features, "action_mask": mask.view(np.int8)}

@@ -10,11 +10,11 @@ from gymnasium import spaces
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor
 
-from ..worlds.world import WorldSpec
+from ...worlds.world import WorldSpec
+from ..masked_policy import ScorePolicy
 from .compiled_head import scores_and_values
 from .graph_network import GraphBank, GraphNetwork
 from .hetero_gnn import GraphNetworkSettings
-from .masked_policy import ScorePolicy
 
 
 class GraphPolicy(ScorePolicy):

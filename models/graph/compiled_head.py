@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from ..compiled import njit
-from ..numba_records import by_reference
-from ..worlds.world import Decisions, InstanceGraph
+from ...compiled import njit
+from ...numba_records import by_reference
+from ...worlds.world import DecisionArrays, InstanceGraph
+from ..network import NOT_OFFERED
 from .graph_network import GRAPH, GraphNetwork
 from .hetero_gnn import hetero_data
-from .network import NOT_OFFERED
 
 
 @by_reference
@@ -134,7 +134,7 @@ def _array(tensor: torch.Tensor) -> NDArray[np.float32]:
     return np.ascontiguousarray(tensor.detach().cpu().numpy(), np.float32)
 
 
-def pooled(encoded: EncodedInstance, decisions: Decisions, num_groups: int) -> Pooled:
+def pooled(encoded: EncodedInstance, decisions: DecisionArrays, num_groups: int) -> Pooled:
     """Return the groups of episodes in which no member has joined one yet."""
     (n, h), e, s = encoded.member.shape, len(decisions.mask), len(encoded.first)
     sums = np.zeros((e, num_groups + 1, h), np.float32)
@@ -153,14 +153,14 @@ def scores_and_values(network: GraphNetwork, seen: Mapping[str, torch.Tensor]) -
     """
     arrays = {name: values.numpy() for name, values in seen.items()}
     names = [arrays[name] for name in ("member", "state", "nodes", "features")]
-    decisions = Decisions._make([*names, arrays["action_mask"] > 0])
+    decisions = DecisionArrays._make([*names, arrays["action_mask"] > 0])
     numbers, of = np.unique(arrays[GRAPH][:, 0], return_inverse=True)
     encoded = network.kept(numbers.tolist(), encoded_instances)
     count, h = len(of), network.settings.hidden
     scores, hidden = np.full(decisions.mask.shape, NOT_OFFERED, np.float32), np.zeros((count, 2 * h), np.float32)
     for graph, each in enumerate(encoded):
         rows = np.flatnonzero(of == graph)
-        own = Decisions._make(array[rows] for array in decisions)
+        own = DecisionArrays._make(array[rows] for array in decisions)
         groups = pooled(each, own, 1 + int(max(own.nodes[:, :, 1].max(), own.member.max(), 0)))
         found, values = np.zeros(own.mask.shape, np.float32), np.zeros((len(rows), 2 * h), np.float32)
         is_live, none = own.mask.any(axis=1), np.zeros(own.mask.shape, np.float32)
@@ -176,7 +176,7 @@ def decide(encoded, groups, decisions, is_live, noise, sharpness, actions, score
     Args:
         encoded: the instance, an `EncodedInstance`.
         groups: members of each group, `Pooled`; brought up to date.
-        decisions: the decisions, `worlds.world.Decisions`.
+        decisions: the decisions, `worlds.world.DecisionArrays`.
         is_live: where there is one, ``(E,)``.
         noise: added to scores, ``(E, a)``; Gumbel's noise draws actions by their probabilities, none takes the likeliest.
         sharpness: scores are multiplied by it.

@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from ..errors import PolicyError
+from ...errors import PolicyError
 
 
 @dataclass(frozen=True)

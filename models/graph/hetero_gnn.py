@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch_geometric.data import HeteroData
 from torch_geometric.nn import HeteroConv, TransformerConv
 
-from .. import settings
-from ..worlds.world import InstanceGraph, Triple, WorldSpec
+from ... import settings
+from ...worlds.world import InstanceGraph, Triple, WorldSpec
 
 
 class GraphNetworkSettings(settings.Settings):

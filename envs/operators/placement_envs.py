@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..worlds.registry import world_key
-from ..worlds.world import World
-from .operators.env import OperatorPlacementEnv
-from .operators.vector_env import PlacementVectorEnv
-from .world_env import WorldEnv, WorldVectorEnv
+from ...worlds.registry import world_key
+from ...worlds.world import World
+from ..world_env import WorldEnv, WorldVectorEnv
+from .env import OperatorPlacementEnv
+from .vector_env import PlacementVectorEnv
 
 
 def placement_env(benchmark: Any = None, **options: Any) -> OperatorPlacementEnv | WorldEnv:

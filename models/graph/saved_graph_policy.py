@@ -8,15 +8,15 @@ from typing import Any
 
 import torch
 
-from ..errors import CheckpointError, PolicyError
-from ..planners.policy_names import parsed
-from ..worlds.world import World
+from ...errors import CheckpointError, PolicyError
+from ...planners.policy_names import parsed
+from ...worlds.world import World
+from ..policy_files import SHIPPED, check_weights, network_settings, policy_path, shipped_with, with_weights
+from ..tensor_file import load_tensors, save_tensors
 from .graph_network import GraphNetwork
 from .graph_player import GraphPlayer
 from .hetero_gnn import GraphNetworkSettings
 from .play_mode import PlayMode
-from .policy_files import SHIPPED, check_weights, network_settings, policy_path, shipped_with, with_weights
-from .tensor_file import load_tensors, save_tensors
 
 KIND = "graph-policy"
 FORMAT_VERSION = 1

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..budget_clock import NO_MOVE, clock_s
-from ..worlds.world import EpisodeBatch, InstanceGraph, World
+from ...budget_clock import NO_MOVE, clock_s
+from ...worlds.world import InstanceGraph, World, WorldBatch
 from .compiled_head import EncodedInstance, decide, encoded_instances, pooled
 from .graph_network import GraphNetwork
 from .play_mode import PlayMode, one_thread
@@ -26,7 +26,7 @@ _SIDE_BY_SIDE = 16
 def played(
     world: World[Any],
     encoded: EncodedInstance,
-    batch: EpisodeBatch[Any],
+    batch: WorldBatch[Any],
     instance: Any,
     num_episodes: int,
     rng: np.random.Generator | None,
