@@ -148,16 +148,6 @@ class PlacementBatch:
                 self.state.value_s[e] = min(self.state.value_s[e], ordered_s)
         return np.asarray((before_s - self.state.value_s[whole]) / self.stacked.scale_s[of])
 
-    def value_whole(self, whole: NDArray[np.int64]) -> None:
-        """Value whole placements by their devices alone, in the best order known; nothing of them is scheduled.
-
-        Args:
-            whole: episodes that have a device for every op, ``(w,)``; their ``state.value_s`` become values of placements.
-        """
-        if self.objective == "latency":
-            for e in whole.tolist():
-                self.state.value_s[e] = best_order_end_s(self.instances[self.state.instance[e]], self.device_of(e))
-
     def device_of(self, e: int) -> NDArray[np.int64]:
         """Device of each op of an episode that is over, ``(n,)``."""
         instance = self.instances[self.state.instance[e]]

@@ -1,1 +1,1 @@
-"""Networks that place ops on devices: the encoder of an instance, the step-by-step policy and the one-shot policy."""
+"""Networks that place ops on devices, step by step: the encoder of an instance, and the policy."""

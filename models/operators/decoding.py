@@ -1,4 +1,4 @@
-"""The step-by-step policy's decisions in compiled code.
+"""The policy's decisions in compiled code.
 
 Computes the same scores as `step_score.StepScore`. Affinities are not worked out for all pairs of ops: each op that is placed
 adds to those from which a walk leads to it. Legend of shapes: ``n`` ops, ``m`` devices, ``h`` width, ``j`` kinds of walk, ``s``
@@ -19,7 +19,7 @@ from ...numba_records import by_reference
 from ...simulation.operators.decisions.placing import is_over, place_next
 from ..decode_kernel import Head, add_row, as_array, likeliest, score_devices
 from .graphs import OperatorGraphs
-from .policy import StepPolicy
+from .policy import OperatorPolicy
 
 
 @by_reference
@@ -62,7 +62,7 @@ class CompiledSteps:
     """
 
     @torch.no_grad()
-    def __init__(self, policy: StepPolicy, graphs: OperatorGraphs) -> None:
+    def __init__(self, policy: OperatorPolicy, graphs: OperatorGraphs) -> None:
         encoded, score = policy.encode(graphs, walks=False), policy.score
         kept = torch.ones(score.direct.in_features)
         kept[: len(policy.kept)] = policy.kept
@@ -108,7 +108,7 @@ class CompiledSteps:
         return np.asarray(likely[instance.group])
 
 
-def _walks(policy: StepPolicy, op_h: torch.Tensor, graphs: OperatorGraphs) -> _Walks:
+def _walks(policy: OperatorPolicy, op_h: torch.Tensor, graphs: OperatorGraphs) -> _Walks:
     n = op_h.shape[1]
     if policy.affinity is None:
         return _Walks(np.zeros(n + 1, np.int64), np.zeros(0, np.int64), np.zeros((0, 0), np.float32), 0)

@@ -1,4 +1,4 @@
-"""Instances of operator placement as tensors: features of ops, devices, edges, links and pairs, padded side by side.
+"""Instances of operator placement as tensors: features of ops, devices, edges and links, padded side by side.
 
 Legend of shapes: ``b`` instances, ``n`` most ops, ``m`` most devices, ``e`` edges of all instances together. Nothing here comes
 from a schedule: no rank, no depth, no start. What the network knows of the structure reaches it through messages.
@@ -45,8 +45,6 @@ class OperatorGraphs:
         reader: ``(e,)``.
         edges: ``(e, 3)``.
         links: ``(b, m, m, 2)``.
-        pairs: of each op and device, ``(b, n, m, 3)``.
-        can_run: of each op and device, ``(b, n, m)``.
         group: group of each op, which is placed as one, ``(b, n)``; 0 where padded.
     """
 
@@ -58,8 +56,6 @@ class OperatorGraphs:
     reader: Tensor
     edges: Tensor
     links: Tensor
-    pairs: Tensor
-    can_run: Tensor
     group: Tensor
 
     @property
@@ -79,10 +75,6 @@ class OperatorGraphs:
         others = {each.name: getattr(self, each.name)[rows] for each in fields(self) if each.name not in of_edges}
         return OperatorGraphs(**of_edges, **others)
 
-    def to(self, device: torch.device | str) -> OperatorGraphs:
-        """A copy on a PyTorch device."""
-        return OperatorGraphs(**{each.name: getattr(self, each.name).to(device) for each in fields(self)})
-
 
 @dataclass(frozen=True)
 class InstanceFeatures:
@@ -92,8 +84,6 @@ class InstanceFeatures:
     devices: NDArray[Any]
     edges: NDArray[Any]
     links: NDArray[Any]
-    pairs: NDArray[Any]
-    can_run: NDArray[Any]
     ends: NDArray[Any]
     group: NDArray[np.int64]
 
@@ -127,8 +117,7 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
         ],
         axis=1,
     )
-    runs = np.isfinite(instance.times_s) & (mean_s[:, None] > 0)
-    ratio = np.divide(instance.times_s, mean_s[:, None], out=np.ones((n, m)), where=runs)
+    runs, ratio = _times_over_mean(instance, mean_s)
     relative = np.where(runs, ratio, 0.0).sum(axis=0) / np.maximum(runs.sum(axis=0), 1)
     relative = np.where(runs.any(axis=0), relative, 1.0)
     apart = ~np.eye(m, dtype=np.bool_)
@@ -148,24 +137,13 @@ def features(instance: OperatorInstance, objective: OperatorObjective) -> Instan
         axis=1,
     )
     links = np.stack([relative_s, _share(pair_s, scale)], axis=2)
-    pairs = np.stack(
-        [
-            np.where(np.isfinite(instance.times_s), _share(np.nan_to_num(instance.times_s, posinf=0.0), scale), 1.0),
-            np.where(np.isfinite(instance.times_s), np.log(np.maximum(ratio, 1e-6)), 4.0),
-            np.where(memory > 0, instance.resident_bytes[:, None] / np.maximum(memory, 1e-30), 0.0),
-        ],
-        axis=2,
-    )
     edges = np.stack([_share(transfer_s, scale), _log_ratio(transfer_s), _share(transfer_s, mean_s.mean())], axis=1)
-    can_run = instance.can_run[instance.group]
     real = np.float32
     return InstanceFeatures(
         ops.astype(real),
         devices.astype(real),
         edges.astype(real),
         links.astype(real),
-        pairs.astype(real),
-        can_run,
         instance.edges,
         np.asarray(instance.group, np.int64),
     )
@@ -179,17 +157,37 @@ def hetero_data(instance: OperatorInstance, objective: OperatorObjective = "late
     from torch_geometric.data import HeteroData  # takes as long to load as PyTorch itself
 
     told = features(instance, objective)
+    can_run = instance.can_run[instance.group]
     data = HeteroData()
     data["op"].x, data["device"].x = torch.from_numpy(told.ops), torch.from_numpy(told.devices)
     data["op"].group = torch.from_numpy(np.array(instance.group))
     for kind, where, attributes in (
         (("op", "feeds", "op"), told.ends.T, told.edges),
         (("device", "link", "device"), *_where(~np.eye(instance.num_devices, dtype=np.bool_), told.links)),
-        (("op", "runs_on", "device"), *_where(told.can_run, told.pairs)),
+        (("op", "runs_on", "device"), *_where(can_run, _pair_features(instance, objective))),
     ):
         data[kind].edge_index = torch.from_numpy(np.ascontiguousarray(where))
         data[kind].edge_attr = torch.from_numpy(np.ascontiguousarray(attributes))
     return data
+
+
+def _pair_features(instance: OperatorInstance, objective: OperatorObjective) -> NDArray[np.float32]:
+    """Of each op and device: time, its ratio to the op's mean, and share of the device's memory, ``(n, m, 3)``."""
+    scale, is_finite = feature_unit_s(instance, objective), np.isfinite(instance.times_s)
+    memory = np.where(np.isfinite(instance.memory_bytes), instance.memory_bytes, 0.0)
+    _, ratio = _times_over_mean(instance, mean_times_s(instance))
+    pairs = [
+        np.where(is_finite, _share(np.nan_to_num(instance.times_s, posinf=0.0), scale), 1.0),
+        np.where(is_finite, np.log(np.maximum(ratio, 1e-6)), 4.0),
+        np.where(memory > 0, instance.resident_bytes[:, None] / np.maximum(memory, 1e-30), 0.0),
+    ]
+    return np.stack(pairs, axis=2).astype(np.float32)
+
+
+def _times_over_mean(instance: OperatorInstance, mean_s: NDArray[np.float64]) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Where an op runs and takes time, and its time on each device over its mean, 1 elsewhere, ``(n, m)`` each."""
+    runs = np.isfinite(instance.times_s) & (mean_s[:, None] > 0)
+    return runs, np.divide(instance.times_s, mean_s[:, None], out=np.ones(runs.shape), where=runs)
 
 
 def _where(mask: NDArray[np.bool_], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -204,14 +202,13 @@ def batch(given: Sequence[InstanceFeatures]) -> OperatorGraphs:
     ops = np.zeros((b, n, NUM_OP_FEATURES), np.float32)
     devices = np.zeros((b, m, NUM_DEVICE_FEATURES), np.float32)
     links = np.zeros((b, m, m, NUM_LINK_FEATURES), np.float32)
-    pairs = np.zeros((b, n, m, NUM_PAIR_FEATURES), np.float32)
     is_op, is_device = np.zeros((b, n), np.bool_), np.zeros((b, m), np.bool_)
-    can_run, group = np.zeros((b, n, m), np.bool_), np.zeros((b, n), np.int64)
+    group = np.zeros((b, n), np.int64)
     for at, each in enumerate(given):
         num_ops, num_devices = len(each.ops), len(each.devices)
         ops[at, :num_ops], devices[at, :num_devices] = each.ops, each.devices
-        links[at, :num_devices, :num_devices], pairs[at, :num_ops, :num_devices] = each.links, each.pairs
-        is_op[at, :num_ops], is_device[at, :num_devices], can_run[at, :num_ops, :num_devices] = True, True, each.can_run
+        links[at, :num_devices, :num_devices] = each.links
+        is_op[at, :num_ops], is_device[at, :num_devices] = True, True
         group[at, :num_ops] = each.group
     ends = np.concatenate([each.ends + at * n for at, each in enumerate(given)])
     return OperatorGraphs(
@@ -223,8 +220,6 @@ def batch(given: Sequence[InstanceFeatures]) -> OperatorGraphs:
         reader=torch.from_numpy(np.ascontiguousarray(ends[:, 1])),
         edges=torch.from_numpy(np.concatenate([each.edges for each in given])),
         links=torch.from_numpy(links),
-        pairs=torch.from_numpy(pairs),
-        can_run=torch.from_numpy(can_run),
         group=torch.from_numpy(group),
     )
 

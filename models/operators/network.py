@@ -5,27 +5,14 @@ Legend of shapes: ``b`` instances, ``n`` ops, ``m`` devices, ``e`` edges, ``h`` 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from ... import settings
-from .graphs import (
-    NUM_DEVICE_FEATURES,
-    NUM_EDGE_FEATURES,
-    NUM_LINK_FEATURES,
-    NUM_OP_FEATURES,
-    NUM_PAIR_FEATURES,
-    OperatorGraphs,
-)
-
-_BALANCING_ROUNDS = 8
-_FILLED = 0.9
-"""Share of a device's memory that may be expected before it is made less likely."""
-
-_NUM_TENTATIVE = 7
+from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, OperatorGraphs
 
 Left = Literal["edges", "transfers", "devices", "against"]
 
@@ -34,11 +21,9 @@ class OperatorNetworkSettings(settings.Settings):
     """Widths, and what is left out in an ablation.
 
     Attributes:
-        kind: ``steps`` places group after group; ``one-shot`` places all at once.
         hidden: width ``h``.
         rounds: of messages.
-        turns: in which a one-shot policy settles its probabilities.
-        walks: kinds of walk by which a step-by-step policy finds how near an op is to what stands on each device (see
+        walks: kinds of walk by which the policy finds how near an op is to what stands on each device (see
             `affinity.Affinity`); 0: none.
         walk_steps: of the longest walk.
         without: ``edges``: no messages between ops and no walks, each op knows itself and the graph's totals. ``transfers``: no
@@ -47,13 +32,21 @@ class OperatorNetworkSettings(settings.Settings):
             and walks to producers only.
     """
 
-    kind: Literal["steps", "one-shot"] = "steps"
     hidden: int = Field(default=48, ge=8, le=512)
     rounds: int = Field(default=4, ge=1, le=32)
-    turns: int = Field(default=4, ge=1, le=16)
     walks: int = Field(default=2, ge=0, le=16)
     walk_steps: int = Field(default=4, ge=1, le=16)
     without: tuple[Left, ...] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_kind(cls, given: Any) -> Any:
+        """Leave out what configs and files of earlier versions say of the kind of policy; refuse the kind that is gone."""
+        if not isinstance(given, dict):
+            return given
+        if given.get("kind") == "one-shot":
+            raise ValueError("kind: policies that place all ops at once are gone; train one that places op by op")
+        return {key: each for key, each in given.items() if key != "turns" and (key, each) != ("kind", "steps")}
 
 
 class OperatorEncoder(nn.Module):
@@ -156,71 +149,3 @@ class _DeviceRound(nn.Module):
 def _mean(values: Tensor, is_there: Tensor) -> Tensor:
     weight = is_there.to(values.dtype)[..., None]
     return (values * weight).sum(dim=1) / weight.sum(dim=1).clamp(min=1)
-
-
-class PairScore(nn.Module):
-    """A probability for each op and device, all at once, in turns: each turn sees what the last one placed.
-
-    The turns are a mean-field iteration with learned steps: no turn draws anything, and none sees a schedule.
-    """
-
-    def __init__(self, h: int, turns: int, *, reads: tuple[bool, bool]) -> None:
-        super().__init__()
-        self.turns, self.reads = turns, reads  # from producers, and from readers
-        self.op = nn.Linear(h, 2 * h)
-        self.device = nn.Linear(h, 2 * h, bias=False)
-        self.pair = nn.Linear(NUM_PAIR_FEATURES, 2 * h, bias=False)
-        self.tentative = nn.ModuleList(nn.Linear(_NUM_TENTATIVE, 2 * h, bias=False) for _ in range(turns - 1))
-        self.middle = nn.ModuleList(nn.Linear(2 * h, h) for _ in range(turns))
-        self.out = nn.ModuleList(nn.Linear(h, 1) for _ in range(turns))
-        self.query = nn.Linear(h, h, bias=False)
-        self.key = nn.Linear(h, h, bias=False)
-
-    def forward(self, ops: Tensor, devices: Tensor, graphs: OperatorGraphs) -> Tensor:
-        """Logarithms of probabilities, ``(b, n, m)``; minus infinity where an op cannot run."""
-        allowed = (graphs.can_run & graphs.is_device[:, None]) | ~graphs.is_op[..., None]
-        known = self.pair(graphs.pairs).add_(self.op(ops)[:, :, None]).add_(self.device(devices)[:, None])
-        logits = self.query(ops) @ self.key(devices).transpose(1, 2) / ops.shape[-1] ** 0.5
-        log_p: Tensor = logits
-        for turn in range(self.turns):
-            if turn == 0:
-                hidden = torch.relu(known)
-            else:  # in place: these are the largest arrays here
-                hidden = self.tentative[turn - 1](self._told(log_p.exp(), graphs)).add_(known).relu_()
-            logits = logits + self.out[turn](self.middle[turn](hidden).relu_())[..., 0]
-            log_p = balanced(logits.masked_fill(~allowed, -torch.inf), graphs)
-        return log_p
-
-    def _told(self, p: Tensor, graphs: OperatorGraphs) -> Tensor:
-        """Of each op and device: its probability, those of producers and readers weighted by transfers, work and memory there."""
-        b, n, m = p.shape
-        there = p * graphs.is_op[..., None]
-        work = (there * graphs.pairs[..., 0]).sum(dim=1, keepdim=True)
-        num_devices = graphs.is_device.sum(dim=1)[:, None, None]
-        work = work * num_devices / work.sum(dim=2, keepdim=True).clamp(min=1e-6)
-        filled = (there * graphs.pairs[..., 2]).sum(dim=1, keepdim=True)
-        told = [p, work.expand(b, n, m), filled.expand(b, n, m)]
-        flat = there.reshape(b * n, m)
-        ways = ((graphs.producer, graphs.reader), (graphs.reader, graphs.producer))
-        for (source, target), is_read in zip(ways, self.reads, strict=True):
-            gathered, weight = torch.zeros_like(flat), torch.full_like(flat[:, :1], 1e-6)
-            if is_read:
-                share = graphs.edges[:, :1]
-                gathered = gathered.index_add(0, target, flat[source] * share)
-                weight = weight.index_add(0, target, share)
-            told += [(gathered / weight).reshape(b, n, m), gathered.reshape(b, n, m)]
-        return torch.stack(told, dim=3)
-
-
-def balanced(logits: Tensor, graphs: OperatorGraphs) -> Tensor:
-    """Logarithms of probabilities under which no device is expected to hold more than its memory, ``(b, n, m)``.
-
-    Devices that expect more are made less likely for all ops alike, in turns with the rows' normalisation (Sinkhorn and Knopp
-    1967); what is drawn may still have to be repaired.
-    """
-    log_p = torch.log_softmax(logits, dim=2)
-    needs = graphs.pairs[..., 2] * graphs.is_op[..., None]
-    for _ in range(_BALANCING_ROUNDS):
-        expected = (log_p.exp() * needs).sum(dim=1, keepdim=True)
-        log_p = torch.log_softmax(log_p - torch.log(expected.clamp(min=_FILLED) / _FILLED), dim=2)
-    return log_p

@@ -25,27 +25,19 @@ from ..policy_files import SHIPPED
 from .decoding import CompiledSteps
 from .familiar import familiar_part
 from .graphs import OperatorGraphs, batch, features
-from .playing import play
-from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
+from .policy import OperatorPolicy
 from .saved import SavedOperatorPolicy, operator_policy_file, shipped_operators
 
 RULE = "heft"
 _EVEN = 0.8
 """Share of a search's proposals that do not follow the policy; on validation instances 0.2 and 0.5 found worse placements."""
 _TEMPERATURE = 0.5
-"""Draws of a step-by-step policy are from its probabilities to the power of one over this; on validation instances the best of
-64 is then 1.10 times the best known, with the probabilities as they are 1.12."""
-_TEMPERATURE_AT_ONCE = 2.0
-"""Draws of a one-shot policy are from its probabilities to the power of one over this: it is sure of most ops after training, and
-on validation instances the best of 64 is 0.94 times HEFT's value so, 0.97 with the probabilities as they are."""
+"""Draws are from the policy's probabilities to the power of one over this; on validation instances the best of 64 is then 1.10
+times the best known, with the probabilities as they are 1.12."""
 _DRAWS_SHARE = 0.25
 """Share of a search's budget in which placements are drawn to start from."""
-HOTTEST_AFTER_POLICY = 0.1
+_HOTTEST_AFTER_POLICY = 0.1
 """A search from the policy's placement begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
-
-
-_Found = tuple[OperatorPlacement | None, NDArray[np.float64]]
-"""The best placement, None where all ended early, and how likely the policy found each device for each op, ``(n, m)``."""
 
 
 class OperatorPlayer:
@@ -104,11 +96,7 @@ class OperatorPlayer:
             "sample": lambda drawn: drawn < mode.samples,
             "search": lambda drawn: clock_s() < draws_end_s,
         }.get(mode.kind, lambda drawn: False)
-        if isinstance(self.policy, StepPolicy):
-            best, likely = self._best_of_steps(self.policy, part.instance, graphs, seed, goes_on)
-        else:
-            samples = mode.samples if mode.kind == "sample" else 0
-            best, likely = self._best_at_once(self.policy, part.instance, graphs, seed, samples)
+        best, likely = self._best_of_draws(part.instance, graphs, seed, goes_on)
         best = None if best is None else part.of_whole(best)
         if mode.kind != "search":
             return self._by_rule(instance) if best is None else best
@@ -117,14 +105,19 @@ class OperatorPlayer:
         left_s = max(0.0, mode.budget_s - (clock_s() - begun_s))
         request = PlacementRequest(objective=self.objective, budget_s=left_s, seed=seed)
         return anneal(
-            instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=HOTTEST_AFTER_POLICY
+            instance, request, start=np.stack(starts), proposal=proposal, planner=self.name, hottest=_HOTTEST_AFTER_POLICY
         )
 
-    def _best_of_steps(
-        self, policy: StepPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, goes_on: Callable[[int], bool]
-    ) -> _Found:
-        """The best of the greedy placement and of draws, as long as ``goes_on`` with the number of draws so far says so."""
-        steps = CompiledSteps(policy, graphs)
+    def _best_of_draws(
+        self, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, goes_on: Callable[[int], bool]
+    ) -> tuple[OperatorPlacement | None, NDArray[np.float64]]:
+        """Place greedily and by draws, as long as ``goes_on`` with the number of draws so far says so.
+
+        Returns:
+            The best placement, None where all ended early, and how likely the policy found each device for each op when it placed
+            greedily, ``(n, m)``.
+        """
+        steps = CompiledSteps(self.policy, graphs)
         episodes, size = PlacementBatch([instance], self.objective, 1), (instance.num_groups, instance.num_devices)
         rng, best, best_s, drawn = np.random.default_rng(seed), None, np.inf, 0
         likely = steps.play(episodes)
@@ -137,25 +130,6 @@ class OperatorPlayer:
             noise = _TEMPERATURE * rng.gumbel(size=size)
             steps.play(episodes, noise.astype(np.float32))
             drawn += 1
-
-    def _best_at_once(
-        self, policy: OneShotPolicy, instance: OperatorInstance, graphs: OperatorGraphs, seed: int, samples: int
-    ) -> _Found:
-        """The best of the greedy placement and of so many draws."""
-        with torch.no_grad():
-            log_p = policy(graphs)
-        best, best_s = None, np.inf
-        for count, generator in ((1, None), (samples, torch.Generator().manual_seed(seed % 2**63))):
-            if count == 0:
-                continue
-            episodes = PlacementBatch([instance], self.objective, count)
-            known = log_p if generator is None else log_p / _TEMPERATURE_AT_ONCE
-            play(policy, graphs, episodes, np.zeros(1, np.int64), samples=count, generator=generator, known=known)
-            values_s = np.where(episodes.is_dead, np.inf, episodes.state.value_s)
-            at = int(values_s.argmin())
-            if values_s[at] < best_s:
-                best, best_s = episodes.placement(at, self.name), values_s[at]
-        return best, np.asarray(log_p.exp()[0].double())
 
     def _ruled(self, instance: OperatorInstance) -> OperatorPlacement:
         return place(instance, RULE, PlacementRequest(objective=self.objective))

@@ -16,10 +16,10 @@ from torch import Tensor
 from ...compiled import njit
 from ...envs.operators.batch import PlacementBatch
 from ...simulation.operators.decisions.candidates import NUM_CANDIDATE_FEATURES
-from ...simulation.operators.decisions.placing import can_have, clear, give_next, is_over, place_next
+from ...simulation.operators.decisions.placing import is_over, place_next
 from .affinity import gathered
 from .graphs import OperatorGraphs
-from .policy import OneShotPolicy, OperatorPolicy, StepPolicy
+from .policy import OperatorPolicy
 from .step_score import PlacementDecisions, PlayedSteps
 
 
@@ -45,7 +45,6 @@ def play(
     *,
     samples: int = 1,
     generator: torch.Generator | None = None,
-    known: Tensor | None = None,
 ) -> PlayedPlacements:
     """Place instances, each some times.
 
@@ -56,23 +55,9 @@ def play(
         instances: their numbers in the batch, ``(b,)``.
         samples: episodes of each instance, which follow each other.
         generator: for drawing; None takes the likeliest device each time.
-        known: what a one-shot policy makes of these graphs, where that is known already.
     """
     of = np.repeat(np.arange(len(instances)), samples)
     numbers = instances[of]
-    if isinstance(policy, OneShotPolicy):
-        return _play_at_once(policy(graphs) if known is None else known, batch, of, numbers, generator)
-    return _play_steps(policy, graphs, batch, of, numbers, generator)
-
-
-def _play_steps(
-    policy: StepPolicy,
-    graphs: OperatorGraphs,
-    batch: PlacementBatch,
-    of: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    generator: torch.Generator | None,
-) -> PlayedPlacements:
     count_e, m = len(of), graphs.devices.shape[1]
     num_steps = int(batch.stacked.num_groups[numbers].max())
     encoded = policy.encode(graphs)
@@ -104,32 +89,8 @@ def _play_steps(
         on[episodes, :, action] += together.float()
         chosen[:count_e] = action.numpy()
         batch.step(chosen)
-    values = _values(batch, numbers)
+    values = np.where(batch.is_dead[:count_e], np.inf, batch.state.value_s[:count_e] / batch.stacked.scale_s[numbers])
     return PlayedPlacements(instance, ops, actions, is_live, candidates, can_place, log_p, values)
-
-
-def _play_at_once(
-    log_p: Tensor,
-    batch: PlacementBatch,
-    of: NDArray[np.int64],
-    numbers: NDArray[np.int64],
-    generator: torch.Generator | None,
-) -> PlayedPlacements:
-    instance = torch.from_numpy(of)
-    each = log_p[instance]
-    count_e, n, m = each.shape
-    wanted = (each if generator is None else each + _gumbel(each.shape, generator)).numpy()
-    actions, may = np.zeros((count_e, n), np.int64), np.zeros((count_e, n, m), np.bool_)
-    is_taken = np.zeros((count_e, n), np.bool_)
-    flags = batch.is_live, batch.is_dead
-    batch.is_live[count_e:] = False
-    _place_wanted(batch.stacked, batch.state, numbers, wanted, actions, may, is_taken, *flags)
-    batch.value_whole(np.flatnonzero(~batch.is_dead[:count_e]))
-    can, action, live = torch.from_numpy(may), torch.from_numpy(actions), torch.from_numpy(is_taken)
-    can |= ~live[..., None]
-    taken = torch.log_softmax(each.masked_fill(~can, -torch.inf), dim=2).gather(2, action[..., None])[..., 0]
-    ops = torch.arange(n).expand(count_e, -1)
-    return PlayedPlacements(instance, ops, action, live, torch.zeros(0), can, taken, _values(batch, numbers))
 
 
 def replayed(
@@ -170,36 +131,8 @@ def _drawn(logits: Tensor, generator: torch.Generator | None) -> Tensor:
     """The likeliest device, or one drawn by Gumbel's trick."""
     if generator is None:
         return logits.argmax(dim=-1)
-    return (logits + _gumbel(logits.shape, generator)).argmax(dim=-1)
-
-
-def _gumbel(shape: torch.Size, generator: torch.Generator) -> Tensor:
-    return -torch.log(-torch.log(torch.rand(shape, generator=generator).clamp(1e-9, 1.0 - 1e-7)))
-
-
-def _values(batch: PlacementBatch, numbers: NDArray[np.int64]) -> NDArray[np.float64]:
-    count = len(numbers)
-    return np.where(batch.is_dead[:count], np.inf, batch.state.value_s[:count] / batch.stacked.scale_s[numbers])
-
-
-@njit
-def _place_wanted(stacked, state, numbers, wanted, actions, may, is_taken, is_live, is_dead):  # type: ignore[no-untyped-def]
-    """Give each group the device that its first op wants most of those that memory allows; what was allowed and taken."""
-    for e in range(len(numbers)):
-        clear(stacked, state, e, numbers[e])
-        is_live[e], is_dead[e] = False, False
-        while not is_over(stacked, state, e):
-            op = stacked.lead[numbers[e], state.num_decided[e]]
-            can_have(stacked, state, e, may[e, op])
-            device = -1
-            for other in range(stacked.num_devices[numbers[e]]):
-                if may[e, op, other] and (device < 0 or wanted[e, op, other] > wanted[e, op, device]):
-                    device = other
-            if device < 0:
-                is_dead[e] = True
-                break
-            actions[e, op], is_taken[e, op] = device, True
-            give_next(stacked, state, e, device)
+    uniform = torch.rand(logits.shape, generator=generator).clamp(1e-9, 1.0 - 1e-7)
+    return (logits - torch.log(-torch.log(uniform))).argmax(dim=-1)
 
 
 @njit

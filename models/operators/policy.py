@@ -1,4 +1,4 @@
-"""The step-by-step policy: which device the next ops get, from embeddings and from what each device would make of them.
+"""The policy: which device the next ops get, from embeddings and from what each device would make of them.
 
 Legend of shapes: ``b`` instances, ``E`` episodes (several of an instance), ``t`` decisions, ``n`` ops, ``m`` devices,
 ``h`` width, ``f`` features of a candidate.
@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES, FROM_PLACED
 from .affinity import Affinity, gathered
 from .graphs import OperatorGraphs
-from .network import OperatorEncoder, OperatorNetworkSettings, PairScore
+from .network import OperatorEncoder, OperatorNetworkSettings
 from .step_score import EncodedInstances, PlacementDecisions, PlayedSteps, StepScore
 
 
-class StepPolicy(nn.Module):
+class OperatorPolicy(nn.Module):
     """Encodes an instance once and scores the devices of each decision with shared weights, however many there are."""
 
     def __init__(self, given: OperatorNetworkSettings) -> None:
@@ -77,31 +77,3 @@ def _places(graphs: OperatorGraphs, played: PlayedSteps, chosen: Tensor) -> tupl
     when = when.gather(1, group_of).masked_fill(~graphs.is_op[played.of], t)
     is_before = (when[:, None] < torch.arange(t)[None, :, None]).to(chosen.dtype)
     return on.gather(1, group_of[..., None].expand(-1, -1, m)), is_before
-
-
-class OneShotPolicy(nn.Module):
-    """A distribution over devices for every op in one pass, without any feature of a schedule."""
-
-    def __init__(self, given: OperatorNetworkSettings) -> None:
-        super().__init__()
-        self.settings = given
-        self.encoder = OperatorEncoder(given)
-        self.score = PairScore(
-            given.hidden,
-            given.turns,
-            reads=("edges" not in given.without, not {"edges", "against"} & set(given.without)),
-        )
-
-    def forward(self, graphs: OperatorGraphs) -> Tensor:
-        """Logarithms of probabilities, ``(b, n, m)``."""
-        op_h, device_h, _ = self.encoder(graphs)
-        made: Tensor = self.score(op_h, device_h, graphs)
-        return made
-
-
-OperatorPolicy = StepPolicy | OneShotPolicy
-
-
-def new_policy(given: OperatorNetworkSettings) -> OperatorPolicy:
-    """An untrained policy of a kind."""
-    return StepPolicy(given) if given.kind == "steps" else OneShotPolicy(given)

@@ -18,7 +18,7 @@ from ..policy_files import check_weights, network_settings, policy_path, shipped
 from ..tensor_file import load_tensors, save_tensors
 from .graphs import NUM_DEVICE_FEATURES, NUM_EDGE_FEATURES, NUM_LINK_FEATURES, NUM_OP_FEATURES, NUM_PAIR_FEATURES
 from .network import OperatorNetworkSettings
-from .policy import OperatorPolicy, new_policy
+from .policy import OperatorPolicy
 
 KIND = "operators"
 _ENDING = ".operators.pt"
@@ -106,7 +106,7 @@ class SavedOperatorPolicy:
         Raises:
             CheckpointError: weights of other shapes than the settings make.
         """
-        return with_weights(new_policy(self.settings), self.weights, file)
+        return with_weights(OperatorPolicy(self.settings), self.weights, file)
 
 
 def shipped_operators() -> list[str]:

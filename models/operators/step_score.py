@@ -1,4 +1,4 @@
-"""What the step-by-step policy makes of each device of a decision, from embeddings and from what is placed already.
+"""What the policy makes of each device of a decision, from embeddings and from what is placed already.
 
 Legend of shapes: ``b`` instances, ``E`` episodes (several of an instance), ``t`` decisions, ``n`` ops, ``m`` devices, ``h``
 width, ``f`` features of a candidate, ``a`` affinities.
@@ -70,7 +70,7 @@ class PlayedSteps:
         ops: op of each decision, ``(E, t)``.
         actions: device of each decision, ``(E, t)``.
         is_live: whether there was a decision, ``(E, t)``.
-        candidates: ``(E, t, m, f)``; empty of a one-shot policy.
+        candidates: ``(E, t, m, f)``.
         can_place: ``(E, t, m)``.
     """
 

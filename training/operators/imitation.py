@@ -1,8 +1,8 @@
 """The first stage: to find likely what a search found good.
 
 Ops that should share a device are found by many decisions that agree; trying devices op by op hardly ever meets them. So a
-search places the training instances first, and the policy learns its placements. Step by step it learns each decision as the
-search's placement has it, with what the placement put down before.
+search places the training instances first, and the policy learns its placements: each decision as the search's placement has
+it, with what the placement put down before.
 """
 
 from __future__ import annotations
@@ -18,16 +18,14 @@ from torch import Tensor
 from ... import files
 from ...envs.operators.batch import PlacementBatch
 from ...errors import CheckpointError
-from ...models.graph.play_mode import PlayMode
 from ...models.operators.graphs import OperatorGraphs
-from ...models.operators.player import HOTTEST_AFTER_POLICY, OperatorPlayer
 from ...models.operators.playing import replayed
-from ...models.operators.policy import OperatorPolicy, StepPolicy
+from ...models.operators.policy import OperatorPolicy
 from ...models.tensor_file import load_tensors, save_tensors
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective, value
+from ...simulation.operators.placement import OperatorObjective
 from .settings import ImitatedSearchSettings
 
 _KEPT_EVERY = 500
@@ -40,38 +38,26 @@ def searched(
     chosen: ImitatedSearchSettings,
     path: Path,
     progress: Callable[[int, int], None],
-    learned: OperatorPlayer | None = None,
 ) -> list[NDArray[np.int64]]:
-    """Devices of the ops of each instance by annealing with a number of moves; deterministic by instance and policy.
+    """Devices of the ops of each instance by annealing with a number of moves; deterministic by instance.
 
     Args:
         instances: that are placed.
         objective: of the placements.
-        chosen: moves, and draws.
+        chosen: moves.
         path: where placements are kept while they are found; a search that was stopped goes on behind them. A file of other
-            instances or moves is refused; that it is of the same policy is the caller's to see to.
+            instances or moves is refused.
         progress: called with how many of how many are placed.
-        learned: the policy from the best of whose draws the search starts; None: it starts from rules.
 
     Raises:
         CheckpointError: the file is not of these instances.
     """
-    of = files.digest(
-        chosen.moves_per_op, *([] if learned is None else [chosen.draws]), *(instance.digest for instance in instances)
-    )
+    of = files.digest(chosen.moves_per_op, *(instance.digest for instance in instances))
     request = PlacementRequest(objective=objective, seed=0)
     found = _kept(path, instances, of)
     for number in range(len(found), len(instances)):
         instance = instances[number]
-        moves = chosen.moves_per_op * instance.num_ops
-        if learned is None:
-            made = anneal(instance, request, num_steps=moves)
-        else:
-            best = learned.place(instance, PlayMode("sample", chosen.draws), seed=number)
-            made = anneal(instance, request, start=best.device_of, num_steps=moves, hottest=HOTTEST_AFTER_POLICY)
-            if value(instance, made.device_of, objective) > best.value_s:  # good in an order of its own alone
-                made = best
-        found.append(made.device_of)
+        found.append(anneal(instance, request, num_steps=chosen.moves_per_op * instance.num_ops).device_of)
         if number % 50 == 0:
             progress(number, len(instances))
         if len(found) % _KEPT_EVERY == 0 or len(found) == len(instances):
@@ -102,7 +88,7 @@ def imitation_loss(
     numbers: NDArray[np.int64],
     devices: Sequence[NDArray[np.int64]],
 ) -> Tensor:
-    """Mean cross-entropy of the devices that a search chose, in nats for each op or decision.
+    """Mean cross-entropy of the devices that a search chose, in nats for each decision.
 
     Args:
         policy: that learns.
@@ -111,13 +97,7 @@ def imitation_loss(
         numbers: of the instances in ``episodes``, ``(b,)``.
         devices: device of each op of each, ``(n,)``.
     """
-    if isinstance(policy, StepPolicy):
-        steps, is_wanted = replayed(graphs, episodes, numbers, devices)
-        logits, _ = policy.episode_logits(graphs, steps)
-        log_p = torch.log_softmax(logits, dim=2).gather(2, steps.actions[..., None])[..., 0]
-        return -log_p[is_wanted].mean()
-    wanted = torch.zeros(graphs.is_op.shape, dtype=torch.long)
-    for row, each in enumerate(devices):
-        wanted[row, : len(each)] = torch.from_numpy(each)
-    chosen: Tensor = policy(graphs).gather(2, wanted[..., None])[..., 0]
-    return -chosen[graphs.is_op].mean()
+    steps, is_wanted = replayed(graphs, episodes, numbers, devices)
+    logits, _ = policy.episode_logits(graphs, steps)
+    log_p = torch.log_softmax(logits, dim=2).gather(2, steps.actions[..., None])[..., 0]
+    return -log_p[is_wanted].mean()

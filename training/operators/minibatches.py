@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 import numpy as np
 import torch
@@ -43,7 +43,6 @@ def part_of(graphs: OperatorGraphs, played: PlayedPlacements, beyond: Tensor, pa
         return PlacementMinibatch(graphs, played, beyond, torch.zeros(0))
     is_in = np.isin(played.of.numpy(), part)
     rows, of = torch.from_numpy(np.flatnonzero(is_in)), torch.from_numpy(np.searchsorted(part, played.of.numpy()[is_in]))
-    chosen = {each.name: getattr(played, each.name) for each in fields(played)}
-    chosen = {name: value[rows] if isinstance(value, Tensor) and len(value) else value for name, value in chosen.items()}
-    few = replace(played, **{**chosen, "of": of, "values": played.values[is_in]})
+    parts = {each.name: getattr(played, each.name)[rows] for each in fields(played) if each.name not in ("of", "values")}
+    few = PlayedPlacements(of=of, values=played.values[is_in], **parts)
     return PlacementMinibatch(graphs.some(torch.from_numpy(part)), few, beyond[rows], torch.zeros(0))

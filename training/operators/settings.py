@@ -40,21 +40,16 @@ class OperatorPPOSettings(settings.Settings):
 
 
 class ImitatedSearchSettings(settings.Settings):
-    """The first stage: placements of a search are learned, of one from rules, then of others from what was learned.
+    """The first stage: placements of a search from rules are learned.
 
     Attributes:
-        rounds: searches, each followed by learning. The first starts from rules; the others start from the best of the network's
-            own draws (expert iteration, Anthony et al. 2017), find better placements so, and such as it can imitate.
-        draws: for each training instance in the rounds after the first.
-        moves_per_op: of annealing, for each training instance in each round.
-        steps: gradient steps of a round.
+        moves_per_op: of annealing, for each training instance.
+        steps: gradient steps.
         minibatch: instances of one.
-        learning_rate: Adam's step size at the start of a round; it falls linearly to a twentieth.
+        learning_rate: Adam's step size at the start; it falls linearly to a twentieth.
         validate_every_steps: steps between two validations.
     """
 
-    rounds: int = Field(default=1, ge=1, le=100)
-    draws: int = Field(default=16, ge=1, le=4096)
     moves_per_op: int = Field(default=300, ge=1)
     steps: int = Field(default=1500, ge=1)
     minibatch: int = Field(default=32, ge=1, le=1024)
@@ -63,13 +58,15 @@ class ImitatedSearchSettings(settings.Settings):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_order(cls, given: Any) -> Any:
-        """Leave out what configs of earlier runs say by default; refuse the other order, which nothing plays any more."""
-        if not isinstance(given, dict) or "order" not in given:
+    def _without_what_is_gone(cls, given: Any) -> Any:
+        """Leave out what configs of earlier runs say by default; refuse what nothing learns any more."""
+        if not isinstance(given, dict):
             return given
-        if given["order"] != "schedule":
+        if given.get("order", "schedule") != "schedule":
             raise ValueError("order: policies no longer choose the order of ops, so none is learned; leave it out")
-        return {key: each for key, each in given.items() if key != "order"}
+        if given.get("rounds", 1) != 1:
+            raise ValueError("rounds: searches from the policy's own draws are gone, so there is one round; leave it out")
+        return {key: each for key, each in given.items() if key not in ("order", "rounds", "draws")}
 
 
 class OperatorTrainSettings(PlacingTrainSettings):
@@ -80,7 +77,7 @@ class OperatorTrainSettings(PlacingTrainSettings):
         benchmark: ``preset:NAME`` or a path; of operator placement.
         num_training_instances: drawn once, from the seeds of training.
         imitation: the first stage; null: none.
-        network: kind and widths.
+        network: widths.
         ppo: constants.
     """
 
@@ -94,8 +91,3 @@ class OperatorTrainSettings(PlacingTrainSettings):
     def imitated(self) -> Imitated | None:
         """The first stage; None where there is none."""
         return self.imitation
-
-    @property
-    def imitation_steps(self) -> int:
-        """Gradient steps of the first stage, in all of its rounds."""
-        return self.imitation.rounds * self.imitation.steps if self.imitation is not None else 0

@@ -6,7 +6,6 @@ becomes likelier, decision by decision. The same seed gives the same numbers, al
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,9 +20,9 @@ from ...envs.operators.batch import PlacementBatch
 from ...envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
 from ...errors import ConfigError, NothingToLearnError
 from ...models.operators.graphs import OperatorGraphs, batch, features
-from ...models.operators.player import RULE, OperatorPlayer
+from ...models.operators.player import RULE
 from ...models.operators.playing import PlayedPlacements, play
-from ...models.operators.policy import OperatorPolicy, StepPolicy, new_policy
+from ...models.operators.policy import OperatorPolicy
 from ...models.operators.saved import SavedOperatorPolicy
 from ...planners.operators.place import place
 from ...planners.operators.request import PlacementRequest
@@ -48,9 +47,10 @@ class OperatorRunFolder(AnyRunFolder[OperatorTrainSettings]):
     kind = OperatorTrainSettings
     ending = ".pt"
 
-    def placements(self, round_number: int) -> Path:
-        """The file of placements of the search that is imitated in a round, counted from 0."""
-        return self.path / (f"placements-{round_number}.pt" if round_number else "placements.pt")
+    @property
+    def placements(self) -> Path:
+        """The placements of the search that is imitated."""
+        return self.path / "placements.pt"
 
 
 def train_operators(
@@ -132,31 +132,28 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
         self.rule = np.array(rule) / self.validation.stacked.scale_s
         self._check_something_to_learn()
         torch.manual_seed(chosen.seed)
-        super().__init__(chosen, new_policy(chosen.network), ppo.learning_rate, ppo.most_gradient)
+        super().__init__(chosen, OperatorPolicy(chosen.network), ppo.learning_rate, ppo.most_gradient)
         self.generator = torch.Generator().manual_seed(chosen.seed)
-        self.searched: tuple[int, list[NDArray[np.int64]]] = (-1, [])
+        self.searched: list[NDArray[np.int64]] = []
 
     def search(self, folder: Path) -> None:
-        """Find the placements that are imitated, where a round of imitation begins or was stopped."""
+        """Find the placements that are imitated, where the imitation begins or was stopped."""
         chosen = self.chosen.imitation
-        if chosen is None or self.stage != "imitation" or self.searched[0] == self.update // chosen.steps:
+        if chosen is None or self.stage != "imitation" or self.searched:
             return
-        objective, round_number = self.benchmark.placement.objective, self.update // chosen.steps
-        learned = OperatorPlayer(copy.deepcopy(self.average), objective, self.chosen.name) if round_number else None
-        path = OperatorRunFolder(folder).placements(round_number)
-        found = searched(self.episodes.instances, objective, chosen, path, self._prepared, learned)
-        self.searched = (round_number, found)
+        objective, path = self.benchmark.placement.objective, OperatorRunFolder(folder).placements
+        self.searched = searched(self.episodes.instances, objective, chosen, path, self._prepared)
 
     def imitate(self) -> None:
         """A minibatch of instances of about the same size."""
         chosen = self.chosen.imitation
         assert chosen is not None
-        self.set_learning_rate(chosen.learning_rate, 1.0 - self.update % chosen.steps / chosen.steps)
+        self.set_learning_rate(chosen.learning_rate, 1.0 - self.update / chosen.steps)
         size = min(chosen.minibatch, len(self.features))
         first = int(self.rng.integers(len(self.features) - size + 1))
         numbers = np.arange(first, first + size)  # about the same size
         graphs = batch([self.features[number] for number in numbers])
-        placements = [self.searched[1][number] for number in numbers]
+        placements = [self.searched[number] for number in numbers]
         loss = imitation_loss(self.policy, graphs, self.episodes, numbers, placements)
         self.descend(loss)
         self.told = {"cross_entropy": float(loss.detach())}
@@ -184,9 +181,8 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
                 gain = torch.minimum(ratio * part.advantage, ratio.clamp(1 - ppo.clip, 1 + ppo.clip) * part.advantage)
                 entropy = entropies[is_live].mean()
                 loss = -gain[is_live].mean() - ppo.entropy * left * entropy
-                if foreseen is not None:
-                    error = ((foreseen - part.beyond[:, None]) ** 2)[is_live].mean()
-                    loss = loss + ppo.value * error / part.beyond.var().clamp(min=1e-4)
+                error = ((foreseen - part.beyond[:, None]) ** 2)[is_live].mean()
+                loss = loss + ppo.value * error / part.beyond.var().clamp(min=1e-4)
                 self.descend(loss)
         self.told = {"sampled": float(mean.mean()), "entropy": float(entropy.detach())}
 
@@ -211,36 +207,29 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
         """That of torch."""
         self.generator.set_state(data["generator"])
 
-    def _advantage(self, played: PlayedPlacements, beyond: Tensor, foreseen: Tensor | None) -> Tensor:
+    def _advantage(self, played: PlayedPlacements, beyond: Tensor, foreseen: Tensor) -> Tensor:
         """How much better than foreseen each decision made the outcome, ``(E, t)``, scaled to a standard deviation of 1.
 
-        Generalised advantage estimation (Schulman et al. 2016) without a discount: rewards come at the end alone. Without a
-        foreseen value each decision is credited with the whole outcome.
+        Generalised advantage estimation (Schulman et al. 2016) without a discount: rewards come at the end alone.
         """
-        if foreseen is None:
-            advantage = -beyond[:, None].expand_as(played.log_p)
-        else:
-            seen, live = foreseen.detach(), played.is_live
-            advantage, later = torch.zeros_like(seen), torch.zeros_like(beyond)
-            after = beyond
-            for step in range(seen.shape[1] - 1, -1, -1):
-                here = live[:, step]
-                change = -(after - seen[:, step])
-                later = torch.where(here, change + self.chosen.ppo.gae_lambda * later, later)
-                after = torch.where(here, seen[:, step], after)
-                advantage[:, step] = later
-        chosen = advantage[played.is_live]
+        seen, live = foreseen.detach(), played.is_live
+        advantage, later = torch.zeros_like(seen), torch.zeros_like(beyond)
+        after = beyond
+        for step in range(seen.shape[1] - 1, -1, -1):
+            here = live[:, step]
+            change = -(after - seen[:, step])
+            later = torch.where(here, change + self.chosen.ppo.gae_lambda * later, later)
+            after = torch.where(here, seen[:, step], after)
+            advantage[:, step] = later
+        chosen = advantage[live]
         return (advantage - chosen.mean()) / (chosen.std() + 1e-6)
 
-    def _judged(self, graphs: OperatorGraphs, played: PlayedPlacements) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Logarithm of each decision's probability and its entropy, ``(E, t)``, and values foreseen."""
-        policy = self.policy
-        if not isinstance(policy, StepPolicy):
-            log_p: Tensor = policy(graphs)
-            log_p = log_p[played.of].masked_fill(~played.can_place, -torch.inf)
-            return *_taken(log_p, played.actions), None
-        logits, foreseen = policy.episode_logits(graphs, played)
-        return *_taken(logits, played.actions), foreseen
+    def _judged(self, graphs: OperatorGraphs, played: PlayedPlacements) -> tuple[Tensor, Tensor, Tensor]:
+        """Logarithm of each decision's probability, its entropy, and values foreseen, ``(E, t)`` each."""
+        logits, foreseen = self.policy.episode_logits(graphs, played)
+        log_all = torch.log_softmax(logits, dim=2)
+        entropy = -(log_all.exp() * log_all.masked_fill(log_all == -torch.inf, 0.0)).sum(dim=2)
+        return log_all.gather(2, played.actions[..., None])[..., 0], entropy, foreseen
 
     def _drawn_numbers(self) -> NDArray[np.int64]:
         """Instances of about the same size, which lie next to each other."""
@@ -268,10 +257,3 @@ class _Trainer(PlacingTrainer[OperatorPolicy]):
             field="placement",
             value=self.benchmark.name,
         )
-
-
-def _taken(logits: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithm of the probability of what was taken, and entropy, ``(E, t)`` each, from logits ``(E, t, a)``."""
-    log_all = torch.log_softmax(logits, dim=2)
-    entropy = -(log_all.exp() * log_all.masked_fill(log_all == -torch.inf, 0.0)).sum(dim=2)
-    return log_all.gather(2, actions[..., None])[..., 0], entropy

@@ -18,7 +18,7 @@ from meshwright.models.operators.graphs import OperatorGraphs, batch, features, 
 from meshwright.models.operators.network import OperatorNetworkSettings
 from meshwright.models.operators.player import OperatorPlayer
 from meshwright.models.operators.playing import play
-from meshwright.models.operators.policy import OneShotPolicy, OperatorPolicy, StepPolicy, new_policy
+from meshwright.models.operators.policy import OperatorPolicy
 from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.models.tensor_file import load_tensors, save_tensors
 from meshwright.planners.operators.place import place
@@ -26,14 +26,14 @@ from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
-from meshwright.simulation.operators.placement import OperatorObjective, check
+from meshwright.simulation.operators.placement import check
 
 INSTANCES = [draw_instance(GraphDraw(num_ops=(10, 20)), DeviceDraw(num_devices=(2, 4)), "test", seed) for seed in range(4)]
 
 
-def policy(kind: str, **more: object) -> OperatorPolicy:
+def policy(**more: object) -> OperatorPolicy:
     torch.manual_seed(0)
-    made = new_policy(OperatorNetworkSettings(kind=kind, hidden=16, rounds=2, **more))
+    made = OperatorPolicy(OperatorNetworkSettings(hidden=16, rounds=2, **more))
     for tensor in made.parameters():  # away from where training begins
         torch.nn.init.normal_(tensor, std=0.3)
     return made.eval()
@@ -55,19 +55,19 @@ def permuted(instance: OperatorInstance, ops: np.ndarray, devices: np.ndarray) -
     )
 
 
-def test_other_numbers_for_ops_and_devices_change_no_probability() -> None:
-    one_shot, instance = policy("one-shot"), INSTANCES[0]
+def test_other_numbers_for_ops_and_devices_change_no_embedding() -> None:
+    encoder, instance = policy().encoder, INSTANCES[0]
     rng = np.random.default_rng(0)
     ops, devices = rng.permutation(instance.num_ops), rng.permutation(instance.num_devices)
     with torch.no_grad():
-        straight = one_shot(batch([features(instance, "latency")]))[0].numpy()
-        other = one_shot(batch([features(permuted(instance, ops, devices), "latency")]))[0].numpy()
-    assert other == pytest.approx(straight[np.ix_(ops, devices)], abs=1e-4)
+        straight = [each[0].numpy() for each in encoder(batch([features(instance, "latency")]))]
+        other = [each[0].numpy() for each in encoder(batch([features(permuted(instance, ops, devices), "latency")]))]
+    for seen, expected in zip(other, (straight[0][ops], straight[1][devices], straight[2]), strict=True):
+        assert seen == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize("kind", ["steps", "one-shot"])
-def test_instances_side_by_side_are_placed_as_alone(kind: str) -> None:
-    made = policy(kind)
+def test_instances_side_by_side_are_placed_as_alone() -> None:
+    made = policy()
     together = PlacementBatch(INSTANCES, "latency", len(INSTANCES))
     played = play(made, batch([features(each, "latency") for each in INSTANCES]), together, np.arange(len(INSTANCES)))
     for number, instance in enumerate(INSTANCES):
@@ -79,8 +79,7 @@ def test_instances_side_by_side_are_placed_as_alone(kind: str) -> None:
 
 def test_compiled_decisions_are_those_of_torch() -> None:
     for without in ((), ("edges", "transfers", "devices"), ("against",)):
-        made = policy("steps", without=without)
-        assert isinstance(made, StepPolicy)
+        made = policy(without=without)
         for instance in INSTANCES:
             graphs = batch([features(instance, "latency")])
             slow, fast = PlacementBatch([instance], "latency", 1), PlacementBatch([instance], "latency", 1)
@@ -96,15 +95,26 @@ def test_compiled_decisions_are_those_of_torch() -> None:
 
 @pytest.mark.parametrize("gone", [{"order": "policy"}, {"order": "topological"}, {"refine_steps": 3}])
 def test_a_file_with_another_order_or_refinement_is_refused_in_one_line(tmp_path: Path, gone: dict[str, object]) -> None:
-    SavedOperatorPolicy.of(policy("steps"), "latency", {}).save(tmp_path / "policy.pt")
+    SavedOperatorPolicy.of(policy(), "latency", {}).save(tmp_path / "policy.pt")
     save_tensors(tmp_path / "policy.pt", load_tensors(tmp_path / "policy.pt") | gone)
     with pytest.raises(CheckpointError, match=r"^\S*policy.pt: places ops in another order .* train it again$"):
         SavedOperatorPolicy.load(tmp_path)
 
 
+def test_a_file_of_one_kind_of_policy_is_read_and_of_the_other_refused_in_one_line(tmp_path: Path) -> None:
+    SavedOperatorPolicy.of(policy(), "latency", {}).save(tmp_path / "policy.pt")
+    data = load_tensors(tmp_path / "policy.pt")
+    save_tensors(tmp_path / "policy.pt", data | {"network": {**data["network"], "kind": "steps", "turns": 4}})
+    assert SavedOperatorPolicy.load(tmp_path).settings == policy().settings
+    save_tensors(tmp_path / "policy.pt", data | {"network": {**data["network"], "kind": "one-shot", "turns": 4}})
+    with pytest.raises(
+        CheckpointError, match=r"^\S*policy.pt: network.*: kind: policies that place all ops at once are gone; .*$"
+    ):
+        SavedOperatorPolicy.load(tmp_path)
+
+
 def test_all_decisions_at_once_are_judged_as_one_by_one() -> None:
-    made = policy("steps")
-    assert isinstance(made, StepPolicy)
+    made = policy()
     graphs, episodes = batch([features(each, "latency") for each in INSTANCES]), PlacementBatch(INSTANCES, "latency", 12)
     played = play(made, graphs, episodes, np.arange(4), samples=3, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
@@ -135,14 +145,13 @@ def another_reader(graphs: OperatorGraphs) -> OperatorGraphs:
         ),
     ],
 )
-@pytest.mark.parametrize("kind", ["steps", "one-shot"])
-def test_what_is_switched_off_is_not_read(kind: str, without: str, change: Callable[[OperatorGraphs], OperatorGraphs]) -> None:
+def test_what_is_switched_off_is_not_read(without: str, change: Callable[[OperatorGraphs], OperatorGraphs]) -> None:
     """Without it the embeddings of ops that stand before the change stay as they are; with it they do not."""
     instance = INSTANCES[1]
     graphs = batch([features(instance, "latency")])
     first = instance.edges[-1, :1].tolist()  # its producer, which a change of it reaches against the edges alone
     for left_out, stays in (((without,), True), ((), False)):
-        made = policy(kind, without=left_out)
+        made = policy(without=left_out)
         if without == "against":  # totals of the graph tell of all ops: they are not what is switched off
             for layer in made.encoder.op_rounds:
                 torch.nn.init.zeros_(layer.total.weight)
@@ -154,15 +163,14 @@ def test_what_is_switched_off_is_not_read(kind: str, without: str, change: Calla
 
 def test_an_untrained_policy_places_like_the_rule() -> None:
     torch.manual_seed(1)
-    player = OperatorPlayer(new_policy(OperatorNetworkSettings(hidden=16, rounds=1)), "latency", "untrained")
+    player = OperatorPlayer(OperatorPolicy(OperatorNetworkSettings(hidden=16, rounds=1)), "latency", "untrained")
     ratios = [player.place(each, PlayMode()).value_s / place(each, "heft", PlacementRequest()).value_s for each in INSTANCES]
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.1)
 
 
 @pytest.mark.every(2)
-@pytest.mark.parametrize("kind", ["steps", "one-shot"])
-def test_more_draws_and_a_search_are_never_worse(kind: str) -> None:
-    player = OperatorPlayer(policy(kind), "latency", "mine")
+def test_more_draws_and_a_search_are_never_worse() -> None:
+    player = OperatorPlayer(policy(), "latency", "mine")
     for instance in INSTANCES[:2]:
         greedy, sampled, searched = (player.place(instance, PlayMode.of(how)) for how in ("greedy", "sample-8", "search-0.02"))
         assert sampled.value_s <= greedy.value_s + 1e-12
@@ -170,32 +178,8 @@ def test_more_draws_and_a_search_are_never_worse(kind: str) -> None:
         assert greedy.value_s == player.place(instance, PlayMode()).value_s
 
 
-@pytest.mark.parametrize("objective", ["latency", "throughput"])
-def test_what_a_one_shot_policy_draws_is_valued_as_the_placement_is(objective: OperatorObjective) -> None:
-    episodes = PlacementBatch(list(INSTANCES), objective, 2 * len(INSTANCES) + 3)
-    episodes.begin(np.zeros(episodes.num_episodes, np.int64))
-    graphs, numbers = batch([features(each, objective) for each in INSTANCES]), np.arange(len(INSTANCES))
-    generator = torch.Generator().manual_seed(3)
-    played = play(policy("one-shot"), graphs, episodes, numbers, samples=2, generator=generator)
-    assert np.isfinite(played.values).any()
-    for e in np.flatnonzero(np.isfinite(played.values)):
-        scale_s = episodes.stacked.scale_s[numbers[played.of[e]]]
-        assert played.values[e] == pytest.approx(episodes.placement(int(e), "drawn").value_s / scale_s, rel=1e-12)
-    assert not episodes.is_live.any()
-
-
-def test_balanced_probabilities_expect_no_more_than_fits() -> None:
-    made = policy("one-shot")
-    assert isinstance(made, OneShotPolicy)
-    graphs = batch([features(each, "latency") for each in INSTANCES])
-    with torch.no_grad():
-        p = made(graphs).exp()
-    expected = (p * graphs.pairs[..., 2] * graphs.is_op[..., None]).sum(dim=1)
-    assert float(expected.max()) < 1.1
-
-
 def test_a_saved_policy_is_the_same_and_a_spoilt_one_is_refused(tmp_path: Path) -> None:
-    made = policy("steps")
+    made = policy()
     SavedOperatorPolicy.of(made, "latency", {"seed": 0}).save(tmp_path / "policy.pt")
     again = SavedOperatorPolicy.load(tmp_path)
     assert again.objective == "latency"
@@ -217,6 +201,9 @@ def test_the_graph_for_pyg_holds_every_edge() -> None:
     assert data["op", "feeds", "op"].edge_index.T.tolist() == INSTANCES[0].edges.tolist()
     assert data["op"].x.shape == (INSTANCES[0].num_ops, 8)
     assert data["device", "link", "device"].edge_index.shape[1] == INSTANCES[0].num_devices * (INSTANCES[0].num_devices - 1)
+    can_run = INSTANCES[0].can_run[INSTANCES[0].group]
+    assert data["op", "runs_on", "device"].edge_index.T.tolist() == np.argwhere(can_run).tolist()
+    assert data["op", "runs_on", "device"].edge_attr.shape == (can_run.sum(), 3)
     data.validate()
 
 
@@ -241,7 +228,6 @@ def test_features_are_the_same_in_a_graph_that_holds_the_same_graph_more_often(t
     assert told.edges[: len(one.edges)] == pytest.approx(alone.edges, rel=1e-5)
     assert told.devices == pytest.approx(alone.devices, rel=1e-5)
     assert told.links == pytest.approx(alone.links, rel=1e-5)
-    assert told.pairs[:n, :, :2] == pytest.approx(alone.pairs[:, :, :2], rel=1e-5)
     first, later = PlacementBatch([one], "latency", 1), PlacementBatch([many], "latency", 1)
     for each in (first, later):
         each.begin(np.zeros(1, np.int64))
@@ -253,10 +239,9 @@ def test_features_are_the_same_in_a_graph_that_holds_the_same_graph_more_often(t
     assert later.state.candidates[0][:, kept] == pytest.approx(first.state.candidates[0][:, kept], rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", ["steps", "one-shot"])
-def test_instances_at_the_edges_are_placed(kind: str) -> None:
+def test_instances_at_the_edges_are_placed() -> None:
     """No time at all, memory of 0 for ops that hold nothing, packings that largest first does not find."""
-    player = OperatorPlayer(policy(kind), "latency", "mine")
+    player = OperatorPlayer(policy(), "latency", "mine")
     nothing = OperatorInstance.of_outputs("nothing", np.zeros((3, 2)), [(0, 1), (1, 2)], [1.0] * 3, bandwidth_bytes_per_s=1e9)
     bare = OperatorInstance.of_outputs("bare", np.ones((3, 2)), [(0, 1)], [1.0] * 3, memory_bytes=[0.0, 1e9])
     roomy = OperatorInstance.of_outputs("roomy", np.ones((3, 2)), [(0, 1)], [1.0] * 3, memory_bytes=16e9)

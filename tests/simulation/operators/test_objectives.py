@@ -10,7 +10,7 @@ import pytest
 
 from meshwright.errors import ConfigError
 from meshwright.models.operators.network import OperatorNetworkSettings
-from meshwright.models.operators.policy import new_policy
+from meshwright.models.operators.policy import OperatorPolicy
 from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.planners.operators.place import PLACEMENT_PLANNERS
 from meshwright.planning.place import NOT_COUNTED
@@ -67,7 +67,7 @@ def listed(model, key):
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_a_policy_of_each_objective_is_saved_and_read(tmp_path, objective):
-    policy = new_policy(OperatorNetworkSettings(hidden=16, rounds=1))
+    policy = OperatorPolicy(OperatorNetworkSettings(hidden=16, rounds=1))
     SavedOperatorPolicy.of(policy, objective, {}).save(tmp_path / "policy.pt")
     assert SavedOperatorPolicy.load(tmp_path / "policy.pt").objective == objective
 

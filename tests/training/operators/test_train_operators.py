@@ -11,15 +11,10 @@ import torch
 
 from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import CheckpointError
-from meshwright.models.graph.play_mode import PlayMode
 from meshwright.models.operators.graphs import batch
-from meshwright.models.operators.network import OperatorNetworkSettings
-from meshwright.models.operators.player import OperatorPlayer
 from meshwright.models.operators.playing import play
-from meshwright.models.operators.policy import new_policy
 from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
-from meshwright.simulation.operators.placement import value
 from meshwright.training.hooks.callback import TrainingCallback, UpdateRecord
 from meshwright.training.operators import imitation
 from meshwright.training.operators.imitation import searched
@@ -51,26 +46,16 @@ def config(updates: int = 4, **more: object) -> OperatorTrainSettings:
     return OperatorTrainSettings.model_validate(given)
 
 
-@pytest.fixture(scope="module", params=["steps", pytest.param("one-shot", marks=pytest.mark.slow)])
-def never_stopped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[OperatorTrainSettings, Path]:
-    """Two rounds of imitation and PPO for a kind of policy, and the folder of a run of them."""
-    imitation = {"rounds": 2, "draws": 3, "moves_per_op": 5, "steps": 3, "minibatch": 4, "validate_every_steps": 1}
-    chosen = config(updates=2, network={"kind": request.param, "hidden": 8, "rounds": 1}, imitation=imitation)
-    folder = tmp_path_factory.mktemp("whole")
-    train_operators(chosen, folder / "whole")
-    return chosen, folder / "whole"
-
-
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(
-    never_stopped: tuple[OperatorTrainSettings, Path], tmp_path: Path
-) -> None:
-    """Stopped in the first round of imitation, before the second, within it, and before PPO."""
-    chosen, *folders = *never_stopped, tmp_path / "parts"
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None:
+    """Stopped in the imitation, before PPO, and within it."""
+    imitation = {"moves_per_op": 5, "steps": 3, "minibatch": 4, "validate_every_steps": 1}
+    chosen, folders = config(updates=2, validate_every_updates=1, imitation=imitation), [tmp_path / "whole", tmp_path / "parts"]
+    train_operators(chosen, folders[0])
 
     class StoppedError(Exception):
         pass
 
-    for stop_at in (1, 3, 4, 6):
+    for stop_at in (1, 3, 4):
 
         def stop(now: PlacingProgress, stop_at: int = stop_at) -> None:
             if now.update == stop_at:
@@ -84,18 +69,16 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(
         assert torch.equal(tensor, parts["policy"][name]), name
     curves = [json.loads((folder / "learning_curve.json").read_text()) for folder in folders]
     assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
-    assert [row["stage"] for row in curves[0]] == ["imitation"] * 6 + ["ppo"] * 2
-    assert SavedOperatorPolicy.load(tmp_path / "parts").settings.kind == chosen.network.kind
+    assert [row["stage"] for row in curves[0]] == ["imitation"] * 3 + ["ppo"] * 3
     kept = [SavedOperatorPolicy.load(folder / "imitated.pt") for folder in folders]
     assert kept[1].trained == kept[0].trained
     for name, tensor in kept[0].weights.items():
         assert torch.equal(tensor, kept[1].weights[name]), name
 
 
-@pytest.mark.parametrize("kind", ["steps", "one-shot"])
-def test_minibatches_of_an_update_hold_each_episode_once_and_judge_it_as_the_whole_does(tmp_path: Path, kind: str) -> None:
+def test_minibatches_of_an_update_hold_each_episode_once_and_judge_it_as_the_whole_does() -> None:
     sizes = ("placement.instances.num_ops=[6, 9]", "placement.devices.num_devices=[2, 3]", "num_validation_seeds=4")
-    chosen = config(changes=sizes, network={"kind": kind, "hidden": 8, "rounds": 1})
+    chosen = config(changes=sizes)
     trainer = _Trainer(chosen, load_placement_benchmark(chosen.benchmark, changes=chosen.changes), lambda done, total: None)
     numbers = np.array([0, 31, 7, 16])
     graphs = batch([trainer.features[number] for number in numbers])
@@ -109,7 +92,7 @@ def test_minibatches_of_an_update_hold_each_episode_once_and_judge_it_as_the_who
         seen += rows.tolist()
         assert few.played.values.tolist() == played.values[rows.numpy()].tolist()
         assert torch.allclose(log_p, whole[rows], atol=1e-5)
-        assert values is None or torch.allclose(values, foreseen[rows], atol=1e-5)
+        assert torch.allclose(values, foreseen[rows], atol=1e-5)
     assert sorted(seen) == list(range(12))
 
 
@@ -175,27 +158,16 @@ def test_a_search_that_was_stopped_goes_on_and_other_placements_are_refused(
         searched(instances, "latency", chosen, tmp_path / "whole.pt", lambda done, total: None)
 
 
-@pytest.mark.parametrize("kind", ["steps", "one-shot"])
-def test_a_later_search_starts_from_the_best_of_the_draws_of_what_was_learned(tmp_path: Path, kind: str) -> None:
-    draws = GraphDraw(num_ops=(12,)), DeviceDraw(num_devices=(3,))
-    instances = [draw_instance(*draws, "training", seed) for seed in range(6)]
-    torch.manual_seed(3)
-    learned = OperatorPlayer(new_policy(OperatorNetworkSettings(kind=kind, hidden=8, rounds=1)), "latency", "fresh")
-    chosen, best = ImitatedSearchSettings(moves_per_op=1, draws=4), PlayMode("sample", 4)
-    found = searched(instances, "latency", chosen, tmp_path / "later.pt", lambda done, total: None, learned)
-    starts = [learned.place(each, best, seed=number).value_s for number, each in enumerate(instances)]
-    ends = [value(each, devices, "latency") for each, devices in zip(instances, found, strict=True)]
-    assert all(end <= start * (1 + 1e-12) for start, end in zip(starts, ends, strict=True))
-    first = searched(instances, "latency", chosen, tmp_path / "first.pt", lambda done, total: None)
-    assert any(not np.array_equal(*pair) for pair in zip(first, found, strict=True))
-    with pytest.raises(CheckpointError, match="of these instances"):
-        searched(instances, "latency", chosen, tmp_path / "first.pt", lambda done, total: None, learned)
-
-
-def test_of_the_order_that_was_learned_the_old_default_is_left_out_and_the_other_refused() -> None:
-    assert config(imitation={"order": "schedule"}) == config(imitation={})
-    with pytest.raises(ValueError, match="order: policies no longer choose the order of ops"):
-        config(imitation={"order": "upward-rank"})
+def test_of_what_is_gone_the_old_defaults_are_left_out_and_the_rest_refused() -> None:
+    old = {"order": "schedule", "rounds": 1, "draws": 16}
+    assert config(imitation=old, network={"kind": "steps", "turns": 4}) == config(imitation={}, network={})
+    for part, key, wrong, said in (
+        ("imitation", "order", "upward-rank", "policies no longer choose the order of ops"),
+        ("imitation", "rounds", 2, "searches from the policy's own draws are gone"),
+        ("network", "kind", "one-shot", "policies that place all ops at once are gone"),
+    ):
+        with pytest.raises(ValueError, match=f"{key}: {said}"):
+            config(**{part: {key: wrong}})
 
 
 @pytest.mark.slow

@@ -94,8 +94,8 @@ def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
 
 
 @njit
-def clear(stacked, state, e, instance):  # type: ignore[no-untyped-def]
-    """Reset episode ``e`` to before its first decision on an instance; nothing is observed yet."""
+def begin(stacked, state, e, instance):  # type: ignore[no-untyped-def]
+    """Start episode ``e`` on an instance with nothing placed, in the instance's order."""
     state.instance[e] = instance
     state.num_decided[e] = 0
     state.num_scheduled[e] = 0
@@ -108,15 +108,7 @@ def clear(stacked, state, e, instance):  # type: ignore[no-untyped-def]
     state.value_s[e] = 0.0
     state.held_bytes[e, :] = 0.0
     state.workspace_bytes[e, :] = 0.0
-    state.candidates[e, :, :] = 0.0
-    state.can_place[e, :] = False
     pack(stacked, state, e, -1, -1)
-
-
-@njit
-def begin(stacked, state, e, instance):  # type: ignore[no-untyped-def]
-    """Start episode ``e`` on an instance with nothing placed, in the instance's order."""
-    clear(stacked, state, e, instance)
     look(stacked, state, e)
 
 
@@ -139,25 +131,6 @@ def place_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
         _run_in_order(stacked, state, e)
     look(stacked, state, e)
     return (state.value_s[e] - before) / stacked.scale_s[i]
-
-
-@njit
-def can_have(stacked, state, e, can):  # type: ignore[no-untyped-def]
-    """Write which devices the next group may have, ``(m,)``, and nothing else of them; whether there is one."""
-    group = stacked.decided[state.instance[e], state.num_decided[e]]
-    return allow(stacked, state, e, group, can)
-
-
-@njit
-def give_next(stacked, state, e, device):  # type: ignore[no-untyped-def]
-    """Place the next group; the group after it is not observed (for callers of `can_have`).
-
-    Under ``latency`` nothing is scheduled either; `schedules.best_order` of the whole placement gives its value.
-    """
-    group = stacked.decided[state.instance[e], state.num_decided[e]]
-    _give(stacked, state, e, group, device)
-    if stacked.is_throughput:
-        add_group(stacked, state, e, group, device)
 
 
 @njit
