@@ -9,6 +9,7 @@ from meshwright.clusters.symmetry import signatures
 from meshwright.clusters.topologies.topology import relabelled
 from meshwright.errors import ClusterError
 
+from ..sample_clusters import cluster_of, torus, trace
 from .alike_groups import classes
 
 
@@ -119,20 +120,15 @@ def test_blocks_of_the_clos_presets():
 
 def test_pods_are_crossed_last():
     # Leaves of 2 hosts, pods of 2 leaves: runs of 3 hosts.
-    keys = {"devices_per_host": 1, "nics_per_host": 1, "intra_host_bandwidth_gbytes_per_s": 1, "intra_host_latency_us": 0}
-    keys |= {"nic_bandwidth_gbytes_per_s": 1, "nic_latency_us": 0, "leaf_uplink_gbytes_per_s": 1, "leaf_uplink_latency_us": 0}
-    keys |= {"pod_uplink_gbytes_per_s": 1, "pod_uplink_latency_us": 0}
     rows = [[f"h{i}", "G", f"P{i // 4}", f"S{i // 2 % 2}"] for i in range(8)]
-    cluster = Cluster.from_data({"name": "t", "device": "a100", "topology": keys | {"kind": "trace", "hosts_at": rows}})
-    found = blocks(cluster, 3)
+    found = blocks(cluster_of(trace(rows, (1, 0), (1, 0), devices_per_host=1, inside=(1, 0), card=(1, 0))), 3)
     assert [int(row[0]) for row in found.devices] == [0, 4, 1, 5, 2, 3]
     assert [found.shape_names[i] for i in found.shape] == ["leaves-aligned"] * 2 + ["leaves"] * 2 + ["pods"] * 2
 
 
 def test_torus_boxes_are_compact_first_and_do_not_wrap():
     assert torus_shapes((4, 4), 4) == [(2, 2), (1, 4), (4, 1)]
-    topology = {"kind": "torus", "shape": [4, 4], "link_bandwidth_gbytes_per_s": 1, "link_latency_us": 0}
-    found = blocks(Cluster.from_data({"name": "t", "device": "a100", "topology": topology}), 4)
+    found = blocks(cluster_of(torus(4, 4, link=(1, 0))), 4)
     # 3 x 3 squares, 4 rows, 4 columns
     assert np.bincount(found.shape).tolist() == [9, 4, 4]
     assert found.devices[0].tolist() == [0, 1, 4, 5]

@@ -9,30 +9,21 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from meshwright.clusters import Cluster, load_cluster
+from meshwright.clusters import load_cluster
 from meshwright.clusters.routes import ShortestPaths
 from meshwright.errors import ClusterError
 
+from .. import sample_clusters
 from ..draws import draws
-
-FIGURES = {
-    "intra_host_bandwidth_gbytes_per_s": 100,
-    "intra_host_latency_us": 1,
-    "nic_bandwidth_gbytes_per_s": 10,
-    "nic_latency_us": 1,
-    "spine_latency_us": 1,
-}
+from ..sample_clusters import cluster_of
 
 
 def clos(**keys):
-    topology = {"kind": "clos", "num_hosts": 4, "devices_per_host": 2, "nics_per_host": 1, "hosts_per_leaf": 2}
-    topology |= {"num_spines": 2, "oversubscription": 1} | FIGURES | keys
-    return Cluster.from_data({"name": "clos", "device": "a100", "topology": topology})
+    return cluster_of({**sample_clusters.clos(4, 2), "num_spines": 2, **keys}, name="clos")
 
 
 def torus(*shape):
-    topology = {"kind": "torus", "shape": list(shape), "link_bandwidth_gbytes_per_s": 10, "link_latency_us": 1}
-    return Cluster.from_data({"name": "torus", "device": "a100", "topology": topology})
+    return cluster_of(sample_clusters.torus(*shape))
 
 
 def paths_of(cluster, a, b):

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import strategies as st
 
 from meshwright.costs.process_groups.group_network import Group
-from meshwright.jobs.graph import JobGraph
+
+from ..sample_graphs import profile
 
 
 class Line:
@@ -35,21 +36,9 @@ class Hosts(Line):
 
 
 def graph_of(forward_s, edges, activation_bytes, parameter_bytes, samples=4, **rest):
-    n = len(forward_s)
-    zeros, forward_s = np.zeros(n), np.array(forward_s, float)
-    figures = {"forward_flops": zeros, "backward_flops": zeros, "workspace_bytes": zeros, "source": "measured"} | rest
-    return JobGraph(
-        name="g",
-        op_names=tuple(f"op{i}" for i in range(n)),
-        op_kinds=("Linear",) * n,
-        forward_s=forward_s,
-        backward_s=2 * forward_s,
-        activation_bytes=np.array(activation_bytes, float),
-        parameter_bytes=np.array(parameter_bytes, float),
-        edges=np.array(edges, np.int64).reshape(-1, 2),
-        samples_per_step=samples,
-        **figures,
-    )
+    """Backward takes twice as long as forward."""
+    costs = {"activation_bytes": activation_bytes, "parameter_bytes": parameter_bytes}
+    return profile("g", forward_s, 2 * np.array(forward_s, float), edges, samples_per_step=samples, **costs, **rest)
 
 
 # a -> b -> c -> d, and a -> d: what a gives is kept for d on the way

@@ -10,6 +10,8 @@ from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
 from meshwright.errors import ConfigError
 
+from ..sample_clusters import cluster_of, matrix
+
 NAMES = sorted(collectives.AUTOMATIC.keys() - {"circuits"})
 """Without what needs an optical cluster, see `collectives.test_circuits`."""
 ANYWHERE = [name for name in NAMES if name != "ramp"]
@@ -142,9 +144,7 @@ def test_more_bytes_never_take_less_time(ramp, name, payload, more, n):
 )
 def test_renaming_hosts_changes_no_price(name, figures, hosts, devices, n):
     def cluster(bandwidth, latency):
-        matrices = {"bandwidth_gbytes_per_s": bandwidth.tolist(), "latency_us": latency.tolist()}
-        topology = {"kind": "matrix", "devices_per_host": 2, **matrices}
-        return Cluster.from_data({"name": "measured", "device": "a100", "topology": topology})
+        return cluster_of(matrix(bandwidth, latency, devices_per_host=2))
 
     bandwidth, latency = np.array(figures, float).reshape(2, 8, 8)
     new = np.array([2 * h + i for h in hosts for i in range(2)])  # device new[d] of the first is device d of the second

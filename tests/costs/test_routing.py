@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.costs import collectives, flows
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.phases import Flow, Phase, fullest_s
@@ -15,6 +14,7 @@ from meshwright.errors import ConfigError
 from meshwright.settings import build_settings
 
 from ..draws import draws
+from ..sample_clusters import clos, cluster_of, torus
 
 SEEDS = range(64)
 
@@ -22,21 +22,7 @@ SEEDS = range(64)
 @pytest.fixture(scope="module")
 def pairs_of_hosts():
     """Four hosts of one device below each of two leaves, two spines: 10 GB/s cards, 10 x 4 / (2 x 2) = 10 GB/s uplinks."""
-    topology = {
-        "kind": "clos",
-        "num_hosts": 8,
-        "devices_per_host": 1,
-        "intra_host_bandwidth_gbytes_per_s": 100,
-        "intra_host_latency_us": 0,
-        "nics_per_host": 1,
-        "nic_bandwidth_gbytes_per_s": 10,
-        "nic_latency_us": 0,
-        "hosts_per_leaf": 4,
-        "num_spines": 2,
-        "oversubscription": 2,
-        "spine_latency_us": 0,
-    }
-    return Cluster.from_data({"name": "pairs", "device": "a100", "topology": topology})
+    return cluster_of(clos(8, 1, 4, inside=(100, 0), card=(10, 0), num_spines=2, oversubscription=2, spine_latency_us=0))
 
 
 def both_s(cluster, routing):
@@ -80,8 +66,7 @@ tori = st.lists(st.integers(1, 4), min_size=1, max_size=3)
 @draws(10)
 @given(routings, tori, st.data())
 def test_every_byte_leaves_and_arrives_and_parts_are_equal(routing, shape, data):
-    topology = {"kind": "torus", "shape": shape, "link_bandwidth_gbytes_per_s": 10, "link_latency_us": 1}
-    cluster = Cluster.from_data({"name": "torus", "device": "a100", "topology": topology})
+    cluster = cluster_of(torus(*shape))
     a, b = (data.draw(st.integers(0, cluster.num_devices - 1)) for _ in "ab")
     paths = routing.paths(cluster, a, b)
     load = np.zeros(len(cluster.links))
@@ -108,21 +93,7 @@ def test_a_seed_gives_the_same_routes_every_time(pairs_of_hosts, seed):
 
 
 def test_the_hash_uses_every_path_about_as_often():
-    topology = {
-        "kind": "clos",
-        "num_hosts": 128,
-        "devices_per_host": 1,
-        "intra_host_bandwidth_gbytes_per_s": 1,
-        "intra_host_latency_us": 0,
-        "nics_per_host": 1,
-        "nic_bandwidth_gbytes_per_s": 1,
-        "nic_latency_us": 0,
-        "hosts_per_leaf": 64,
-        "num_spines": 8,
-        "oversubscription": 1,
-        "spine_latency_us": 0,
-    }
-    cluster = Cluster.from_data({"name": "wide", "device": "a100", "topology": topology})
+    cluster = cluster_of(clos(128, 1, 64, inside=(1, 0), card=(1, 0), num_spines=8, spine_latency_us=0))
     numbers = [Routing("ecmp", 3).number(cluster, a, b) for a in range(64) for b in range(64, 128)]
     # 4,096 flows on eight paths: 512 each, with a deviation of 21; six of these are a bound
     assert np.bincount(numbers, minlength=8) == pytest.approx([512] * 8, abs=126)
@@ -159,8 +130,7 @@ def test_no_collective_is_faster_than_its_fullest_links(pairs_of_hosts, kind, se
 
 
 def test_more_parts_than_a_message_is_cut_into_are_refused():
-    topology = {"kind": "torus", "shape": [9, 9, 9], "link_bandwidth_gbytes_per_s": 10, "link_latency_us": 1}
-    cluster = Cluster.from_data({"name": "large", "device": "a100", "topology": topology})
+    cluster = cluster_of(torus(9, 9, 9))
     far = 4 * 81 + 4 * 9 + 4
     # 12! / (4! 4! 4!) ways
     with pytest.raises(ConfigError, match=rf"costs\.routing: 34,650 paths of equal cost .* {MAX_PARTS:,} parts are the most"):

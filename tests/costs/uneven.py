@@ -2,17 +2,12 @@
 
 import numpy as np
 
-from meshwright.clusters.cluster import Cluster
+from ..sample_clusters import cluster_of, matrix
 
 
 def matrix_of(bandwidth_gbytes_per_s, latency_us, devices_per_host=1, device="a100"):
-    topology = {
-        "kind": "matrix",
-        "devices_per_host": devices_per_host,
-        "bandwidth_gbytes_per_s": np.where(np.isfinite(bandwidth_gbytes_per_s), bandwidth_gbytes_per_s, 1.0).tolist(),
-        "latency_us": np.asarray(latency_us, float).tolist(),
-    }
-    return Cluster.from_data({"name": "matrix", "device": device, "topology": topology})
+    bandwidth = np.where(np.isfinite(bandwidth_gbytes_per_s), bandwidth_gbytes_per_s, 1.0)
+    return cluster_of(matrix(bandwidth, latency_us, devices_per_host), device, name="matrix")
 
 
 def drawn_matrix(seed, num_devices=8, devices_per_host=1):

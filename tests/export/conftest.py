@@ -14,29 +14,11 @@ from meshwright.jobs.job import Job
 from meshwright.plans import Layout, layout_plan, op_placement_plan, place
 from meshwright.plans.document import PlacementPlan
 
+from ..sample_clusters import TWO_HOSTS
+
 MakePlan = Callable[..., PlacementPlan]
 PlanFor = Callable[[str], PlacementPlan]
 Files = dict[str, str | bytes]
-
-TWO_HOSTS = {
-    "name": "two-hosts",
-    "device": "a100",
-    "host_names": ["gpu-07", "gpu-03"],
-    "topology": {
-        "kind": "clos",
-        "num_hosts": 2,
-        "devices_per_host": 4,
-        "intra_host_bandwidth_gbytes_per_s": 300,
-        "intra_host_latency_us": 2,
-        "nics_per_host": 4,
-        "nic_bandwidth_gbytes_per_s": 25,
-        "nic_latency_us": 1,
-        "hosts_per_leaf": 1,
-        "num_spines": 1,
-        "oversubscription": 1,
-        "spine_latency_us": 1,
-    },
-}
 
 
 @pytest.fixture(scope="session")

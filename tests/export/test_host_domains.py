@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.clusters.cluster import Cluster, load_cluster, preset_names
+from meshwright.clusters.cluster import load_cluster, preset_names
 from meshwright.errors import ExportError
 from meshwright.export.host_domains import domains, domains_of, hosts_by_stage, hosts_per_group
 
+from ..sample_clusters import cluster_of, torus, trace
 from .across_hosts import plan_across, two_stages_of_two_groups
 
 
@@ -28,8 +29,7 @@ def test_where_all_hosts_are_equally_near_there_is_one_tier(preset):
 
 
 def test_nearness_in_a_torus_makes_no_groups():
-    torus = {"kind": "torus", "shape": [4, 4], "link_bandwidth_gbytes_per_s": 50, "link_latency_us": 1}
-    cluster = Cluster.from_data({"name": "torus", "device": "a100", "topology": torus})
+    cluster = cluster_of(torus(4, 4, link=(50, 1)))
     assert domains(cluster).label.tolist() == [[0] * 16]
 
 
@@ -84,29 +84,16 @@ def test_without_a_cluster_there_are_no_tiers(running_example):
 
 
 def test_a_cluster_too_large_to_compare_is_refused():
-    torus = {"kind": "torus", "shape": [64, 65], "link_bandwidth_gbytes_per_s": 50, "link_latency_us": 1}
-    cluster = Cluster.from_data({"name": "torus", "device": "a100", "topology": torus})
+    cluster = cluster_of(torus(64, 65, link=(50, 1)))
     with pytest.raises(ExportError, match=r"cluster: tiers are told for at most 4096 hosts \(got 4160\)"):
         domains(cluster)
 
 
 @pytest.mark.reference
 def test_a_real_irregular_network_has_its_leaves_and_pods_as_tiers(reference):
-    topology = {
-        "kind": "trace",
-        "csv": str(reference / "traces/topo.csv"),
-        "devices_per_host": 8,
-        "intra_host_bandwidth_gbytes_per_s": 300,
-        "intra_host_latency_us": 1,
-        "nics_per_host": 4,
-        "nic_bandwidth_gbytes_per_s": 25,
-        "nic_latency_us": 1,
-        "leaf_uplink_gbytes_per_s": 200,
-        "leaf_uplink_latency_us": 1,
-        "pod_uplink_gbytes_per_s": 800,
-        "pod_uplink_latency_us": 1,
-    }
-    cluster = Cluster.from_data({"name": "lingjun", "device": "a100", "topology": topology})
+    topology = trace([], (200, 1), (800, 1), devices_per_host=8, inside=(300, 1), cards=4, card=(25, 1))
+    del topology["hosts_at"]
+    cluster = cluster_of(topology | {"csv": str(reference / "traces/topo.csv")})
     network = cluster.topology
     leaf = network.host_leaf
     wanted = np.stack([leaf, network.leaf_pod[leaf], np.zeros_like(leaf)])

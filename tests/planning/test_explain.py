@@ -5,11 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.costs.collectives import ALGORITHMS, UNTAKEN
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.settings import CostSettings
-from meshwright.jobs.graph import JobGraph
 from meshwright.planning import explain as explaining
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain, side_by_side_s, untaken
@@ -19,6 +17,8 @@ from meshwright.simulation.layouts.running import layout_step, num_tasks
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
 from ..oracles.layout_views import simulated_step_s
+from ..sample_clusters import clos, cluster_of
+from ..sample_graphs import profile
 
 LAYOUT = "tp=4,dp=4,micro_batch=1,global_batch=4,sequence_parallel=true,distributed_optimizer=true"
 SMALL = "pp=2,dp=8,micro_batch=1,global_batch=16,overlap_dp=true"
@@ -127,40 +127,10 @@ def test_rows_are_plain_data(told):
 @pytest.mark.parametrize(("busy", "together", "shifted"), [(0.25, 1.25, 1.0), (0.5, 1.5, 1.0), (0.75, 1.75, 1.5)])
 def test_two_simulated_jobs_take_what_the_closed_form_says(busy, together, shifted):
     # a step of 200 ms of which the all-reduce of 10 GB/s has a share; two ranks send their payload once each way
-    cluster = Cluster.from_data(
-        {
-            "name": "pair",
-            "device": "a100",
-            "topology": {
-                "kind": "clos",
-                "num_hosts": 2,
-                "devices_per_host": 2,
-                "intra_host_bandwidth_gbytes_per_s": 100,
-                "intra_host_latency_us": 1,
-                "nics_per_host": 1,
-                "nic_bandwidth_gbytes_per_s": 10,
-                "nic_latency_us": 1,
-                "hosts_per_leaf": 2,
-                "num_spines": 1,
-                "oversubscription": 1,
-                "spine_latency_us": 1,
-            },
-        }
-    )
+    cluster = cluster_of(clos(2, 2))
     costs, splits = CostSettings(contention="fair", collectives="ring"), OpSplits(np.array([2]))
-    graph = JobGraph(
-        name="burst",
-        op_names=("matmul",),
-        op_kinds=("Linear",),
-        forward_s=np.array([0.16 * (1 - busy)]),  # both ranks compute half of it
-        backward_s=np.array([0.24 * (1 - busy)]),
-        forward_flops=np.zeros(1),
-        backward_flops=np.zeros(1),
-        activation_bytes=np.zeros(1),
-        parameter_bytes=np.array([2e9 * busy]),
-        workspace_bytes=np.zeros(1),
-        edges=np.zeros((0, 2), np.int64),
-    )
+    forward_s, backward_s = ([whole_s * (1 - busy)] for whole_s in (0.16, 0.24))  # both ranks compute half of it
+    graph = profile("burst", forward_s, backward_s, parameter_bytes=[2e9 * busy], source="estimated")
     alone = simulate(graph, cluster, splits, [0, 2], costs)
     assert alone.step_s == pytest.approx(0.2, rel=1e-3)
     assert side_by_side_s(1.0, busy) == (together, shifted)

@@ -16,7 +16,8 @@ from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.step.timeline import simulate
 
 from ..draws import draws
-from ..simulation.samples import profile
+from ..sample_clusters import clos
+from ..sample_graphs import profile
 
 
 def test_the_chosen_candidate_is_the_one_that_the_plan_predicts():
@@ -113,20 +114,7 @@ def test_a_rule_of_thumb_knows_any_ground():
 # --- no plan is beaten by another candidate ---
 
 # Four devices in each of two hosts; between hosts a step's gradients take far longer than within one.
-TWO_HOSTS = {
-    "kind": "clos",
-    "num_hosts": 2,
-    "devices_per_host": 4,
-    "intra_host_bandwidth_gbytes_per_s": 300,
-    "intra_host_latency_us": 2,
-    "nics_per_host": 4,
-    "nic_bandwidth_gbytes_per_s": 1,
-    "nic_latency_us": 1,
-    "hosts_per_leaf": 1,
-    "num_spines": 1,
-    "oversubscription": 1,
-    "spine_latency_us": 1,
-}
+TWO_HOSTS = clos(2, 4, 1, inside=(300, 2), cards=4, card=(1, 1))
 
 
 def written(folder, topology, forward_s, parameter_bytes):

@@ -3,21 +3,16 @@
 import numpy as np
 import pytest
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.planning.search import search_layouts
+
+from ..sample_clusters import cluster_of, matrix
 
 LOCAL = "kind=local-sgd,every=16"
 
 
 @pytest.fixture(scope="module")
 def slow_links():
-    topology = {
-        "kind": "matrix",
-        "devices_per_host": 1,
-        "bandwidth_gbytes_per_s": np.full((4, 4), 1.0).tolist(),
-        "latency_us": np.zeros((4, 4)).tolist(),
-    }
-    return Cluster.from_data({"name": "slow-links", "device": "a100", "topology": topology})
+    return cluster_of(matrix(np.full((4, 4), 1.0)))
 
 
 def _found(cluster, training):

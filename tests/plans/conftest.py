@@ -8,25 +8,8 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import Figure, Layout, OpSplits, PlacementPlan, layout_plan, op_split_plan, place
 
-TWO_HOSTS = {
-    "name": "two-hosts",
-    "device": "a100",
-    "host_names": ["gpu-07", "gpu-03"],
-    "topology": {
-        "kind": "clos",
-        "num_hosts": 2,
-        "devices_per_host": 4,
-        "intra_host_bandwidth_gbytes_per_s": 300,
-        "intra_host_latency_us": 2,
-        "nics_per_host": 4,
-        "nic_bandwidth_gbytes_per_s": 25,
-        "nic_latency_us": 1,
-        "hosts_per_leaf": 1,
-        "num_spines": 1,
-        "oversubscription": 1,
-        "spine_latency_us": 1,
-    },
-}
+from ..sample_clusters import TWO_HOSTS
+from ..sample_graphs import profile
 
 
 @pytest.fixture(scope="session")
@@ -39,20 +22,13 @@ def two_hosts() -> Cluster:
 def chain() -> JobGraph:
     """Four ops in a row, forward 1, 2, 3, 0 s, backward twice that."""
     forward_s = np.array([1.0, 2.0, 3.0, 0.0])
-    return JobGraph(
-        name="chain",
-        op_names=("a", "b", "c", "d"),
-        op_kinds=("Linear", "Linear", "Linear", "Loss"),
-        forward_s=forward_s,
-        backward_s=2 * forward_s,
-        forward_flops=np.zeros(4),
-        backward_flops=np.zeros(4),
-        activation_bytes=np.array([100.0, 200.0, 400.0, 40.0]),
-        parameter_bytes=np.array([10.0, 20.0, 30.0, 0.0]),
-        workspace_bytes=np.array([0.0, 1000.0, 400.0, 8.0]),
-        edges=np.array([[0, 1], [1, 2], [2, 3]]),
-        samples_per_step=32,
-    )
+    sizes = {
+        "activation_bytes": [100.0, 200.0, 400.0, 40.0],
+        "parameter_bytes": [10.0, 20.0, 30.0, 0.0],
+        "workspace_bytes": [0.0, 1000.0, 400.0, 8.0],
+    }
+    named = {"op_names": ("a", "b", "c", "d"), "op_kinds": ("Linear", "Linear", "Linear", "Loss"), "source": "estimated"}
+    return profile("chain", forward_s, 2 * forward_s, **named, **sizes, samples_per_step=32)
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ import pytest
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import PlanError
-from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import load_plan, op_placement_plan
 from meshwright.plans.op_placement import pipeline_order
+
+from ..sample_graphs import profile
 
 TOY = {
     "name": "pair",
@@ -29,22 +30,9 @@ TOY = {
 
 def fork(parameters=0.0):
     """a feeds b and c, both feed d; a and d take 1 s, b and c 3 s, forward alone; outputs of 1 GB."""
-    zeros = [0.0] * 4
-    return JobGraph(
-        name="fork",
-        op_names=("a", "b", "c", "d"),
-        op_kinds=("op",) * 4,
-        forward_s=[1.0, 3.0, 3.0, 1.0],
-        backward_s=zeros,
-        forward_flops=zeros,
-        backward_flops=zeros,
-        activation_bytes=[1e9] * 4,
-        parameter_bytes=[parameters] * 4,
-        workspace_bytes=zeros,
-        edges=[[0, 1], [0, 2], [1, 3], [2, 3]],
-        samples_per_step=8,
-        source="measured",
-    )
+    sizes = {"activation_bytes": [1e9] * 4, "parameter_bytes": [parameters] * 4}
+    named = {"op_names": ("a", "b", "c", "d"), "op_kinds": ("op",) * 4, "samples_per_step": 8}
+    return profile("fork", [1.0, 3.0, 3.0, 1.0], [0.0] * 4, [[0, 1], [0, 2], [1, 3], [2, 3]], **named, **sizes)
 
 
 def made(device_of, order=(0, 1, 2, 3), graph=None, **keywords):

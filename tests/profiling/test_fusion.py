@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshwright.jobs.graph import JobGraph
 from meshwright.profiling.fusion import fused
 
 from ..draws import num_cases
+from ..sample_graphs import profile
 
 
 @st.composite
@@ -18,15 +18,14 @@ def graphs(draw):
     pairs = [(source, target) for target in range(num_ops) for source in range(target)]
     chosen = draw(st.lists(st.booleans(), min_size=len(pairs), max_size=len(pairs)))
     costs = [np.array(draw(st.lists(st.integers(0, 99), min_size=num_ops, max_size=num_ops)), float) for _ in range(5)]
-    edges = np.array([pair for pair, keep in zip(pairs, chosen, strict=True) if keep], np.int64).reshape(-1, 2)
+    edges = [pair for pair, keep in zip(pairs, chosen, strict=True) if keep]
     names = ("forward_flops", "backward_flops", "activation_bytes", "parameter_bytes", "workspace_bytes")
-    graph = JobGraph(
-        name="drawn",
-        op_names=tuple(f"op{op}" for op in range(num_ops)),
+    graph = profile(
+        "drawn",
+        np.zeros(num_ops),
+        np.zeros(num_ops),
+        edges,
         op_kinds=("op",) * num_ops,
-        forward_s=np.zeros(num_ops),
-        backward_s=np.zeros(num_ops),
-        edges=edges,
         samples_per_step=1,
         **dict(zip(names, costs, strict=True)),
     )
@@ -63,18 +62,14 @@ def test_without_element_wise_ops_nothing_is_joined(drawn):
 
 def test_an_output_that_two_ops_read_is_kept():
     # a -> b (element-wise) and a -> c: a's output is read twice, so b is an op of its own; d joins c, whose output it alone reads
-    graph = JobGraph(
-        name="fork",
+    graph = profile(
+        "fork",
+        np.zeros(4),
+        np.zeros(4),
+        [(0, 1), (0, 2), (2, 3)],
         op_names=("a", "b", "c", "d"),
-        op_kinds=("op",) * 4,
-        forward_s=np.zeros(4),
-        backward_s=np.zeros(4),
-        forward_flops=np.array([1.0, 2.0, 4.0, 8.0]),
-        backward_flops=np.zeros(4),
-        activation_bytes=np.array([10.0, 20.0, 30.0, 40.0]),
-        parameter_bytes=np.zeros(4),
-        workspace_bytes=np.zeros(4),
-        edges=np.array([(0, 1), (0, 2), (2, 3)]),
+        forward_flops=[1.0, 2.0, 4.0, 8.0],
+        activation_bytes=[10.0, 20.0, 30.0, 40.0],
         samples_per_step=1,
     )
     joined, part_of = fused(graph, [False, True, False, True])

@@ -17,6 +17,7 @@ from meshwright.export import write
 from meshwright.export.launchers.slurm_topology import topology_conf
 from meshwright.live.actuators.slurm_hook_files import hook_files
 
+from ..sample_clusters import clos
 from .processes import Daemons, free_ports, search_path, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo", "scancel")
@@ -69,25 +70,9 @@ EpilogSlurmctld={folder}/hooks/epilog_slurmctld.sh
 
 def cluster(name: str, hosts: list[str]) -> dict[str, Any]:
     """A cluster of hosts of this Slurm, as its YAML has it."""
-    return {
-        "name": name,
-        "device": "a100",
-        "host_names": hosts,
-        "topology": {
-            "kind": "clos",
-            "num_hosts": len(hosts),
-            "devices_per_host": DEVICES_PER_HOST,
-            "intra_host_bandwidth_gbytes_per_s": 300,
-            "intra_host_latency_us": 2,
-            "nics_per_host": 4,
-            "nic_bandwidth_gbytes_per_s": 25,
-            "nic_latency_us": 1,
-            "hosts_per_leaf": len(hosts) // 2,
-            "num_spines": 2,
-            "oversubscription": 1,
-            "spine_latency_us": 1,
-        },
-    }
+    leaves = {"hosts_per_leaf": len(hosts) // 2, "num_spines": 2}
+    topology = clos(len(hosts), DEVICES_PER_HOST, **leaves, inside=(300, 2), cards=4, card=(25, 1))
+    return {"name": name, "device": "a100", "host_names": hosts, "topology": topology}
 
 
 class LoopbackSlurm:

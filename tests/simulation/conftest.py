@@ -6,7 +6,8 @@ from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.jobs.graph import JobGraph
 from meshwright.simulation.cluster.scenario import Scenario
 
-from .samples import profile, small_scenario
+from ..sample_graphs import profile
+from .samples import small_scenario
 
 
 @pytest.fixture(scope="session")

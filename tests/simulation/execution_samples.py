@@ -2,11 +2,13 @@
 
 import numpy as np
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.costs.phases import Flow, Phase
 from meshwright.simulation.contention.placed_job import PlacedJob
 from meshwright.simulation.step.execution import ExecutionGraph
 from meshwright.simulation.step.messages import Messages
+
+from .. import sample_clusters
+from ..sample_clusters import cluster_of, matrix, torus
 
 SWITCH = {"kind": "single-host", "fabric": "switch", "num_devices": 8, "bandwidth_gbytes_per_s": 4.0, "latency_us": 0.0}
 
@@ -44,27 +46,9 @@ def sent(sender, receiver, payload_bytes, latency_s=0.0):
     return (Phase(latency_s, (Flow(sender, receiver, payload_bytes),)),)
 
 
-def cluster_of(topology, **rest):
-    """A cluster of A100 with a topology in YAML's words."""
-    return Cluster.from_data({"name": "drawn", "device": "a100", "topology": topology, **rest})
-
-
 def clos(**changes):
     """Four hosts of one device, two to a leaf, one spine: 4 GB/s into a leaf and 2 GB/s out of it unless changed."""
-    described = {
-        "kind": "clos",
-        "num_hosts": 4,
-        "devices_per_host": 1,
-        "intra_host_bandwidth_gbytes_per_s": 8.0,
-        "intra_host_latency_us": 0.0,
-        "nics_per_host": 1,
-        "nic_bandwidth_gbytes_per_s": 2.0,
-        "nic_latency_us": 0.0,
-        "hosts_per_leaf": 2,
-        "num_spines": 1,
-        "oversubscription": 2.0,
-        "spine_latency_us": 0.0,
-    }
+    described = sample_clusters.clos(4, 1, inside=(8.0, 0.0), card=(2.0, 0.0), oversubscription=2.0, spine_latency_us=0.0)
     return cluster_of({**described, **changes})
 
 
@@ -74,12 +58,11 @@ def drawn_cluster(rng):
     if kind == 0:
         return cluster_of({**SWITCH, "fabric": str(rng.choice(["switch", "bus"]))})
     if kind == 1:
-        matrix = rng.choice([1.0, 2.0, 3.0], (8, 8)).tolist()
-        return cluster_of({"kind": "matrix", "bandwidth_gbytes_per_s": matrix, "latency_us": [[0.0] * 8] * 8})
+        return cluster_of(matrix(rng.choice([1.0, 2.0, 3.0], (8, 8))))
     if kind == 2:
         return clos(num_hosts=8, num_spines=int(rng.integers(1, 3)), oversubscription=float(rng.choice([1.0, 3.0])))
     if kind == 3:
-        return cluster_of({"kind": "torus", "shape": [4, 2], "link_bandwidth_gbytes_per_s": 2.0, "link_latency_us": 0.0})
+        return cluster_of(torus(4, 2, link=(2.0, 0.0)))
     hosts = {"num_hosts": 4, "devices_per_host": 2, "hosts_per_leaf": 1}
     return clos(**hosts, oversubscription=float(rng.choice([1.0, 4.0])))
 

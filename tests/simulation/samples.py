@@ -1,10 +1,7 @@
 """Small jobs, workloads and scenarios made to measure."""
 
-import numpy as np
-
 from meshwright import settings
 from meshwright.clusters.cluster import load_cluster
-from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.workload import Workload, WorkloadSettings
 from meshwright.simulation.cluster.scenario import Scenario, ScenarioSettings, assemble
 
@@ -19,25 +16,6 @@ def small_workload(**changes) -> Workload:
         **changes,
     }
     return Workload.from_settings(settings.build_settings(WorkloadSettings, data))
-
-
-def profile(name, forward_s, backward_s, edges, *, activation_bytes=None, parameter_bytes=None, **rest) -> JobGraph:
-    """A graph with times and bytes only, as a profile tells them."""
-    n = len(forward_s)
-    return JobGraph(
-        name=name,
-        op_names=tuple(f"op-{i}" for i in range(n)),
-        op_kinds=("Linear",) * n,
-        forward_s=np.array(forward_s),
-        backward_s=np.array(backward_s),
-        forward_flops=np.zeros(n),
-        backward_flops=np.zeros(n),
-        activation_bytes=np.zeros(n) if activation_bytes is None else np.array(activation_bytes),
-        parameter_bytes=np.zeros(n) if parameter_bytes is None else np.array(parameter_bytes),
-        workspace_bytes=np.zeros(n),
-        edges=np.array(edges, np.int64).reshape(-1, 2),
-        **{"source": "measured", **rest},
-    )
 
 
 def small_scenario(**changes) -> Scenario:

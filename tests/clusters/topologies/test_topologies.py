@@ -6,29 +6,19 @@ import pytest
 from meshwright.clusters import Cluster, load_cluster
 from meshwright.errors import ConfigError
 
+from ... import sample_clusters
+from ...sample_clusters import clos
+
 
 def cluster_of(**topology):
-    return Cluster.from_data({"name": "any", "device": "a100", "topology": topology})
+    return sample_clusters.cluster_of(topology)
 
 
 def names_on(cluster, a, b):
     return [cluster.links.names[link] for link in cluster.path(a, b)]
 
 
-CLOS = {
-    "kind": "clos",
-    "num_hosts": 4,
-    "devices_per_host": 4,
-    "intra_host_bandwidth_gbytes_per_s": 300.0,
-    "intra_host_latency_us": 0.6,
-    "nics_per_host": 2,
-    "nic_bandwidth_gbytes_per_s": 25.0,
-    "nic_latency_us": 1.0,
-    "hosts_per_leaf": 2,
-    "num_spines": 3,
-    "oversubscription": 2.0,
-    "spine_latency_us": 0.25,
-}
+CLOS = clos(4, 4, inside=(300.0, 0.6), cards=2, card=(25.0, 1.0), num_spines=3, oversubscription=2.0, spine_latency_us=0.25)
 
 
 def test_ramp_channel_worked_by_hand():

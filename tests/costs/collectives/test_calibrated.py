@@ -15,6 +15,7 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.foreign_figures import foreign_figures
 
 from ...draws import draws
+from ...sample_clusters import clos, cluster_of
 
 A100 = HostLine(300e9)
 
@@ -63,25 +64,17 @@ def test_numbers_of_ranks_that_were_measured_have_their_own_line_and_others_lie_
     assert HostLine(75e9, "cube mesh").inside(2) == (23.8e-6, 11.3e9)
 
 
-def with_topology(device, **topology):
-    return Cluster.from_data({"name": "c", "device": device, "topology": topology})
-
-
-CARDS = {
-    **{"kind": "clos", "num_hosts": 2, "devices_per_host": 4, "hosts_per_leaf": 2, "intra_host_bandwidth_gbytes_per_s": 90.0},
-    **{"intra_host_latency_us": 1.0, "nics_per_host": 4, "nic_bandwidth_gbytes_per_s": 10.0, "nic_latency_us": 1.0},
-    **{"num_spines": 1, "oversubscription": 1.0, "spine_latency_us": 0.1, "wiring": "rail"},
-}
+CARDS = clos(2, 4, inside=(90.0, 1.0), cards=4, card=(10.0, 1.0), spine_latency_us=0.1, wiring="rail")
 
 
 def test_lines_are_known_of_hosts_with_switched_links_and_of_v100_as_a_cube_mesh(ramp):
-    assert host_line(with_topology("v100", **CARDS)) == (90e9, "cube mesh")
-    assert host_line(with_topology("a100", **CARDS)) == host_line(with_topology("h100", **CARDS)) == (90e9, "nvswitch")
+    assert host_line(cluster_of(CARDS, "v100")) == (90e9, "cube mesh")
+    assert host_line(cluster_of(CARDS, "a100")) == host_line(cluster_of(CARDS, "h100")) == (90e9, "nvswitch")
     assert host_line(load_cluster("preset:host-8")) == (300e9, "nvswitch")
     assert host_line(ramp) is None
     # whatever the cluster says, PCIe 4.0 and 5.0 carry no more than theirs
-    assert host_line(with_topology("l40s", **CARDS)) == (31.5e9, "pcie")
-    assert host_line(with_topology("rtx-pro-6000", **CARDS)) == (63e9, "pcie")
+    assert host_line(cluster_of(CARDS, "l40s")) == (31.5e9, "pcie")
+    assert host_line(cluster_of(CARDS, "rtx-pro-6000")) == (63e9, "pcie")
     assert host_line(of_devices("l40s-mine")) == (31.5e9, "pcie")
     assert host_line(of_devices("v100")) == (300e9, "cube mesh")
 

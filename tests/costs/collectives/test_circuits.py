@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.costs.collectives.choice import of
 from meshwright.costs.collectives.circuits import Circuits
 from meshwright.costs.collectives.direct import RING
@@ -14,6 +13,8 @@ from meshwright.costs.collectives.staged import HIERARCHICAL
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
+
+from ...sample_clusters import cluster_of, matrix
 
 OPERATIONS = st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
 
@@ -30,7 +31,7 @@ def _network(turn_us=20.0, hosts=8, devices=1, ports=4):
         "circuit_latency_us": 5.0,
         "reconfiguration_us": turn_us,
     }
-    cluster = Cluster.from_data({"name": "optical", "device": "a100", "topology": topology})
+    cluster = cluster_of(topology)
     return RankNetwork(cluster, np.arange(hosts * devices))
 
 
@@ -143,9 +144,7 @@ def test_auto_takes_circuits_on_an_optical_cluster_and_other_clusters_have_none(
     network, ranks = _network(), np.arange(8)
     auto = of(CostSettings()).time_s(network, ranks, 8e6, "all_to_all")
     assert auto == Circuits().time_s(network, ranks, 8e6, "all_to_all")
-    matrix = {"bandwidth_gbytes_per_s": np.full((2, 2), 1.0).tolist(), "latency_us": np.zeros((2, 2)).tolist()}
-    topology = {"kind": "matrix", "devices_per_host": 1, **matrix}
-    other = RankNetwork(Cluster.from_data({"name": "pair", "device": "a100", "topology": topology}), np.arange(2))
+    other = RankNetwork(cluster_of(matrix(np.full((2, 2), 1.0))), np.arange(2))
     with pytest.raises(ConfigError, match="optical") as error:
         Circuits().time_s(other, np.arange(2), 1.0)
     assert (error.value.field, error.value.value) == ("collectives", "circuits")

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.clusters.cluster import Cluster, load_cluster
+from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.collectives.in_network import InNetwork
 from meshwright.costs.network import RankNetwork
@@ -15,30 +15,14 @@ from meshwright.errors import ConfigError
 from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
+from ...sample_clusters import clos, cluster_of
+
 MIB = 2**20
 
 
 def hosts_of_one(num_hosts):
-    return Cluster.from_data(
-        {
-            "name": "singles",
-            "device": "h100",
-            "topology": {
-                "kind": "clos",
-                "num_hosts": num_hosts,
-                "devices_per_host": 1,
-                "intra_host_bandwidth_gbytes_per_s": 450,
-                "intra_host_latency_us": 0.6,
-                "nics_per_host": 1,
-                "nic_bandwidth_gbytes_per_s": 50,
-                "nic_latency_us": 1.35,
-                "hosts_per_leaf": 32,
-                "num_spines": 32,
-                "oversubscription": 1,
-                "spine_latency_us": 0.5,
-            },
-        }
-    )
+    figures = {"inside": (450, 0.6), "card": (50, 1.35), "num_spines": 32, "spine_latency_us": 0.5}
+    return cluster_of(clos(num_hosts, 1, 32, **figures), "h100")
 
 
 def seconds(model, network, payload, operation="all_reduce"):

@@ -3,35 +3,18 @@
 import numpy as np
 import pytest
 
-from meshwright.clusters.cluster import Cluster, load_cluster
+from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
+
+from ...sample_clusters import clos, cluster_of
 
 GIB = 2**30
 
 
 def hosts(num_hosts, device, inside_gbytes_per_s, num_cards, card_gbytes_per_s):
-    return Cluster.from_data(
-        {
-            "name": "measured",
-            "device": device,
-            "topology": {
-                "kind": "clos",
-                "num_hosts": num_hosts,
-                "devices_per_host": 8,
-                "intra_host_bandwidth_gbytes_per_s": inside_gbytes_per_s,
-                "intra_host_latency_us": 0.6,
-                "nics_per_host": num_cards,
-                "nic_bandwidth_gbytes_per_s": card_gbytes_per_s,
-                "nic_latency_us": 1.35,
-                "hosts_per_leaf": num_hosts,
-                "wiring": "rail",
-                "num_spines": 1,
-                "oversubscription": 1.0,
-                "spine_latency_us": 0.5,
-            },
-        }
-    )
+    links = {"inside": (inside_gbytes_per_s, 0.6), "cards": num_cards, "card": (card_gbytes_per_s, 1.35)}
+    return cluster_of(clos(num_hosts, 8, num_hosts, **links, wiring="rail", spine_latency_us=0.5), device)
 
 
 @pytest.mark.parametrize(

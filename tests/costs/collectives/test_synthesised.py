@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.clusters import load_cluster
-from meshwright.clusters.cluster import Cluster
 from meshwright.costs.collectives import OPERATIONS
 from meshwright.costs.collectives.direct import RING
 from meshwright.costs.collectives.staged import RAIL
@@ -18,6 +17,8 @@ from meshwright.errors import ConfigError
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain
 
+from ...sample_clusters import cluster_of, matrix
+
 # DGX-1V: two NVLinks of 25 GB/s a direction between some pairs, one between others; the rest goes over PCIe, here 1 GB/s.
 CUBE_MESH = {
     50.0: [(0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (2, 6), (3, 7), (4, 7), (5, 6), (6, 7)],
@@ -27,13 +28,7 @@ CUBE_MESH = {
 
 def network_of(gbytes_per_s, latency_us=0.0, devices_per_host=None):
     n = len(gbytes_per_s)
-    topology = {
-        "kind": "matrix",
-        "devices_per_host": devices_per_host or n,
-        "bandwidth_gbytes_per_s": np.asarray(gbytes_per_s).tolist(),
-        "latency_us": np.full((n, n), latency_us).tolist(),
-    }
-    return RankNetwork(Cluster.from_data({"name": "mesh", "device": "v100", "topology": topology}), np.arange(n))
+    return RankNetwork(cluster_of(matrix(gbytes_per_s, latency_us, devices_per_host or n), "v100"), np.arange(n))
 
 
 def cube_mesh():

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.costs.training.gossip import rounds
 from meshwright.costs.training.gossip_fabrics import FABRICS, fabric_steps
 from meshwright.planning.estimate import estimate
 
 from ...oracles.strategy_runs import event_s
+from ...sample_clusters import cluster_of, matrix
 
 
 def mixing(one, num_replicas):
@@ -29,13 +29,8 @@ def uneven(fast=100.0, slow=1.0):
     rates = np.full((4, 4), slow)
     for one, other in ((0, 1), (2, 3)):
         rates[one, other] = rates[other, one] = fast
-    topology = {
-        "kind": "matrix",
-        "devices_per_host": 1,
-        "bandwidth_gbytes_per_s": [[float(rate) if a != b else 0.0 for b, rate in enumerate(row)] for a, row in enumerate(rates)],
-        "latency_us": [[0.0] * 4] * 4,
-    }
-    return Cluster.from_data({"name": "uneven", "device": "a100", "topology": topology})
+    np.fill_diagonal(rates, 0.0)
+    return cluster_of(matrix(rates))
 
 
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)

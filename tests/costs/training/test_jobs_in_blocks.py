@@ -1,6 +1,5 @@
 """Independent subnetworks and local updates of jobs: errors worked by hand, memory, and what is refused."""
 
-import numpy as np
 import pytest
 
 from meshwright.costs.settings import CostSettings
@@ -8,31 +7,18 @@ from meshwright.costs.training.local_update import LocalBlocks, local_blocks
 from meshwright.costs.training.replicas import Replicas
 from meshwright.costs.work.memory import FRAGMENTATION
 from meshwright.errors import PlanError
-from meshwright.jobs.graph import JobGraph
 from meshwright.planning.estimate import estimate
 from meshwright.planning.training import price_training
 from meshwright.plans.training import parse_training
+
+from ...sample_graphs import dense_layers
 
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)
 
 
 def dense(path, n=3):
     """Dense layers of 4096 x 4096 numbers of 4 bytes, in a file."""
-    zeros = np.zeros(n)
-    JobGraph(
-        name="dense",
-        op_names=tuple(f"fc{i}" for i in range(n)),
-        op_kinds=("Linear",) * n,
-        forward_s=np.full(n, 1e-3),
-        backward_s=np.full(n, 2e-3),
-        forward_flops=zeros,
-        backward_flops=zeros,
-        activation_bytes=np.full(n, 128 * 4096 * 4.0),
-        parameter_bytes=np.full(n, 4096 * 4096 * 4.0),
-        workspace_bytes=zeros,
-        edges=np.array([[i, i + 1] for i in range(n - 1)]),
-        samples_per_step=128,
-    ).save(path)
+    dense_layers(n, 128 * 4096 * 4.0, 4096 * 4096 * 4.0, samples_per_step=128).save(path)
     return str(path)
 
 

@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.costs.collectives import Fabric, chosen, group_price_s
 from meshwright.costs.process_groups.group_network import FabricNetwork, PlacedNetwork, group_network, lanes_of, regular_lane
 from meshwright.costs.settings import CostSettings
@@ -22,6 +21,7 @@ from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS
 
 from ...draws import draws
+from ...sample_clusters import clos, cluster_of, torus, trace
 from ..uneven import drawn_matrix, matrix_of, regions, renumbered
 
 BERT = load_shape("zoo:bert-large")[0]
@@ -164,11 +164,7 @@ def test_a_job_graph_counts_every_replicas_transfers_and_every_stages_gradients(
 
 def two_leaves(hosts_of_first=3):
     rows = [[f"h{n}", "D", "P", "A1" if n < hosts_of_first else "A2"] for n in range(4)]
-    hosts = {"devices_per_host": 2, "intra_host_bandwidth_gbytes_per_s": 200, "intra_host_latency_us": 1}
-    hosts |= {"nics_per_host": 1, "nic_bandwidth_gbytes_per_s": 25, "nic_latency_us": 1}
-    above = {"leaf_uplink_gbytes_per_s": 5, "leaf_uplink_latency_us": 1, "pod_uplink_gbytes_per_s": 5, "pod_uplink_latency_us": 1}
-    topology = {"kind": "trace", "hosts_at": rows} | hosts | above
-    return Cluster.from_data({"name": "two-leaves", "device": "a100", "topology": topology})
+    return cluster_of(trace(rows, (5, 1), (5, 1), devices_per_host=2, inside=(200, 1), card=(25, 1)))
 
 
 def test_on_a_recorded_network_a_group_that_leaves_its_leaf_costs_more_than_one_that_stays():
@@ -182,14 +178,10 @@ def test_on_a_recorded_network_a_group_that_leaves_its_leaf_costs_more_than_one_
 
 
 def test_hosts_are_alike_only_where_a_renumbering_takes_each_to_each():
-    clos = {"kind": "clos", "num_hosts": 6, "devices_per_host": 2, "intra_host_bandwidth_gbytes_per_s": 100}
-    clos |= {"intra_host_latency_us": 1, "nics_per_host": 1, "nic_bandwidth_gbytes_per_s": 10, "nic_latency_us": 1}
-    clos |= {"num_spines": 2, "oversubscription": 2, "spine_latency_us": 1}
+    above = {"num_spines": 2, "oversubscription": 2}
     for per_leaf, alike in ((2, True), (3, True), (4, False), (6, True), (8, True)):
-        topology = clos | {"hosts_per_leaf": per_leaf}
-        assert Cluster.from_data({"name": "c", "device": "a100", "topology": topology}).hosts_are_alike is alike
-    torus = {"kind": "torus", "shape": [3, 4], "devices_per_host": 2, "link_bandwidth_gbytes_per_s": 1, "link_latency_us": 1}
-    assert Cluster.from_data({"name": "t", "device": "a100", "topology": torus}).hosts_are_alike
+        assert cluster_of(clos(6, 2, per_leaf, **above)).hosts_are_alike is alike
+    assert cluster_of(torus(3, 4, link=(1, 1), devices_per_host=2)).hosts_are_alike
     assert two_leaves(4).hosts_are_alike
     assert not two_leaves(2).hosts_are_alike
     assert not drawn_matrix(0).hosts_are_alike

@@ -4,9 +4,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import load_cluster
-from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import OpSplits, op_split_plan, place
+
+from ...sample_graphs import profile
 
 CLUSTER = load_cluster("preset:dgx-a100-8x8")
 
@@ -14,22 +15,7 @@ CLUSTER = load_cluster("preset:dgx-a100-8x8")
 def graph_of(edges, activation_bytes, parameter_bytes, forward_s=None):
     n = len(activation_bytes)
     forward_s = np.full(n, 1e-3) if forward_s is None else np.array(forward_s, float)
-    names = tuple(f"op{i}" for i in range(n))
-    rows = np.zeros((2, n)), np.array(activation_bytes, float), np.array(parameter_bytes, float), np.zeros(n)
-    return JobGraph(
-        "g",
-        names,
-        ("Linear",) * n,
-        forward_s,
-        2 * forward_s,
-        rows[0][0],
-        rows[0][1],
-        rows[1],
-        rows[2],
-        rows[3],
-        np.array(edges, np.int64).reshape(-1, 2),
-        source="measured",
-    )
+    return profile("g", forward_s, 2 * forward_s, edges, activation_bytes=activation_bytes, parameter_bytes=parameter_bytes)
 
 
 def plan_of(graph, splits, first=6):

@@ -5,9 +5,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.errors import PlanError
 from meshwright.planning.search import search_layouts
+
+from ...sample_clusters import cluster_of, matrix
 
 KEEP = "dp=2,pp=2,tp=1,micro_batch=4,schedule=1f1b,zero=0,recompute=none"
 
@@ -17,13 +18,7 @@ def two_fast_pairs(order):
     bandwidth = np.full((4, 4), 0.1)
     for one, other in (order[:2], order[2:]):
         bandwidth[one, other] = bandwidth[other, one] = 100.0
-    topology = {
-        "kind": "matrix",
-        "devices_per_host": 1,
-        "bandwidth_gbytes_per_s": bandwidth.tolist(),
-        "latency_us": np.zeros((4, 4)).tolist(),
-    }
-    return Cluster.from_data({"name": "pairs", "device": "v100", "topology": topology})
+    return cluster_of(matrix(bandwidth), "v100")
 
 
 def found(order, arrange, **more):
@@ -46,13 +41,7 @@ def uneven_hosts(fast):
     bandwidth = np.full((8, 8), 0.1)
     for one, other in fast:
         bandwidth[one, other] = bandwidth[other, one] = 100.0
-    topology = {
-        "kind": "matrix",
-        "devices_per_host": 4,
-        "bandwidth_gbytes_per_s": bandwidth.tolist(),
-        "latency_us": np.zeros((8, 8)).tolist(),
-    }
-    return Cluster.from_data({"name": "uneven", "device": "v100", "topology": topology})
+    return cluster_of(matrix(bandwidth, devices_per_host=4), "v100")
 
 
 def test_devices_change_places_within_a_host_and_with_free_ones():

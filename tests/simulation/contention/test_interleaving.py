@@ -13,6 +13,9 @@ from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.contention.interleaving import Bursts, bursts, excess, interleave
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
+from ...sample_clusters import clos, cluster_of
+from ...sample_graphs import profile
+
 STEPS = 12
 COSTS = CostSettings(contention="fair", collectives="ring")
 TWO_RANKS = OpSplits(np.array([2]))
@@ -22,44 +25,13 @@ HALF = Bursts(1.0, ((0.5, 1.0, 1.0),))
 @pytest.fixture(scope="module")
 def pair() -> Cluster:
     """Two hosts of two devices, one card of 10 GB/s for both."""
-    return Cluster.from_data(
-        {
-            "name": "pair",
-            "device": "a100",
-            "topology": {
-                "kind": "clos",
-                "num_hosts": 2,
-                "devices_per_host": 2,
-                "intra_host_bandwidth_gbytes_per_s": 100,
-                "intra_host_latency_us": 1,
-                "nics_per_host": 1,
-                "nic_bandwidth_gbytes_per_s": 10,
-                "nic_latency_us": 1,
-                "hosts_per_leaf": 2,
-                "num_spines": 1,
-                "oversubscription": 1,
-                "spine_latency_us": 1,
-            },
-        }
-    )
+    return cluster_of(clos(2, 2))
 
 
 @pytest.fixture(scope="module")
 def half_duty() -> JobGraph:
     """Two ranks compute for 100 ms and then all-reduce 1 GB at 10 GB/s, which takes another 100 ms."""
-    return JobGraph(
-        name="half-duty",
-        op_names=("matmul",),
-        op_kinds=("Linear",),
-        forward_s=np.array([0.08]),
-        backward_s=np.array([0.12]),
-        forward_flops=np.zeros(1),
-        backward_flops=np.zeros(1),
-        activation_bytes=np.zeros(1),
-        parameter_bytes=np.array([1e9]),
-        workspace_bytes=np.zeros(1),
-        edges=np.zeros((0, 2), np.int64),
-    )
+    return profile("half-duty", [0.08], [0.12], parameter_bytes=[1e9], source="estimated")
 
 
 def card(cluster):

@@ -17,8 +17,8 @@ from meshwright.simulation.step.timeline import JobStep, simulate, simulate_toge
 
 from ...clusters.alike_groups import classes
 from ...draws import draws
+from ...sample_graphs import profile
 from ..execution_samples import clos, cluster_of
-from ..samples import profile
 
 FAIR, INDEPENDENT = CostSettings(contention="fair"), CostSettings(contention="independent")
 RING = CostSettings(contention="fair", collectives="ring")

@@ -18,7 +18,8 @@ from meshwright.simulation.decision_space.step_times import step_times
 from meshwright.simulation.kept_files import cache_folder
 from meshwright.simulation.step.timeline import simulate
 
-from ..samples import profile
+from ...sample_clusters import cluster_of, matrix
+from ...sample_graphs import profile
 
 HOST = {
     "name": "host",
@@ -183,10 +184,7 @@ def test_a_job_that_only_fits_when_it_is_cut_runs_where_it_fits(tmp_path):
 def test_a_job_that_lacks_memory_on_small_devices_only_is_told_so(tmp_path):
     # 24 GB of state and 64 GB of activations: too much for one A100 (88 of 85.2 GB), and half of it (56 GB) for the V100
     # of 34 GB next to it. The A100 lacks the least, 2.8 GB.
-    matrices = {"bandwidth_gbytes_per_s": [[1, 1], [1, 1]], "latency_us": [[0, 0], [0, 0]]}
-    mixed = Cluster.from_data(
-        {"name": "mixed", "device": "a100", "device_overrides": {"host-1": "v100"}, "topology": {"kind": "matrix", **matrices}}
-    )
+    mixed = cluster_of(matrix(np.ones((2, 2))), name="mixed", device_overrides={"host-1": "v100"})
     wide = profile("wide", [1.0], [1.0], [], activation_bytes=[64e9], parameter_bytes=[3e9])
     with pytest.raises(PlanError, match=r"fits no block of mixed: .*needs 88\.000 GB .*has 85\.201 GB"):
         table(tmp_path, wide, mixed)

@@ -10,7 +10,6 @@ from meshwright.clusters.cluster import Cluster
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError, PlanError
 from meshwright.jobs import load_graph
-from meshwright.jobs.graph import JobGraph
 from meshwright.plans.compression import Quantise, RandomK
 from meshwright.plans.training import TRAININGS, parse_training
 from meshwright.settings import build_settings
@@ -19,6 +18,9 @@ from meshwright.simulation.decision_space.space import decision_space
 from meshwright.simulation.decision_space.splitting import SplitSettings
 from meshwright.simulation.decision_space.step_times import step_times
 from meshwright.simulation.decision_space.trained_steps import KINDS, GivenTraining
+
+from ...sample_clusters import clos, cluster_of
+from ...sample_graphs import dense_layers
 
 COSTS = CostSettings(collectives="ring")
 SCENARIO = {"cluster": "preset:ramp-4x4x2", "workload": "preset:quickstart", "num_jobs": 20, "max_degree": 8}
@@ -121,44 +123,11 @@ def test_a_mask_of_ones_changes_nothing_and_a_narrow_core_helps_a_device_by_itse
     assert (narrow.communication_share[0, alone] <= 1e-9).all()
 
 
-HOSTS = {
-    "name": "hosts",
-    "device": "a100",
-    "topology": {
-        "kind": "clos",
-        "num_hosts": 4,
-        "devices_per_host": 2,
-        "hosts_per_leaf": 2,
-        "num_spines": 1,
-        "oversubscription": 1,
-        "intra_host_bandwidth_gbytes_per_s": 100,
-        "intra_host_latency_us": 1,
-        "nics_per_host": 1,
-        "nic_bandwidth_gbytes_per_s": 10,
-        "nic_latency_us": 1,
-        "spine_latency_us": 1,
-    },
-}
-
-
 @pytest.fixture(scope="module")
 def served(folder):
-    hosts = decision_space(Cluster.from_data(HOSTS), 8)
+    hosts = decision_space(cluster_of(clos(4, 2)), 8)
     vgg16 = load_graph("zoo:vgg16", device=hosts.cluster.device_types[0])
-    dense = JobGraph(
-        name="dense",
-        op_names=("fc0", "fc1", "fc2"),
-        op_kinds=("Linear",) * 3,
-        forward_s=np.full(3, 1e-3),
-        backward_s=np.full(3, 2e-3),
-        forward_flops=np.zeros(3),
-        backward_flops=np.zeros(3),
-        activation_bytes=np.full(3, 1e6),
-        parameter_bytes=np.full(3, 4e7),
-        workspace_bytes=np.zeros(3),
-        edges=np.array([[0, 1], [1, 2]]),
-        samples_per_step=64,
-    )
+    dense = dense_layers(3, 1e6, 4e7, samples_per_step=64)
 
     def of(training="synchronous", job="vgg16"):
         given = GivenTraining(parse_training(training)[0])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from meshwright.clusters import Cluster, load_cluster
+from meshwright.clusters import load_cluster
 from meshwright.simulation.fleet import dynamics, sharing
 from meshwright.simulation.fleet.blocks import NO_BLOCKS, FleetBlocks
 from meshwright.simulation.fleet.menu_table import MenuTable
@@ -15,41 +15,27 @@ from meshwright.simulation.fleet.network import fleet_network
 from meshwright.simulation.fleet.placing import placement_class
 from meshwright.simulation.fleet.state import FleetProblem, PlacementRule, SharingMode, new_state
 
+from ... import sample_clusters
+from ...sample_clusters import cluster_of, torus, trace
+
 PACKED, SPREAD, NEAREST, CONSTRUCT, BLOCKS = PlacementRule
 
-FIGURES = {
-    "intra_host_bandwidth_gbytes_per_s": 100,
-    "intra_host_latency_us": 1,
-    "nics_per_host": 1,
-    "nic_bandwidth_gbytes_per_s": 10,
-    "nic_latency_us": 1,
-    "spine_latency_us": 1,
-    "num_spines": 1,
-    "oversubscription": 2,
-}
 
-
-def clos(num_hosts, devices_per_host, hosts_per_leaf, **keys):
+def clos(num_hosts, devices_per_host, hosts_per_leaf, *, device_overrides=None, **keys):
     """``oversubscription`` is 2: a leaf's trunk carries half of what its hosts send."""
-    overrides = keys.pop("device_overrides", {})
-    topology = {"kind": "clos", "num_hosts": num_hosts, "devices_per_host": devices_per_host, "hosts_per_leaf": hosts_per_leaf}
-    data = {"name": "clos", "device": "a100", "device_overrides": overrides, "topology": topology | FIGURES | keys}
-    return Cluster.from_data(data)
+    topology = sample_clusters.clos(num_hosts, devices_per_host, hosts_per_leaf, **{"oversubscription": 2, **keys})
+    return cluster_of(topology, device_overrides=device_overrides or {})
 
 
 def _torus():
-    topology = {"kind": "torus", "shape": [2, 3], "link_bandwidth_gbytes_per_s": 10, "link_latency_us": 1}
-    return Cluster.from_data({"name": "torus", "device": "a100", "topology": topology})
+    return cluster_of(torus(2, 3))
 
 
 def _tree():
     """Leaves of three and one hosts in one site, of two in another."""
-    topology = {key: FIGURES[key] for key in FIGURES if key not in ("spine_latency_us", "num_spines", "oversubscription")}
-    topology |= {"kind": "trace", "devices_per_host": 2, "leaf_uplink_gbytes_per_s": 15, "leaf_uplink_latency_us": 1}
-    topology |= {"pod_uplink_gbytes_per_s": 5, "pod_uplink_latency_us": 9}
     leaves = [("a", "a0"), ("a", "a0"), ("a", "a0"), ("a", "a1"), ("b", "b0"), ("b", "b0")]
-    topology["hosts_at"] = [[str(number), "core", *leaf] for number, leaf in enumerate(leaves)]
-    return Cluster.from_data({"name": "tree", "device": "a100", "topology": topology})
+    hosts_at = [[str(number), "core", *leaf] for number, leaf in enumerate(leaves)]
+    return cluster_of(trace(hosts_at, (15, 1), (5, 9), devices_per_host=2))
 
 
 CLUSTERS = {

@@ -2,8 +2,10 @@
 
 import numpy as np
 
-from meshwright.clusters import Cluster, load_cluster
+from meshwright.clusters import load_cluster
 from meshwright.simulation.fleet.network import fleet_network
+
+from ...sample_clusters import cluster_of, matrix
 
 SITES = {
     "kind": "matrix",
@@ -14,7 +16,7 @@ SITES = {
 
 
 def test_sites_of_a_matrix_are_groups_and_none_of_their_links_is_shared():
-    named = fleet_network(Cluster.from_data({"name": "sites", "device": "a100", "topology": SITES}))
+    named = fleet_network(cluster_of(SITES))
     network = named.arrays
     assert named.trunk_names == ("here", "there")
     assert network.host_group.tolist() == network.class_group.tolist() == [0, 0, 0, 1, 1]
@@ -28,9 +30,8 @@ def test_sites_of_a_matrix_are_groups_and_none_of_their_links_is_shared():
 
 def test_hosts_of_a_site_need_not_be_neighbours():
     site = np.array([0, 1, 0, 1, 1])
-    bandwidth = np.where(site[:, None] == site, 5.0, 0.5).tolist()
-    topology = {"kind": "matrix", "bandwidth_gbytes_per_s": bandwidth, "latency_us": np.ones((5, 5)).tolist()}
-    network = fleet_network(Cluster.from_data({"name": "mixed", "device": "a100", "topology": topology})).arrays
+    bandwidth = np.where(site[:, None] == site, 5.0, 0.5)
+    network = fleet_network(cluster_of(matrix(bandwidth, np.ones((5, 5))))).arrays
     assert network.host_group.tolist() == site.tolist()
     assert network.group_hosts.tolist() == [0, 2, 1, 3, 4]
     assert network.group_first.tolist() == [0, 2, 5]

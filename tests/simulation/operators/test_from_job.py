@@ -18,6 +18,7 @@ from meshwright.simulation.operators.placement import placed, value
 
 from ...draws import draws
 from ...plans.test_op_placement import TOY, fork
+from ...sample_graphs import profile
 
 MIXED = load_cluster("preset:mixed-256")
 SOME = [0, 1, 8, 128, 129, 255]
@@ -28,21 +29,17 @@ def random_job(seed, num_ops=9):
     rng = np.random.default_rng(seed)
     edges = [[a, b] for a in range(num_ops) for b in range(a + 1, num_ops) if rng.random() < 0.3]
     figures = rng.uniform(0.0, 1.0, (7, num_ops))
-    return JobGraph(
-        name="random",
-        op_names=tuple(f"op{v}" for v in range(num_ops)),
+    return profile(
+        "random",
+        1e-3 * figures[0],
+        2e-3 * figures[1],
+        edges,
         op_kinds=("op",) * num_ops,
-        forward_s=1e-3 * figures[0],
-        backward_s=2e-3 * figures[1],
-        forward_flops=np.zeros(num_ops),
-        backward_flops=np.zeros(num_ops),
         activation_bytes=np.round(1e8 * figures[4]) * (figures[4] > 0.2),
         parameter_bytes=np.round(1e8 * figures[5]),
         workspace_bytes=np.round(1e8 * figures[6]),
-        edges=np.array(edges).reshape(-1, 2).astype(np.int64),
         reference_device="a100",
         samples_per_step=4,
-        source="measured",
     )
 
 

@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from meshwright.clusters.cluster import Cluster
 from meshwright.errors import PlanError
-from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import op_placement_plan
 from meshwright.simulation.operators import pipelined
@@ -18,14 +17,13 @@ from meshwright.simulation.step import kernel
 
 from ...draws import draws
 from ...plans.test_op_placement import TOY
+from ...sample_graphs import profile
 from .test_from_job import MIXED, SOME, random_job
 
 
 def chain_plan(device_of, **keywords):
     """Four ops of 1 s forward in a chain, outputs of 1 GB, links of 1 GB/s."""
-    zeros = [0.0] * 4
-    edges = [[0, 1], [1, 2], [2, 3]]
-    graph = JobGraph("chain", tuple("abcd"), ("op",) * 4, [1.0] * 4, zeros, zeros, zeros, [1e9] * 4, zeros, zeros, edges)
+    graph = profile("chain", [1.0] * 4, [0.0] * 4, activation_bytes=[1e9] * 4)
     return op_placement_plan(Job(graph, 1), Cluster.from_data(TOY), np.array(device_of), np.arange(4), "throughput", **keywords)
 
 

@@ -4,28 +4,17 @@ import numpy as np
 import pytest
 
 from meshwright.clusters import load_cluster
-from meshwright.jobs.graph import JobGraph
 from meshwright.simulation.pacml.simulator import Simulator
 from meshwright.simulation.pacml.switches import Defects
+
+from ...sample_graphs import profile
 
 
 def make_graph(forward_ms, backward_ms, activation, parameters, edges, name="toy", names=None, kinds=None):
     n = len(forward_ms)
-    zeros = np.zeros(n)
-    return JobGraph(
-        name=name,
-        op_names=names or [f"node{i + 1}" for i in range(n)],
-        op_kinds=kinds or ["Linear"] * n,
-        forward_s=np.array(forward_ms) * 1e-3,
-        backward_s=np.array(backward_ms) * 1e-3,
-        forward_flops=zeros,
-        backward_flops=zeros,
-        activation_bytes=activation,
-        parameter_bytes=parameters,
-        workspace_bytes=zeros,
-        edges=np.array(edges, np.int64).reshape(-1, 2),
-        source="measured",
-    )
+    named = {"op_names": names or [f"node{i + 1}" for i in range(n)], "op_kinds": kinds or ["Linear"] * n}
+    seconds = (np.array(times_ms) * 1e-3 for times_ms in (forward_ms, backward_ms))
+    return profile(name, *seconds, edges, activation_bytes=activation, parameter_bytes=parameters, **named)
 
 
 @pytest.fixture(scope="session")

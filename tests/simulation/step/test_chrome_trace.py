@@ -20,8 +20,8 @@ from meshwright.plans.splitting.op_splits import OpSplits, sip_ml_splits
 from meshwright.simulation.step.timeline import simulate
 
 from ...draws import draws
+from ...sample_graphs import profile
 from ..execution_samples import clos
-from ..samples import profile
 
 FLOAT_US = 1e-6
 """What rounding may add to a time in microseconds; Perfetto counts whole nanoseconds."""

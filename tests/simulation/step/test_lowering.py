@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.clusters.cluster import Cluster, load_cluster
+from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import compute
 from meshwright.costs.network import RankNetwork
 from meshwright.costs.settings import CostSettings
@@ -20,7 +20,8 @@ from meshwright.simulation.step.lowering import lower, overlaps
 from meshwright.simulation.step.timeline import simulate
 
 from ...draws import draws
-from ..samples import profile
+from ...sample_clusters import cluster_of, matrix
+from ...sample_graphs import profile
 
 INDEPENDENT = CostSettings(contention="independent")
 degrees = st.integers(1, 24)
@@ -39,7 +40,7 @@ def job_graphs(draw, max_ops=7, with_parameters=True):
         [float(x) for x in draw(numbers)],
         edges,
         activation_bytes=[x * 1e9 for x in draw(numbers)],
-        parameter_bytes=[x * 1e9 for x in draw(numbers)] if with_parameters else None,
+        parameter_bytes=[x * 1e9 for x in draw(numbers)] if with_parameters else [0.0] * n,
     )
 
 
@@ -207,10 +208,7 @@ def test_every_rank_computes_its_share_of_every_op_forward_before_backward(host,
 
 
 def test_each_rank_computes_as_fast_as_its_own_device():
-    matrices = {"bandwidth_gbytes_per_s": [[1, 1], [1, 1]], "latency_us": [[0, 0], [0, 0]]}
-    mixed = Cluster.from_data(
-        {"name": "mixed", "device": "a100", "device_overrides": {"host-1": "v100"}, "topology": {"kind": "matrix", **matrices}}
-    )
+    mixed = cluster_of(matrix(np.ones((2, 2))), name="mixed", device_overrides={"host-1": "v100"})
     graph = load_graph("zoo:alexnet")
     execution = simulate(graph, mixed, uniform_splits(graph, 2), [0, 1]).execution
     halves = np.full(graph.num_ops, 2)

@@ -15,7 +15,7 @@ from meshwright.simulation.step.execution import ExecutionGraph, TaskKind
 from meshwright.simulation.step.timeline import Timeline, simulate
 
 from ...draws import draws
-from ..samples import profile
+from ...sample_graphs import profile
 
 
 def timeline_of(*tasks, num_ranks=2):
@@ -98,7 +98,7 @@ def test_the_trace_of_a_step_worked_by_hand(host, two_ops):
     events = [event for event in trace["traceEvents"] if event["ph"] == "X"]
     assert events[0] == {
         "ph": "X",
-        "name": "op-0 forward",
+        "name": "op0 forward",
         "cat": "compute",
         "pid": 0,
         "tid": 0,
@@ -110,7 +110,7 @@ def test_the_trace_of_a_step_worked_by_hand(host, two_ops):
     assert (sent["pid"], sent["tid"], sent["ts"], sent["args"]) == (0, 1, 2e6, {"bytes": 30e9})
     assert sent["dur"] == pytest.approx(100000.6, rel=1e-9)
     (reduced,) = [event for event in events if event["cat"] == "all-reduce"]
-    assert (reduced["name"], reduced["pid"], reduced["tid"]) == ("op-1 backward", 0, 1)
+    assert (reduced["name"], reduced["pid"], reduced["tid"]) == ("op1 backward", 0, 1)
 
 
 @draws(10)
