@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 
+from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.jobs.readers.elastic import ElasticWorkload, load_applications
 from meshwright.simulation.elastic.simulation import ElasticCluster, ElasticSimulation
 
@@ -54,6 +55,12 @@ def write_folder(folder, num_jobs=6):
     (folder / "workloads" / "load-1.0" / "workload-1.csv").write_text(text)
     (folder / "published").mkdir()
     return folder
+
+
+def small_benchmark(folder):
+    """The published benchmark on the small folder, which is written, and on three hosts."""
+    changes = [f"elastic.data={write_folder(folder)}", "elastic.cluster.num_nodes=3"]
+    return load_elastic_benchmark("preset:elastic-published-1.0", changes=changes)
 
 
 def write_times(folder, policy, spans, load="load-1.0", workload="workload-1"):

@@ -1,6 +1,7 @@
 """A small fleet that is priced in a second: eight devices below two leaves, two networks of convolutions, degrees 1, 2 and 4."""
 
 from pathlib import Path
+from typing import Any
 
 CLUSTER = """name: small
 device: a100
@@ -44,6 +45,12 @@ DEADLINES = ["fleet.deadline={low: 1.1, high: 2.0}", "fleet.objective=blocking_r
 FAILURES = ["fleet.failures.mean_time_between_failures_h=0.8", "fleet.failures.repair_s=400"]
 """A failure in six minutes; an episode takes an hour or more."""
 ELASTIC = ["fleet.elastic={every_s: 60.0, restart_s: 5.0, storage_gbytes_per_s: 1.0}"]
+
+
+def coded(multiplier: float) -> dict[str, Any]:
+    """An entry of the menu whose messages are quantised, for which so many times the steps are declared."""
+    compression = {"kind": "quantise", "bits": 4, "multiplier": multiplier, "multiplier_source": "a test"}
+    return {"name": "coded", "compression": compression, "partition": "dp=2|4"}
 
 
 def write_small_fleet(folder: Path) -> Path:

@@ -2,13 +2,16 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from meshwright.cli import run_command_line
+from meshwright.cli.app import app
 from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.load import load_graph
 
@@ -182,6 +185,18 @@ def spoil(work: Path) -> Spoil:
         return name
 
     return change
+
+
+def commands_with(options: set[str]) -> set[str]:
+    """The words of every command that has one of some options."""
+
+    def below(command: Any, words: tuple[str, ...]) -> Iterator[str]:
+        if any(options & set(parameter.opts) for parameter in command.params):
+            yield " ".join(words)
+        for name, inner in getattr(command, "commands", {}).items():
+            yield from below(inner, (*words, name))
+
+    return set(below(get_command(app), ()))
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:

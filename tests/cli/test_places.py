@@ -4,9 +4,7 @@ import json
 import shlex
 
 import pytest
-from typer.main import get_command
 
-from meshwright.cli.app import app
 from meshwright.costs.training_step.kernels import kernel_settings
 from meshwright.evaluation.calibration import fit_measured, measure
 from meshwright.evaluation.calibration.kernel_table import read
@@ -18,7 +16,7 @@ from meshwright.jobs.load import load_graph
 from ..fuzz.costs_and_measurements import FLOWS, PACML, STEPS
 from ..fuzz.inputs import valid
 from ..simulation.operators.published_samples import PUBLISHED
-from .conftest import HOSTILE
+from .conftest import HOSTILE, commands_with
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -76,16 +74,11 @@ WRITES = {"--html", "--json", "--trace", "--all", "--plot", "--out"}
 
 def test_every_command_that_writes_is_played():
     """Training is in the fixture `trained` of these tests, and in those of tuning; sweeps, an extra, in those of sweeps."""
-
-    def below(command, words):
-        if any(WRITES & set(parameter.opts) for parameter in command.params):
-            yield " ".join(words)
-        for name, inner in getattr(command, "commands", {}).items():
-            yield from below(inner, (*words, name))
-
     lines = [*PLAYED, *PLANNED, *MEASURED]
-    writing = set(below(get_command(app), ()))
-    assert {words for words in writing if not any(f"{line} ".startswith(f"{words} ") for line in lines)} == {"train", "sweep"}
+    assert {words for words in commands_with(WRITES) if not any(f"{line} ".startswith(f"{words} ") for line in lines)} == {
+        "train",
+        "sweep",
+    }
 
 
 @pytest.fixture

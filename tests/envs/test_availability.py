@@ -80,22 +80,19 @@ def test_shares_are_those_that_sets_of_devices_give(foreseeing, seed, growth):
         batch.step(rng.choice(np.flatnonzero(seen.action_mask[0]), 1))
 
 
-def of_the_toy(toy, num_jobs, num_slots=4):
-    """An episode of so many jobs on the toy, and what begins it with squeezenets of 100,000 steps at given times."""
-    changes = {"num_jobs": num_jobs, "num_warmup_jobs": 0, "shape_slots": num_slots}
+def of_the_toy(toy, arrival_s, steps=100_000, deadline=np.inf, **windows):
+    """An episode on the toy of squeezenets that arrive at these times, of which the last one ends it."""
+    jobs = len(arrival_s)
+    changes = {"num_jobs": jobs - 1, "num_warmup_jobs": 0, "shape_slots": 4, **windows}
     batch = EpisodeBatch(dataclasses.replace(toy, settings=toy.settings.model_copy(update=changes)), 1)
-
-    def begin(*arrival_s):
-        jobs = num_jobs + 1
-        batch.begin_with(0, Arrivals(np.array(arrival_s), np.zeros(jobs, int), np.full(jobs, 100_000), np.full(jobs, np.inf)))
-        return batch
-
-    return begin
+    columns = (np.broadcast_to(column, jobs).copy() for column in (0, steps, deadline))
+    batch.begin_with(0, Arrivals(np.array(arrival_s), *columns))
+    return batch
 
 
 def test_which_jobs_would_end_within_the_episode_by_hand(toy):
     # 1394 s on two devices, 732 s on four; too big for one. Arrivals at 0 and 1100 s, and at 2200 s the end.
-    batch = of_the_toy(toy, 2)(0.0, 1100.0, 2200.0)
+    batch = of_the_toy(toy, [0.0, 1100.0, 2200.0])
     assert toy.candidate_degree == (0, 1, 2, 4)
     # Both end in time. To turn the job away is no job that ends, and one device is not offered.
     assert batch.observations.candidate_ends[0, :, 0].tolist() == [0.0, 0.0, 1.0, 1.0]
@@ -105,13 +102,8 @@ def test_which_jobs_would_end_within_the_episode_by_hand(toy):
 
 
 def test_arrivals_in_windows_by_hand(toy):
-    windows = (0.5, 2.0, 5.0)
-    chosen = toy.settings.model_copy(update={"num_jobs": 5, "num_warmup_jobs": 0, "shape_slots": 4, "load_windows": windows})
-    scenario = dataclasses.replace(toy, settings=chosen)
-    gap_s = scenario.workload.mean_interarrival_s
-    batch = EpisodeBatch(scenario, 1)
-    at = np.array([0.0, 1.0, 1.25, 3.0, 6.0, 7.0]) * gap_s
-    batch.begin_with(0, Arrivals(at, np.zeros(6, int), np.full(6, 100_000), np.full(6, np.inf)))
+    at = np.array([0.0, 1.0, 1.25, 3.0, 6.0, 7.0]) * toy.workload.mean_interarrival_s
+    batch = of_the_toy(toy, at, load_windows=(0.5, 2.0, 5.0))
     # Arrivals within each window before now, a moment as long ago as the window is long left out; and the window's length,
     # where the episode began later cut to one gap before it.
     wanted = [
@@ -128,27 +120,15 @@ def test_arrivals_in_windows_by_hand(toy):
 
 
 def test_jobs_that_come_as_often_as_on_average_tell_one_half(toy):
-    chosen = toy.settings.model_copy(
-        update={"num_jobs": 30, "num_warmup_jobs": 0, "shape_slots": 4, "load_windows": (1.0, 8.0, 64.0)}
-    )
-    scenario = dataclasses.replace(toy, settings=chosen)
-    batch = EpisodeBatch(scenario, 1)
-    at = np.arange(31) * scenario.workload.mean_interarrival_s
-    batch.begin_with(0, Arrivals(at, np.zeros(31, int), np.full(31, 100_000), np.full(31, np.inf)))
+    batch = of_the_toy(toy, np.arange(31) * toy.workload.mean_interarrival_s, load_windows=(1.0, 8.0, 64.0))
     for _ in range(30):
         np.testing.assert_allclose(batch.observations.episode[0, 1:], 0.5)
         batch.step(np.array([0]))
 
 
 def test_latest_deadlines_by_hand(toy):
-    chosen = toy.settings.model_copy(
-        update={"num_jobs": 3, "num_warmup_jobs": 0, "shape_slots": 4, "deadline_windows": (1, 2, 8)}
-    )
-    scenario = dataclasses.replace(toy, settings=chosen)
-    batch = EpisodeBatch(scenario, 1)
     # Of the time on one device: a third, all of it, any; as t / (t + s): a quarter, a half, one.
-    fractions = np.array([1 / 3, 1.0, np.inf, 0.5])
-    batch.begin_with(0, Arrivals(np.arange(4) * 100.0, np.zeros(4, int), np.full(4, 100_000), fractions))
+    batch = of_the_toy(toy, np.arange(4) * 100.0, deadline=[1 / 3, 1.0, np.inf, 0.5], deadline_windows=(1, 2, 8))
     for latest in ([0.25], [0.25, 0.5], [0.25, 0.5, 1.0]):
         wanted = [figure for n in (1, 2, 8) for figure in (np.mean(latest[-n:]), np.std(latest[-n:]))]
         assert batch.observations.episode[0, 1:] == pytest.approx(wanted, abs=1e-6)
@@ -156,21 +136,15 @@ def test_latest_deadlines_by_hand(toy):
 
 
 def test_offered_load_by_hand(toy):
-    chosen = toy.settings.model_copy(
-        update={"num_jobs": 3, "num_warmup_jobs": 0, "shape_slots": 4, "work_windows": (1.0, 2.5, 100.0)}
-    )
-    scenario = dataclasses.replace(toy, settings=chosen)
-    batch = EpisodeBatch(scenario, 1)
-    gap_s, devices = scenario.workload.mean_interarrival_s, scenario.cluster.num_devices
+    gap_s, devices = toy.workload.mean_interarrival_s, toy.cluster.num_devices
     at = np.array([0.0, 1.0, 3.0, 9.0]) * gap_s
-    steps = np.array([1000, 3000, 4000, 1])
-    batch.begin_with(0, Arrivals(at, np.zeros(4, int), steps, np.full(4, np.inf)))
+    batch = of_the_toy(toy, at, [1000, 3000, 4000, 1], work_windows=(1.0, 2.5, 100.0))
     wanted = [
         [(1000, 1.0), (1000, 1.0), (1000, 1.0)],  # at 0: the windows are cut to one inter-arrival time before the first arrival
         [(3000, 1.0), (4000, 2.0), (4000, 2.0)],  # at 1: the first job came just before the shortest window
         [(4000, 1.0), (7000, 2.5), (8000, 4.0)],  # at 3
     ]
-    step_s = scenario.problem.sequential_step_s[0]
+    step_s = toy.problem.sequential_step_s[0]
     for row in wanted:
         loads = [step_s * done / (devices * window * gap_s) for done, window in row]
         assert batch.observations.episode[0, 1:] == pytest.approx([load / (load + 1.0) for load in loads])
@@ -184,10 +158,9 @@ def test_windows_without_slots_are_refused(name):
 
 
 def test_a_job_that_ends_with_the_episode_ends_within_it(toy):
-    begin = of_the_toy(toy, 1)
-    time_s = float(begin(0.0, 1e6).episodes.candidate_s[0, 2])
-    assert begin(0.0, time_s).observations.candidate_ends[0, 2, 0] == 1.0
-    assert begin(0.0, np.nextafter(time_s, 0.0)).observations.candidate_ends[0, 2, 0] == 0.0
+    time_s = float(of_the_toy(toy, [0.0, 1e6]).episodes.candidate_s[0, 2])
+    for end_s, ends in ((time_s, 1.0), (np.nextafter(time_s, 0.0), 0.0)):
+        assert of_the_toy(toy, [0.0, end_s]).observations.candidate_ends[0, 2, 0] == ends
 
 
 @pytest.mark.parametrize("num_slots", [1, 4])

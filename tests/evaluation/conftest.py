@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 
 from meshwright.envs.benchmark import BenchmarkSettings, load_benchmark
+from meshwright.envs.playing import play_episode
 from meshwright.evaluation.evaluate import Evaluation, evaluate
 from meshwright.evaluation.worlds.evaluated_cluster import EvaluatedCluster
 from meshwright.evaluation.worlds.evaluated_world import EvaluatedWorld
 from meshwright.evaluation.worlds.registry import load_worlds
+from meshwright.planners.rules import rule_of_thumb
+from meshwright.simulation.cluster.records import EpisodeRecord
 from meshwright.simulation.cluster.scenario import Scenario
 
 from ..elastic_samples import write_folder, write_times
@@ -57,6 +60,18 @@ def small(small_file: Path) -> BenchmarkSettings:
 def scenario(small: BenchmarkSettings) -> Scenario:
     """The small benchmark's scenario."""
     return small.build()
+
+
+@pytest.fixture(scope="session")
+def toy() -> Scenario:
+    """The shipped toy: one host of four devices."""
+    return load_benchmark("preset:toy").build()
+
+
+@pytest.fixture(scope="session")
+def record(toy: Scenario) -> EpisodeRecord:
+    """An episode of the toy in which each job gets as few devices as may be."""
+    return play_episode(rule_of_thumb("min", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
 
 
 @pytest.fixture(scope="session")

@@ -5,21 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 
-from meshwright.envs.benchmark import load_benchmark
 from meshwright.envs.playing import play_episode
 from meshwright.evaluation.cluster.decision_stats import DEADLINE, FREE_DEVICES, GRAPH, REJECTED, degrees_by_state
 from meshwright.planners.rules import rule_of_thumb
 from meshwright.simulation.cluster.state import Outcome
-
-
-@pytest.fixture(scope="module")
-def toy():
-    return load_benchmark("preset:toy").build()
-
-
-@pytest.fixture(scope="module")
-def record(toy):
-    return play_episode(rule_of_thumb("min", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
 
 
 def made_up(record, toy):

@@ -5,21 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from meshwright.envs.benchmark import load_benchmark
-from meshwright.envs.playing import play_episode
 from meshwright.evaluation.cluster.cluster_figures import ClusterFigures
 from meshwright.evaluation.cluster.decision_stats import free_devices
-from meshwright.planners.rules import rule_of_thumb
-
-
-@pytest.fixture(scope="module")
-def toy():
-    return load_benchmark("preset:toy").build()
-
-
-@pytest.fixture(scope="module")
-def record(toy):
-    return play_episode(rule_of_thumb("min", degrees=toy.space.degrees, placements=toy.settings.placement_rules), toy, 0)
 
 
 def placed(record, toy, devices, start_s, finish_s):

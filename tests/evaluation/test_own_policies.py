@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from meshwright.cli import run_command_line
-from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.envs.elastic.env import ElasticEnv
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
 from meshwright.envs.operators.benchmark import load_placement_benchmark
@@ -22,7 +21,7 @@ from meshwright.planners.own_policy import own_policy
 from meshwright.simulation.tasklets.placement import placed_tasklets
 from meshwright.worlds.tasklets.world import load_tasklet_world
 
-from ..elastic_samples import simulation_of, workload, write_folder
+from ..elastic_samples import simulation_of, small_benchmark, workload
 from ..fleet_samples import DEADLINES, ELASTIC, write_small_fleet
 
 RULES = '''
@@ -232,9 +231,7 @@ def test_devices_in_order_fill_the_stages_in_order():
 
 @pytest.fixture
 def elastic(tmp_path):
-    folder = write_folder(tmp_path / "elastic")
-    changes = [f"elastic.data={folder}", "elastic.cluster.num_nodes=3"]
-    return load_elastic_benchmark("preset:elastic-published-1.0", changes=changes)
+    return small_benchmark(tmp_path / "elastic")
 
 
 def test_a_job_that_is_alone_gets_its_fastest_ranks_as_by_shortest_remaining(elastic):

@@ -1,6 +1,7 @@
 """Readers of cost choices, constants of kernels, measured collectives and other figures that were measured."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,18 +25,24 @@ from meshwright.simulation.operators.piper_files import load_piper
 from meshwright.simulation.operators.placement import value
 from meshwright.simulation.operators.published_files import load_published
 
+from ..cli.commands.validate.test_validate_pacml import FIGURES
+from ..evaluation.calibration.test_collective_files import JSON as NCCL_REPORT
 from ..planners.operators.instances import fork
 from ..simulation.operators.published_samples import PIPER, PUBLISHED
 from . import inputs
 from .commands import answered
+from .inputs import written
 from .possible import MOST_SECONDS, checked, positive
 from .running import Target
 
 
+def _kernels_of_a100() -> tuple[str, ...]:
+    return ((inputs.CONFIGS / "kernels" / "a100.yaml").read_text(),)
+
+
 def _kernels(text: str, folder: Path) -> None:
     """Constants, by what they say of one product, one attention kernel, one sweep and one update."""
-    (folder / "kernels.yaml").write_text(text)
-    model = kernel_model(device_type("a100"), str(folder / "kernels.yaml"))
+    model = kernel_model(device_type("a100"), str(written(folder / "kernels.yaml", text)))
     product = Product("product", 4096, 4096, 4096)
     for item in (product, FusedAttention("attention", 1e12, 1e8, False), Sweep("sweep", 1e9, 3, kind="loss")):
         positive(f"seconds of {item.name}", model.kernel_s(item), 1e-12, 1e6)
@@ -52,9 +59,7 @@ def _estimated(option: str, text: str, folder: Path) -> None:
 
 
 def _table(text: str, folder: Path) -> None:
-    path = folder / "table.yaml"
-    path.write_text(text)
-    _priced(tables.load(str(path)))
+    _priced(tables.load(str(written(folder / "table.yaml", text))))
 
 
 def _priced(system: System) -> None:
@@ -67,16 +72,13 @@ def _priced(system: System) -> None:
 
 
 def _measured_collectives(name: str, text: str, folder: Path) -> None:
-    path = folder / name
-    path.write_text(text, newline="")
+    path = written(folder / name, text)
     _priced(calibrate([path], operation="all_reduce" if name.endswith("txt") else None).build())
 
 
 def _measured_kernels(text: str, folder: Path) -> None:
-    path = folder / "kernels.yaml"
-    path.write_text(text)
     model = kernel_model(device_type("h100"))
-    for item in kernel_table.read(path).items:
+    for item in kernel_table.read(written(folder / "kernels.yaml", text)).items:
         priced = item.priced()
         positive("measured", item.us or 0.0, 0.0, 1e12)
         if priced is not None:
@@ -85,52 +87,43 @@ def _measured_kernels(text: str, folder: Path) -> None:
 
 def _layer_times(text: str, folder: Path) -> None:
     """The A100's constants from the times of one layer and a table that is as it is made."""
-    (folder / "layers.json").write_text(text, errors="surrogatepass")
-    (folder / "table.csv").write_text(TABLE)
-    checked(calibrate_kernels([folder / "layers.json", folder / "table.csv"]).to_data())
+    _fitted(folder, text, TABLE)
 
 
 def _fitted_table(text: str, folder: Path) -> None:
     """The same from a table, and layers that are as they are made."""
-    (folder / "layers.json").write_text(json.dumps(LAYERS))
-    (folder / "table.csv").write_text(text, newline="", errors="surrogatepass")
-    checked(calibrate_kernels([folder / "layers.json", folder / "table.csv"]).to_data())
+    _fitted(folder, json.dumps(LAYERS), text)
+
+
+def _fitted(folder: Path, layers: str, table: str) -> None:
+    checked(calibrate_kernels([written(folder / "layers.json", layers), written(folder / "table.csv", table)]).to_data())
 
 
 def _steps(name: str, text: str, folder: Path) -> None:
-    path = folder / name
-    path.write_text(text, newline="")
+    path = written(folder / name, text)
     for row in read_rows(path):
         positive("measured", row.measured_s, 0.0, MOST_SECONDS)
     checked(validate_steps([path]).to_data())
 
 
 def _flows(text: str, folder: Path) -> None:
-    path = folder / "flows.json"
-    path.write_text(text)
-    for row in validate_flows([path]).rows:
+    for row in validate_flows([written(folder / "flows.json", text)]).rows:
         positive("finish", row.predicted, -1e15, 1e23)
 
 
 def _reference(text: str, folder: Path) -> None:
-    path = folder / "reference.json"
-    path.write_text(text)
     (folder / "graphs" / "one").mkdir(parents=True)
     (folder / "graphs" / "one" / "graph.txt").write_text(inputs.valid("profile.txt"))
-    checked(validate_pacml(path, folder / "graphs").to_data())
+    checked(validate_pacml(written(folder / "reference.json", text), folder / "graphs").to_data())
 
 
 def _published_instance(text: str, folder: Path) -> None:
     """An instance of dnn-partitioning, by the values of all ops on one device and along a few orders."""
-    path = folder / "instance.json"
-    path.write_text(text)
-    _valued(load_published(path))
+    _valued(load_published(written(folder / "instance.json", text)))
 
 
 def _own_instance(text: str, folder: Path) -> None:
-    path = folder / "instance.json"
-    path.write_text(text)
-    _valued(load_instance(path))
+    _valued(load_instance(written(folder / "instance.json", text)))
 
 
 def _valued(instance: OperatorInstance) -> None:
@@ -144,9 +137,7 @@ def _valued(instance: OperatorInstance) -> None:
 
 
 def _piper_instance(text: str, folder: Path) -> None:
-    path = folder / "piper.json"
-    path.write_text(text)
-    found = load_piper(path)
+    found = load_piper(written(folder / "piper.json", text))
     positive("time", float(found.times_s[np.isfinite(found.times_s)].max()), -1e-9, MOST_SECONDS)
 
 
@@ -155,24 +146,6 @@ COSTS = (
     "{overlap_slowdown: 1.2, gradient_bucket_bytes: 26214400, message_chunk_bytes: 1048576, in_network_trees: 2}\n",
     "{collectives: measured, collectives_table: a100, kernels: a100, priority: shortest-first}\n",
 )
-
-NCCL_JSON = {
-    "version": 2,
-    "args": ["./build/reduce_scatter_perf", "-b", "1K"],
-    "nccl_version": 22907,
-    "config": {
-        "nthreads": 1,
-        "ngpus": 1,
-        "devices": [
-            {"rank": rank, "group": 0, "pid": rank, "hostname": f"node-{rank // 2}", "device_info": "NVIDIA B200"}
-            for rank in range(4)
-        ],
-    },
-    "results": [
-        {"size": 1024, "type": "float", "out_of_place": {"time": 12.5}, "in_place": {"time": 11.5}},
-        {"size": 1048576, "type": "float", "out_of_place": None, "in_place": {"time": 13.0}},
-    ],
-}
 
 STEP = {
     "id": "run-1",
@@ -218,7 +191,7 @@ FLOWS = {
     "source": "by hand",
 }
 
-PACML = {
+PACML = FIGURES | {
     "config": {
         "topology": {
             "type": "ramp",
@@ -230,54 +203,22 @@ PACML = {
             "worker_io_latency": 1e-7,
         },
         "jobs": {"num_training_steps": 50},
-    },
-    "single_job_empty_cluster": {
-        "one": {"1": {"valid": True, "jct": 2250.0, "num_ops": 4, "servers": ["0-0-0"]}, "10": {"valid": False}}
-    },
-    "single_job_if_ms_were_converted_to_s": {"one": {"seq": 2.25}},
-    "placement_dependence": {"one": {"1": {"jct_min": 2250.0, "jct_max": 2250.0}}},
-    "episode_logs": [
-        {
-            "agent": "by hand",
-            "dist": "A",
-            "max_simulation_run_time": 2000.0,
-            "arrived": 3.0,
-            "blocked": 1,
-            "completed": 0,
-            "mean_jct": None,
-            "mean_demand_total_throughput": 3.0,
-            "log": [["one", 1.0, 1, 1], ["one", 0.5, 0, -1]],
-        }
-    ],
+    }
 }
 
 TARGETS = (
-    Target("kernels", "yaml", lambda: ((inputs.CONFIGS / "kernels" / "a100.yaml").read_text(),), _kernels),
-    Target(
-        "kernels-priced",
-        "yaml",
-        lambda: ((inputs.CONFIGS / "kernels" / "a100.yaml").read_text(),),
-        lambda text, folder: _estimated("--set", text, folder),
-    ),
-    Target("costs", "yaml", lambda: COSTS, lambda text, folder: _estimated("--costs", text, folder)),
+    Target("kernels", "yaml", _kernels_of_a100, _kernels),
+    Target("kernels-priced", "yaml", _kernels_of_a100, partial(_estimated, "--set")),
+    Target("costs", "yaml", lambda: COSTS, partial(_estimated, "--costs")),
     Target("collectives", "yaml", lambda: (inputs.valid("collectives.yaml"),), _table),
-    Target(
-        "nccl-text",
-        "text",
-        lambda: (inputs.valid("nccl.txt"),),
-        lambda text, folder: _measured_collectives("a.txt", text, folder),
-    ),
-    Target(
-        "nccl-json", "json", lambda: (json.dumps(NCCL_JSON),), lambda text, folder: _measured_collectives("a.json", text, folder)
-    ),
-    Target(
-        "nccl-csv", "csv", lambda: (inputs.valid("nccl.csv"),), lambda text, folder: _measured_collectives("a.csv", text, folder)
-    ),
+    Target("nccl-text", "text", lambda: (inputs.valid("nccl.txt"),), partial(_measured_collectives, "a.txt")),
+    Target("nccl-json", "json", lambda: (json.dumps(NCCL_REPORT),), partial(_measured_collectives, "a.json")),
+    Target("nccl-csv", "csv", lambda: (inputs.valid("nccl.csv"),), partial(_measured_collectives, "a.csv")),
     Target("measured-kernels", "yaml", lambda: (inputs.valid("measured-kernels.yaml"),), _measured_kernels),
     Target("layer-times", "json", lambda: (json.dumps(LAYERS),), _layer_times, is_quick=False),
     Target("fitted-tables", "csv", lambda: (TABLE,), _fitted_table, is_quick=False),
-    Target("steps", "json", lambda: (json.dumps(STEPS),), lambda text, folder: _steps("steps.json", text, folder)),
-    Target("vtrain", "csv", lambda: (VTRAIN,), lambda text, folder: _steps("vtrain.csv", text, folder)),
+    Target("steps", "json", lambda: (json.dumps(STEPS),), partial(_steps, "steps.json")),
+    Target("vtrain", "csv", lambda: (VTRAIN,), partial(_steps, "vtrain.csv")),
     Target("pacml", "json", lambda: (json.dumps(PACML),), _reference),
     Target("published-instance", "json", lambda: (json.dumps(PUBLISHED),), _published_instance),
     Target("operator-instance", "json", lambda: (json.dumps(to_data(fork())),), _own_instance),

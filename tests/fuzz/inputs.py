@@ -21,17 +21,29 @@ def valid(name: str) -> str:
     return (Path(__file__).parent / "valid" / name).read_text()
 
 
+def written(path: Path, text: str) -> Path:
+    """The path of a file that holds a text to the letter, halves of surrogate pairs too."""
+    path.write_text(text, newline="", errors="surrogatepass")
+    return path
+
+
+SIZES = {
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "vocab_size": 1000,
+    "max_position_embeddings": 128,
+}
+"""Keys that most families of models have."""
+
 TRANSFORMERS = (
     {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 128, "vocab_size": 1000, "n_inner": None},
     {
         "model_type": "mixtral",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
+        **SIZES,
         "num_key_value_heads": 2,
         "head_dim": 16,
-        "vocab_size": 1000,
         "max_position_embeddings": 256,
         "sliding_window": 128,
         "num_local_experts": 4,
@@ -39,46 +51,22 @@ TRANSFORMERS = (
         "tie_word_embeddings": False,
         "attention_bias": False,
     },
-    {
-        "model_type": "bert",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "vocab_size": 1000,
-        "max_position_embeddings": 128,
-        "type_vocab_size": 2,
-    },
-    {
-        "model_type": "gpt_neox",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "vocab_size": 1000,
-        "max_position_embeddings": 128,
-        "use_parallel_residual": True,
-    },
+    {"model_type": "bert", **SIZES, "type_vocab_size": 2},
+    {"model_type": "gpt_neox", **SIZES, "use_parallel_residual": True},
     {
         "model_type": "gemma3_text",
-        "hidden_size": 64,
-        "intermediate_size": 128,
+        **SIZES,
         "num_hidden_layers": 4,
-        "num_attention_heads": 4,
         "num_key_value_heads": 2,
         "head_dim": 32,
-        "vocab_size": 1000,
-        "max_position_embeddings": 128,
         "sliding_window": 16,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"],
     },
     {
         "model_type": "deepseek_v3",
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "moe_intermediate_size": 32,
+        **SIZES,
         "num_hidden_layers": 4,
-        "num_attention_heads": 4,
+        "moe_intermediate_size": 32,
         "q_lora_rank": 24,
         "kv_lora_rank": 16,
         "qk_nope_head_dim": 16,
@@ -89,8 +77,6 @@ TRANSFORMERS = (
         "num_experts_per_tok": 2,
         "first_k_dense_replace": 1,
         "moe_layer_freq": 1,
-        "vocab_size": 1000,
-        "max_position_embeddings": 128,
     },
 )
 

@@ -11,13 +11,13 @@ from meshwright.jobs.load import load_graph, load_shape
 from meshwright.jobs.workload import load_workload
 
 from . import inputs
+from .inputs import written
 from .possible import positive, possible_cluster, possible_graph
 from .running import Target
 
 
 def _cluster(text: str, folder: Path) -> None:
-    (folder / "cluster.yaml").write_text(text, errors="surrogatepass")
-    possible_cluster(load_cluster(str(folder / "cluster.yaml")))
+    possible_cluster(load_cluster(str(written(folder / "cluster.yaml", text))))
 
 
 def _matrix(text: str, folder: Path) -> None:
@@ -35,9 +35,7 @@ def _hosts(text: str, folder: Path) -> None:
 
 
 def _graph(name: str, text: str, folder: Path) -> None:
-    path = folder / name
-    path.write_text(text, newline="", errors="surrogatepass")
-    possible_graph(load_graph(str(path)))
+    possible_graph(load_graph(str(written(folder / name, text))))
 
 
 def _config(text: str, folder: Path) -> None:
@@ -47,28 +45,23 @@ def _config(text: str, folder: Path) -> None:
 
 
 def _workload(text: str, folder: Path) -> None:
-    (folder / "graph.txt").write_text(inputs.valid("graph.txt"))
-    (folder / "jobs.csv").write_text(inputs.valid("jobs.csv"))
-    (folder / "workload.yaml").write_text(text)
-    _sampled(folder)
+    written(folder / "jobs.csv", inputs.valid("jobs.csv"))
+    _sampled(text, folder)
 
 
 def _trace(text: str, folder: Path) -> None:
-    (folder / "graph.txt").write_text(inputs.valid("graph.txt"))
-    (folder / "jobs.csv").write_text(text, newline="")
-    (folder / "workload.yaml").write_text(TRACED)
-    _sampled(folder)
+    written(folder / "jobs.csv", text)
+    _sampled(TRACED, folder)
 
 
-def _philly(text: str, folder: Path) -> None:
-    (folder / "jobs.json").write_text(text, newline="", errors="surrogatepass")
-    as_recorded("jobs.json", folder)
+def recorded(name: str, text: str, folder: Path, more: str = "") -> None:
+    """Two jobs of a trace of this name, with ``more`` keys of its reader, played as they were recorded."""
+    written(folder / name, text)
+    as_recorded(name + more, folder)
 
 
-def _told(text: str, folder: Path) -> None:
-    (folder / "told.csv").write_text(text, newline="")
-    columns = "{model: model, steps: steps, deadline: due, requested_gpus: asked}"
-    as_recorded(f"told.csv, columns: {columns}, models: {{bert: graph.txt}}", folder)
+MORE = ", columns: {model: model, steps: steps, deadline: due, requested_gpus: asked}, models: {bert: graph.txt}"
+"""How a table with columns of its own is read."""
 
 
 def _pai(name: str, text: str, folder: Path) -> None:
@@ -79,14 +72,13 @@ def _pai(name: str, text: str, folder: Path) -> None:
 
 def as_recorded(file: str, folder: Path) -> None:
     """Two jobs of a trace in a folder, played as they were recorded."""
-    (folder / "graph.txt").write_text(inputs.valid("graph.txt"))
-    (folder / "workload.yaml").write_text(AS_RECORDED % file)
-    _sampled(folder)
+    _sampled(AS_RECORDED % file, folder)
 
 
-def _sampled(folder: Path) -> None:
-    """Two jobs of a workload: when they come, how long they are, how urgent."""
-    workload = load_workload(folder / "workload.yaml")
+def _sampled(text: str, folder: Path) -> None:
+    """Two jobs of a workload of one graph: when they come, how long they are, how urgent."""
+    written(folder / "graph.txt", inputs.valid("graph.txt"))
+    workload = load_workload(written(folder / "workload.yaml", text))
     positive("mean time between arrivals", workload.mean_interarrival_s, 0.0, 1e12)
     arrivals = workload.sample(np.random.default_rng(0), 2)
     for number in range(2):
@@ -130,13 +122,13 @@ TARGETS = (
     Target("clusters", "yaml", lambda: inputs.CLUSTERS, _cluster),
     Target("matrices", "csv", lambda: (inputs.MATRIX,), _matrix),
     Target("host-tables", "csv", lambda: (inputs.valid("hosts.csv"),), _hosts),
-    Target("profiles", "text", lambda: (inputs.valid("graph.txt"),), lambda text, folder: _graph("graph.txt", text, folder)),
-    Target("job-graphs", "json", inputs.graphs, lambda text, folder: _graph("graph.json", text, folder)),
+    Target("profiles", "text", lambda: (inputs.valid("graph.txt"),), partial(_graph, "graph.txt")),
+    Target("job-graphs", "json", inputs.graphs, partial(_graph, "graph.json")),
     Target("transformers", "json", lambda: map(json.dumps, inputs.TRANSFORMERS), _config),
     Target("workloads", "yaml", lambda: WORKLOADS, _workload),
     Target("job-traces", "csv", lambda: (inputs.valid("jobs.csv"),), _trace),
-    Target("told-traces", "csv", lambda: (inputs.valid("told.csv"),), _told),
-    Target("philly-logs", "json", lambda: (inputs.valid("cluster_job_log.json"),), _philly),
+    Target("told-traces", "csv", lambda: (inputs.valid("told.csv"),), partial(recorded, "told.csv", more=MORE)),
+    Target("philly-logs", "json", lambda: (inputs.valid("cluster_job_log.json"),), partial(recorded, "jobs.json")),
     *(
         Target(table.removesuffix(".csv").replace("_", "-"), "csv", lambda t=table: (inputs.valid(t),), partial(_pai, table))
         for table in PAI_TABLES

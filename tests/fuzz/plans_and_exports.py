@@ -11,6 +11,7 @@ from meshwright.plans import PlacementPlan, load_plan
 
 from . import inputs
 from .commands import answered, words
+from .inputs import written
 from .possible import checked, positive
 from .running import NonsenseError, Target
 
@@ -18,9 +19,7 @@ QUICK_FORMATS = tuple(name for name in targets if name != "chakra")
 
 
 def _loaded(text: str, folder: Path) -> PlacementPlan:
-    path = folder / "plan.json"
-    path.write_text(text)
-    plan = load_plan(path)
+    plan = load_plan(written(folder / "plan.json", text))
     for figure in plan.predicted:
         if figure.unit in ("s", "bytes") and not 0 <= figure.value <= 1e21:
             raise NonsenseError(f"predicted {figure.unit}: {figure.name} is {figure.value}")

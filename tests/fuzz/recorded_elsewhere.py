@@ -4,7 +4,8 @@ Helios and Acme."""
 import importlib.util
 import json
 from collections import defaultdict
-from functools import cache
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,8 +20,8 @@ from meshwright.live.state import ClusterState
 from meshwright.profiling.chakra_trace import read_chakra
 
 from . import inputs
-from .inputs import ROOT
-from .jobs_and_clusters import as_recorded
+from .inputs import ROOT, written
+from .jobs_and_clusters import recorded
 from .possible import MOST_SECONDS, positive, possible_graph
 from .running import NonsenseError, Target
 
@@ -41,20 +42,8 @@ def _possible(listing: Listing) -> None:
     assert all(remark and len(remark) < 1000 for remark in listing.remarks)
 
 
-def _slurm(text: str, folder: Path) -> None:
-    _possible(slurm.read(text))
-
-
-def _slurm_json(text: str, folder: Path) -> None:
-    _possible(slurm_json.read(text))
-
-
-def _kubernetes(text: str, folder: Path) -> None:
-    _possible(kubernetes.read(text))
-
-
-def _ray(text: str, folder: Path) -> None:
-    _possible(ray.read(text))
+def _listing(read: Callable[[str], Listing], text: str, folder: Path) -> None:
+    _possible(read(text))
 
 
 def _listed(name: str) -> str:
@@ -67,11 +56,6 @@ SLURM_JSON = ("slurm-22.05-again.json", "slurm-v0.0.39-by-hand.json", "slurm-v0.
 
 BYTES = "latin-1"
 """One letter for each byte, so that what is no text is spoilt as text is."""
-
-
-def _recorded(name: str, text: str, folder: Path) -> None:
-    (folder / name).write_text(text, newline="")
-    as_recorded(name, folder)
 
 
 CALLS = [
@@ -105,8 +89,7 @@ def _kineto(starts: tuple[int, ...], has_kernels: bool) -> dict[str, object]:
 def _times(text: str, folder: Path) -> None:
     from meshwright.profiling.kineto import read_times
 
-    (folder / "trace.json").write_text(text, errors="surrogatepass")
-    times = read_times(folder / "trace.json", CALLS)
+    times = read_times(written(folder / "trace.json", text), CALLS)
     assert len(times.forward_s) == len(times.backward_s) == len(CALLS)
     for one in (*times.forward_s.tolist(), *times.backward_s.tolist()):
         positive("seconds of a call", one, 0.0, MOST_SECONDS)
@@ -159,17 +142,17 @@ def _onnx(text: str, folder: Path) -> None:
 
 
 TARGETS = (
-    Target("slurm", "text", lambda: ((RECORDED / "slurm-22.05.txt").read_text(),), _slurm),
-    Target("slurm-json", "text", lambda: tuple((RECORDED / name).read_text() for name in SLURM_JSON), _slurm_json),
-    Target("kubernetes", "json", lambda: (_listed("kubernetes.json"),), _kubernetes),
-    Target("ray", "json", lambda: (_listed("ray-2.60.json"),), _ray),
-    Target("helios", "csv", lambda: (inputs.valid("helios.csv"),), lambda text, folder: _recorded("helios.csv", text, folder)),
+    Target("slurm", "text", lambda: ((RECORDED / "slurm-22.05.txt").read_text(),), partial(_listing, slurm.read)),
     Target(
-        "acme",
-        "csv",
-        lambda: tuple(inputs.valid(f"{name}.csv") for name in ("seren", "kalos")),
-        lambda text, folder: _recorded("acme.csv", text, folder),
+        "slurm-json",
+        "text",
+        lambda: tuple((RECORDED / name).read_text() for name in SLURM_JSON),
+        partial(_listing, slurm_json.read),
     ),
+    Target("kubernetes", "json", lambda: (_listed("kubernetes.json"),), partial(_listing, kubernetes.read)),
+    Target("ray", "json", lambda: (_listed("ray-2.60.json"),), partial(_listing, ray.read)),
+    Target("helios", "csv", lambda: (inputs.valid("helios.csv"),), partial(recorded, "helios.csv")),
+    Target("acme", "csv", lambda: (inputs.valid("seren.csv"), inputs.valid("kalos.csv")), partial(recorded, "acme.csv")),
     Target("kineto", "json", _kineto_traces, _times),
     Target("chakra-traces", "text", _chakra_traces, _chakra),
     *([] if importlib.util.find_spec("onnx") is None else [Target("onnx", "text", _onnx_models, _onnx, is_quick=False)]),

@@ -1,6 +1,7 @@
 """Readers of benchmarks, training configs and studies, and of what one page shows of runs."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 from meshwright.cli.cost_options import CostOptions
@@ -14,13 +15,13 @@ from meshwright.training.settings import load_train_settings, load_with_paths
 
 from . import inputs
 from .commands import answered, words
+from .inputs import written
 from .jobs_and_clusters import WORKLOADS
 from .running import Target
 
 
 def _benchmark(text: str, folder: Path) -> None:
-    (folder / "benchmark.yaml").write_text(text)
-    for variant in load_variants(str(folder / "benchmark.yaml")):
+    for variant in load_variants(str(written(folder / "benchmark.yaml", text))):
         json.dumps(variant.model_dump(mode="json"), allow_nan=False)
 
 
@@ -41,15 +42,12 @@ def _planned(text: str, folder: Path) -> None:
 
 
 def _training(text: str, folder: Path) -> None:
-    (folder / "train.yaml").write_text(text)
-    chosen = load_train_settings(folder / "train.yaml")
-    (folder / "again.yaml").write_text(to_yaml(chosen))
-    assert load_train_settings(folder / "again.yaml").model_dump() == chosen.model_dump()
+    chosen = load_train_settings(written(folder / "train.yaml", text))
+    assert load_train_settings(written(folder / "again.yaml", to_yaml(chosen))).model_dump() == chosen.model_dump()
 
 
 def _tuning(text: str, folder: Path) -> None:
-    (folder / "train.yaml").write_text(text)
-    load_with_paths(LinearSettings, folder / "train.yaml")
+    load_with_paths(LinearSettings, written(folder / "train.yaml", text))
 
 
 def _changes(text: str, folder: Path) -> None:
@@ -60,45 +58,28 @@ def _cost_changes(text: str, folder: Path) -> None:
     CostOptions(changes=(text,)).settings()
 
 
-def _results(text: str, folder: Path) -> None:
-    _summarised(folder, results=text)
-
-
 def _read_results(text: str, folder: Path) -> None:
-    (folder / "results.json").write_text(text)
-    found = read_results(folder / "results.json")
+    found = read_results(written(folder / "results.json", text))
     to_csv(found)
     to_markdown(found)
 
 
-def _curve(text: str, folder: Path) -> None:
-    _summarised(folder, curve=text)
-
-
-def _run_config(text: str, folder: Path) -> None:
-    _summarised(folder, config=text)
-
-
-def _summarised(folder: Path, **spoilt: str) -> None:
-    """Two runs, one of which has files of its own, on one page."""
-    whole = {"results": inputs.valid("results.json"), "curve": CURVE, "config": CONFIG}
-    other = {
-        "results": whole["results"].replace('"max"', '"other"'),
-        "curve": CURVE,
-        "config": "name: b\nseed: 1\nbenchmark: small\n",
+def _summarised(spoilt: str, text: str, folder: Path) -> None:
+    """Two runs, of one of which a file is spoilt, on one page."""
+    whole = {"results.json": inputs.valid("results.json"), "learning_curve.json": CURVE, "config.yaml": CONFIG}
+    other = whole | {
+        "results.json": whole["results.json"].replace('"max"', '"other"'),
+        "config.yaml": "name: b\nseed: 1\nbenchmark: small\n",
     }
-    for name, files in (("a", whole | spoilt), ("b", other)):
-        place = folder / "runs" / name
-        place.mkdir(parents=True)
-        (place / "results.json").write_text(files["results"])
-        (place / "learning_curve.json").write_text(files["curve"])
-        (place / "config.yaml").write_text(files["config"])
+    for name, files in (("a", whole | {spoilt: text}), ("b", other)):
+        (folder / "runs" / name).mkdir(parents=True)
+        for file, content in files.items():
+            written(folder / "runs" / name / file, content)
     answered("summarise", "runs", "--out", "out", "--against", "other")
 
 
 def _scorer(text: str, folder: Path) -> None:
-    (folder / "policy.json").write_text(text)
-    weights = LinearWeights.load(folder / "policy.json")
+    weights = LinearWeights.load(written(folder / "policy.json", text))
     weights.save(folder / "again.json")
 
 
@@ -167,10 +148,16 @@ TARGETS = (
         _changes,
     ),
     Target("cost-changes", "words", lambda: ("collectives=ring", "gradient_bucket_bytes=26214400"), _cost_changes),
-    Target("results", "json", lambda: [inputs.valid("results.json"), *FORMER_RESULTS], _results, is_quick=False),
+    Target(
+        "results",
+        "json",
+        lambda: [inputs.valid("results.json"), *FORMER_RESULTS],
+        partial(_summarised, "results.json"),
+        is_quick=False,
+    ),
     Target("results-tables", "json", lambda: [inputs.valid("results.json"), *FORMER_RESULTS], _read_results),
-    Target("curves", "json", lambda: [CURVE], _curve, is_quick=False),
-    Target("run-configs", "yaml", lambda: [CONFIG], _run_config, is_quick=False),
+    Target("curves", "json", lambda: [CURVE], partial(_summarised, "learning_curve.json"), is_quick=False),
+    Target("run-configs", "yaml", lambda: [CONFIG], partial(_summarised, "config.yaml"), is_quick=False),
     Target(
         "scorers",
         "json",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
@@ -34,6 +35,20 @@ class InThreads(ThreadPoolExecutor):
 def controller(store, planners, clock=None, **options) -> Controller:
     clock = clock or Clock()
     return Controller(store, planners, now=lambda: clock.now, elapsed_s=lambda: clock.elapsed_s, lease_s=10.0, **options)
+
+
+def forget_snapshots(ledger) -> None:
+    """A ledger's states are those of its changes alone from then on."""
+    ledger._db.execute("DELETE FROM snapshot")
+    ledger._known = None
+
+
+def written_to(path, statement: str):
+    """Do one statement of SQL to a ledger's file, as no program of ours would; its first row."""
+    with sqlite3.connect(path) as database:
+        found = database.execute(statement).fetchone()
+    database.close()
+    return found
 
 
 def devices_of(plan) -> set[tuple[str, int]]:

@@ -29,7 +29,7 @@ from meshwright.live.state import occupancy
 
 from ..draws import draws
 from ..oracles.memory_store import MemoryStore
-from .controller_samples import Clock, controller
+from .controller_samples import Clock, controller, forget_snapshots
 from .live_samples import listings
 
 
@@ -153,8 +153,7 @@ class ControllerMachine(RuleBasedStateMachine):
     @rule()
     def forget_the_snapshots(self):
         before = self.real.store.last()
-        self.real.store._db.execute("DELETE FROM snapshot")
-        self.real.store._known = None
+        forget_snapshots(self.real.store)
         assert self.real.store.last() == before
 
     @invariant()

@@ -18,7 +18,7 @@ ALEXNET, BERT = JobRequest(job="zoo:alexnet", max_devices=2), JobRequest(job="zo
 
 
 def inputs(planners, request, busy=(), **more):
-    free_s = np.zeros(12)
+    free_s = np.zeros(planners.cluster.num_devices)
     free_s[list(busy)] = np.inf
     given = {"policy": planners.policy, "digest": planners.digest(request), "seq": 0, "now": datetime(2026, 3, 1, tzinfo=UTC)}
     return DecisionInputs(request=request, **(given | {"free": free_runs(free_s)} | more))
@@ -61,10 +61,7 @@ def test_a_request_is_answered_alike_whatever_was_ready_before(tmp_path):
     plain, many = JobRequest(job="zoo:alexnet"), JobRequest(job="zoo:alexnet", devices=32)
     warm, cold = (Planners(wide, "max@best-fit", scratch=tmp_path) for _ in range(2))
     warm.make_ready(plain)
-    found = []
-    for one in (warm, cold):
-        given = {"policy": one.policy, "digest": one.digest(many), "seq": 0, "now": datetime(2026, 3, 1, tzinfo=UTC)}
-        found.append(one.decide(DecisionInputs(request=many, free=free_runs(np.zeros(64)), **given)))
+    found = [one.decide(inputs(one, many)) for one in (warm, cold)]
     assert found[0] == found[1]
     assert max(row["degree"] for row in found[0].candidates) == 32
     assert warm.digest(many) == cold.digest(many) != warm.digest(plain)
@@ -194,8 +191,7 @@ def test_a_decision_is_the_winner_of_the_search_or_says_what_it_did_not_look_at(
     wide = load_cluster("preset:dgx-a100-8x8")
     made = Planners(wide, "menu:fastest-feasible", scratch=tmp_path / "s", cache=tmp_path / "c")
     request = JobRequest(job=shape, batch=64, devices=64)
-    given = {"policy": made.policy, "digest": made.digest(request), "seq": 0, "now": datetime(2026, 3, 1, tzinfo=UTC)}
-    found = made.decide(DecisionInputs(request=request, free=free_runs(np.zeros(64)), **given))
+    found = made.decide(inputs(made, request))
     best_s = search_layouts(str(path), wide, batch=64, devices="64").best.step_s
     assert found.plan.figure("step_s").value == pytest.approx(best_s) or "were not looked at" in found.why
     assert found.plan.figure("step_s").value < 1.05 * best_s

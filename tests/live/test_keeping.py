@@ -22,6 +22,7 @@ from meshwright.live.records.ledger_file import file_system
 from meshwright.live.state import ClusterState, HeldJob, HostState, occupancy
 
 from ..draws import FACTOR, draws
+from .controller_samples import written_to
 from .live_samples import CLUSTER, changes, listings, made
 
 THREE = Cluster.from_data(yaml.safe_load(CLUSTER))
@@ -62,11 +63,8 @@ def test_a_snapshot_is_only_a_cache_and_an_unchanged_state_is_no_change(tmp_path
         assert applied(kept, added(f"j{number}", **{f"h{number}": (0,)}))
     with_snapshot = kept.read()
     assert [path.name for path in tmp_path.iterdir()] == ["s.db"]  # nothing is left beside it
-    database = sqlite3.connect(tmp_path / "s.db")
-    assert database.execute("SELECT count(*) FROM snapshot").fetchone() == (1,)
-    with database:
-        database.execute("DELETE FROM snapshot")
-    database.close()
+    assert written_to(tmp_path / "s.db", "SELECT count(*) FROM snapshot") == (1,)
+    written_to(tmp_path / "s.db", "DELETE FROM snapshot")
     assert kept.read() == with_snapshot
     number = len(kept.changes())
     listing = ClusterState(source="slurm", hosts={"a": HostState()})
@@ -244,10 +242,7 @@ def test_other_databases_are_refused_in_a_line(tmp_path, made, told):
 def test_a_damaged_change_and_names_of_no_state_are_told(tmp_path):
     kept = kept_state(tmp_path / "s.db")
     assert applied(kept, added("j", a=(0,)))
-    database = sqlite3.connect(tmp_path / "s.db")
-    with database:
-        database.execute("UPDATE change SET body = '{'")
-    database.close()
+    written_to(tmp_path / "s.db", "UPDATE change SET body = '{'")
     for read in (kept.read, kept.changes):
         with pytest.raises(
             InputFileError,

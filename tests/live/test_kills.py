@@ -13,7 +13,7 @@ from meshwright.live.decisions import JobRequest
 from meshwright.live.state import occupancy
 
 from ..draws import FACTOR
-from .controller_samples import controller
+from .controller_samples import controller, forget_snapshots
 
 NUM_KILLS, NUM_REQUESTS = (10, 40) if FACTOR <= 1 else (200, 500)
 
@@ -80,8 +80,7 @@ def test_a_controller_that_is_killed_at_any_statement_keeps_what_it_answered(tmp
         again = controller(path, planners)
         before = again.store.last()
         occupancy(before[1], again.cluster)  # refuses two jobs on one device
-        again.store._db.execute("DELETE FROM snapshot")
-        again.store._known = None
+        forget_snapshots(again.store)
         assert again.store.last() == before
         for key, answer in answers.items():
             number = int(key[1:])

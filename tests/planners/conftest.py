@@ -4,6 +4,8 @@ import pytest
 
 from meshwright.envs.benchmark import load_benchmark
 
+from ..small_benchmarks import BENCHMARK, WORKLOAD, write_files
+
 
 @pytest.fixture(scope="session")
 def toy():
@@ -19,31 +21,14 @@ def one_each():
 
 
 CROWDED = {
-    "crowded.yaml": """
-name: crowded
-scenario:
-  cluster: preset:host-8
-  workload: workload.yaml
-  num_jobs: 40
-  num_warmup_jobs: 5
-  max_degree: 8
-  placement_rules: [first-fit, best-fit, aligned, fastest]
-""",
-    "workload.yaml": """
-graphs: [zoo:squeezenet, zoo:alexnet]
-steps: {kind: sequential_time, low_s: 500.0, high_s: 6000.0}
-arrivals: {kind: poisson, mean_interarrival_s: 400.0}
-deadline: {kind: uniform, low: 0.1, high: 1.2}
-""",
+    "crowded.yaml": BENCHMARK.format(name="crowded", cluster="preset:host-8"),
+    "workload.yaml": WORKLOAD % 400,
 }
 
 
 @pytest.fixture(scope="session")
 def crowded_benchmark(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("crowded")
-    for name, text in CROWDED.items():
-        (folder / name).write_text(text)
-    return load_benchmark(str(folder / "crowded.yaml"))
+    return load_benchmark(write_files(tmp_path_factory.mktemp("crowded"), CROWDED))
 
 
 @pytest.fixture(scope="session")

@@ -23,70 +23,65 @@ def test_train_wants_a_config_or_a_run(refused):
     assert refused("train").startswith("CONFIG: name a config, or a run folder with --resume; valid: preset:")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        (
-            "total_steps: 32",
-            "total_step: 32",
-            "train.yaml:3: total_step: unknown key (got 'total_step'); did you mean 'total_steps'?",
-        ),
-        ("total_steps: 32", "total_steps: 0", "train.yaml:3: total_steps: must be at least 1 (got 0)"),
-        ("benchmark: benchmark.yaml", "benchmark: preset:toys", "benchmark: unknown benchmark (got 'toys'); did you mean 'toy'?"),
-    ],
-)
-def test_a_wrong_training_config_is_told_by_line_key_and_value(refused, spoil, old, new, message):
-    spoil("train.yaml", old, new)
-    assert refused("train", "train.yaml").startswith(message)
-
-
 def test_a_benchmark_that_is_not_there_is_told_with_the_nearest(refused):
     message = "benchmark: no such benchmark and no such file (got 'quikstart'); did you mean 'preset:quickstart'?"
     assert refused("evaluate", "--benchmark", "quikstart") == message
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("name", "old", "new", "message"),
     [
         (
+            "train.yaml",
+            "total_steps: 32",
+            "total_step: 32",
+            "train.yaml:3: total_step: unknown key (got 'total_step'); did you mean 'total_steps'?",
+        ),
+        ("train.yaml", "total_steps: 32", "total_steps: 0", "train.yaml:3: total_steps: must be at least 1 (got 0)"),
+        (
+            "train.yaml",
+            "benchmark: benchmark.yaml",
+            "benchmark: preset:toys",
+            "benchmark: unknown benchmark (got 'toys'); did you mean 'toy'?",
+        ),
+        (
+            "benchmark.yaml",
             "num_jobs: 10",
             "num_job: 10",
             "benchmark.yaml:5: scenario.num_job: unknown key (got 'num_job'); did you mean 'num_jobs'?",
         ),
         (
+            "benchmark.yaml",
             "[max, min]",
             "[maxx, min]",
             "policies of benchmark small: no such policy, run folder or file (got 'maxx'); did you mean 'max'?",
         ),
-        ("[max, min]", "[]", "nothing to compare: name a policy, or give the benchmark a list of them"),
+        ("benchmark.yaml", "[max, min]", "[]", "nothing to compare: name a policy, or give the benchmark a list of them"),
         (
+            "benchmark.yaml",
             "workload: workload.yaml",
             "workload: preset:toys",
             "workload: no such workload (got 'preset:toys'); did you mean 'preset:toy'?",
         ),
-        ("cluster: cluster.yaml", "cluster: preset:toys", "cluster: unknown preset (got 'toys'); did you mean 'toy'?"),
-    ],
-)
-def test_a_wrong_benchmark_is_told_by_line_key_and_value(refused, spoil, old, new, message):
-    spoil("benchmark.yaml", old, new)
-    assert refused("evaluate", "--benchmark", "benchmark.yaml").startswith(message)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("num_steps: 1000", f"num_steps: {10**20}", "workload.yaml:2: steps.num_steps: must be at most"),
         (
+            "benchmark.yaml",
+            "cluster: cluster.yaml",
+            "cluster: preset:toys",
+            "cluster: unknown preset (got 'toys'); did you mean 'toy'?",
+        ),
+        ("workload.yaml", "num_steps: 1000", f"num_steps: {10**20}", "workload.yaml:2: steps.num_steps: must be at most"),
+        (
+            "workload.yaml",
             "zoo:squeezenet",
             "zoo:squeznet",
             "workload.yaml: graphs: no such job in the zoo (got 'squeznet'); did you mean 'squeezenet'?",
         ),
     ],
 )
-def test_a_wrong_workload_is_told_by_line_key_and_value(refused, spoil, old, new, message):
-    spoil("workload.yaml", old, new)
-    found = refused("evaluate", "--benchmark", "benchmark.yaml")
-    assert found.removeprefix("./").startswith(message)
+def test_wrong_yaml_is_told_by_line_key_and_value(refused, spoil, name, old, new, message):
+    spoil(name, old, new)
+    command = ("train", "train.yaml") if name == "train.yaml" else ("evaluate", "--benchmark", "benchmark.yaml")
+    assert refused(*command).removeprefix("./").startswith(message)
 
 
 def test_more_steps_than_can_be_counted_are_refused(refused, spoil):

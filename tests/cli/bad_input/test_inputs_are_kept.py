@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from meshwright import files
-from meshwright.cli.app import app
 from meshwright.errors import InputFileError
 from meshwright.inputs import declare, kept, note
+
+from ..conftest import commands_with
 
 TOLD = "would replace what the command reads; name another place"
 # Words of each command, its inputs, of which some are named in others, and its options that name a file to write.
@@ -76,14 +76,7 @@ FILES = {"--json", "--trace", "--all", "--plot", "--out"}
 
 
 def test_every_command_that_writes_is_held_to_the_law():
-    def below(command, words):
-        if any(FILES & set(parameter.opts) for parameter in command.params):
-            yield " ".join(words)
-        for name, inner in getattr(command, "commands", {}).items():
-            yield from below(inner, (*words, name))
-
-    writing = set(below(get_command(app), ()))
-    assert writing == {words for words in COMMANDS if words != "plan --search"} | NO_INPUTS
+    assert commands_with(FILES) == {words for words in COMMANDS if words != "plan --search"} | NO_INPUTS
 
 
 @pytest.fixture

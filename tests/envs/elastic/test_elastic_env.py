@@ -12,7 +12,7 @@ from meshwright.planners.elastic.expected_remaining import ExpectedRemaining
 from meshwright.planners.elastic.scheduler import play
 from meshwright.planners.elastic.shortest_remaining import ShortestRemaining
 
-from ...elastic_samples import simulation_of, workload, write_folder
+from ...elastic_samples import simulation_of, small_benchmark, workload
 
 ID = "meshwright/ElasticJobs-v0"
 # Submission, application (0 quick, 1 slow), ranks, batch; nobody comes for 20 minutes in between.
@@ -21,9 +21,7 @@ JOBS = [(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64), (90, 1, 1, 64), (95, 0, 1,
 
 @pytest.fixture(scope="module")
 def benchmark(tmp_path_factory) -> ElasticBenchmark:
-    folder = write_folder(tmp_path_factory.mktemp("elastic") / "data")
-    changes = [f"elastic.data={folder}", "elastic.cluster.num_nodes=3"]
-    return load_elastic_benchmark("preset:elastic-published-1.0", changes=changes)
+    return small_benchmark(tmp_path_factory.mktemp("elastic") / "data")
 
 
 def env_of(benchmark, **arguments):

@@ -15,12 +15,10 @@ from meshwright.envs.fleet.menu_lines import menu_lines
 from meshwright.errors import CheckpointError, ConfigError
 from meshwright.simulation.fleet.state import Resource
 
+from ...fleet_samples import coded
+
 RHO = 1.25
-CODED = {
-    "name": "coded",
-    "compression": {"kind": "quantise", "bits": 4, "multiplier": RHO, "multiplier_source": "a test"},
-    "partition": "dp=2|4",
-}
+CODED = coded(RHO)
 FIRST, LAST = len(CANDIDATE), len(CANDIDATE) + len(CANDIDATE_STRATEGY)
 EXACTNESS, STEPS, MEMORY, EXPOSED, TREES_LEFT, SERVERS_LEFT, LINK_LEFT = range(FIRST, LAST)
 

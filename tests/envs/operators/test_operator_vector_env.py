@@ -8,21 +8,16 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from meshwright.envs.operators.batch import PlacementBatch
-from meshwright.envs.operators.benchmark import PlacementBenchmark, PlacementSettings
 from meshwright.envs.operators.env import OperatorPlacementEnv
 from meshwright.envs.operators.vector_env import PlacementVectorEnv
 from meshwright.errors import ConfigError
-from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw
+from meshwright.simulation.operators.generators import GraphDraw
 from meshwright.simulation.operators.schedules import upward_order
 
 from ..side_by_side import play_both
+from .test_operator_env import SMALL, small
 
-SMALL = PlacementSettings(instances=GraphDraw(num_ops=(6, 10)), devices=DeviceDraw(num_devices=(2, 3)))
 ID = "meshwright/OperatorPlacement-v0"
-
-
-def small(objective: str = "latency") -> PlacementBenchmark:
-    return PlacementBenchmark(name="small", placement=SMALL.model_copy(update={"objective": objective}))
 
 
 @pytest.mark.every(3)

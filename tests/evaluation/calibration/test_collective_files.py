@@ -43,7 +43,8 @@ JSON = {
         "nthreads": 1,
         "ngpus": 1,
         "devices": [
-            {"rank": rank, "group": 0, "hostname": f"node-{rank // 2}", "device_info": "NVIDIA B200"} for rank in range(4)
+            {"rank": rank, "group": 0, "pid": rank, "hostname": f"node-{rank // 2}", "device_info": "NVIDIA B200"}
+            for rank in range(4)
         ],
     },
     "results": [

@@ -11,11 +11,9 @@ from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.fleet.policies import EXACT, check_policy, policy_kind, policy_name
 from meshwright.evaluation.tables import to_markdown
 
-CODED = {
-    "name": "coded",
-    "compression": {"kind": "quantise", "bits": 4, "multiplier": 1.0, "multiplier_source": "a test"},
-    "partition": "dp=2|4",
-}
+from ...fleet_samples import coded
+
+CODED = coded(1.0)
 SIGN = {"name": "sign", "compression": {"kind": "sign"}}
 RULES = ("fifo", EXACT + "fifo", "best-fixed-entry", "synchronous-only", EXACT + "best-fixed-entry")
 

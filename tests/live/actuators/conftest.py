@@ -1,15 +1,17 @@
-"""Kueue's API in place of a real one."""
+"""Kueue's API in place of a real one, and a controller of the module's own planners."""
 
 import pytest
 
-from meshwright.live.actuators import kubernetes_api
+from meshwright.live.controller import Controller
 
-from .kueue_samples import DictApi
+from .kueue_samples import DictApi, stand_in
+
+
+@pytest.fixture
+def controller(planners, tmp_path) -> Controller:
+    return Controller(tmp_path / "s.db", planners)
 
 
 @pytest.fixture
 def api(monkeypatch) -> DictApi:
-    made = DictApi()
-    for name in ("get", "replace", "label_nodes"):
-        monkeypatch.setattr(kubernetes_api, name, lambda *words, name=name: getattr(made, name)(*words))
-    return made
+    return stand_in(monkeypatch)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from meshwright.errors import ConflictError, InputFileError, StateError
+from meshwright.live.actuators import kubernetes_api
 from meshwright.live.actuators.kueue_check import API, KueueCheck
 from meshwright.live.actuators.kueue_objects import CONTROLLER, KueueWorkload
 from meshwright.live.service import Service
@@ -94,6 +95,14 @@ class DictApi:
         """The decision of each Workload with quota that has one."""
         found = {name: KueueWorkload(one, CHECK) for name, one in self.workloads.items()}
         return {name: one.given for name, one in found.items() if one.may_hold and one.given is not None}
+
+
+def stand_in(patch) -> DictApi:
+    """A dictionary in place of the real API, as long as the patch holds."""
+    made = DictApi()
+    for name in ("get", "replace", "label_nodes"):
+        patch.setattr(kubernetes_api, name, lambda *words, name=name: getattr(made, name)(*words))
+    return made
 
 
 @contextmanager

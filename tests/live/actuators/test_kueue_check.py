@@ -17,14 +17,13 @@ from hypothesis import strategies as st
 
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.live import pricing
-from meshwright.live.actuators import kubernetes_api
 from meshwright.live.actuators.kueue_objects import CONTROLLER, CheckAnswer, KueueWorkload, labelled_nodes, workloads_of
 from meshwright.live.deciding import Planners
 from meshwright.live.decisions import JobRequest
 
 from ...draws import draws
 from ..controller_samples import NOW, Clock, InThreads
-from .kueue_samples import ASKED, CHECK, DictApi, held, turns, workload
+from .kueue_samples import ASKED, CHECK, held, stand_in, turns, workload
 
 
 def test_an_answer_changes_its_own_entry_alone():
@@ -235,9 +234,7 @@ def do(api, step):
 @draws(25, deadline=None)
 def test_whatever_goes_wrong_after_two_good_turns_ready_workloads_and_no_others_hold_devices(planners, drawn):
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
-        api = DictApi()
-        for name in ("get", "replace", "label_nodes"):
-            patch.setattr(kubernetes_api, name, lambda *words, name=name: getattr(api, name)(*words))
+        api = stand_in(patch)
         ledger = Path(folder) / "s.db"
         services: list[list] = [[]]
         for step in drawn:

@@ -8,12 +8,10 @@ import subprocess
 import threading
 
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright import settings
-from meshwright.clusters.cluster import Cluster
 from meshwright.errors import InputFileError
 from meshwright.live.actuators.slurm_hook_files import hook_files
 from meshwright.live.actuators.slurm_hooks import EpilogBody, PrologBody, SubmitBody, on_epilog, on_prolog, on_submit
@@ -21,24 +19,18 @@ from meshwright.live.controller import Controller
 from meshwright.live.deciding import Planners
 
 from ...draws import draws
-from ..live_samples import CLUSTER
 
 ASKED = {"comment": "mw:auto job=zoo:squeezenet steps=2000", "nodes": 1, "gpus_per_node": 4, "user": "ada", "name": "n"}
 
 
 @pytest.fixture(scope="module")
-def planners(tmp_path_factory):
+def planners(cluster, tmp_path_factory):
     folder = tmp_path_factory.mktemp("scratch")
-    made = Planners(Cluster.from_data(yaml.safe_load(CLUSTER)), "max@best-fit", scratch=folder)
+    made = Planners(cluster, "max@best-fit", scratch=folder)
     first = on_submit(Controller(folder / "s.db", made), settings.build_settings(SubmitBody, ASKED))
     assert first.body == {"why": "its kind of job is made ready now, later ones will be planned"}
     made.make_ready(first.prepare)
     return made
-
-
-@pytest.fixture
-def controller(planners, tmp_path):
-    return Controller(tmp_path / "s.db", planners)
 
 
 def submit(controller, **changes):

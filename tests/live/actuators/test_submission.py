@@ -3,9 +3,7 @@
 import shlex
 
 import pytest
-import yaml
 
-from meshwright.clusters.cluster import Cluster
 from meshwright.errors import ConflictError, ExportError, InputFileError
 from meshwright.export import ExportOptions
 from meshwright.live.actuators import slurm, submission
@@ -15,7 +13,7 @@ from meshwright.live.decisions import JobRequest
 from meshwright.live.sources.listings import Listing
 from meshwright.live.state import ClusterState, HeldJob, HostState
 
-from ..live_samples import CLUSTER, HOSTS
+from ..live_samples import HOSTS
 
 REQUEST = JobRequest(job="zoo:squeezenet", max_devices=4)
 OPTIONS = ExportOptions(script="train.py 'a b'")
@@ -23,14 +21,8 @@ UP = {host: HostState(num_devices=4) for host in HOSTS}
 
 
 @pytest.fixture(scope="module")
-def planners(tmp_path_factory):
-    cluster = Cluster.from_data(yaml.safe_load(CLUSTER))
+def planners(cluster, tmp_path_factory):
     return Planners(cluster, "max@best-fit", scratch=tmp_path_factory.mktemp("scratch"))
-
-
-@pytest.fixture
-def controller(planners, tmp_path):
-    return Controller(tmp_path / "s.db", planners)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import lzma
 import random
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from meshwright.live.records import ledger_turn
 from meshwright.live.records.repair import repair
 
 from ...draws import FACTOR
-from ..controller_samples import JOB, controller
+from ..controller_samples import JOB, controller, written_to
 from .test_retention import contents
 
 NUM_FLIPS = round(150 * max(1.0, FACTOR))
@@ -98,10 +97,8 @@ def test_of_an_older_ledger_a_wrong_byte_is_refused_in_a_line_or_read(tmp_path):
 )
 def test_a_repair_keeps_what_is_whole_and_says_what_is_lost(whole, capsys, table, key, lost):
     path, said = whole
-    with sqlite3.connect(path) as database:
-        column = "step_s" if table == "observation" else "detail" if table == "mention" else "body"
-        database.execute(f"UPDATE {table} SET {column} = replace({column}, '0', '1') || ' ' WHERE {key}")
-    database.close()
+    column = "step_s" if table == "observation" else "detail" if table == "mention" else "body"
+    written_to(path, f"UPDATE {table} SET {column} = replace({column}, '0', '1') || ' ' WHERE {key}")
     with Ledger(path, is_read=True) as ledger, pytest.raises(InputFileError, match=f"{table} .*state repair"):
         all_of(ledger)
     damaged = path.read_bytes()
@@ -133,9 +130,7 @@ def test_the_state_after_a_lost_change_is_that_of_the_next_whole_snapshot(tmp_pa
         made.decide(JOB)
     last = made.store.last()
     made.close()
-    with sqlite3.connect(path) as database:
-        database.execute("UPDATE change SET body = '{}' WHERE seq = 1")
-    database.close()
+    written_to(path, "UPDATE change SET body = '{}' WHERE seq = 1")
     found = repair(path)
     assert (found.lost, found.floor) == (("change 1",), 2)
     with Ledger(path, is_read=True) as ledger:

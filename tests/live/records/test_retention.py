@@ -5,7 +5,6 @@ from __future__ import annotations
 import lzma
 import os
 import shutil
-import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from meshwright.live.replay.span import read_span
 from meshwright.live.store import every_decision
 
 from ...draws import FACTOR
-from ..controller_samples import JOB, Clock, controller
+from ..controller_samples import JOB, Clock, controller, forget_snapshots, written_to
 from ..test_kills import KilledAt
 
 NUM_KILLS = 6 if FACTOR <= 1 else 200
@@ -71,8 +70,7 @@ def said(written_by_2, tmp_path_factory):
 
 
 def rows(path, table):
-    with sqlite3.connect(path) as database:
-        return database.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+    return written_to(path, f"SELECT count(*) FROM {table}")[0]
 
 
 def test_a_ledger_of_version_2_says_the_same_once_it_is_brought_forward(old):
@@ -102,8 +100,7 @@ def test_what_is_kept_means_what_it_meant(old, said, keep_days):
         assert found.num_changes == floor.seq == sum(one.at < found.before for one in before["changes"])
         assert after["last"] == before["last"]
         assert after["changes"] == before["changes"][floor.seq :]
-        ledger._db.execute("DELETE FROM snapshot")
-        ledger._known = None
+        forget_snapshots(ledger)
         for seq, state in states.items():
             if seq >= floor.seq:
                 assert ledger.state_at(seq) == state
@@ -293,7 +290,6 @@ def test_steps_are_short_and_others_have_their_turns_between_them(old, planners,
             made.release(made.decide(JobRequest(job="zoo:alexnet", max_devices=1)).decision.id)
     assert num_steps >= 5 + 15
     state = made.store.last()
-    made.store._db.execute("DELETE FROM snapshot")
-    made.store._known = None
+    forget_snapshots(made.store)
     assert made.store.last() == state
     made.close()

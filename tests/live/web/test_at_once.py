@@ -5,12 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import threading
-import time
 from contextlib import suppress
 
 import pytest
-import uvicorn
 
 from meshwright.live.decisions import JobRequest
 from meshwright.live.service import Service
@@ -20,6 +17,7 @@ from meshwright.live.web.app import build_app
 
 from ...draws import FACTOR
 from ..controller_samples import Clock, controller
+from .web_samples import serving
 
 NUM_REQUESTS, NUM_CLIENTS, TIMES = round(40 * max(1.0, FACTOR)), 8, 3
 
@@ -29,14 +27,8 @@ def served(tmp_path, planners):
     path = tmp_path / "s.db"
     planners.make_ready(request(0))
     service = Service(controller(path, planners, Clock()), path)
-    server = uvicorn.Server(uvicorn.Config(build_app(service, access("127.0.0.1", None)), port=0, log_level="critical"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield path, server.servers[0].sockets[0].getsockname()[1]
-    server.should_exit = True
-    thread.join()
+    with serving(build_app(service, access("127.0.0.1", None))) as port:
+        yield path, port
 
 
 def request(number: int) -> JobRequest:

@@ -8,12 +8,10 @@ import resource
 import socket
 import subprocess
 import sys
-import threading
 import time
 from contextlib import suppress
 
 import pytest
-import uvicorn
 
 from meshwright.live.service import Service
 from meshwright.live.web import server as servers
@@ -22,6 +20,7 @@ from meshwright.live.web.app import build_app
 
 from ..controller_samples import Clock, controller
 from ..live_samples import CLUSTER
+from .web_samples import serving
 
 FEW_FILES = 128
 BODY = json.dumps({"job": "zoo:alexnet", "max_devices": 2}).encode()
@@ -53,14 +52,8 @@ def port(tmp_path, planners, monkeypatch):
     tokens.write_text(line + "\n")
     service = Service(controller(tmp_path / "s.db", planners, Clock()), tmp_path / "s.db")
     app = build_app(service, access("127.0.0.1", tokens))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", **servers.limits()))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield server.servers[0].sockets[0].getsockname()[1], tokens, token
-    server.should_exit = True
-    thread.join()
+    with serving(app, **servers.limits()) as made:
+        yield made, tokens, token
 
 
 def said(port: int, *parts: bytes, host: bytes = b"localhost", head: bytes = b"") -> bytes:

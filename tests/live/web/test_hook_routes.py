@@ -39,11 +39,6 @@ def test_a_job_of_slurm_goes_its_way_over_http(tmp_path, cluster):
         post("epilog", job_id="7", exit_code="0:0")
         assert status(name) == ("ended", "ended with exit code 0:0")
         http.service.is_stale = lambda: True
-
-        def status(name):
-            told = http.get(f"/v1/decisions/{name}").json()
-            return told["status"], told["detail"]
-
         prepared, looked = [], []
         http.service.prepare, http.service.ask_now = prepared.append, lambda: looked.append(1)
         assert post("submit", **ASKED) == {"why": "what is known of the cluster is too old"}

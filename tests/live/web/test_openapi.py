@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from pathlib import Path
 
 import pytest
 import schemathesis
-import uvicorn
 from hypothesis import HealthCheck, given
 from hypothesis.errors import Unsatisfiable
 from hypothesis.stateful import run_state_machine_as_test
@@ -28,6 +25,7 @@ from meshwright.live.web.app import build_app
 
 from ...draws import draws
 from ..controller_samples import Clock, InThreads, controller
+from .web_samples import serving
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "openapi.json"
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -39,20 +37,10 @@ def url(tmp_path_factory, planners):
     with pytest.MonkeyPatch.context() as patch:
         for module in (pricing, replay_routes):
             patch.setattr(module, "WorkerPool", InThreads)
-        yield from served(tmp_path_factory, planners)
-
-
-def served(tmp_path_factory, planners):
-    path = tmp_path_factory.mktemp("service") / "s.db"
-    app = build_app(Service(controller(path, planners, Clock()), path), access("127.0.0.1", None))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", lifespan="on"))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
+        path = tmp_path_factory.mktemp("service") / "s.db"
+        app = build_app(Service(controller(path, planners, Clock()), path), access("127.0.0.1", None))
+        with serving(app, lifespan="on") as port:
+            yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")

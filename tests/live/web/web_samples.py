@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import uvicorn
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from meshwright.live.service import Service
@@ -44,6 +47,19 @@ def client(path, planners, sources=(), access=OPEN, clock=None, **options) -> It
     with TestClient(build_app(service, access), raise_server_exceptions=False) as asked:
         asked.service = service
         yield asked
+
+
+@contextmanager
+def serving(app: FastAPI, **options: object) -> Iterator[int]:
+    """The port of a real server of an application on the loopback, which runs meanwhile."""
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="critical", **options))
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    thread.join()
 
 
 def wait_for(client: TestClient, decision: str) -> dict:

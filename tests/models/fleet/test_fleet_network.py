@@ -6,11 +6,12 @@ import torch
 
 from meshwright.envs.fleet.batch import FleetBatch
 from meshwright.errors import CheckpointError
-from meshwright.models.fleet.network import IMPOSSIBLE, FleetActor
+from meshwright.models.fleet.network import IMPOSSIBLE
 from meshwright.models.fleet.saved import SavedFleetNetwork, load_fleet_policy
-from meshwright.models.settings import FleetNetworkSettings
 from meshwright.models.tensor_file import save_tensors
 from tests.tiny_fleet import tiny_fleet
+
+from .samples import network, observed
 
 
 @pytest.fixture(scope="module")
@@ -20,21 +21,7 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(fleet):
-    """Observations in the middle of three episodes."""
-    batch, rng = FleetBatch(fleet, 3), np.random.default_rng(0)
-    for e in range(3):
-        batch.reset(e, np.random.default_rng(e))
-    for _ in range(17):
-        batch.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask]))
-    return {name: torch.as_tensor(values.copy()) for name, values in batch.observations._asdict().items()}
-
-
-def network(fleet, **changes):
-    torch.manual_seed(0)
-    made = FleetActor(FleetNetworkSettings(width=8, **changes), fleet)
-    for weight in made.parameters():  # heads begin at almost nothing
-        torch.nn.init.normal_(weight, std=0.3)
-    return made
+    return observed(fleet, 3, 17)
 
 
 def test_only_possible_actions_have_scores(fleet, seen):

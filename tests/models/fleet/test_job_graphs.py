@@ -18,6 +18,7 @@ from meshwright.settings import build_settings
 from meshwright.simulation.fleet.network import UNLIMITED
 
 from ...tiny_fleet import tiny_fleet
+from .samples import network, observed
 
 COSTS = ("forward_s", "backward_s", "forward_flops", "backward_flops", "activation_bytes", "parameter_bytes", "workspace_bytes")
 
@@ -29,22 +30,7 @@ def fleet(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def seen(fleet):
-    """Observations in the middle of two episodes."""
-    batch, rng = FleetBatch(fleet, 2), np.random.default_rng(0)
-    for e in range(2):
-        batch.reset(e, np.random.default_rng(e))
-    for _ in range(12):
-        batch.step(np.array([rng.choice(np.flatnonzero(mask)) for mask in batch.observations.action_mask]))
-    return {name: torch.as_tensor(values.copy()) for name, values in batch.observations._asdict().items()}
-
-
-def network(fleet, **changes):
-    torch.manual_seed(0)
-    made = FleetActor(FleetNetworkSettings(width=8, **changes), fleet)
-    with torch.no_grad():
-        for weight in made.parameters():  # heads begin at almost nothing
-            torch.nn.init.normal_(weight, std=0.3)
-    return made
+    return observed(fleet, 2, 12)
 
 
 def encoder(**changes):

@@ -2,6 +2,7 @@
 
 from functools import cache
 from itertools import pairwise
+from operator import le
 
 import pytest
 from hypothesis import given
@@ -51,6 +52,12 @@ def search(shape, worlds, batch, capacity_bytes, top=10, wires=PAIRS, keep="", *
     return LayoutSearch(space, A100, capacity_bytes, wires).run(worlds)
 
 
+def unbeaten(figures):
+    """Those tuples of figures than which no other one is less or equal in all of them."""
+    every = set(figures)
+    return {one for one in every if not any(o != one and all(map(le, o, one)) for o in every)}
+
+
 @pytest.mark.every(2)
 @pytest.mark.parametrize(("shape", "world", "batch", "capacity"), CASES)
 def test_the_whole_ranking_is_that_of_brute_force(shape, world, batch, capacity):
@@ -67,21 +74,15 @@ def test_pruning_loses_neither_one_of_the_best_nor_one_of_the_front(shape, world
     wanted = brute_force(shape, world, batch, PAIRS, capacity)
     found = search(shape, [world], batch, capacity, top=top)
     assert [one.step_s for one in found.ranking] == sorted(step_s for step_s, _ in wanted.values())[:top]
-    pairs = set(wanted.values())
-    front = {one for one in pairs if not any(o != one and o[0] <= one[0] and o[1] <= one[1] for o in pairs)}
-    assert {(one.step_s, one.memory_bytes) for one in found.front} == front
+    assert {(one.step_s, one.memory_bytes) for one in found.front} == unbeaten(wanted.values())
     assert found.counts.pruned > 0
     assert found.counts.examined + found.counts.pruned + found.counts.infeasible == found.counts.legal
 
 
 def test_the_front_over_several_numbers_of_devices_is_that_of_brute_force():
     every = {(*figures, world) for world in (1, 2, 4) for figures in brute_force(GPT, world, 2, PAIRS, ROOMY).values()}
-
-    def beats(one, other):
-        return one != other and all(mine <= others for mine, others in zip(one, other, strict=True))
-
     found = search(GPT, [1, 2, 4], 2, ROOMY, top=1)
-    assert {one[:3] for one in found.front} == {one for one in every if not any(beats(o, one) for o in every)}
+    assert {one[:3] for one in found.front} == unbeaten(every)
 
 
 def test_equal_layouts_are_listed_once_and_are_equal():
@@ -251,9 +252,8 @@ def test_grouped_layers_are_found_exactly(capacity):
     wanted = brute_force(DEEP, 2, 4, PAIRS, capacity * least)
     found = search(DEEP, [2], 4, capacity * least, top=None)
     assert {one.layout: (one.step_s, one.memory_bytes) for one in found.ranking} == wanted
-    pairs = set(wanted.values())
-    front = {one for one in pairs if not any(o != one and o[0] <= one[0] and o[1] <= one[1] for o in pairs)}
-    assert {(one.step_s, one.memory_bytes) for one in search(DEEP, [2], 4, capacity * least, top=1).front} == front
+    front = search(DEEP, [2], 4, capacity * least, top=1).front
+    assert {(one.step_s, one.memory_bytes) for one in front} == unbeaten(wanted.values())
 
 
 def test_where_hosts_are_not_alike_the_search_is_exact_over_all_orders_that_number_ranks_otherwise():
@@ -338,11 +338,7 @@ def test_the_front_is_what_nothing_beats(figures):
     front = Front()
     for number, (step_s, memory_bytes, devices) in enumerate(figures):
         front.add(RankedLayout(step_s, memory_bytes, devices, str(number), Layout(micro_batch=1, global_batch=1), "tp-cp-dp-pp"))
-
-    def beats(one, other):
-        return one != other and all(mine <= others for mine, others in zip(one, other, strict=True))
-
-    assert {one[:3] for one in front.members()} == {one for one in figures if not any(beats(o, one) for o in figures)}
+    assert {one[:3] for one in front.members()} == unbeaten(figures)
 
 
 def test_a_layout_is_spelled_in_short():

@@ -17,13 +17,14 @@ from meshwright.errors import ConfigError, GraphError, MeshwrightError, PlanErro
 from meshwright.planners.menu import build
 from meshwright.planners.menu.build import build_menu
 from meshwright.planners.menu.placement_classes import PlacementClass, PlacementClasses
-from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings, load_job_types
+from meshwright.planners.menu.settings import MenuSettings, load_job_types
 from meshwright.settings import build_settings
 from meshwright.simulation.fleet.network import fleet_network
 from meshwright.simulation.fleet.placing import placement_class
 
 from ...draws import draws
 from ...simulation.fleet import samples
+from .job_types import types_of
 
 SMALL = {
     "sequence_length": 1024,
@@ -42,7 +43,7 @@ MENU = MenuSettings(degrees=(1, 2, 8, 16, 32), keep=KEEP)
 
 
 def types(*given):
-    return build_settings(JobTypesSettings, {"job_types": [{"global_batch": 64, **one} for one in given]}).job_types
+    return types_of(*({"global_batch": 64, **one} for one in given))
 
 
 PRICES = CostSettings().of_layouts

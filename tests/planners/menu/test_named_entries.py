@@ -5,12 +5,12 @@ import pytest
 
 from meshwright.errors import ConfigError, PlanError
 from meshwright.planners.menu.build import build_menu
-from meshwright.planners.menu.settings import JobTypesSettings, MenuSettings
+from meshwright.planners.menu.settings import MenuSettings
 from meshwright.settings import build_settings
 
-TYPES = build_settings(
-    JobTypesSettings, {"job_types": [{"name": "alexnet", "job": "zoo:alexnet", "global_batch": 1024}]}
-).job_types
+from .job_types import types_of
+
+TYPES = types_of({"name": "alexnet", "job": "zoo:alexnet", "global_batch": 1024})
 SOURCE = {"multiplier_source": "a test"}
 LOCAL = {"name": "local", "training": {"kind": "local-sgd", "every": 8, "multiplier": 1.1, **SOURCE}}
 CODED = {"name": "coded", "compression": {"kind": "quantise", "bits": 8, "multiplier": 1.05, **SOURCE}}
@@ -94,8 +94,7 @@ def test_a_masked_job_is_an_entry_by_one_plan_for_both_phases(clos, tmp_path):
 
 
 def test_an_entry_may_put_the_stages_of_a_job_next_to_each_other(clos, tmp_path):
-    given = {"name": "gpt", "job": "zoo:gpt2-small", "global_batch": 64}
-    types = build_settings(JobTypesSettings, {"job_types": [given]}).job_types
+    types = types_of({"name": "gpt", "job": "zoo:gpt2-small", "global_batch": 64})
     entry = {"name": "stages-inside", "partition": "pp=8,dp=2,tp=1", "orders": ["tp-cp-pp-dp"]}
     menu = build_menu(
         types, clos, build_settings(MenuSettings, {"degrees": [16], "entries": [entry | {"layouts": 4}]}), cache=tmp_path

@@ -55,6 +55,15 @@ def test_two_stages_on_two_hosts_worked_by_hand():
     assert sent.axes == {"pp"}
 
 
+def by_events(step, devices, sent):
+    """Bytes between each two hosts of four devices by the messages of the event path."""
+    messages, slot = lower(step, RankNetwork(CLOS, devices), COSTS).execution.messages, np.arange(len(devices)) // 4
+    exact = np.zeros_like(sent.sent_bytes)
+    np.add.at(exact, (slot[messages.sender], slot[messages.receiver]), messages.flow_bytes)
+    np.fill_diagonal(exact, 0.0)
+    return exact
+
+
 @pytest.mark.every(3)
 @pytest.mark.parametrize("number", cases(12))
 def test_the_event_path_sends_as_much_between_each_two_hosts(number):
@@ -64,11 +73,7 @@ def test_the_event_path_sends_as_much_between_each_two_hosts(number):
     layout = layout.model_copy(update={"global_batch": num_micro_batches * layout.micro_batch * layout.dp})
     work = describe(shape.model_copy(update={"num_layers": layout.pp * layout.virtual_stages}), layout, length, checks=False)
     sent, devices = between(work, 4)
-    lowered = lower(layout_step(work, CLOS, COSTS), RankNetwork(CLOS, devices), COSTS)
-    messages, slot = lowered.execution.messages, np.arange(layout.world) // 4
-    exact = np.zeros_like(sent.sent_bytes)
-    np.add.at(exact, (slot[messages.sender], slot[messages.receiver]), messages.flow_bytes)
-    np.fill_diagonal(exact, 0.0)
+    exact = by_events(layout_step(work, CLOS, COSTS), devices, sent)
     assert sent.sent_bytes == pytest.approx(exact, rel=1e-9)
     assert ((sent.at_once > 0) == (exact > 0)).all()
 
@@ -80,11 +85,7 @@ def test_a_pipeline_of_ops_sends_as_much_as_by_the_event_path(layout):
     graph = load_graph("zoo:vgg16", device=CLOS.device_types[0], batch_size=64)
     work = describe_graph(graph, layout, CLOS.device_types[0], COSTS)
     sent, devices = between(work, 4)
-    lowered = lower(GraphStep(work, GraphPricer.of(CLOS, COSTS)), RankNetwork(CLOS, devices), COSTS)
-    messages, slot = lowered.execution.messages, np.arange(layout.world) // 4
-    exact = np.zeros_like(sent.sent_bytes)
-    np.add.at(exact, (slot[messages.sender], slot[messages.receiver]), messages.flow_bytes)
-    np.fill_diagonal(exact, 0.0)
+    exact = by_events(GraphStep(work, GraphPricer.of(CLOS, COSTS)), devices, sent)
     assert exact.sum() > 0
     assert sent.sent_bytes == pytest.approx(exact, rel=1e-9)
     assert "pp" in sent.axes

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from meshwright.simulation.operators.instance import OperatorInstance
+
+from ...draws import num_cases
+
+AT_LENGTH = 200
+"""Cases of the long form of a law, where it names no other number."""
+
+
+def short_and_long(
+    number: int, short: st.SearchStrategy[Any], long: st.SearchStrategy[Any], at_length: int = AT_LENGTH
+) -> Callable[[Any], Any]:
+    """A decorator: a law of one instance, of ``number`` small ones and, marked slow, of ``at_length`` larger ones."""
+    forms = {"short": (num_cases(number), short), "long": (at_length, long)}
+
+    def stated(law: Callable[[Any], None]) -> Any:
+        def play(form: str) -> None:
+            max_examples, drawn = forms[form]
+            limits = settings(max_examples=max_examples, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+            limits(given(drawn)(law))()
+
+        return pytest.mark.parametrize("form", ["short", pytest.param("long", marks=pytest.mark.slow)])(play)
+
+    return stated
 
 
 def chain(**options: Any) -> OperatorInstance:
@@ -95,3 +120,11 @@ def renamed(instance: OperatorInstance, order: NDArray[np.int64]) -> OperatorIns
         bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s[np.ix_(order, order)],
         is_host=instance.is_host[order],
     )
+
+
+BETTER: dict[str, Callable[[OperatorInstance], OperatorInstance]] = {
+    "speed": lambda one: replace(one, times_s=one.times_s * np.where(np.arange(one.num_devices) == 0, 0.5, 1.0)),
+    "links": lambda one: replace(one, bandwidth_bytes_per_s=one.bandwidth_bytes_per_s * 2),
+    "memory": lambda one: replace(one, memory_bytes=one.memory_bytes * 1.5),
+}
+"""The same instance with better devices, by what of them is better."""

@@ -32,26 +32,3 @@ def drawn(
         workspace_bytes=workspace,
         group=group,
     )
-
-
-def renamed(instance: OperatorInstance, order: np.ndarray) -> OperatorInstance:
-    """The same instance with its devices in another order, ``(m,)``."""
-    both = np.ix_(order, order)
-    return OperatorInstance(
-        name=instance.name,
-        op_names=instance.op_names,
-        times_s=instance.times_s[:, order],
-        edges=instance.edges,
-        edge_tensor=instance.edge_tensor,
-        tensor_bytes=instance.tensor_bytes,
-        resident_bytes=instance.resident_bytes,
-        workspace_bytes=instance.workspace_bytes,
-        group=instance.group,
-        is_backward=instance.is_backward,
-        device_names=tuple(instance.device_names[j] for j in order),
-        device_types=tuple(instance.device_types[j] for j in order),
-        memory_bytes=instance.memory_bytes[order],
-        latency_s=instance.latency_s[both],
-        bandwidth_bytes_per_s=instance.bandwidth_bytes_per_s[both],
-        is_host=instance.is_host[order],
-    )

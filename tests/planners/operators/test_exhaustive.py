@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
@@ -18,7 +18,7 @@ from meshwright.simulation.operators.placement import lower_bound, placed, value
 
 from ...draws import draws
 from ...oracles.operators.values import latency_s, legal_placements, max_load_s, topological_orders
-from .instances import chain, fork, renamed, small_instances
+from .instances import BETTER, chain, fork, renamed, short_and_long, small_instances
 
 OBJECTIVES = ("latency", "throughput")
 
@@ -65,20 +65,8 @@ def test_a_device_of_twice_the_speed_takes_all():
     assert found.device_of.tolist() == [1, 1, 1, 1]
 
 
-@draws(25, suppress_health_check=[HealthCheck.too_slow])
-@given(small_instances(most_ops=5))
+@short_and_long(25, small_instances(most_ops=5), small_instances(most_ops=7))
 def test_no_placement_and_no_order_is_better(instance):
-    check_against_all(instance)
-
-
-@pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(small_instances(most_ops=7))
-def test_no_placement_and_no_order_is_better_at_length(instance):
-    check_against_all(instance)
-
-
-def check_against_all(instance):
     legal = list(legal_placements(instance))
     if not legal:
         for objective in OBJECTIVES:
@@ -107,18 +95,13 @@ def test_names_of_devices_change_no_value(instance, objective, seed):
 
 
 @draws(15)
-@given(small_instances(most_ops=6), st.sampled_from(OBJECTIVES), st.sampled_from(["speed", "links", "memory"]))
+@given(small_instances(most_ops=6), st.sampled_from(OBJECTIVES), st.sampled_from(sorted(BETTER)))
 def test_a_better_device_never_makes_the_best_worse(instance, objective, what):
-    changes = {
-        "speed": {"times_s": instance.times_s * np.where(np.arange(instance.num_devices) == 0, 0.5, 1.0)},
-        "links": {"bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s * 2},
-        "memory": {"memory_bytes": instance.memory_bytes * 1.5},
-    }
     try:
         before = best(instance, objective).value_s
     except PlanError:
         return
-    after = best(replace(instance, **changes[what]), objective).value_s
+    after = best(BETTER[what](instance), objective).value_s
     assert after <= before * (1 + 1e-12)
     assert before >= lower_bound(instance, objective) * (1 - 1e-12)
 

@@ -71,7 +71,11 @@ def wanted(plan):
 def hold(launched):
     """Launched: of each plan its folder and of each rank host, device and words."""
     assert len(launched) >= 30
-    missing = [name for name in ("megatron", "torchtitan", "deepspeed") if importlib.util.find_spec(name) is None]
+    missing = [
+        name
+        for name in ("megatron", "torchtitan", "deepspeed", "hjson", "einops", "cpuinfo")
+        if importlib.util.find_spec(name) is None
+    ]
     if missing or "MEGATRON_LM" not in os.environ:
         pytest.skip(
             f"not installed: {', '.join(missing) or 'Megatron-LM, of which MEGATRON_LM names a checkout of core_v0.16.1'}"

@@ -7,11 +7,10 @@ from sb3_contrib import MaskablePPO
 from stable_baselines3.common.vec_env import VecEnv
 
 import meshwright
-from meshwright.envs.elastic.benchmark import load_elastic_benchmark
 from meshwright.envs.registration import IDS
 from meshwright.errors import ConfigError
 
-from ...elastic_samples import workload, write_folder
+from ...elastic_samples import small_benchmark, workload
 
 V0, V1, PLACEMENT, ELASTIC, WORLD = IDS
 NAMES = {"toy": V0, "uneven-64": V1, "latency-tight": PLACEMENT, "tasklets-64": WORLD, "elastic": ELASTIC}
@@ -25,11 +24,8 @@ def made(tmp_path):
         if name != "elastic":
             plain = gymnasium.make_vec(NAMES[name], 3, autoreset_mode="SameStep", benchmark=f"preset:{name}")
             return meshwright.sb3_env(f"preset:{name}", 3, seed=4), plain
-        changes = [f"elastic.data={write_folder(tmp_path / 'data')}", "elastic.cluster.num_nodes=3"]
-        options = {
-            "benchmark": load_elastic_benchmark("preset:elastic-published-1.0", changes=changes),
-            "workload": workload([(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64)]),
-        }
+        jobs = workload([(0, 1, 4, 64), (0, 0, 1, 64), (60, 1, 6, 64)])
+        options = {"benchmark": small_benchmark(tmp_path / "data"), "workload": jobs}
         vector = {"vectorization_mode": "sync", "vector_kwargs": {"autoreset_mode": "SameStep"}}
         return meshwright.sb3_env("ElasticJobs-v0", 3, seed=4, **options), gymnasium.make_vec(ELASTIC, 3, **vector, **options)
 

@@ -15,17 +15,8 @@ if importlib.util.find_spec("optuna") is None:
 from meshwright.training.libraries import sweeps
 from meshwright.training.libraries.sweeps import load_sweep, study_of, sweep
 
-LINEAR = """
-method: linear
-name: tiny
-benchmark: tiny.yaml
-generations: 3
-population: 4
-elite: 2
-num_episodes: 1
-validate_every_generations: 1
-num_validation_seeds: 2
-"""
+from ...small_benchmarks import LINEAR
+
 SWEEP = """
 name: few
 config: linear.yaml
@@ -41,7 +32,7 @@ NEVER = float("inf")
 
 @pytest.fixture
 def path(config):
-    config.with_name("linear.yaml").write_text(LINEAR)
+    config.with_name("linear.yaml").write_text(LINEAR.replace("benchmark.yaml", "tiny.yaml"))
     path = config.with_name("sweep.yaml")
     path.write_text(SWEEP)
     return path

@@ -11,23 +11,6 @@ from meshwright.live.web.access import read_tokens
 
 from ....live.live_samples import CLUSTER
 
-
-@pytest.fixture
-def refused(tmp_path, monkeypatch, capsys):
-    """``refused(*words)`` ends with 2 and one line, and makes nothing."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "three.yaml").write_text(CLUSTER)
-
-    def line(*words):
-        before = sorted(path.name for path in tmp_path.iterdir())
-        assert run_command_line([str(word) for word in words]) == 2
-        assert sorted(path.name for path in tmp_path.iterdir()) == before
-        (told,) = capsys.readouterr().err.splitlines()
-        return told
-
-    return line
-
-
 SERVE = ("serve", "--cluster", "three.yaml", "--policy", "fastest-feasible")
 
 
@@ -40,6 +23,7 @@ def busy():
 
 def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path, busy):
     state = ("--state", "s.db")
+    (tmp_path / "three.yaml").write_text(CLUSTER)
     (tmp_path / "open").write_text("decide " + "0" * 64 + "\n")
     (tmp_path / "open").chmod(0o666)
     (tmp_path / "wrong").write_text("decide secret\n")
@@ -77,7 +61,7 @@ def test_what_cannot_be_served_is_told_in_a_line(refused, tmp_path, busy):
         (("plan", "--live", "http://127.0.0.1:1", "--job", "zoo:alexnet", "--max-degree", "0"), "error: --max-degree: "),
         (("plan", "--job", "zoo:alexnet"), "--cluster: is missing"),
     ):
-        assert told in refused(*words), words
+        assert told in f"error: {refused(*words)}", words
 
 
 def test_a_token_is_printed_once_and_its_digest_kept(tmp_path, monkeypatch, capsys):

@@ -147,6 +147,9 @@ def test_fewer_devices_stand_on_the_front_and_in_the_picture(meshwright, work):
         (("--costs", "missing.yaml"), "missing.yaml"),
         (("--set", "routing=ecpm"), "did you mean 'ecmp'"),
         (("--job", "missing.json"), "missing.json"),
+        (("--for", "megatorn"), "--for: unknown framework (got 'megatorn'); did you mean 'megatron'?"),
+        (("--for", "megatron", "--keep", "zero=3"), "layout.zero: no legal layout of 16 devices is one that Megatron-LM runs"),
+        (("--front", "-1"), "--front: must be at least 0 (got -1)"),
     ],
 )
 def test_what_a_search_cannot_do_is_refused(refused, arguments, message):
@@ -159,12 +162,6 @@ def test_a_framework_that_does_not_run_a_searched_plan_is_refused_with_how_to_se
     assert meshwright(*SEARCH, "--keep", "pp=1,dp=16,zero=2", "--json", "plan.json").status == 0
     told = refused("export", "plan.json", "--format", "megatron", "--out", "x")
     assert told.endswith("ZeRO stage 1 (got 2); `meshwright plan --search --for megatron` searches what it runs")
-
-
-def test_options_of_a_search_want_a_search(refused):
-    assert "--batch: goes with --search only" in refused(
-        "plan", "--job", "graph.txt", "--cluster", "cluster.yaml", "--batch", "4"
-    )
 
 
 def test_a_model_that_fits_nowhere_is_told_with_what_it_lacks(refused, work):
@@ -186,18 +183,3 @@ def test_a_search_for_a_framework_begins_with_the_usual_choice_and_ends_with_the
     assert without.out.startswith("your usual choice (pure FSDP) takes ")
     assert without.out.splitlines()[1].startswith("your usual choice (Megatron's default) takes ")
     assert "Pareto front" not in without.out
-
-
-@pytest.mark.parametrize(
-    ("words", "told"),
-    [
-        (("--for", "megatorn"), "--for: unknown framework (got 'megatorn'); did you mean 'megatron'?"),
-        (("--for", "megatron", "--keep", "zero=3"), "layout.zero: no legal layout of 16 devices is one that Megatron-LM runs"),
-        (("--front", -1), "--front: must be at least 0 (got -1)"),
-    ],
-)
-def test_a_wrong_framework_or_key_is_told_in_one_line(meshwright, work, words, told):
-    answer = meshwright(*SEARCH, *words)
-    assert (answer.status, answer.out) == (2, "")
-    assert told in answer.err
-    assert answer.err.count("\n") == 1

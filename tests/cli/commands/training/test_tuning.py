@@ -4,16 +4,7 @@ import json
 
 import pytest
 
-LINEAR = """method: linear
-name: scorer
-benchmark: benchmark.yaml
-generations: 3
-population: 4
-elite: 2
-num_episodes: 1
-validate_every_generations: 1
-num_validation_seeds: 2
-"""
+from ....small_benchmarks import LINEAR
 
 
 @pytest.fixture

@@ -2,12 +2,15 @@
 
 import copy
 import json
+from functools import partial
 
 import pytest
 
 from meshwright.cli import run_command_line
 from meshwright.errors import InputFileError
 from meshwright.evaluation.validation.flows import load_flows, validate
+
+from .given_files import replaced, write
 
 # Two flows share 10 B/s; the second has 10 of its 20 bytes left when the first ends at 2 s, and 0.5 s of latency more.
 SHARED = {
@@ -19,20 +22,7 @@ SHARED = {
 }
 
 
-def write(folder, data, name="flows.json"):
-    path = folder / name
-    path.write_text(data if isinstance(data, str) else json.dumps(data))
-    return path
-
-
-def changed(keys, value):
-    """The example with one value replaced; the keys lead to it."""
-    data = copy.deepcopy(SHARED)
-    here = data
-    for key in keys[:-1]:
-        here = here[key]
-    here[keys[-1]] = value
-    return data
+changed = partial(replaced, SHARED)
 
 
 def test_a_file_that_agrees_exits_with_0_and_tells_every_flow(tmp_path, capsys):
@@ -40,7 +30,7 @@ def test_a_file_that_agrees_exits_with_0_and_tells_every_flow(tmp_path, capsys):
     assert run_command_line(["validate", "flows", str(write(tmp_path, SHARED)), "--json", str(out)]) == 0
     assert "agrees" in capsys.readouterr().out
     written = json.loads(out.read_text())
-    file = str(tmp_path / "flows.json")
+    file = str(tmp_path / "figures.json")
     same = {"family": "flows", "relative_error": 0.0, "tolerance": 1e-9, "agrees": True}
     assert written["rows"] == [
         same | {"item": f"{file}: flow 0", "predicted": 2.0, "reference": 2.0},
@@ -95,7 +85,7 @@ def test_of_many_flows_that_disagree_the_worst_are_shown(tmp_path, capsys, monke
     for i in range(12):
         # Each alone, one after another: it ends at 2 i + 1 and is said to end i % later.
         data["flows"].append({"path": ["a"], "bytes": 1, "start": 2 * i, "finish": (2 * i + 1) * (1 + i / 100)})
-    assert run_command_line(["validate", "flows", write(tmp_path, data).name]) == 1
+    assert run_command_line(["validate", "flows", write(tmp_path, data, "flows.json").name]) == 1
     told = capsys.readouterr().out
     assert "11 of 12 flows disagree, the worst 10" in told
     shown = [line.split()[-4] for line in told.splitlines() if line.split()[-5:-4] == ["flow"]]
@@ -155,12 +145,9 @@ def test_links_are_numbered_in_the_order_of_the_file(tmp_path):
         (["flows", 1, "path"], ["up", 3], "flows.1.path.1: must be one name, path or text"),
     ],
 )
-def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, capsys, keys, value, told):
+def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, refused, keys, value, told):
     path = write(tmp_path, changed(keys, value))
-    assert run_command_line(["validate", "flows", str(path)]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert f"{path}: {told}" in message
+    assert refused("validate", "flows", path).startswith(f"{path}: {told}")
 
 
 @pytest.mark.parametrize(
@@ -180,19 +167,17 @@ def test_an_impossible_file_is_refused_in_one_line_with_the_field(tmp_path, caps
         ('{"links": {"a": {}, "a": {}}}', "the key 'a' stands twice"),
     ],
 )
-def test_what_is_no_such_file_at_all_is_refused_in_one_line(tmp_path, capsys, text, told):
+def test_what_is_no_such_file_at_all_is_refused_in_one_line(tmp_path, refused, text, told):
     path = write(tmp_path, text)
-    assert run_command_line(["validate", "flows", str(path)]) == 2
-    message = capsys.readouterr().err
-    assert message.count("\n") == 1
-    assert str(path) in message
+    message = refused("validate", "flows", path)
+    assert message.startswith(str(path))
     assert told in message
 
 
 def test_a_missing_file_and_an_impossible_error_are_refused(tmp_path, capsys):
     good = str(write(tmp_path, SHARED))
-    assert run_command_line(["validate", "flows", str(tmp_path / "flow.json")]) == 2
-    assert "did you mean 'flows.json'?" in capsys.readouterr().err
+    assert run_command_line(["validate", "flows", str(tmp_path / "figure.json")]) == 2
+    assert "did you mean 'figures.json'?" in capsys.readouterr().err
     for error in ("-1e-9", "nan"):
         assert run_command_line(["validate", "flows", good, "--max-error", error]) == 2
         assert "--max-error: must be a number of at least 0" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 """``meshwright validate pacml``: what agrees, what disagrees, and what is refused."""
 
-import copy
 import json
+from functools import partial
 
 import pytest
 
@@ -9,6 +9,8 @@ from meshwright.cli import run_command_line
 from meshwright.errors import GraphError, InputFileError
 from meshwright.evaluation.validation.comparison import ComparedFigure, Comparison
 from meshwright.evaluation.validation.pacml.replay import validate
+
+from .given_files import replaced, write
 
 PROFILE = """node1 -- Linear -- forward_compute_time=15.0, backward_compute_time=30.0, activation_size=1000.0, parameter_size=0.0
 node2 -- Linear -- forward_compute_time=0.0, backward_compute_time=0.0, activation_size=500.0, parameter_size=0.0
@@ -42,26 +44,14 @@ FIGURES = {
 }
 
 
+changed = partial(replaced, FIGURES)
+
+
 @pytest.fixture
 def graphs(tmp_path):
     (tmp_path / "graphs" / "one").mkdir(parents=True)
     (tmp_path / "graphs" / "one" / "graph.txt").write_text(PROFILE)
     return tmp_path / "graphs"
-
-
-def changed(keys, value):
-    data = copy.deepcopy(FIGURES)
-    here = data
-    for key in keys[:-1]:
-        here = here[key]
-    here[keys[-1]] = value
-    return data
-
-
-def write(folder, data):
-    path = folder / "figures.json"
-    path.write_text(data if isinstance(data, str) else json.dumps(data))
-    return path
 
 
 def test_figures_by_hand_agree_and_every_one_is_told(tmp_path, graphs, capsys):
@@ -138,12 +128,9 @@ def test_a_difference_below_the_tolerance_agrees(tmp_path, graphs):
         (["config"], {"jobs": {"num_training_steps": 0}}, "config.jobs.num_training_steps"),
     ],
 )
-def test_malformed_files_and_unknown_graphs_are_refused(tmp_path, graphs, capsys, keys, value, told):
+def test_malformed_files_and_unknown_graphs_are_refused(tmp_path, graphs, refused, keys, value, told):
     path = write(tmp_path, changed(keys, value))
-    assert run_command_line(["validate", "pacml", str(path), "--graphs", str(graphs)]) == 2
-    message = capsys.readouterr().err
-    assert message.startswith("meshwright: error:")
-    assert message.count("\n") == 1
+    message = refused("validate", "pacml", path, "--graphs", graphs)
     assert str(path) in message
     assert told in message
 

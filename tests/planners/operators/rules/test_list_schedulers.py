@@ -17,22 +17,12 @@ from meshwright.simulation.operators.schedules import append_in_order, arrays, i
 
 from ....draws import draws
 from ....oracles.operators import schedules as plain
-from ..placed_samples import drawn, renamed
+from ..instances import chain, fork, renamed
+from ..placed_samples import drawn
 
 LATENCY = PlacementRequest("latency")
 RULES = ("heft", "m-etf", "m-sct")
 seeds = st.integers(0, 10**6)
-
-
-def chain(**options):
-    return OperatorInstance.of_outputs(
-        "chain", np.ones((4, 2)), [(0, 1), (1, 2), (2, 3)], 1e9, bandwidth_bytes_per_s=1e9, **options
-    )
-
-
-def fork(times=(1.0, 3.0, 3.0, 1.0), **options):
-    edges = [(0, 1), (0, 2), (1, 3), (2, 3)]
-    return OperatorInstance.of_outputs("fork", np.outer(times, np.ones(2)), edges, 1e9, bandwidth_bytes_per_s=1e9, **options)
 
 
 @pytest.mark.parametrize("rule", ["heft", "m-sct"])

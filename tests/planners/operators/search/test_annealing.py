@@ -42,16 +42,20 @@ def test_an_order_that_no_rank_gives_is_found():
     assert anneal(instance, LATENCY, num_steps=500).value_s == 4.0
 
 
+def begun(seed):
+    """An instance, its memory, its problem with the ops in their order there, and its units where HEFT puts them."""
+    instance = drawn(seed, most_ops=14, most_devices=4, is_tight=seed % 2 == 0, is_grouped=seed % 3 == 0)
+    memory = memory_of(instance)
+    device_of_unit = np.empty(instance.num_groups, np.int64)
+    device_of_unit[instance.group] = place(instance, "heft", LATENCY).device_of
+    return instance, memory, *problem_of(instance, instance.group, memory), devices_of_units(memory, device_of_unit, seed)
+
+
 @given(seeds)
 @draws(30)
 def test_the_kept_schedule_is_that_of_plain_python(seed):
     """After hot moves of all kinds: ends, order, units and memory are what the placement says."""
-    instance = drawn(seed, most_ops=14, most_devices=4, is_tight=seed % 2 == 0, is_grouped=seed % 3 == 0)
-    memory = memory_of(instance)
-    problem, ops = problem_of(instance, instance.group, memory)
-    device_of_unit = np.empty(instance.num_groups, np.int64)
-    device_of_unit[instance.group] = place(instance, "heft", LATENCY).device_of
-    units = devices_of_units(memory, device_of_unit, seed)
+    instance, memory, problem, ops, units = begun(seed)
     schedule = schedule_of(problem, units, np.arange(instance.num_ops))
     best_of, best_order, best_s = units.device_of.copy(), np.arange(instance.num_ops), np.array([np.inf])
     anneal_latency(problem, units, schedule, best_of, best_order, best_s, 1.0, 0.5, 300)
@@ -72,12 +76,8 @@ def test_the_kept_schedule_is_that_of_plain_python(seed):
 @given(seeds)
 @draws(30)
 def test_the_kept_loads_are_those_of_the_placement(seed):
-    instance = drawn(seed, most_ops=14, most_devices=4, is_tight=seed % 2 == 0, is_grouped=seed % 3 == 0)
-    memory = memory_of(instance)
-    problem, _ = problem_of(instance, instance.group, memory)
-    device_of_unit = np.empty(instance.num_groups, np.int64)
-    device_of_unit[instance.group] = place(instance, "heft", LATENCY).device_of
-    units = devices_of_units(memory, device_of_unit, seed)
+    instance, _, problem, _, units = begun(seed)
+    device_of_unit = units.device_of.copy()
     loads = loads_of(problem, units)
     assert loads.load_s.tolist() == pytest.approx(loads_s(instance, device_of_unit[instance.group]).tolist(), rel=1e-9, abs=1e-12)
     anneal_loads(problem, units, loads, units.device_of.copy(), np.array([np.inf]), 1.0, 0.5, 300)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
@@ -16,7 +16,7 @@ from meshwright.simulation.operators.instance import OperatorInstance
 
 from ....draws import draws
 from ....oracles.operators.values import is_contiguous, is_pipeline, legal_placements, max_load_s
-from ..instances import chain, fork, renamed, small_instances
+from ..instances import BETTER, chain, fork, renamed, short_and_long, small_instances
 
 THROUGHPUT = PlacementRequest("throughput")
 ROOM_FOR_HIGHS = 2e-6
@@ -75,20 +75,8 @@ def test_too_many_devices_that_all_differ_are_refused():
         place(unlike, "ideals", THROUGHPUT)
 
 
-@draws(25, suppress_health_check=[HealthCheck.too_slow])
-@given(small_instances(most_ops=6))
+@short_and_long(25, small_instances(most_ops=6), small_instances(most_ops=8))
 def test_no_pipeline_is_better(instance):
-    check_pipelines(instance)
-
-
-@pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(small_instances(most_ops=8))
-def test_no_pipeline_is_better_at_length(instance):
-    check_pipelines(instance)
-
-
-def check_pipelines(instance):
     values = [max_load_s(instance, each) for each in legal_placements(instance) if is_pipeline(instance, each)]
     exact, along = found_by("ideals", instance), found_by("linear", instance)
     if not values:
@@ -104,20 +92,8 @@ def check_pipelines(instance):
         assert along.value_s == pytest.approx(max_load_s(instance, along.device_of))
 
 
-@draws(12, suppress_health_check=[HealthCheck.too_slow])
-@given(small_instances(most_ops=5))
+@short_and_long(12, small_instances(most_ops=5), small_instances(most_ops=6))
 def test_no_placement_is_better_than_what_the_integer_program_gives(instance):
-    check_programs(instance)
-
-
-@pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(small_instances(most_ops=6))
-def test_no_placement_is_better_than_what_the_integer_program_gives_at_length(instance):
-    check_programs(instance)
-
-
-def check_programs(instance):
     legal = list(legal_placements(instance))
     for planner, family in (
         ("milp", legal),
@@ -156,16 +132,11 @@ def test_names_of_devices_change_no_pipeline(instance, seed):
 
 
 @draws(15)
-@given(small_instances(most_ops=6), st.sampled_from(["speed", "links", "memory"]))
+@given(small_instances(most_ops=6), st.sampled_from(sorted(BETTER)))
 def test_a_better_device_never_makes_the_best_pipeline_worse(instance, what):
-    changes = {
-        "speed": {"times_s": instance.times_s * np.where(np.arange(instance.num_devices) == 0, 0.5, 1.0)},
-        "links": {"bandwidth_bytes_per_s": instance.bandwidth_bytes_per_s * 2},
-        "memory": {"memory_bytes": instance.memory_bytes * 1.5},
-    }
     before = found_by("ideals", instance)
     if before is not None:
-        assert found_by("ideals", replace(instance, **changes[what])).value_s <= before.value_s * (1 + 1e-9)
+        assert found_by("ideals", BETTER[what](instance)).value_s <= before.value_s * (1 + 1e-9)
 
 
 @draws(15)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.errors import PlanError
@@ -19,7 +19,7 @@ from meshwright.simulation.operators.stage_forms import pipedream_stages_s
 
 from ....draws import draws
 from ....oracles.operators.values import legal_placements, max_load_s, pipedream_placed_s
-from ..instances import chain, fork, small_instances
+from ..instances import chain, fork, short_and_long, small_instances
 
 
 def alike(instance: OperatorInstance) -> OperatorInstance:
@@ -36,7 +36,8 @@ def alike(instance: OperatorInstance) -> OperatorInstance:
     )
 
 
-def check_stages(instance: OperatorInstance) -> None:
+@short_and_long(25, small_instances(most_ops=6).map(alike), small_instances(most_ops=8).map(alike))
+def test_no_stages_of_one_device_are_better(instance: OperatorInstance) -> None:
     best = min((pipedream_placed_s(instance, each, 1.0) for each in legal_placements(instance)), default=np.inf)
     try:
         found = place(instance, "pipedream", PlacementRequest("throughput"))
@@ -45,19 +46,6 @@ def check_stages(instance: OperatorInstance) -> None:
         return
     assert pipedream_placed_s(instance, found.device_of.tolist(), 1.0) == pytest.approx(best)
     assert found.value_s == pytest.approx(max_load_s(instance, found.device_of.tolist()))
-
-
-@draws(25, suppress_health_check=[HealthCheck.too_slow])
-@given(small_instances(most_ops=6))
-def test_no_stages_of_one_device_are_better(instance):
-    check_stages(alike(instance))
-
-
-@pytest.mark.slow
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(small_instances(most_ops=8))
-def test_no_stages_of_one_device_are_better_at_length(instance):
-    check_stages(alike(instance))
 
 
 @draws(15)

@@ -12,8 +12,9 @@ from meshwright.planners.operators.stages.piper import piper, stage_seconds
 from meshwright.planners.operators.stages.piper_kernel import least_cost_s
 from meshwright.simulation.operators.piper_files import PiperInstance
 
-from ....draws import draws
+from ....draws import draws, num_cases
 from ....oracles.operators.values import piper_s
+from ..instances import short_and_long
 
 
 def drawn(num_ops, num_devices, seed):
@@ -46,20 +47,12 @@ def drawn(num_ops, num_devices, seed):
     )
 
 
-@draws(25)
-@given(st.integers(1, 3), st.integers(1, 4), st.integers(0, 10**6))
-def test_no_plan_is_better(num_ops, num_devices, seed):
-    check(drawn(num_ops, num_devices, seed))
+def instances(most_ops):
+    return st.builds(drawn, st.integers(1, most_ops), st.integers(1, 4), st.integers(0, 10**6))
 
 
-@pytest.mark.slow
-@draws(200)
-@given(st.integers(1, 4), st.integers(1, 4), st.integers(0, 10**6))
-def test_no_plan_is_better_at_length(num_ops, num_devices, seed):
-    check(drawn(num_ops, num_devices, seed))
-
-
-def check(instance):
+@short_and_long(25, instances(3), instances(4), num_cases(200))
+def test_no_plan_is_better(instance):
     least = piper_s(instance)
     if least == np.inf:
         with pytest.raises(PlanError, match="no plan fits the memory of a device"):
