@@ -41,8 +41,8 @@ _TAKERS = {
         "operators-latency",
     ),
     TASKLETS: (
-        "tasklets, which `meshwright evaluate` and the environment meshwright/OperatorPlacement-v0 take",
-        "tasklets",
+        "tasklets, which `meshwright evaluate` and the environment meshwright/World-v0 take",
+        "graph",
         "tasklets",
     ),
 }

@@ -9,7 +9,7 @@ from meshwright.clusters.symmetry import signatures
 from meshwright.clusters.topologies.topology import relabelled
 from meshwright.errors import ClusterError
 
-from ..sample_clusters import cluster_of, torus, trace
+from ..samples.sample_clusters import cluster_of, torus, trace
 from .alike_groups import classes
 
 

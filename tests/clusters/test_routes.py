@@ -13,9 +13,9 @@ from meshwright.clusters import load_cluster
 from meshwright.clusters.routes import ShortestPaths
 from meshwright.errors import ClusterError
 
-from .. import sample_clusters
 from ..draws import draws
-from ..sample_clusters import cluster_of
+from ..samples import sample_clusters
+from ..samples.sample_clusters import cluster_of
 
 
 def clos(**keys):

@@ -5,8 +5,8 @@ import pytest
 from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.jobs.graph import JobGraph
 
-from ..sample_clusters import clos, cluster_of
-from ..sample_graphs import profile
+from ..samples.sample_clusters import clos, cluster_of
+from ..samples.sample_graphs import profile
 
 
 @pytest.fixture(scope="session")

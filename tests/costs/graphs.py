@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from meshwright.costs.process_groups.group_network import Group
 
-from ..sample_graphs import profile
+from ..samples.sample_graphs import profile
 
 
 class Line:

@@ -10,7 +10,7 @@ from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
 from meshwright.errors import ConfigError
 
-from ..sample_clusters import cluster_of, matrix
+from ..samples.sample_clusters import cluster_of, matrix
 
 NAMES = sorted(collectives.AUTOMATIC.keys() - {"circuits"})
 """Without what needs an optical cluster, see `collectives.test_circuits`."""

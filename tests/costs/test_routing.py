@@ -14,7 +14,7 @@ from meshwright.errors import ConfigError
 from meshwright.settings import build_settings
 
 from ..draws import draws
-from ..sample_clusters import clos, cluster_of, torus
+from ..samples.sample_clusters import clos, cluster_of, torus
 
 SEEDS = range(64)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..sample_clusters import cluster_of, matrix
+from ..samples.sample_clusters import cluster_of, matrix
 
 
 def matrix_of(bandwidth_gbytes_per_s, latency_us, devices_per_host=1, device="a100"):

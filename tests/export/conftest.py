@@ -14,7 +14,7 @@ from meshwright.jobs.job import Job
 from meshwright.plans import Layout, layout_plan, op_placement_plan, place
 from meshwright.plans.document import PlacementPlan
 
-from ..sample_clusters import TWO_HOSTS
+from ..samples.sample_clusters import TWO_HOSTS
 
 MakePlan = Callable[..., PlacementPlan]
 PlanFor = Callable[[str], PlacementPlan]

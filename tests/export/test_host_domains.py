@@ -9,7 +9,7 @@ from meshwright.clusters.cluster import load_cluster, preset_names
 from meshwright.errors import ExportError
 from meshwright.export.host_domains import domains, domains_of, hosts_by_stage, hosts_per_group
 
-from ..sample_clusters import cluster_of, torus, trace
+from ..samples.sample_clusters import cluster_of, torus, trace
 from .across_hosts import plan_across, two_stages_of_two_groups
 
 

@@ -17,8 +17,8 @@ from meshwright.simulation.layouts.running import layout_step, num_tasks
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
 from ..oracles.layout_views import simulated_step_s
-from ..sample_clusters import clos, cluster_of
-from ..sample_graphs import profile
+from ..samples.sample_clusters import clos, cluster_of
+from ..samples.sample_graphs import profile
 
 LAYOUT = "tp=4,dp=4,micro_batch=1,global_batch=4,sequence_parallel=true,distributed_optimizer=true"
 SMALL = "pp=2,dp=8,micro_batch=1,global_batch=16,overlap_dp=true"

@@ -16,8 +16,8 @@ from meshwright.plans.splitting.op_splits import uniform_splits
 from meshwright.simulation.step.timeline import simulate
 
 from ..draws import draws
-from ..sample_clusters import clos
-from ..sample_graphs import profile
+from ..samples.sample_clusters import clos
+from ..samples.sample_graphs import profile
 
 
 def test_the_chosen_candidate_is_the_one_that_the_plan_predicts():

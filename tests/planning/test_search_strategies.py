@@ -5,7 +5,7 @@ import pytest
 
 from meshwright.planning.search import search_layouts
 
-from ..sample_clusters import cluster_of, matrix
+from ..samples.sample_clusters import cluster_of, matrix
 
 LOCAL = "kind=local-sgd,every=16"
 

@@ -8,8 +8,8 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import Figure, Layout, OpSplits, PlacementPlan, layout_plan, op_split_plan, place
 
-from ..sample_clusters import TWO_HOSTS
-from ..sample_graphs import profile
+from ..samples.sample_clusters import TWO_HOSTS
+from ..samples.sample_graphs import profile
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from meshwright.jobs.job import Job
 from meshwright.plans import load_plan, op_placement_plan
 from meshwright.plans.op_placement import pipeline_order
 
-from ..sample_graphs import profile
+from ..samples.sample_graphs import profile
 
 TOY = {
     "name": "pair",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from meshwright.profiling.fusion import fused
 
 from ..draws import num_cases
-from ..sample_graphs import profile
+from ..samples.sample_graphs import profile
 
 
 @st.composite

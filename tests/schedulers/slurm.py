@@ -17,7 +17,7 @@ from meshwright.export import write
 from meshwright.export.launchers.slurm_topology import topology_conf
 from meshwright.live.actuators.slurm_hook_files import hook_files
 
-from ..sample_clusters import clos
+from ..samples.sample_clusters import clos
 from .processes import Daemons, free_ports, search_path, wait_for
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "sinfo", "scancel")

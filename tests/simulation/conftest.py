@@ -6,7 +6,7 @@ from meshwright.clusters.cluster import Cluster, load_cluster
 from meshwright.jobs.graph import JobGraph
 from meshwright.simulation.cluster.scenario import Scenario
 
-from ..sample_graphs import profile
+from ..samples.sample_graphs import profile
 from .samples import small_scenario
 
 

@@ -7,8 +7,8 @@ from meshwright.simulation.contention.placed_job import PlacedJob
 from meshwright.simulation.step.execution import ExecutionGraph
 from meshwright.simulation.step.messages import Messages
 
-from .. import sample_clusters
-from ..sample_clusters import cluster_of, matrix, torus
+from ..samples import sample_clusters
+from ..samples.sample_clusters import cluster_of, matrix, torus
 
 SWITCH = {"kind": "single-host", "fabric": "switch", "num_devices": 8, "bandwidth_gbytes_per_s": 4.0, "latency_us": 0.0}
 

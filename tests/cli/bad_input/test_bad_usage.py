@@ -89,7 +89,7 @@ def test_evaluate_and_export_check_their_changes_too(refused, meshwright):
     assert refused(*export, "nme=x") == "--set: nme: unknown key (got 'nme'); did you mean 'name'?"
     assert refused(*export, "image=$(rm -rf /)").startswith("--set: image: must match the pattern")
     assert refused(*export, "name").startswith("--set: must read key=value")
-    assert refused(*export, "queue='").startswith("--set: the value is not valid YAML")
+    assert refused(*export, "queue='").startswith("--set: queue: a name in small letters")
     assert refused(*export, "command='").startswith("--set: command: a quotation mark is not closed")
 
 

@@ -6,8 +6,8 @@ import pytest
 from meshwright.clusters import Cluster, load_cluster
 from meshwright.errors import ConfigError
 
-from ... import sample_clusters
-from ...sample_clusters import clos
+from ...samples import sample_clusters
+from ...samples.sample_clusters import clos
 
 
 def cluster_of(**topology):

@@ -15,7 +15,7 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.training_step.foreign_figures import foreign_figures
 
 from ...draws import draws
-from ...sample_clusters import clos, cluster_of
+from ...samples.sample_clusters import clos, cluster_of
 
 A100 = HostLine(300e9)
 

@@ -14,7 +14,7 @@ from meshwright.costs.network import RankNetwork
 from meshwright.costs.settings import CostSettings
 from meshwright.errors import ConfigError
 
-from ...sample_clusters import cluster_of, matrix
+from ...samples.sample_clusters import cluster_of, matrix
 
 OPERATIONS = st.sampled_from(["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"])
 

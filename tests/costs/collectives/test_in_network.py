@@ -15,7 +15,7 @@ from meshwright.errors import ConfigError
 from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
-from ...sample_clusters import clos, cluster_of
+from ...samples.sample_clusters import clos, cluster_of
 
 MIB = 2**20
 

@@ -7,7 +7,7 @@ from meshwright.clusters.cluster import load_cluster
 from meshwright.costs import collectives
 from meshwright.costs.network import RankNetwork
 
-from ...sample_clusters import clos, cluster_of
+from ...samples.sample_clusters import clos, cluster_of
 
 GIB = 2**30
 

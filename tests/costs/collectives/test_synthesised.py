@@ -17,7 +17,7 @@ from meshwright.errors import ConfigError
 from meshwright.planning.estimate import estimate
 from meshwright.planning.explain import explain
 
-from ...sample_clusters import cluster_of, matrix
+from ...samples.sample_clusters import cluster_of, matrix
 
 # DGX-1V: two NVLinks of 25 GB/s a direction between some pairs, one between others; the rest goes over PCIe, here 1 GB/s.
 CUBE_MESH = {

@@ -9,7 +9,7 @@ from meshwright.costs.training.gossip_fabrics import FABRICS, fabric_steps
 from meshwright.planning.estimate import estimate
 
 from ...oracles.strategy_runs import event_s
-from ...sample_clusters import cluster_of, matrix
+from ...samples.sample_clusters import cluster_of, matrix
 
 
 def mixing(one, num_replicas):

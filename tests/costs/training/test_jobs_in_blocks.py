@@ -11,7 +11,7 @@ from meshwright.planning.estimate import estimate
 from meshwright.planning.training import price_training
 from meshwright.plans.training import parse_training
 
-from ...sample_graphs import dense_layers
+from ...samples.sample_graphs import dense_layers
 
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0)
 

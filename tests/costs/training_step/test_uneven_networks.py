@@ -21,7 +21,7 @@ from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import ORDERS
 
 from ...draws import draws
-from ...sample_clusters import clos, cluster_of, torus, trace
+from ...samples.sample_clusters import clos, cluster_of, torus, trace
 from ..uneven import drawn_matrix, matrix_of, regions, renumbered
 
 BERT = load_shape("zoo:bert-large")[0]

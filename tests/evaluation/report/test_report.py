@@ -151,7 +151,7 @@ def test_every_policy_has_its_figures_in_the_table():
     assert any(text.endswith(" unclear") for text in table)
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", [name for name in WORLDS if name != "world"])
 def test_a_page_of_any_world_has_every_policy_and_no_text_becomes_markup(world):
     plain, found = three(world), three(world)
     for one in found["rows"]:

@@ -7,7 +7,7 @@ from meshwright.clusters.cluster import load_cluster
 from meshwright.jobs.job import Job
 from meshwright.plans import OpSplits, op_split_plan, place
 
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 
 CLUSTER = load_cluster("preset:dgx-a100-8x8")
 

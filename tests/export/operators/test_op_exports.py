@@ -13,7 +13,7 @@ from meshwright.jobs.graph import JobGraph
 from meshwright.jobs.job import Job
 from meshwright.plans import op_placement_plan
 
-from ...sample_clusters import TWO_HOSTS
+from ...samples.sample_clusters import TWO_HOSTS
 from ..conftest import on_devices
 
 HAS_ACCELERATE = all(importlib.util.find_spec(name) for name in ("accelerate", "transformers"))

@@ -8,7 +8,7 @@ import pytest
 from meshwright.errors import PlanError
 from meshwright.planning.search import search_layouts
 
-from ...sample_clusters import cluster_of, matrix
+from ...samples.sample_clusters import cluster_of, matrix
 
 KEEP = "dp=2,pp=2,tp=1,micro_batch=4,schedule=1f1b,zero=0,recompute=none"
 

@@ -36,7 +36,7 @@ def test_a_link_without_bandwidth_is_refused_where_a_flow_crosses_it():
 
 @pytest.mark.parametrize("schedule", SCHEDULERS)
 def test_devices_that_are_absent_or_taken_are_refused(schedule):
-    with pytest.raises(PlanError, match=r"devices: drawn has devices 0\.\.7 \(got 8\)"):
+    with pytest.raises(PlanError, match=r"devices: sample has devices 0\.\.7 \(got 8\)"):
         schedule([messages_of(switch, (0, 1, 1), devices=[0, 8])], switch)
     with pytest.raises(PlanError, match=r"devices: a device is named twice"):
         schedule([messages_of(switch, (0, 1, 1), devices=[3, 3])], switch)

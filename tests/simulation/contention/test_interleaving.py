@@ -13,8 +13,8 @@ from meshwright.plans.splitting.op_splits import OpSplits
 from meshwright.simulation.contention.interleaving import Bursts, bursts, excess, interleave
 from meshwright.simulation.step.timeline import JobStep, simulate, simulate_together
 
-from ...sample_clusters import clos, cluster_of
-from ...sample_graphs import profile
+from ...samples.sample_clusters import clos, cluster_of
+from ...samples.sample_graphs import profile
 
 STEPS = 12
 COSTS = CostSettings(contention="fair", collectives="ring")

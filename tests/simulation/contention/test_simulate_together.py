@@ -17,7 +17,7 @@ from meshwright.simulation.step.timeline import JobStep, simulate, simulate_toge
 
 from ...clusters.alike_groups import classes
 from ...draws import draws
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 from ..execution_samples import clos, cluster_of
 
 FAIR, INDEPENDENT = CostSettings(contention="fair"), CostSettings(contention="independent")

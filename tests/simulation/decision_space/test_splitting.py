@@ -4,7 +4,7 @@ import pytest
 
 from meshwright.simulation.decision_space.splitting import SplitSettings
 
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 
 
 @pytest.fixture(scope="module")

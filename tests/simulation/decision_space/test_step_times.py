@@ -18,8 +18,8 @@ from meshwright.simulation.decision_space.step_times import step_times
 from meshwright.simulation.kept_files import cache_folder
 from meshwright.simulation.step.timeline import simulate
 
-from ...sample_clusters import cluster_of, matrix
-from ...sample_graphs import profile
+from ...samples.sample_clusters import cluster_of, matrix
+from ...samples.sample_graphs import profile
 
 HOST = {
     "name": "host",

@@ -19,8 +19,8 @@ from meshwright.simulation.decision_space.splitting import SplitSettings
 from meshwright.simulation.decision_space.step_times import step_times
 from meshwright.simulation.decision_space.trained_steps import KINDS, GivenTraining
 
-from ...sample_clusters import clos, cluster_of
-from ...sample_graphs import dense_layers
+from ...samples.sample_clusters import clos, cluster_of
+from ...samples.sample_graphs import dense_layers
 
 COSTS = CostSettings(collectives="ring")
 SCENARIO = {"cluster": "preset:ramp-4x4x2", "workload": "preset:quickstart", "num_jobs": 20, "max_degree": 8}

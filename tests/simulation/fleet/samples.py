@@ -15,8 +15,8 @@ from meshwright.simulation.fleet.network import fleet_network
 from meshwright.simulation.fleet.placing import placement_class
 from meshwright.simulation.fleet.state import FleetProblem, PlacementRule, SharingMode, new_state
 
-from ... import sample_clusters
-from ...sample_clusters import cluster_of, torus, trace
+from ...samples import sample_clusters
+from ...samples.sample_clusters import cluster_of, torus, trace
 
 PACKED, SPREAD, NEAREST, CONSTRUCT, BLOCKS = PlacementRule
 

@@ -5,7 +5,7 @@ import numpy as np
 from meshwright.clusters import load_cluster
 from meshwright.simulation.fleet.network import fleet_network
 
-from ...sample_clusters import cluster_of, matrix
+from ...samples.sample_clusters import cluster_of, matrix
 
 SITES = {
     "kind": "matrix",

@@ -18,7 +18,7 @@ from meshwright.simulation.operators.placement import placed, value
 
 from ...draws import draws
 from ...plans.test_op_placement import TOY, fork
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 
 MIXED = load_cluster("preset:mixed-256")
 SOME = [0, 1, 8, 128, 129, 255]

@@ -17,7 +17,7 @@ from meshwright.simulation.step import kernel
 
 from ...draws import draws
 from ...plans.test_op_placement import TOY
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 from .test_from_job import MIXED, SOME, random_job
 
 

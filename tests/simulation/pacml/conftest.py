@@ -7,7 +7,7 @@ from meshwright.clusters import load_cluster
 from meshwright.simulation.pacml.simulator import Simulator
 from meshwright.simulation.pacml.switches import Defects
 
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 
 
 def make_graph(forward_ms, backward_ms, activation, parameters, edges, name="toy", names=None, kinds=None):

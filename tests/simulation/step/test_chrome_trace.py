@@ -20,7 +20,7 @@ from meshwright.plans.splitting.op_splits import OpSplits, sip_ml_splits
 from meshwright.simulation.step.timeline import simulate
 
 from ...draws import draws
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 from ..execution_samples import clos
 
 FLOAT_US = 1e-6

@@ -20,8 +20,8 @@ from meshwright.simulation.step.lowering import lower, overlaps
 from meshwright.simulation.step.timeline import simulate
 
 from ...draws import draws
-from ...sample_clusters import cluster_of, matrix
-from ...sample_graphs import profile
+from ...samples.sample_clusters import cluster_of, matrix
+from ...samples.sample_graphs import profile
 
 INDEPENDENT = CostSettings(contention="independent")
 degrees = st.integers(1, 24)

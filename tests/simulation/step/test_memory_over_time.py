@@ -13,7 +13,7 @@ from meshwright.plans.splitting.op_splits import OpSplits, uniform_splits
 from meshwright.simulation.step.timeline import simulate
 
 from ...draws import draws
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 
 
 def chain(forward_s, activation, parameters, workspace):

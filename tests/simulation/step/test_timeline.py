@@ -15,7 +15,7 @@ from meshwright.simulation.step.execution import ExecutionGraph, TaskKind
 from meshwright.simulation.step.timeline import Timeline, simulate
 
 from ...draws import draws
-from ...sample_graphs import profile
+from ...samples.sample_graphs import profile
 
 
 def timeline_of(*tasks, num_ranks=2):

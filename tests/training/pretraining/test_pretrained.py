@@ -290,7 +290,7 @@ def test_the_command_trains_with_the_changes_that_the_config_makes_to_its_benchm
     assert SavedNetwork.load(out / "policy.pt").trained["shape_slots"] == 4
     assert [row["phase"] for row in json.loads(page.read_text())["learning_curve"]] == ["pretraining", "ppo", "ppo"]
     shown = capsys.readouterr().out
-    assert "at the first look" in shown
+    assert "of the network at" in shown
     assert "untrained" not in shown
 
 

@@ -50,7 +50,7 @@ def benchmark(work):
     return {world: ["--benchmark", name, *sets[world], *seeds[world]] for world, (name, _) in changes.items()}
 
 
-@pytest.mark.parametrize("world", WORLDS)
+@pytest.mark.parametrize("world", [name for name in WORLDS if name != "world"])
 def test_the_table_the_verdict_and_the_files_say_the_same(meshwright, benchmark, work, world):
     told = meshwright("evaluate", *POLICIES[world], *benchmark[world], "--out", "out", "--json", "-")
     assert told.status == 0, told.err
@@ -127,7 +127,7 @@ def test_hosts_that_fail_are_in_the_tables_and_drawn(meshwright, benchmark, work
         ("elastic", ["tiresias", "--set", "elastic.data=nowhere"], "nowhere: no such folder"),
         ("operators", ["heft", "--jobs", "2"], "--jobs: does not go with a benchmark of operator placement"),
         ("tasklets", ["chain", "--show", "0"], "--show: does not go with a benchmark of tasklets"),
-        *((world, [], "nothing to compare") for world in WORLDS),
+        *((world, [], "nothing to compare") for world in WORLDS if world != "world"),
     ],
 )
 def test_bad_input_is_refused_in_one_line(refused, benchmark, world, arguments, said):
