@@ -25,7 +25,7 @@ class Task(NamedTuple):
         kind: which.
         seconds: it takes.
         members: workers that take part.
-        streams: that it holds: a worker's own for its steps, another one for its messages.
+        stream_numbers: that it holds: a worker's own for its steps, another one for its messages.
         payload_bytes: of a message.
         op: number of its op.
     """
@@ -33,7 +33,7 @@ class Task(NamedTuple):
     kind: TaskKind
     seconds: float
     members: Sequence[int]
-    streams: Sequence[int]
+    stream_numbers: Sequence[int]
     payload_bytes: float = 0.0
     op: int = 0
 
