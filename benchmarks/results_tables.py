@@ -112,8 +112,8 @@ class _Column:
         self.ours = self.runs(chosen.ours)
         baselines = [(name, row) for name, row in self.rows.items() if row["is_baseline"]]
         self.baselines = [(f"{chosen.rows.get(name, name)} {row['tuned']}".strip(), row["values"]) for name, row in baselines]
-        first = ((told, _mean(self.runs(policy))) for policy, told in chosen.rows.items() if policy.startswith("pretrained("))
-        self.baselines += [(told, values) for told, values in first if values]
+        first = ((label, _mean(self.runs(policy))) for policy, label in chosen.rows.items() if policy.startswith("pretrained("))
+        self.baselines += [(label, values) for label, values in first if values]
 
     def runs(self, policy: str) -> dict[str, list[float]]:
         """Return the figure by episode of each run of a policy, by training seed; nothing where one is absent."""

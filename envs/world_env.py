@@ -243,7 +243,7 @@ class WorldEpisodes:
         self._seen = empty_observations(world_space(self.world.spec, self.sizes), num_envs)
         # The arrays of the next decision are the batch's own.
         self._seen |= {name: values for name, values in self.batch.decisions._asdict().items() if name in self._seen}
-        self._graph = lru_cache(num_envs if num_instances is None else num_instances)(self._checked_graph)
+        self._graph = lru_cache(num_envs if num_instances is None else num_instances)(self.world.checked_graph)
 
     def begin(self, e: int, rng: np.random.Generator, seed: int | None) -> None:
         """Start an episode on the next instance."""
@@ -257,11 +257,6 @@ class WorldEpisodes:
         """Return the observations, ``(e, ...)`` each."""
         self._seen["action_mask"] = self.batch.decisions.mask.astype(np.int8)
         return self._seen
-
-    def _checked_graph(self, instance: Any) -> InstanceGraph:
-        graph = self.world.graph(instance)
-        graph.check(self.world.spec)
-        return graph
 
 
 def world_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:

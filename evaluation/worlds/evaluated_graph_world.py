@@ -24,8 +24,8 @@ class EvaluatedGraphWorld(PlacedInstances):
 
     def __init__(self, benchmark: World[Any], options: Options = Options()) -> None:  # noqa: B008 - it cannot change
         super().__init__(benchmark.benchmark, options)
-        self.world, self.case = benchmark, benchmark.case  # type: ignore[misc]
-        self.policy_ending = f".{benchmark.spec.name}.pt"  # type: ignore[misc]
+        self.world, self.case = benchmark, benchmark.case
+        self.policy_ending = f".{benchmark.spec.name}.pt"
         self._exported: dict[str, dict[str, Any]] = {}
 
     @classmethod

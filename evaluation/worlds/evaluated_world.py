@@ -93,7 +93,7 @@ class EvaluatedWorld(ABC):
 
     name: ClassVar[str]
     words: ClassVar[str]
-    case: ClassVar[str] = "episode"
+    case: str = "episode"
     takes: ClassVar[frozenset[str]] = frozenset()
     question: ClassVar[str] = "which policy is best?"
     trade_offs: ClassVar[tuple[tuple[str, str], ...]]

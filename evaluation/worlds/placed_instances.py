@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +47,7 @@ class PlacedInstances(EvaluatedWorld):
     """A benchmark of instances that policies place whole; see `EvaluatedWorld`."""
 
     is_parallel = False
-    policy_ending: ClassVar[str]
+    policy_ending: str
     """Of the files of shipped policies."""
     trade_offs = ((TIME, "over_best_known"),)
 

@@ -80,9 +80,10 @@ def world_of(benchmark: Any) -> EvaluatedWorld:
     """
     if isinstance(benchmark, EvaluatedWorld):
         return benchmark
+    if isinstance(benchmark, World) and type(benchmark) not in _BY_SETTINGS:
+        return EvaluatedGraphWorld(benchmark)
     if not isinstance(benchmark, str):
-        found = EvaluatedGraphWorld if isinstance(benchmark, World) else None
-        return _BY_SETTINGS.get(type(benchmark), found)(benchmark)  # type: ignore[misc]
+        return _BY_SETTINGS[type(benchmark)](benchmark)
     first, *others = load_worlds(benchmark)
     if others:
         names = [first.benchmark.name, *(one.benchmark.name for one in others)]

@@ -31,8 +31,8 @@ def played(
     num_episodes: int,
     rng: np.random.Generator | None,
 ) -> None:
-    """Play one instance in the first episodes of a batch; greedily, or by draws from a generator."""
-    batch.restart([instance] * num_episodes)
+    """Play the instance in place 0 in the first episodes of a batch; greedily, or by draws from a generator."""
+    batch.restart_first(num_episodes)
     shape = batch.decisions.mask.shape
     groups = pooled(encoded, batch.decisions, world.sizes_of(instance).nodes[world.spec.group])
     actions, scores, noise = np.zeros(shape[0], np.int64), np.zeros(shape, np.float32), np.zeros(shape, np.float32)
@@ -52,6 +52,7 @@ def greedy_values(
     values = []
     for encoded, instance in zip(encoded_instances(network, graphs), instances, strict=True):
         batch = world.batch(1, 1, world.sizes_of(instance))
+        batch.put(0, instance)
         played(world, encoded, batch, instance, 1, None)
         values.append(batch.value(0))
     return values
@@ -91,19 +92,20 @@ class GraphPlayer:
 
     def _place(self, instance: Any, mode: PlayMode, seed: int) -> Any:
         begun_s, world = clock_s(), self.world
-        graph = world.graph(instance)
+        graph = world.checked_graph(instance)
         if mode.kind == "shuffled":
             graph = _shuffled(graph, np.random.default_rng(seed))
         (encoded,) = encoded_instances(self.network, [graph])
-        batch, found = world.batch(_SIDE_BY_SIDE, _SIDE_BY_SIDE, world.sizes_of(instance)), list[tuple[float, Any]]()
+        batch, found = world.batch(1, _SIDE_BY_SIDE, world.sizes_of(instance)), list[tuple[float, Any]]()
+        batch.put(0, instance)
         for count, rng in self._rounds(mode, seed, begun_s):
             played(world, encoded, batch, instance, count, rng)
-            rows = sorted((batch.value(e), e) for e in range(count))
-            known = sorted(value for value, _ in found)[:_MOST_STARTS]
-            most = known[-1] if len(known) == _MOST_STARTS else np.inf
-            # Only results that may be kept are valued as a whole; the greedy one is asked for even where it has none.
-            found += [(value, batch.outcome(e, self.name)) for value, e in rows[:_MOST_STARTS] if value < most or not found]
-        outcomes = [outcome for _, outcome in sorted(found, key=lambda each: each[0])[:_MOST_STARTS]]
+            most = found[-1][0] if len(found) == _MOST_STARTS else np.inf
+            ended = sorted((batch.value(e), e) for e in range(count))
+            # Only results that may be kept are valued as a whole.
+            found += [(value, batch.outcome(e, self.name)) for value, e in ended[:_MOST_STARTS] if value < most]
+            found = sorted(found, key=lambda each: each[0])[:_MOST_STARTS]
+        outcomes = [outcome for _, outcome in found] or [batch.outcome(0, self.name)]  # which says why there is none
         best = min(outcomes, key=lambda each: each.value_s)
         if mode.kind != "search":
             return best

@@ -64,13 +64,16 @@ class SavedGraphPolicy:
         if not isinstance(data, dict) or data.get("kind") != KIND or data.get("format_version") != FORMAT_VERSION:
             problem = f"is no graph policy of version {FORMAT_VERSION}; policies of earlier versions must be trained again"
             raise CheckpointError(problem, file=file)
-        parts = [data.get(name) for name in ("world", "digest", "weights", "trained")]
-        if not all(isinstance(part, kind) for part, kind in zip(parts, (str, str, dict, dict), strict=True)):
+        world, digest, weights, trained = (data.get(name) for name in ("world", "digest", "weights", "trained"))
+        if (
+            not isinstance(world, str)
+            or not isinstance(digest, str)
+            or not isinstance(weights, dict)
+            or not isinstance(trained, dict)
+        ):
             raise CheckpointError("the policy lacks a part", file=file)
-        world, digest, weights, trained = parts
-        check_weights(weights, file)  # type: ignore[arg-type]
-        chosen = network_settings(GraphNetworkSettings, data.get("network"), file)
-        return cls(world, digest, chosen, weights, trained)  # type: ignore[arg-type]
+        check_weights(weights, file)
+        return cls(world, digest, network_settings(GraphNetworkSettings, data.get("network"), file), weights, trained)
 
     def network(self, world: World[Any], file: str | Path = "policy") -> GraphNetwork:
         """Return the network, ready to play a world.

@@ -23,7 +23,7 @@ class OperatorNetworkSettings(settings.Settings):
     Attributes:
         hidden: width ``h``.
         rounds: of messages.
-        walks: kinds of walk by which the policy finds how near an op is to what stands on each device (see
+        walks: kinds of walk by which the policy finds how near an op is to the ops on each device (see
             `affinity.Affinity`); 0: none.
         walk_steps: of the longest walk.
         without: ``edges``: no messages between ops and no walks, each op knows itself and the graph's totals. ``transfers``: no

@@ -50,10 +50,11 @@ RUNS = {
     "graph": (
         GraphTrainSettings,
         {
+            **PLACING,
             "benchmark": "preset:tasklets-64",
             "changes": ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6"],
             "network": {"hidden": 8, "heads": 2, "rounds": 1},
-            "ppo": {"num_envs": 16, "group": 4, "rollout_steps": 8, "minibatch": 64, "updates": 2, "validate_every_updates": 1},
+            "ppo": {"num_envs": 16, "group": 4, "rollout_steps": 8, "minibatch": 64},
         },
     ),
 }

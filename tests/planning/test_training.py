@@ -6,11 +6,9 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.training.replicas import Replicas
 from meshwright.errors import PlanError
 from meshwright.planning.estimate import estimate
-from meshwright.planning.training import price_training
+from meshwright.planning.training import price_training, simulated_training_s
 from meshwright.plans.compression import parse_compression
 from meshwright.plans.training import Synchronous, parse_training
-
-from ..oracles.strategy_runs import event_s, is_run
 
 COSTS = CostSettings(contention="independent", overlap_slowdown=1.0, collectives="ring")
 
@@ -40,18 +38,18 @@ def found(request):
 
 def test_neutral_settings_are_synchronous_training_without_hiding(found):
     work = found.maker.work(found.layout.model_copy(update={"overlap_dp": False}))
-    exact_s, exact_event_s = (f(found.maker, work, Synchronous()) for f in (price_training, event_s))
+    exact_s, exact_event_s = (f(found.maker, work, Synchronous()) for f in (price_training, simulated_training_s))
     for training in parse_training(NEUTRAL):
         assert price_training(found.maker, work, training).step_s == pytest.approx(exact_s.step_s, rel=1e-9)
-        assert event_s(found.maker, work, training) == pytest.approx(exact_event_s, rel=1e-9)
+        assert simulated_training_s(found.maker, work, training) == pytest.approx(exact_event_s, rel=1e-9)
 
 
 def test_codes_that_change_nothing_cost_nothing(found):
     exact = price_training(found.maker, found.work, Synchronous())
-    simulated_s = event_s(found.maker, found.work, Synchronous())
+    simulated_s = simulated_training_s(found.maker, found.work, Synchronous())
     for code in parse_compression(SAME):
         assert price_training(found.maker, found.work, Synchronous(), code).step_s == pytest.approx(exact.step_s, rel=1e-9)
-        assert event_s(found.maker, found.work, Synchronous(), code) == pytest.approx(simulated_s, rel=1e-9)
+        assert simulated_training_s(found.maker, found.work, Synchronous(), code) == pytest.approx(simulated_s, rel=1e-9)
 
 
 @pytest.mark.every(3)
@@ -61,8 +59,7 @@ def test_both_paths_agree_without_contention(found, text):
     for one in parse_compression(text) if is_code else parse_training(text):
         strategy = (Synchronous(), one) if is_code else (one, None)
         closed_s = price_training(found.maker, found.work, *strategy).step_s
-        if is_code or is_run(one):
-            assert event_s(found.maker, found.work, *strategy) == pytest.approx(closed_s, rel=0.03), one.text
+        assert simulated_training_s(found.maker, found.work, *strategy) == pytest.approx(closed_s, rel=0.03), one.text
 
 
 def test_a_single_replica_is_by_itself():
@@ -79,7 +76,7 @@ def test_parts_of_a_sequence_sum_coded_gradients_as_replicas_do():
         price = price_training(found.maker, found.work, Synchronous(), code)
         assert price.step_s < exact.step_s
         assert 0 < price.sent_bytes < 0.2 * Replicas(found.work, found.maker.pricer).gradient_bytes
-        simulated_s = event_s(found.maker, found.work, Synchronous(), code)
+        simulated_s = simulated_training_s(found.maker, found.work, Synchronous(), code)
         assert simulated_s == pytest.approx(price.step_s, rel=0.03)
 
 

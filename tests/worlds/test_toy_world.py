@@ -19,7 +19,9 @@ name: toy
 benchmark: toy-8.yaml
 network: {hidden: 16, heads: 2, rounds: 2}
 imitation: {instances: 24, rounds: 1, steps: 40, minibatch: 8, validate_every_steps: 20}
-ppo: {updates: 6, num_envs: 16, group: 4, rollout_steps: 16, minibatch: 128, validate_every_updates: 3}
+updates: 6
+validate_every_updates: 3
+ppo: {num_envs: 16, group: 4, rollout_steps: 16, minibatch: 128}
 """
 
 

@@ -17,7 +17,7 @@ from ...models.graph.graph_network import GRAPH, GraphNetwork, compact
 from ...models.graph.hetero_gnn import hetero_data
 from ...models.tensor_file import load_tensors, save_tensors
 from ...worker_pool import WorkerPool, deaf_to_interrupts
-from ...worlds.world import World
+from ...worlds.world import InstanceGraph, World
 
 _KEPT_EVERY = 64
 """Instances between two writings of what was found."""
@@ -87,8 +87,7 @@ def _kept(path: Path, of: str) -> Solutions:
 def imitation_loss(
     network: GraphNetwork,
     world: World[Any],
-    instances: Sequence[Any],
-    solutions: Solutions,
+    drawn: Sequence[tuple[Any, InstanceGraph, NDArray[np.int64]]],
     num_decisions: int,
     rng: np.random.Generator,
 ) -> Tensor:
@@ -99,18 +98,18 @@ def imitation_loss(
     Args:
         network: that is trained.
         world: of the instances.
-        instances: of a minibatch, with a solution of each.
-        solutions: group of each member.
+        drawn: instances of a minibatch, the graph of each, and the group of each member in its solution.
         num_decisions: that are learned, drawn from all.
         rng: of what is drawn.
     """
+    instances, graphs, solutions = zip(*drawn, strict=True)
     seen, wanted = _demonstrated(world, instances, solutions, rng)
     if len(wanted) > num_decisions:
         rows = np.sort(rng.choice(len(wanted), num_decisions, replace=False))
         seen, wanted = {key: values[rows] for key, values in seen.items()}, wanted[rows]
     tensors = {key: torch.from_numpy(values) for key, values in seen.items()}
     device = next(network.parameters()).device
-    encoded = network.encode(hetero_data([world.graph(each) for each in instances]).to(device))
+    encoded = network.encode(hetero_data(graphs).to(device))
     tensors = {key: values.to(device) for key, values in tensors.items()}
     scores, _ = network.decide(encoded, tensors[GRAPH][:, 0], tensors)
     share = torch.from_numpy(wanted).to(device, scores.dtype)
@@ -119,7 +118,7 @@ def imitation_loss(
 
 
 def _demonstrated(
-    world: World[Any], instances: Sequence[Any], solutions: Solutions, rng: np.random.Generator
+    world: World[Any], instances: Sequence[Any], solutions: Sequence[NDArray[np.int64]], rng: np.random.Generator
 ) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
     """Return the decisions that lead to solutions, and which actions agree with them, ``(B, a)``."""
     batch = world.batch(len(instances), len(instances))

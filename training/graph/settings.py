@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.graph.hetero_gnn import GraphNetworkSettings
-from ..hooks.names import LogName
+from ..placing.settings import Imitated, PlacingTrainSettings
 from ..settings import PPOSettings
 
 
@@ -39,8 +39,6 @@ class GroupedPPOSettings(PPOSettings):
 
     Attributes:
         group: episodes of a group, whose mean advantage is each one's baseline; 1: none.
-        updates: of PPO.
-        validate_every_updates: updates between two validations.
     """
 
     num_envs: int = Field(default=64, ge=1, le=4096)
@@ -51,10 +49,7 @@ class GroupedPPOSettings(PPOSettings):
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
     entropy: float = Field(default=0.0, ge=0)
     value: float = Field(default=0.0, ge=0)
-    averaging: float = Field(default=0.05, gt=0, le=1)
     group: int = Field(default=8, ge=1, le=256)
-    updates: int = Field(default=500, ge=0)
-    validate_every_updates: int = Field(default=25, ge=1)
 
     @model_validator(mode="after")
     def _groups_fit(self) -> Self:
@@ -64,47 +59,34 @@ class GroupedPPOSettings(PPOSettings):
 
     @property
     def steps_per_update(self) -> int:
-        """DecisionArrays between two updates."""
+        """Decisions between two updates."""
         return self.num_envs * self.rollout_steps
 
 
-class GraphTrainSettings(settings.Settings):
-    """Settings of a run.
+class GraphTrainSettings(PlacingTrainSettings):
+    """What is learned on, by which network and with which constants; `PlacingTrainSettings` has the rest.
 
     Attributes:
         method: ``graph``.
-        name: of the run.
         benchmark: ``preset:NAME`` or a path, of any world of `worlds.registry`.
-        changes: ``key=value`` texts that change the benchmark's keys.
-        seed: of the network and of all that is drawn.
-        num_threads: of torch.
         num_workers: processes of the search that is imitated; 1: this one alone.
         device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays.
-        log: writers of the validations (see `training.hooks.names`).
         network: widths.
         imitation: the stage before PPO; null: none.
         ppo: constants.
     """
 
     method: Literal["graph"]
-    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
-    benchmark: str
-    changes: tuple[str, ...] = ()
-    seed: int = Field(default=0, ge=0, le=1_000_000)
-    num_threads: int = Field(default=1, ge=1, le=256)
+    updates: int = Field(default=500, ge=0)
+    validate_every_updates: int = Field(default=25, ge=1)
+    averaging: float = Field(default=0.05, gt=0, le=1)
     num_workers: int = Field(default=1, ge=1, le=256)
     device: Literal["cpu", "cuda", "auto"] = "cpu"
-    log: tuple[LogName, ...] = ()
     network: GraphNetworkSettings = GraphNetworkSettings()
     imitation: SearchImitationSettings | None = None
     ppo: GroupedPPOSettings = GroupedPPOSettings()
 
     @property
-    def imitation_steps(self) -> int:
-        """Gradient steps before PPO."""
-        return self.imitation.steps if self.imitation is not None else 0
-
-    @property
-    def total_updates(self) -> int:
-        """Steps of the imitation and updates of PPO."""
-        return self.imitation_steps + self.ppo.updates
+    def imitated(self) -> Imitated | None:
+        """The first stage; None where there is none."""
+        return self.imitation

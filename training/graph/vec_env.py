@@ -75,7 +75,7 @@ class WorldVecEnv(MaskedVecEnv):
         return self._batch.decisions.mask.copy()
 
     def forget_graphs(self) -> None:
-        """Drop returns, graphs and instances that no episode plays any more; for the start of a rollout."""
+        """Drop returns, graphs and instances that no episode plays any more; for the end of an update."""
         self.returns.clear()
         playing = set(self._graph.tolist())
         self._bank.keep(sorted(playing))
@@ -120,7 +120,7 @@ class WorldVecEnv(MaskedVecEnv):
         seed = seeds[number - int(self._dropped[g])]
         if seed not in self._shared:
             instance = self._world.instance("training", seed)
-            self._shared[seed] = self._bank.add(self._world.graph(instance)), instance
+            self._shared[seed] = self._bank.add(self._world.checked_graph(instance)), instance
         self._graph[e], instance = self._shared[seed]
         self._number[e] = number
         self._actions_taken[e], self._return[e] = [], 0.0

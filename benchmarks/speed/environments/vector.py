@@ -27,6 +27,7 @@ def vector_figures() -> Iterator[BenchmarkFigure]:
         ("JobPartitioning-v1", "llm-256", {"fleet": load_fleet_benchmark("preset:llm-256").build()}),
         ("OperatorPlacement-v0", "latency-tight, 1,000 instances", {"num_instances": 1000}),
         ("OperatorPlacement-v0", "latency-tight, always new instances", {}),
+        ("World-v0", "tasklets-64, 64 instances", {"num_instances": 64}),
     ]
     for name, on, options in cases:
         identity = f"meshwright/{name}"

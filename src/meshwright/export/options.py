@@ -187,7 +187,7 @@ class ExportOptions(settings.Settings):
     @field_validator("*", mode="before")
     @classmethod
     def _check_words_of_schedulers(cls, value: object, info: ValidationInfo) -> object:
-        """Texts stand in the script's directives as they are, so that only what cannot mean anything else is taken."""
+        """Texts are written into the script's directives as they are, so that only what cannot mean anything else is taken."""
         words = cls.model_fields[info.field_name or ""].json_schema_extra
         if not isinstance(words, dict):
             return value

@@ -70,8 +70,8 @@ class WorldSpec:
     @property
     def digest(self) -> str:
         """Return a digest of everything but the prior."""
-        told = asdict(self) | {"edges": [[*triple, *names] for triple, names in self.edges.items()], "prior": None}
-        return files.digest(told)
+        data = asdict(self) | {"edges": [[*triple, *names] for triple, names in self.edges.items()], "prior": None}
+        return files.digest(data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +120,7 @@ class InstanceGraph:
 
 @by_reference
 class DecisionArrays(NamedTuple):
-    """The next decision of each episode; an `WorldBatch` changes it in place.
+    """The next decision of each episode; a `WorldBatch` changes it in place.
 
     Attributes:
         member: group that each member has joined, -1 before, ``(E, n)``.
@@ -216,6 +216,12 @@ class WorldBatch(ABC, Generic[Instance]):
             self.put(e, instance)
             self.begin(e, e)
 
+    def restart_first(self, num_episodes: int) -> None:
+        """Start the first episodes on the instance in place 0; the others rest."""
+        self.is_live[:] = False
+        for e in range(num_episodes):
+            self.begin(e, 0)
+
     def info(self, e: int) -> dict[str, Any]:
         """Return what environments show of an episode in addition to its observation."""
         return {}
@@ -269,6 +275,16 @@ class World(ABC, Generic[Instance]):
     @abstractmethod
     def graph(self, instance: Instance) -> InstanceGraph:
         """Return what a network reads of an instance."""
+
+    def checked_graph(self, instance: Instance) -> InstanceGraph:
+        """Return `graph`, or refuse one that is not as `spec` says.
+
+        Raises:
+            GraphError: as `InstanceGraph.check`.
+        """
+        graph = self.graph(instance)
+        graph.check(self.spec)
+        return graph
 
     @abstractmethod
     def batch(self, num_places: int, num_episodes: int, sizes: Sizes | None = None) -> WorldBatch[Instance]:

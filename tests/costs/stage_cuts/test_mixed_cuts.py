@@ -13,9 +13,9 @@ from meshwright.jobs.load import JobSource
 from meshwright.planning.estimate import estimate, read_layout
 from meshwright.planning.op_graph_work import work_of
 from meshwright.planning.search import search_layouts
+from meshwright.planning.training import simulated_training_s
 
 from ...draws import draws
-from ...oracles.strategy_runs import event_s, is_run
 from ...planning.test_mixed_devices import COSTS, cluster
 
 JOB = "zoo:vgg16"
@@ -123,9 +123,7 @@ TRAININGS = [
 def test_strategies_on_mixed_devices_by_both_paths(training):
     (price,) = found_of(MIXED, DATA, training=training).trained
     found = found_of(MIXED, DATA)
-    if is_run(price.training):
-        simulated_s = event_s(found.maker, found.work, price.training, costs=COSTS)
-        assert simulated_s == pytest.approx(price.step_s, rel=0.03)
+    assert simulated_training_s(found.maker, found.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
     (slow,) = found_of(SLOW, DATA, training=training).trained
     assert price.step_s <= slow.step_s * (1 + 1e-9)
 
@@ -145,8 +143,8 @@ CODES = "kind=quantise,bits=8|kind=top-k,fraction=0.01|kind=low-rank,rank=4"
 def test_strategies_of_a_transformer_on_mixed_devices_by_both_paths(layout):
     for asked in ({"training": "|".join(TRAININGS)}, {"compression": CODES}):
         found = estimate("zoo:gpt2-small", cluster(MIXED), f"{layout},micro_batch=1,global_batch=64", costs=COSTS, **asked)
-        for price in filter(lambda one: is_run(one.training), found.trained):
-            simulated_s = event_s(found.maker, found.work, price.training, price.compression, costs=COSTS)
+        for price in found.trained:
+            simulated_s = simulated_training_s(found.maker, found.work, price.training, price.compression, costs=COSTS)
             assert simulated_s == pytest.approx(price.step_s, rel=0.03), price.text
 
 

@@ -7,8 +7,8 @@ from meshwright.costs.settings import CostSettings
 from meshwright.costs.training.gossip import rounds
 from meshwright.costs.training.gossip_fabrics import FABRICS, fabric_steps
 from meshwright.planning.estimate import estimate
+from meshwright.planning.training import simulated_training_s
 
-from ...oracles.strategy_runs import event_s
 from ...samples.sample_clusters import cluster_of, matrix
 
 
@@ -47,7 +47,7 @@ def test_on_uneven_networks_both_paths_price_each_pair_where_it_stands(topology)
     # neighbours in turn: 0-1 and 2-3 over fast links, then 1-2 and 3-0 over slow ones; hosts that differ in bit 0, then in bit 1
     if topology == "ring":
         assert price.step_s == pytest.approx((max(local_s, size / 100e9) + max(local_s, size / 1e9)) / 2, rel=1e-9)
-    assert event_s(found.maker, found.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
+    assert simulated_training_s(found.maker, found.work, price.training, costs=COSTS) == pytest.approx(price.step_s, rel=0.03)
 
 
 @pytest.mark.parametrize("topology", ["ring", "one-peer-exp", "aer", "complete"])

@@ -1,12 +1,16 @@
-"""Parameter servers, whose staleness lies between its limits, and rounds of gossip as an execution graph."""
+"""Parameter servers: the recursion equals the execution graph, and staleness lies between its limits."""
 
 import numpy as np
 import pytest
 
-from meshwright.costs.training.gossip import rounds
-from meshwright.costs.training.synchronisation import server_rate
+from meshwright.costs.training.synchronisation import drawn_steps, server_rate
+from meshwright.simulation.training.rounds import gossip_rounds_s, periodic_rounds_s, server_rounds_rate
 
-from ...oracles.strategy_runs import gossip_s
+
+@pytest.mark.parametrize("staleness", [0, 1, 5, None])
+def test_the_recursion_is_the_execution_graph(staleness):
+    times = drawn_steps([1.0, 1.1, 2.0], 0.3, 40)
+    assert server_rounds_rate(times, 0.25, staleness) == pytest.approx(server_rate(times, 0.25, staleness, 1000), rel=1e-9)
 
 
 def test_no_staleness_is_synchronous_and_no_bound_is_asynchronous():
@@ -22,6 +26,15 @@ def test_the_servers_cards_bound_the_rate():
     assert server_rate(np.ones((20, 8)), 0.5, None, 2) == pytest.approx(2 / 0.5)
 
 
+def test_overlapped_averages_hide_up_to_their_time():
+    times = np.ones((80, 4))
+    assert periodic_rounds_s(times, 8, 2.0) == pytest.approx(1.25)
+    assert periodic_rounds_s(times, 8, 2.0, 2, overlap=True) == pytest.approx(1.0)
+    assert periodic_rounds_s(times, 4, 6.0, overlap=True) == pytest.approx(1.5)
+
+
 def test_a_step_of_gossip_is_the_longer_of_computing_and_averaging():
+    from meshwright.costs.training.gossip import rounds
+
     found = rounds("aer", 8, 4)
-    assert gossip_s(np.ones((64, 8)), found, [0.5, 1.5]) == pytest.approx(1.25)
+    assert gossip_rounds_s(np.ones((64, 8)), found, [0.5, 1.5]) == pytest.approx(1.25)

@@ -1,4 +1,4 @@
-"""Parts of a model trained for epochs of their own by synthetic labels: worked by hand."""
+"""Parts of a model trained for epochs of their own by synthetic labels: worked by hand, and simulated."""
 
 import pytest
 from hypothesis import given
@@ -11,10 +11,11 @@ from meshwright.costs.training.strategy_step import strategy_step
 from meshwright.errors import PlanError
 from meshwright.planning.estimate import estimate
 from meshwright.planning.search import search_layouts
-from meshwright.planning.training import price_training
+from meshwright.planning.training import price_training, simulated_training_s
 from meshwright.plans import load_plan
 from meshwright.plans.strategies.local_update import LocalUpdate
 from meshwright.plans.training import parse_training
+from meshwright.simulation.training.parts import part_ends_s, sending_ends_s
 
 from ...draws import draws
 
@@ -82,12 +83,33 @@ def test_halves_of_four_stages_are_pipelines_of_two():
     assert busiest_s < left.step_s < busiest_s + sum(left.forward_s) + sum(left.backward_s) + 2 * 16 * sum(left.send_s)
 
 
+@pytest.mark.every(3)
+@pytest.mark.parametrize("more", ["", ",cuts=2", ",cuts=1/3", ",recovery_epochs=3"])
+@pytest.mark.parametrize("schedule", ["sequential", "parallel"])
+@pytest.mark.parametrize("job", ["zoo:gpt2-small", "zoo:vgg16"])
+def test_the_event_path_is_the_closed_form(job, schedule, more):
+    found, _ = described(job, "pp=4,dp=1,micro_batch=2,global_batch=32")
+    training = labels(f"schedule={schedule}{more}")
+    price = price_training(found.maker, found.work, training)
+    assert simulated_training_s(found.maker, found.work, training) == pytest.approx(price.step_s, rel=0.03)
+
+
+@draws(40)
+@given(stages=st.lists(st.tuples(SECONDS, SECONDS, SECONDS), min_size=1, max_size=4), data=st.data())
+def test_what_goes_forward_is_as_fast_as_the_slowest_stage_or_way(stages, data):
+    forward, send, _ = zip(*stages, strict=True)
+    part = TrainedPart(forward, forward, send[:-1], forward, 0.0, crossing_s=send[-1])
+    number = data.draw(st.integers(1, 30))
+    assert sending_ends_s(part, number)[-1] == pytest.approx(part.sending_s(number), rel=1e-9)
+
+
 @draws(40)
 @given(f=SECONDS, b=SECONDS, u=SECONDS)
 def test_a_part_of_one_stage_is_never_idle(f, b, u):
     _, replicas = described("zoo:vgg16", "pp=2,dp=1,micro_batch=2,global_batch=32")
     part = TrainedPart((f,), (b,), (), (u,), 0.0)
     assert part_step_s(replicas, part) == pytest.approx(16 * (f + b) + u)
+    assert part_ends_s(part, replicas.layout, 3) == pytest.approx([n * (16 * (f + b) + u) for n in (1, 2, 3)])
 
 
 def test_a_step_is_counted_so_that_all_of_them_are_the_whole_training():

@@ -224,6 +224,7 @@ def test_a_search_without_time_for_a_move_says_so() -> None:
 def test_sixteen_episodes_play_as_one_does() -> None:
     """Greedily, every episode of a batch takes the same decisions."""
     (encoded,) = encoded_instances(network(), [WORLD.graph(NETWORKS[0])])
-    batch = WORLD.batch(16, 16, LARGEST)
+    batch = WORLD.batch(1, 16, LARGEST)
+    batch.put(0, NETWORKS[0])
     played(WORLD, encoded, batch, NETWORKS[0], 16, None)
     assert len({batch.value(e) for e in range(16)}) == 1

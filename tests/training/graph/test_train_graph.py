@@ -16,13 +16,14 @@ from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
 from meshwright.training.graph.grouped_buffer import beyond_group
 from meshwright.training.graph.imitation import imitation_loss, searched
 from meshwright.training.graph.settings import GraphTrainSettings
-from meshwright.training.graph.train import GraphProgress, train_graph
+from meshwright.training.graph.train import train_graph
 from meshwright.training.graph.vec_env import WorldVecEnv
+from meshwright.training.placing.run import PlacingProgress
 from meshwright.worlds.registry import load_world
 
 SMALL = ("tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6")
 IMITATION = {"instances": 4, "rounds": 1, "steps": 4, "minibatch": 2, "validate_every_steps": 2}
-PPO = {"num_envs": 8, "group": 4, "rollout_steps": 6, "minibatch": 24, "updates": 4, "validate_every_updates": 2}
+PPO = {"num_envs": 8, "group": 4, "rollout_steps": 6, "minibatch": 24}
 
 
 def config(**more: object) -> GraphTrainSettings:
@@ -33,6 +34,8 @@ def config(**more: object) -> GraphTrainSettings:
         "changes": SMALL,
         "network": {"hidden": 8, "heads": 2, "rounds": 1},
         "ppo": PPO,
+        "updates": 4,
+        "validate_every_updates": 2,
         **more,
     }
     return GraphTrainSettings.model_validate(given)
@@ -48,7 +51,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None
 
     for stop_at in (3, 7):
 
-        def stop(now: GraphProgress, stop_at: int = stop_at) -> None:
+        def stop(now: PlacingProgress, stop_at: int = stop_at) -> None:
             if now.update == stop_at:
                 raise StoppedError
 
@@ -56,8 +59,8 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None
             train_graph(chosen, tmp_path / "parts", progress=stop, resume=stop_at > 3)
     train_graph(chosen, tmp_path / "parts", resume=True)
     whole, parts = (torch.load(tmp_path / name / "checkpoint.pt") for name in ("whole", "parts"))
-    for name, tensor in whole["model"]["policy"].items():
-        assert torch.equal(tensor, parts["model"]["policy"][name]), name
+    for name, tensor in whole["policy"].items():
+        assert torch.equal(tensor, parts["policy"][name]), name
     curves = [json.loads((tmp_path / name / "learning_curve.json").read_text()) for name in ("whole", "parts")]
     assert [row["validation"] for row in curves[0]] == [row["validation"] for row in curves[1]]
     assert [row["stage"] for row in curves[0]] == ["imitation"] * 2 + ["ppo"] * 3
@@ -73,9 +76,9 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None
 
 def test_it_gets_better(tmp_path: Path) -> None:
     """The mean of sampled values over the last of forty updates is below that over the first."""
-    ppo = {**PPO, "num_envs": 64, "group": 8, "rollout_steps": 8, "minibatch": 512, "epochs": 4, "averaging": 0.3}
-    ppo |= {"learning_rate": 0.01, "final_learning_rate": 0.01, "updates": 40, "validate_every_updates": 1}
-    train_graph(config(ppo=ppo), tmp_path / "run")
+    ppo = {**PPO, "num_envs": 64, "group": 8, "rollout_steps": 8, "minibatch": 512, "epochs": 4}
+    ppo |= {"learning_rate": 0.01, "final_learning_rate": 0.01}
+    train_graph(config(ppo=ppo, updates=40, validate_every_updates=1, averaging=0.3), tmp_path / "run")
     sampled = [row["sampled"] for row in json.loads((tmp_path / "run" / "learning_curve.json").read_text())[1:]]
     assert np.mean(sampled[-10:]) < np.mean(sampled[:10]) - 0.02
 
@@ -84,7 +87,8 @@ def test_the_imitation_wants_every_device_of_the_stage_that_has_not_joined() -> 
     """Two stages of two, an untrained network: even odds cost ln 4 with two wanted of four, then ln 3, ln 2 and 0."""
     world = load_world("tasklets-64", ["tasklets.num_devices=[4]", "tasklets.num_stages=[2]"])
     network, rng = GraphNetwork(world.spec, GraphNetworkSettings(hidden=8)), np.random.default_rng(0)
-    loss = imitation_loss(network, world, [world.instance("training", 0)], [np.array([0, 1, 0, 1])], 100, rng)
+    instance = world.instance("training", 0)
+    loss = imitation_loss(network, world, [(instance, world.graph(instance), np.array([0, 1, 0, 1]))], 100, rng)
     assert loss.item() == pytest.approx((np.log(4) + np.log(3) + np.log(2) + 0) / 4)
 
 

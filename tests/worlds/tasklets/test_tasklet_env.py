@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from stable_baselines3.common.env_checker import check_env as check_env_as_sb3
 
 from meshwright.envs.world_env import WorldEnv, WorldVectorEnv
 from meshwright.errors import ConfigError, MeshwrightError, PolicyError
@@ -24,6 +25,11 @@ ID, WORLD = "meshwright/OperatorPlacement-v0", "meshwright/World-v0"
 @pytest.mark.parametrize("name", [ID, WORLD])
 def test_gymnasium_accepts_it(name: str) -> None:
     check_env(gymnasium.make(name, benchmark=SMALL, render_mode="ansi").unwrapped)
+
+
+@pytest.mark.filterwarnings("ignore:.*(image|unconventional shape):UserWarning:stable_baselines3")
+def test_stable_baselines3_finds_nothing_to_complain_of() -> None:
+    check_env_as_sb3(gymnasium.make(WORLD, benchmark=SMALL).unwrapped, warn=True)
 
 
 def test_the_id_dispatches_by_the_benchmark() -> None:

@@ -123,7 +123,7 @@ def _coded_block(block: BlockWork, layout: Layout, code: Quantise) -> BlockWork:
 
 
 def _coded(items: Pass, layout: Layout, code: Quantise) -> Pass:
-    """A pass with coded messages, each behind the kernels that code it; messages run beside what they ran beside."""
+    """A pass with coded messages, each behind the kernels that code it; messages overlap with what they overlapped with."""
     return joined([_coded_items(item, layout, code) for item in items])
 
 

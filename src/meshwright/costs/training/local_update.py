@@ -1,10 +1,10 @@
 """Blocks on devices of their own that are updated by local targets, and parts of a model that train for epochs of their own.
 
-No gradient of activations goes back between blocks. A part is a pipeline of the stages between two cuts. All but the last learn
-to turn each class into its synthetic label, in turn or all at once; the last one learns the real labels, from what the part
+No gradient of activations is sent back between blocks. A part is a pipeline of the stages between two cuts. All but the last
+learn to turn each class into its synthetic label, in turn or all at once; the last one learns the real labels, from what the part
 before it sends or from its synthetic labels.
 
-Legend: ``f, t, u`` seconds of a block's forward pass, target and update, ``p`` blocks, ``D`` blocks that an error goes through;
+Legend: ``f, t, u`` seconds of a block's forward pass, target and update, ``p`` blocks, ``D`` blocks that an error passes through;
 ``N`` samples of an epoch, ``h`` bytes of a sample at a cut, ``C`` classes, ``E_L`` epochs of the parts with synthetic labels,
 ``E_R`` of the one with real ones, ``f, b`` seconds of a sample forward and backward through a part.
 
@@ -15,7 +15,7 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -196,8 +196,8 @@ class PartsTraining(NamedTuple):
         step_s: mean seconds of a step, of which there are those of `LocalUpdate.num_epochs` epochs.
         cut_bytes: over each cut in the whole training.
         pipeline_bytes: over each cut in as many epochs of a pipeline.
-        stored_bytes: of activations that are kept beside the devices, until the next part has learned from them.
-        label_bytes: that a device beside a cut holds.
+        stored_bytes: of activations that are kept outside the devices, until the next part has learned from them.
+        label_bytes: that a device next to a cut holds.
     """
 
     step_s: float
@@ -207,14 +207,14 @@ class PartsTraining(NamedTuple):
     label_bytes: float
 
     def remarks(self) -> tuple[str, ...]:
-        """What goes over the cuts, and is kept, for people."""
+        """Sentences about the bytes that cross the cuts, and those that are kept."""
         sent, against = (sum(one) / 1e9 for one in (self.cut_bytes, self.pipeline_bytes))
-        told = [
+        sentences = [
             f"{sent:,.4g} GB go over the cuts in the whole training, against {against:,.4g} GB in as many epochs of a pipeline"
         ]
         if self.stored_bytes:
-            told.append(f"{self.stored_bytes / 1e9:,.4g} GB of activations are kept beside the devices between the parts")
-        return tuple(told)
+            sentences.append(f"{self.stored_bytes / 1e9:,.4g} GB of activations are kept beside the devices between the parts")
+        return tuple(sentences)
 
 
 def epochs_s(
@@ -261,6 +261,7 @@ def parts_training(
     parts: Sequence[TrainedPart],
     layout: Layout,
     recovery_s: float,
+    sending_s: Callable[[TrainedPart, float], float] = TrainedPart.sending_s,
 ) -> PartsTraining:
     """A training of all parts.
 
@@ -269,6 +270,7 @@ def parts_training(
         parts: in model order, see `trained_parts`.
         layout: how the job is cut.
         recovery_s: of a step of the whole model.
+        sending_s: seconds in which so many micro-batches go through a part; the closed form by default.
     """
     assert training.num_samples is not None
     assert training.num_classes is not None
@@ -277,7 +279,7 @@ def parts_training(
     whole_s = epochs_s(
         training,
         [num_steps * one.step_s for one in parts],
-        [one.sending_s(num_steps * layout.num_micro_batches) for one in parts[:-1]],
+        [sending_s(one, num_steps * layout.num_micro_batches) for one in parts[:-1]],
         [one.labels_s for one in parts[:-1]],
         num_steps * recovery_s,
     )

@@ -230,7 +230,7 @@ def _gone(product: Product, rank: int) -> float:
 
 
 def _thin(items: Pass, rank: int) -> Pass:
-    """A pass with two thin products in place of one, where they compute less; messages run beside both."""
+    """A pass with two thin products in place of one, where they compute less; messages overlap with both."""
     made, share = [], 1.0
     for item in items:
         if isinstance(item, Product) and item.is_weight:

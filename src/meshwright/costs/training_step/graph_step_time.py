@@ -134,7 +134,7 @@ class GraphPricer(StepPricer):
         return chunk_gaps_s(pieces, np.array(messages_s), has_ended=is_backward)
 
     def passes(self, work: GraphWork, lane: Lane) -> Passes:
-        """See `StepPricer.passes`; what is sent directly is in the passes: a stage of one chunk goes on when all is sent."""
+        """See `StepPricer.passes`; what is sent directly is in the passes: a stage of one chunk continues when all is sent."""
         computed_s, num_chunks = self._task_s(work, lane), len(work.chunks)
         if not work.is_direct:
             return Passes(computed_s, self._sends_s(work, lane), computed_s)

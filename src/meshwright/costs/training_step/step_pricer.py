@@ -1,7 +1,7 @@
 """The analytic time of one step of a layout, and what it consists of: what transformers and other job graphs have in common.
 
 The pipeline is played exactly (`steady_steps`), then gradients are synchronised and parameters updated. Where hosts or devices
-are not alike, each lane is played by itself (`uneven_steps`). What passes take is up to each kind of job.
+differ, each lane is played by itself (`uneven_steps`). Each kind of job says how long passes take.
 """
 
 from __future__ import annotations
@@ -143,14 +143,14 @@ class StepPricer(ABC):
 
     @abstractmethod
     def is_uneven(self, work: Any, lanes: tuple[Lane, ...]) -> bool:
-        """Whether hosts or devices are not alike, so that each lane is played by itself."""
+        """Whether hosts or devices differ, so that each lane is played by itself."""
 
     @abstractmethod
     def passes(self, work: Any, lane: Lane) -> Passes:
         """The passes of a lane, with their transfers."""
 
     def even_passes(self, work: Any, lane: Lane) -> Passes:
-        """The same where hosts are alike."""
+        """The same where hosts are equal."""
         return self.passes(work, lane)
 
     @abstractmethod
@@ -167,14 +167,14 @@ class StepPricer(ABC):
         return layout.world * self.device.peak_flops_per_s
 
     def placed(self, work: Any) -> UnevenStep:
-        """The step where hosts or devices are not alike, and what the lane that ends last does in it."""
+        """The step where hosts or devices differ, and what the lane that ends last does in it."""
         lanes = self.lanes(work)
         passes = {id(lane): lane for lane in lanes}
         known = {key: self.passes(work, lane) for key, lane in passes.items()}
         return uneven_step(self, work, lanes, [known[id(lane)] for lane in lanes])
 
     def _alike(self, work: Any, lane: Lane) -> UnevenStep:
-        """The step of the stage that decides, where hosts are alike."""
+        """The step of the slowest stage, where hosts are equal."""
         passes = self.even_passes(work, lane)
         seconds, last, tail = self.ended(work, lane, PlayedPipeline.of(work.layout, passes.task_s, passes.send_s))
         unsent = PlayedPipeline.of(work.layout, passes.computed_s, np.zeros_like(passes.send_s))
@@ -252,7 +252,7 @@ class StepPricer(ABC):
     def chunk_gaps_s(self, work: Any, stage: int, messages_s: list[float], *, is_backward: bool) -> NDArray[np.float64] | None:
         """Of messages that go between chunks of a stage too, the lag or the wait of each chunk, see `steady_steps.ChunkTails`.
 
-        None where chunks are not told apart.
+        None where chunks are not distinguished.
         """
         return None
 

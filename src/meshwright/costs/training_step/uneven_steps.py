@@ -268,8 +268,8 @@ def _line(uneven: _Uneven, stage: int, lanes: Sequence[slice], held_s: NDArray[n
     for lane, ranks in enumerate(lanes):
         lane_of[ranks] = lane
     gaps = [pricer.chunk_gaps_s(work, stage, one.tolist(), is_backward=is_backward) for one in of_rank.T]
-    if told := [one for one in gaps if one is not None]:
-        gaps_s = np.stack(told)
+    if timed := [one for one in gaps if one is not None]:
+        gaps_s = np.stack(timed)
         whole_s, held = of_rank.sum(axis=0), np.array([held_s[lane_of[ranks]] for ranks in givers])
         if is_backward:
             own_s = unhidden_s(np.zeros(givers.shape), -held[:, :, None], gaps_s[:, None, :1], whole_s[:, None], pricer.slowdown)

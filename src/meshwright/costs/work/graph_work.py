@@ -8,7 +8,7 @@ at the pace of the way to the next one, and by the gradients of all that it is g
 for op splits, the update of the weights is not counted.
 
 A rank holds weights, gradients and optimizer as for op splits (`plans.memory`), activations by the schedule as for transformers
-(`memory`). Full recomputation keeps what a chunk is given and, while it goes backward, its own activations once.
+(`memory`). Full recomputation keeps what a chunk is given and, during its backward pass, its own activations once.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class GraphWork(StepWork):
         if layout.recompute == "full":
             activations += max(float(self.kept_bytes[self.chunks[chunk]].sum()) for chunk in chunks)
         buffers = self.share * float(self.graph.workspace_bytes[ops].max())
-        if self.volume is not None:  # the planes of both neighbours beside its own part
+        if self.volume is not None:  # the planes of both neighbours and its own part
             buffers += self.volume.halo_bytes
         if layout.pp > 1:  # one message each way
             buffers += max(self.given(chunk) for chunk in chunks)

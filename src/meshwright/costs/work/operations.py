@@ -148,7 +148,7 @@ def weight_part(items: Pass) -> Pass:
 
 
 def joined(parts: Sequence[tuple[Item, ...]]) -> Pass:
-    """A pass with several items in place of each, of which the last may be a message; it runs beside what it ran beside."""
+    """A pass with several items in place of each, of which the last may be a message, overlapped as before."""
     found: list[Item] = []
     for place, (*before, last) in enumerate(parts):
         if isinstance(last, Message) and last.beside:

@@ -90,7 +90,7 @@ def qwen3(model: PlannedTransformer) -> tuple[dict[str, Any], list[str]]:
 
 
 def _sizes(model: PlannedTransformer) -> dict[str, Any]:
-    """What both models call alike; a constant only where the plan holds it."""
+    """Names that both models share; a constant only where the plan holds it."""
     constants = model.constants or ModelConstants()
     known = {"rope_theta": constants.rotary_base, "norm_eps": constants.norm_epsilon}
     return {

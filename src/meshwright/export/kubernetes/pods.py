@@ -143,8 +143,8 @@ def _items(text: str | None) -> list[str]:
 def template(options: ExportOptions, spec: dict[str, Any], annotations: dict[str, str] | None = None) -> dict[str, Any]:
     """A pod template, whose pods name the decision where there is one, and the networks that Multus gives them."""
     labels = {DECISION_LABEL: options.decision} if options.decision is not None else None
-    told = {**(annotations or {}), **({NETWORKS: options.networks} if options.networks is not None else {})}
-    metadata = {key: value for key, value in (("labels", labels), ("annotations", told)) if value}
+    annotated = {**(annotations or {}), **({NETWORKS: options.networks} if options.networks is not None else {})}
+    metadata = {key: value for key, value in (("labels", labels), ("annotations", annotated)) if value}
     return ({"metadata": metadata} if metadata else {}) | {"spec": spec}
 
 

@@ -118,14 +118,14 @@ def _step(options: ExportOptions) -> str:
     # srun takes no processors from the job since Slurm 22.05
     words = [] if options.cpus_per_task is None else [f"--cpus-per-task={options.cpus_per_task}"]
     words += [] if options.gpu_bind is None else [f"--gpu-bind={options.gpu_bind}"]
-    told = "".join(f" {shlex.quote(word)}" for word in (*words, *shlex.split(options.srun or "")))
+    words_of_srun = "".join(f" {shlex.quote(word)}" for word in (*words, *shlex.split(options.srun or "")))
     more = "" if options.mounts is None else f",{options.mounts}"
     if more and options.container is None:
         raise ExportError("is read with a container; name one by container=, or leave it out", field="mounts")
     if options.container is None:
-        return told
+        return words_of_srun
     image = shlex.quote(options.container)
-    return f'{told} --container-image={image} --container-mounts="$PWD:$PWD{more}" --container-workdir="$PWD"'
+    return f'{words_of_srun} --container-image={image} --container-mounts="$PWD:$PWD{more}" --container-workdir="$PWD"'
 
 
 def _check_time(plan: PlacementPlan, options: ExportOptions) -> None:

@@ -270,7 +270,7 @@ class GraphStep(StepModel):
 def _exchanged(
     made: Segments, work: GraphWork, op: int, is_forward: bool, seconds: float, flops: float, moved_bytes: float
 ) -> None:
-    """An op of a cut volume: its inner positions beside its halos, then its borders, then what all wait for."""
+    """An op of a cut volume: its inner positions during the exchange of halos, then its borders, then what all wait for."""
     assert work.volume is not None
     parts, name = float(work.volume.parts[op]), work.graph.op_names[op]
     passes = [(work.volume.forward[op], seconds)]

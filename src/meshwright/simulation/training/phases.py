@@ -65,3 +65,25 @@ def local_period(step: StepModel, every: int, share: float = 1.0) -> StepModel:
     """
     silent, averaged = (type(step)(shown(step.work).with_gradient_share(part), step.pricer) for part in (0.0, share))
     return silent.over(lambda stage, number: averaged.sync(stage) if (number + 1) % every == 0 else silent.sync(stage))
+
+
+def periodic_step_s(
+    step: StepModel, every: int, share: float, cluster: Cluster, devices: NDArray[np.int64], costs: CostSettings
+) -> float:
+    """Mean seconds of a step by the event path: ``every`` steps in one execution graph, behind the last of them one average.
+
+    Two periods are run, and the second one counts. Of a period of more than `MOST_STEPS` steps so many are lowered; each of the
+    others takes as long as a step without sums.
+
+    Args:
+        step, every, share: as of `local_period`.
+        cluster, devices, costs: as of `running.run_layout`.
+    """
+    lowered = min(every, MOST_STEPS)
+    run = run_layout(local_period(step, lowered, share), cluster, devices, costs, num_steps=2 * lowered)
+    ends = run.timeline.finish_s[run.lowered.optimizers].max(axis=1)
+    period_s = float(ends[2 * lowered - 1] - ends[lowered - 1])
+    if every > lowered:
+        silent = type(step)(shown(step.work).with_gradient_share(0.0), step.pricer)
+        period_s += (every - lowered) * run_layout(silent, cluster, devices, costs).step_s
+    return period_s / every

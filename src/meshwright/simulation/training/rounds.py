@@ -1,7 +1,7 @@
 """Rounds of workers as an execution graph: a step of a worker is one task, and so is a message of a group.
 
 Steps of a worker follow each other; a message begins when all of its members are there, and what waits for it says so. This is
-how gossip is lowered, whose steps go on while others' are not done.
+how gossip, overlapped averages and parameter servers are lowered, where a worker's steps do not wait for those of others.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from ...costs.training.gossip import Round
+from ...costs.training.local_update import error_sender
 from ..ragged import row_starts
+from ..step import kernel
 from ..step.execution import ExecutionGraph, TaskKind
 from ..step.messages import Messages
 
@@ -50,6 +52,19 @@ class WorkerRounds:
         self._tasks: list[Task] = []
         self._edges: list[tuple[int, int]] = []
 
+    def step(self, worker: int, seconds: float, after: Iterable[int]) -> int:
+        """Add a step of a worker; returns its task."""
+        return self.put(Task(TaskKind.COMPUTE, seconds, [worker], [worker]), after)
+
+    def message(self, members: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
+        """Add a message of some workers, each of which handles one at a time; returns its task."""
+        held = [self.num_workers + one for one in members]
+        return self.put(Task(TaskKind.COLLECTIVE, seconds, members, held, payload_bytes, op), after)
+
+    def sent(self, pair: Sequence[int], seconds: float, payload_bytes: float, after: Iterable[int], op: int = 0) -> int:
+        """Add a message from one worker to another, or to the server; returns its task."""
+        return self.put(Task(TaskKind.TRANSFER, seconds, pair, [self.num_workers + pair[0]], payload_bytes, op), after)
+
     def put(self, task: Task, after: Iterable[int]) -> int:
         """Add a task behind others; returns its number."""
         self._edges += [(before, len(self._tasks)) for before in set(after)]
@@ -74,10 +89,24 @@ class WorkerRounds:
             describe_messages=self._messages,
         )
 
+    def finish_s(self) -> NDArray[np.float64]:
+        """End of each task, in seconds."""
+        finish: NDArray[np.float64] = kernel.schedule(self.execution())[1]
+        return finish
+
     def _messages(self) -> Messages:
         """Who takes part in each message; it takes its duration."""
         members = [list(one.members) if one.kind != TaskKind.COMPUTE else [] for one in self._tasks]
         return Messages.of(members, [()] * len(members))
+
+
+def gossip_rounds_s(times_s: ArrayLike, found: Sequence[Round], rounds_s: Sequence[float], payload_bytes: float = 0.0) -> float:
+    """Mean seconds of a step of gossip; the second half of the steps counts.
+
+    Args:
+        times_s, found, rounds_s, payload_bytes: as of `gossip_rounds`.
+    """
+    return _mean_step_s(*gossip_rounds(times_s, found, rounds_s, payload_bytes), len(found))
 
 
 def gossip_rounds(
@@ -106,14 +135,146 @@ def gossip_rounds(
         is_directed = one.is_exchange and len(one.groups) == n
         for members in one.groups.tolist():
             ready = [task for member in members for task in waits[member]]
-            kind, senders = (TaskKind.TRANSFER, members[:1]) if is_directed else (TaskKind.COLLECTIVE, members)
-            streams = [n + sender for sender in senders]
-            task = put.put(Task(kind, rounds_s[place], members, streams, payload_bytes, place + 1), ready)
+            task = (put.sent if is_directed else put.message)(members, rounds_s[place], payload_bytes, ready, place + 1)
             for member in members:
                 later[member].append(task)
-        ends = [
-            put.put(Task(TaskKind.COMPUTE, float(times[step, worker]), [worker], [worker]), waits[worker]) for worker in range(n)
-        ]
+        ends = [put.step(worker, float(times[step, worker]), waits[worker]) for worker in range(n)]
         waits = [[*later[worker], ends[worker]] for worker in range(n)]
         lasts.append([task for tasks in waits for task in tasks])
     return put, lasts
+
+
+def periodic_rounds_s(
+    times_s: ArrayLike, every: int, sent_s: float, fragments: int = 1, *, overlap: bool = False, payload_bytes: float = 0.0
+) -> float:
+    """Mean seconds of a step with averages over all workers now and then, of fragments at times of their own.
+
+    Args:
+        times_s: seconds of each step of each worker, ``(steps, n)``.
+        every: steps from one average of a fragment to its next.
+        sent_s: seconds of the average of one fragment.
+        fragments: parts of the parameters.
+        overlap: whether steps go on until the next fragment is to be sent.
+        payload_bytes: of a message.
+    """
+    times = np.asarray(times_s, np.float64)
+    num_steps, n = times.shape
+    put = WorkerRounds(n)
+    waits: list[list[int]] = [[] for _ in range(n)]
+    due = {(part + 1) * every // fragments for part in range(fragments)}
+    flying: list[int] = []
+    lasts = []
+    for step in range(num_steps):
+        ends = [put.step(worker, float(times[step, worker]), waits[worker]) for worker in range(n)]
+        waits = [[end] for end in ends]
+        if step % every + 1 in due:
+            task = put.message(range(n), sent_s, payload_bytes, [*ends, *flying])
+            waits = [[*one, *(flying if overlap else [task])] for one in waits]
+            flying = [task] if overlap else []
+        lasts.append([task for tasks in waits for task in tasks])
+    return _mean_step_s(put, lasts, every)
+
+
+def server_rounds_rate(times_s: ArrayLike, round_s: float, staleness: int | None) -> float:
+    """Steps a second of all workers with a parameter server that is never the bottleneck, by an execution graph over rounds.
+
+    Args:
+        times_s: seconds of each step of each worker, ``(rounds, n)``; the second half counts.
+        round_s: seconds of the way to the server and back.
+        staleness: steps that a worker may be ahead of the slowest; None is no bound.
+    """
+    times = np.asarray(times_s, np.float64)
+    num_rounds, n = times.shape
+    put = WorkerRounds(n)
+    steps: list[list[int]] = []
+    ways: list[int] = []
+    for k in range(num_rounds):
+        slowest = steps[k - 1 - staleness] if staleness is not None and k - 1 - staleness >= 0 else []
+        own = [[ways[worker]] if k else [] for worker in range(n)]
+        steps.append([put.step(worker, float(times[k, worker]), [*own[worker], *slowest]) for worker in range(n)])
+        ways = [put.sent([worker], round_s, 0.0, [steps[k][worker]]) for worker in range(n)]
+    finish, half = put.finish_s(), num_rounds // 2
+    ends = finish[np.array(steps)]
+    return float((half / (ends[-1] - ends[-1 - half])).sum())
+
+
+def subnet_rounds_s(spans_s: ArrayLike, way_s: float, *, is_central: bool, payload_bytes: float = 0.0) -> float:
+    """Mean seconds of a round of workers that train subnets, dealt again when all have returned.
+
+    A central server gets and sends one subnet after the other over its card; a worker goes on when its own has come. Servers on
+    all workers get and send at the same time.
+
+    Args:
+        spans_s: seconds of the local steps of each round of each worker, ``(rounds, n)``; the second half counts.
+        way_s: of a subnet from a worker to a server of one card, or back.
+        is_central: whether there is one server.
+        payload_bytes: of a subnet.
+    """
+    spans = np.asarray(spans_s, np.float64)
+    num_rounds, n = spans.shape
+    put = WorkerRounds(n + 1)  # the last one is the server
+
+    def way(worker: int, after: Iterable[int]) -> int:
+        return put.message([worker, n] if is_central else [worker], way_s, payload_bytes, after)
+
+    waits: list[list[int]] = [[] for _ in range(n)]
+    lasts = []
+    for number in range(num_rounds):
+        ends = [put.step(worker, float(spans[number, worker]), waits[worker]) for worker in range(n)]
+        back = [way(worker, [ends[worker]]) for worker in range(n)]
+        waits = [[way(worker, back)] for worker in range(n)]
+        lasts.append([task for tasks in waits for task in tasks])
+    return _mean_step_s(put, lasts, 1)
+
+
+def local_blocks_s(
+    forward_s: Sequence[float],
+    target_s: Sequence[float],
+    update_s: Sequence[float],
+    send_s: Sequence[float],
+    error_s: Sequence[float],
+    stride: int,
+    num_micro_batches: int,
+    *,
+    is_local: bool = False,
+) -> list[float]:
+    """Time at which each of some micro-batches has updated all blocks: forward, targets, weights.
+
+    An error goes back through blocks one after the other: a block finds its target when the error of the one ``stride`` behind it
+    has come, which has then found its own; the first ones get that of the last block, which has then gone forward. A block sends
+    activations and errors on a stream of its own.
+
+    Args:
+        forward_s, target_s, update_s: seconds of a micro-batch in each block, ``(p,)``.
+        send_s: seconds of its activations from each block to the next one, ``(p - 1,)``.
+        error_s: seconds of the error that each block but the last gets, ``(p - 1,)``.
+        stride: blocks from a block to the one whose error it gets.
+        num_micro_batches: one behind the other.
+        is_local: whether targets are labels that each block has, so that it waits for no error.
+    """
+    p = len(forward_s)
+    put, lasts = WorkerRounds(p), []
+    for _ in range(num_micro_batches):
+        there: list[int] = []
+        forwards, targets = [], [0] * p
+        for block in range(p):
+            forwards.append(put.step(block, forward_s[block], there))
+            there = [put.sent([block], send_s[block], 0.0, [forwards[block]])] if block < p - 1 else []
+        for block in reversed(range(p)):
+            waits = [forwards[block]]
+            if not is_local and block < p - 1:
+                sender = error_sender(block, stride, p)
+                found = targets[sender] if block + stride < p else forwards[-1]
+                waits.append(put.sent([sender], error_s[block], 0.0, [found]))
+            targets[block] = put.step(block, target_s[block], waits)
+        lasts.append([put.step(block, update_s[block], [targets[block]]) for block in range(p)])
+    finish = put.finish_s()
+    return [float(finish[tasks].max()) for tasks in lasts]
+
+
+def _mean_step_s(put: WorkerRounds, lasts: list[list[int]], period: int) -> float:
+    """From the end of a step to that of the last one, whole periods between them."""
+    finish = put.finish_s()
+    ends = [float(finish[tasks].max()) for tasks in lasts]
+    counted = max(1, (len(ends) // 2) // period) * period
+    return (ends[-1] - ends[-1 - counted]) / counted

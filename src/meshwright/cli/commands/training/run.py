@@ -31,7 +31,7 @@ class TrainRequest:
     Attributes:
         config: YAML of the run; None where one is resumed as it was begun.
         changes: ``key=value`` texts that change it.
-        resume: run folder that goes on; of several seeds what the names of theirs begin with.
+        resume: run folder that is continued; of several seeds, the common beginning of their names.
         out: the same of new runs; None for ``runs/NAME``.
         overwrite: whether an existing one is replaced.
         graphs: folder of profiles.
@@ -87,7 +87,7 @@ class TrainRequest:
         return folder
 
     def interrupt(self) -> interrupts.InterruptedRunError:
-        """An interrupt that says how the run goes on, where it had begun."""
+        """An interrupt that says how to resume the run, where it had begun."""
         begun = [folder for folder, before in self.begun.items() if self.resume is not None or _written_ns(folder) != before]
         profiles = [] if self.graphs is None else ["--graphs", str(self.graphs)]
         return interrupts.to_resume(begun, "--resume", *map(str, begun), *profiles)
@@ -170,7 +170,7 @@ def train_run(asked: TrainRequest) -> None:
                 bars.update(drawing, completed=done, total=total)
 
             options["prepared"] = prepared
-        # They go to standard error beside JSON on standard output.
+        # They are on standard error where standard output is JSON.
         stream = sys.stderr if asked.json_file == "-" else sys.stdout
         beaten = LineToBeat(stream, asked.graphs, built)
         shown = RunBars(bars, check_interrupt, method, beaten)
@@ -182,8 +182,8 @@ def train_run(asked: TrainRequest) -> None:
         options |= {"command": ["meshwright", *sys.argv[1:]], "progress": shown.progressed, "callbacks": callbacks}
         made = load(method.trainer)(chosen, folder, **options)
     curve: list[dict[str, Any]] = files.read_json(made.learning_curve)
-    told = {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve}
-    output.write_json(asked.json_file, {**told, "line_to_beat": line_of(made.path) or None})
+    record = {"run": str(made.path), "policy": str(made.policy), "learning_curve": curve}
+    output.write_json(asked.json_file, {**record, "line_to_beat": line_of(made.path) or None})
     rows = [["run folder", str(made.path)]]
     rows += [[heading, f"{curve[-1][key]:,}"] for heading, key in ([method.learned] if method.learned else [])]
     rows += kept_rows(curve, method, shown.measure, made.policy.name, is_less_better=shown.start.is_less_better)

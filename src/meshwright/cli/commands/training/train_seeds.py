@@ -71,11 +71,11 @@ def train_seeds(asked: TrainRequest, seeds: str, jobs: int, ray: str | None) -> 
             raise interrupts.to_resume([run.folder for run in runs], *words) from None
     shown = [(run, _relative(run.folder), curves[run.folder]) for run in runs]
     lines = [line_of(run.folder) for run in runs]
-    told = [
+    records = [
         {"seed": run.chosen.seed, "run": str(folder), "learning_curve": curve, "line_to_beat": line}
         for (run, folder, curve), line in zip(shown, lines, strict=True)
     ]
-    output.write_json(asked.json_file, {"runs": told})
+    output.write_json(asked.json_file, {"runs": records})
     method = method_of(runs[0].chosen)
     best: Callable[..., float] = min if method.is_less_better(runs[0].chosen) else max
 
