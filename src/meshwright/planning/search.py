@@ -26,6 +26,8 @@ from .after_search.arranged import arranged
 from .after_search.meshed import with_meshes
 from .job_work import JobWork
 from .op_graph_work import work_of
+from .recipes import load_recipes
+from .references import check_take
 from .search_table import RankedLayouts
 from .training import check_trained_on, strategies_of
 
@@ -62,6 +64,8 @@ def search_layouts(
         MeshwrightError: job, cluster or a file that the costs name are missing or wrong.
     """
     request = request or SearchRequest(**options)
+    check_take(request.take)
+    load_recipes(request.recipes)
     where = load_cluster(cluster) if isinstance(cluster, str) else cluster
     chosen = (costs or CostSettings()).of_layouts
     if is_free is not None and request.devices is None:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from .. import files
 from ..clusters.cluster import Cluster
-from ..costs.pipelines.waits import bubble_time_fraction
 from ..costs.training_step.idle_keys import remarks
-from ..costs.training_step.step_figures import StepTime
 from ..costs.training_step.step_pricer import StepPricer
+from ..costs.work.memory import compared_gb
 from ..devices import DeviceType
 from ..errors import PlanError
 from ..planners.layouts.graph_search import GraphSearch
@@ -20,73 +19,19 @@ from ..planners.layouts.nearby_batches import CLEARLY_BETTER, nearby_batches
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout, Searched
 from ..planners.layouts.search import LayoutSearch
-from ..planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, are_tied, simplicity, tie_width
+from ..planners.layouts.space import SEARCHED
+from ..planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, Compared, are_tied, plainness, tie_width
 from ..plans import PlacementPlan
-from ..plans.document import Figure
+from ..plans.frameworks.names import build_of_plan
 from ..plans.memory import tight_text
+from ..plans.partition import Layout
+from ..plans.rank_order import DEFAULT_ORDER
 from ..plans.training import Masked
 from .job_work import JobWork
+from .layout_rows import BetterBatch, LayoutRow
+from .mechanisms import Mechanisms, mechanisms_of
+from .references import Reference, check_take, references
 from .search_strategies import Strategies, price_strategies, with_phases, with_strategy
-
-
-@dataclass(frozen=True)
-class LayoutRow:
-    """A layout with its figures.
-
-    Attributes:
-        found: the layout.
-        step: what its step consists of.
-        rate: name and value of what a second brings.
-        on_front: whether no other layout beats it in time, memory and devices at once.
-        is_tight: whether it may not fit, see `plans.memory.is_tight`.
-    """
-
-    found: RankedLayout
-    step: StepTime
-    rate: tuple[str, float]
-    on_front: bool
-    is_tight: bool
-
-    @property
-    def bubble_share(self) -> float:
-        """Share of the step that the schedule leaves idle on the stage that ends last; see `costs.pipelines.waits`."""
-        return self.step.breakdown_s["bubble"] / self.step.step_s
-
-    @property
-    def exposed_share(self) -> float:
-        """Share of the step in which it waits for messages."""
-        names = ("pipeline transfers", "gradient sync", "parameter gather")
-        waits = [s for name, s in self.step.breakdown_s.items() if name.startswith("exposed ") or name in names]
-        return sum(waits) / self.step.step_s
-
-    def figures(self) -> tuple[Figure, ...]:
-        """What is predicted of it; all of it estimated."""
-        values = [
-            ("step_s", self.step.step_s, "s"),
-            ("step_s_uncertainty", self.step.uncertainty, "1"),
-            (*self.rate, "1/s"),
-            ("mfu", self.step.mfu, "1"),
-            ("hfu", self.step.hfu, "1"),
-            ("memory_bytes", self.found.memory_bytes, "bytes"),
-            ("bubble_share", self.bubble_share, "1"),
-            ("bubble_time_fraction", bubble_time_fraction(self.step.breakdown_s), "1"),
-            ("exposed_communication_share", self.exposed_share, "1"),
-        ]
-        return tuple(Figure.predicted(n, v, u) for n, v, u in values if v is not None)
-
-
-class BetterBatch(NamedTuple):
-    """A nearby batch that brings more.
-
-    Attributes:
-        global_batch: sequences, or samples, of a step.
-        gain: relative, in what a second brings.
-        row: its fastest layout.
-    """
-
-    global_batch: int
-    gain: float
-    row: LayoutRow
 
 
 @dataclass(frozen=True)
@@ -160,13 +105,13 @@ class RankedLayouts:
         """A layout with its figures."""
         pricer: StepPricer = self.search.pricer(found.order)
         step = pricer.price_work(self.search.work(found.layout, found.order))
-        return LayoutRow(found, step, step.rate, found[:3] in self.front, bool(self._tight(found)))
+        return LayoutRow(found, step, step.rate, found[:3] in self.front, self.is_tight(found))
 
     @cached_property
     def plan(self) -> PlacementPlan:
         """The plan of the best layout."""
         winner = self.strategies.winner
-        found = self.best if winner is None else winner.found
+        found = self.taken if winner is None else winner.found
         joint = None if winner is None else winner.joint
         work = self.search.work(found.layout, found.order) if joint is None else joint.full.work
         why = self.why
@@ -177,7 +122,8 @@ class RankedLayouts:
         if joint is not None and isinstance(joint.price.training, Masked):
             first = self.maker.plan(joint.core.work, joint.core.found.order, self.request.num_steps, (), why)
             plan = with_phases(plan, first, joint.price.training)
-        plan = plan.model_copy(update={"framework": self.request.framework and self.request.framework.name})
+        framework = self.request.framework and self.request.framework.name
+        plan = plan.model_copy(update={"framework": framework, "taken": self.request.take})
         return plan if winner is None else with_strategy(plan, winner.price)
 
     @cached_property
@@ -224,13 +170,79 @@ class RankedLayouts:
         return self.searched.ranking[0]
 
     @property
+    def taken(self) -> RankedLayout:
+        """The layout of the plan: the fastest, the plain one of those that tie with it, or a reference.
+
+        Raises:
+            PlanError: no such reference, or none that fits.
+        """
+        take = self.request.take
+        check_take(take)
+        if take == "fastest":
+            return self.best
+        if self.request.training or self.request.compression:
+            raise PlanError("strategies are priced for the fastest alone", field="--take", value=take)
+        if take == "plain":
+            return self.by_time[self.plain]
+        known = {one.name: one.found for one in self.references}
+        if take not in known:
+            raise PlanError("no such reference fits this job", field="--take", value=take, choices=("fastest", "plain", *known))
+        return known[take]
+
+    @cached_property
+    def references(self) -> tuple[Reference, ...]:
+        """What is run without a search, priced on as many devices as the fastest; searched when this is first read."""
+        return references(self)
+
+    @cached_property
+    def mechanisms(self) -> Mechanisms:
+        """What the layout of the plan gains by each of its mechanisms, and what binds it."""
+        return mechanisms_of(self)
+
+    def compared(self, other: RankedLayout) -> Compared:
+        """The fastest layout with another one."""
+        first, second = (self.row(one).step for one in (self.best, other))
+        return Compared.of(first, second, are_same=(self.best.layout, self.best.order) == (other.layout, other.order))
+
+    def priced(self, keys: Mapping[str, Any], order: str | None = None) -> RankedLayout:
+        """A layout by the keys that are searched, the others as the search has them.
+
+        Args:
+            keys: of the layout; those that are absent take their defaults.
+            order: of its ranks; by default the one that the request keeps, else the usual one.
+
+        Raises:
+            PlanError: it is illegal, the framework that was asked for does not run it, or it does not fit.
+        """
+        request, made = self.request, []
+        for fixed in request.fixed(SEARCHED):
+            given = fixed | {"virtual_stages": 1, "schedule": "none", "global_batch": self.search.global_batch} | dict(keys)
+            given |= request.as_cut(given)
+            layout = build_of_plan(Layout, given | request.as_run(given))
+            framework, asked = request.framework, self.maker.of_model(layout)
+            if framework is not None and (refusal := framework.refusal(asked)) is not None:
+                raise PlanError(refusal.problem, field=f"layout.{refusal.key}", value=refusal.value)
+            orders = request.orders_of(layout, self.maker.devices_per_host)
+            chosen = order or (DEFAULT_ORDER if DEFAULT_ORDER in orders else orders[0])
+            work = self.maker.work(layout) if self.maker.has_layers else self.search.work(layout, chosen)
+            stage, held, room_bytes = self.maker.tightest(work, chosen)
+            if held.total > room_bytes:
+                need, has, _ = compared_gb(held.total, room_bytes)
+                raise PlanError(f"a rank of stage {stage} needs {need}, a device has {has}", field="layout")
+            made.append(RankedLayout.of(self.search.pricer(chosen).step_s(work), work.peak_memory()[1].total, layout, chosen))
+        return min(made, key=lambda one: one[:4])
+
+    @property
     def why(self) -> str:
-        """Why the best layout was chosen, for people."""
-        counts = self.searched.counts
+        """Why the layout of the plan was chosen, for people."""
+        counts, taken = self.searched.counts, self.taken
+        chosen = "fastest"
+        if self.request.take != "fastest":
+            chosen = f"{self.request.take}, {taken.step_s / self.best.step_s - 1:+.1%} against the fastest, {self.best.text},"
         return (
-            f"fastest of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
-            f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {self.best.order}"
-            + "".join(f"; {remark}" for remark in (self._tight(self.best), *self._tied_text(), *self.remarks) if remark)
+            f"{chosen} of {counts.legal:,} legal layouts: {counts.examined:,} priced, {counts.pruned:,} passed by because their "
+            f"bounds are worse, {counts.infeasible:,} too large for a device; ranks in the order {taken.order}"
+            + "".join(f"; {remark}" for remark in (self._tight(taken), *self._tied_text(), *self.remarks) if remark)
         )
 
     def rows(self, num_rows: int) -> list[LayoutRow]:
@@ -268,15 +280,19 @@ class RankedLayouts:
         return self.row(self.best).step.uncertainty_terms
 
     @cached_property
-    def simplest(self) -> int:
-        """Place by time of the simplest layout that ties with the fastest."""
-        return min(self.ties, key=lambda place: simplicity(self.by_time[place]))
+    def plain(self) -> int:
+        """Place by time of the plainest layout that ties with the fastest, if any is of those that are no tight fit."""
+        return min(self.ties, key=self._plainness)
 
-    def simplest_first(self, num_rows: int) -> list[int]:
-        """The first places by time and that of the simplest tie: ties by how simple they are, then the others."""
+    def _plainness(self, place: int) -> tuple[Any, ...]:
+        found = self.by_time[place]
+        return self.is_tight(found), *plainness(found, self.maker.devices_per_host)
+
+    def plain_first(self, num_rows: int) -> list[int]:
+        """The first places by time and that of the plainest tie: ties by how plain they are, then the others."""
         places = [*range(min(num_rows, len(self.searched.ranking)))]
-        places += [self.simplest] if self.simplest >= len(places) and places else []
-        tied = sorted((p for p in places if p in self.ties), key=lambda p: simplicity(self.by_time[p]))
+        places += [self.plain] if self.plain >= len(places) and places else []
+        tied = sorted((place for place in places if place in self.ties), key=self._plainness)
         return tied + [p for p in places if p not in self.ties]
 
     def tight_text(self, num_rows: int) -> str:
@@ -285,10 +301,14 @@ class RankedLayouts:
         if not told:
             return ""
         ranking, rows = self.by_time, (place for place in sorted(self.ties) if place < num_rows)
-        roomy = next((place for place in rows if not self._tight(ranking[place])), None)
+        roomy = next((place for place in rows if not self.is_tight(ranking[place])), None)
         if roomy is None:
             return told
         return f"{told}; ={roomy + 1} is as fast and needs {ranking[roomy].memory_bytes / 1e9:.1f} GB"
+
+    def is_tight(self, found: RankedLayout) -> bool:
+        """Whether a layout may not fit after all, see `plans.memory.is_tight`."""
+        return bool(self._tight(found))
 
     def _tight(self, found: RankedLayout, extra_bytes: float = 0.0) -> str:
         if self.maker.stage_devices is None:
@@ -300,9 +320,9 @@ class RankedLayouts:
         others = len(self.ties) - 1
         if not others:
             return ()
-        simplest = self.by_time[self.simplest]
-        slower = simplest.step_s / self.best.step_s - 1
-        told = "it is the simplest" if self.simplest == 0 else f"the simplest is {simplest.text} (+{slower:.1%})"
+        plain = self.by_time[self.plain]
+        slower = plain.step_s / self.best.step_s - 1
+        told = "it is the plainest" if self.plain == 0 else f"the plainest is {plain.text} (+{slower:.1%})"
         as_fast = f"{others} other layout{'s are' if others > 1 else ' is'} as fast"
         return (f"as far as predictions can tell {as_fast}; {told}",)
 
@@ -323,7 +343,7 @@ class RankedLayouts:
             figures |= {
                 "ties_with_fastest": place - 1 in self.ties,
                 "memory_bytes": found.memory_bytes,
-                "is_tight": bool(self._tight(found)),
+                "is_tight": self.is_tight(found),
                 "devices": found.devices,
                 "on_front": found[:4] in front,
                 "order": found.order,
@@ -351,6 +371,11 @@ class RankedLayouts:
             ],
             **placed,
             "counts": counts.__dict__ | {"legal": counts.legal},
+            "ties": len(self.ties),
+            "plain": self.plain + 1,
+            "taken": self.request.take,
+            "references": [one.to_data() for one in self.references],
+            "mechanisms": self.mechanisms.to_data(),
             **self._strategy_data(),
             "layouts": self.table(),
         }

@@ -177,6 +177,9 @@ class PlacementPlan(settings.Settings):
     framework: Literal["megatron", "torchtitan", "deepspeed", "fsdp2"] | None = Field(
         default=None, description="training framework that the plan was searched for; exports to launchers hold its arguments"
     )
+    taken: str | None = Field(
+        default=None, description="which layout of its search it is: fastest, plain, or a reference, as recipe, default or 1f1b"
+    )
     training: Training | None = Field(default=None, description="how replicas agree on their parameters; absent: synchronous")
     compression: Compression | None = Field(default=None, description="how gradients are coded; absent: they are not")
     phases: tuple[PlannedPhase, ...] | None = Field(

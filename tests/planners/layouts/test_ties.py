@@ -1,4 +1,4 @@
-"""Ties: what two layouts share cancels, what they do not share adds, and the simplest of those that tie stands first."""
+"""Ties: what two layouts share cancels, what they do not share adds, and the plainest of those that tie stands first."""
 
 import collections
 import itertools
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from meshwright.costs.training_step.uncertainty import UTILISATION
 from meshwright.planners.layouts.results import RankedLayout, layout_text
-from meshwright.planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, are_tied, simplicity, tie_width
+from meshwright.planners.layouts.ties import COMPARED_UNCERTAINTY, FARTHEST, are_tied, mechanisms, plainness, tie_width
 from meshwright.planning.search import search_layouts
 from meshwright.plans.partition import Layout
 from meshwright.plans.rank_order import DEFAULT_ORDER
@@ -60,21 +60,32 @@ def test_what_both_share_decides_nothing_and_what_they_do_not_share_never_narrow
         ({"dp": 4, "pp": 2, "schedule": "gpipe"}, {"dp": 4, "pp": 2, "schedule": "zb-h1"}),
         ({"dp": 4, "tp": 2}, {"dp": 4, "tp": 2, "sequence_parallel": True}),
         ({"dp": 4}, {"dp": 8}),
+        ({"dp": 2, "tp": 2, "pp": 2}, {"dp": 4, "cp": 2}),
+        ({"dp": 2, "tp": 8, "pp": 2}, {"dp": 2, "tp": 16}),
     ],
 )
-def test_the_simpler_of_two_layouts(simple, other):
-    assert simplicity(found(**simple)) < simplicity(found(**other))
+def test_the_plainer_of_two_layouts(simple, other):
+    assert plainness(found(**simple), 8) < plainness(found(**other), 8)
 
 
-def test_a_search_tells_ties_simplest_first_and_data_keep_the_order_of_time():
+def test_mechanisms_are_what_a_plain_layout_does_without():
+    assert mechanisms(found(dp=2, tp=8, pp=4, zero=1, sequence_parallel=True, overlap_dp=True).layout, 8) == ()
+    keys = {"tp": 16, "cp": 3, "pp": 2, "dp": 1, "zero": 3, "recompute": "full", "overlap_tp": True, "global_batch": 60}
+    told = mechanisms(found(**keys, schedule="interleaved", virtual_stages=2, overlap_pp=True).layout, 8)
+    names = ("cp=3", "interleaved:2", "zero=3", "recompute=full", "tp=16 across hosts", "no powers of two")
+    assert told[:6] == names
+    assert "overlap_tp" in told
+
+
+def test_a_search_tells_ties_plainest_first_and_data_keep_the_order_of_time():
     searched = search_layouts("zoo:gpt2-small", "preset:dgx-a100-8x8", batch=64, devices="16", keep="cp=1", top=12)
-    ranking, order = searched.by_time, searched.simplest_first(12)
+    ranking, order = searched.by_time, searched.plain_first(12)
     assert tuple(ranking[:12]) == searched.searched.ranking
     assert 0 in searched.ties
     tied = [place for place in order if place in searched.ties]
     assert order == tied + [place for place in range(12) if place not in searched.ties]
-    assert set(tied) == {place for place in searched.ties if place < 12} | {searched.simplest}
-    assert tied == sorted(tied, key=lambda place: simplicity(ranking[place]))
+    assert set(tied) == {place for place in searched.ties if place < 12} | {searched.plain}
+    assert tied == sorted(tied, key=lambda place: (searched.is_tight(ranking[place]), *plainness(ranking[place], 8)))
     steps = [row["step_s"] for row in searched.table()]
     assert steps == sorted(steps)
     assert {place for place, row in enumerate(searched.table()) if row["ties_with_fastest"]} == {
@@ -97,13 +108,13 @@ def test_a_search_tells_ties_simplest_first_and_data_keep_the_order_of_time():
         ("zoo:resnet18", {"batch": 64, "devices": "8"}),
     ],
 )
-def test_ties_and_the_simplest_of_them_do_not_depend_on_how_many_are_ranked(job, options):
+def test_ties_and_the_plainest_of_them_do_not_depend_on_how_many_are_ranked(job, options):
     found = [search_layouts(job, "preset:dgx-a100-8x8", top=top, **options) for top in (1, 3, 20, None)]
     ties = [[one.by_time[place] for place in sorted(one.ties)] for one in found]
     assert ties[0] == ties[1] == ties[2] == ties[3]
-    simplest = min(ties[0], key=simplicity)
+    plain = {found[0].by_time[found[0].plain]} & set(ties[0])
     for one in found:
-        assert one.by_time[one.simplest_first(1)[0]] == simplest
+        assert {one.by_time[one.plain_first(1)[0]]} == plain
         assert one.why.partition("as far as")[2] == found[0].why.partition("as far as")[2]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ... import settings
@@ -52,6 +53,8 @@ class SearchRequest:
         on_best: called with each layout that is better than all before, and the counts so far.
         tied_within: also price every layout whose step may be as near to the fastest, by the logarithm of their ratio.
         progress: called with what is done, how often so far, and how often in all where that is known.
+        take: which layout the plan is of, see `planning.search_table.RankedLayouts.taken`.
+        recipes: a file of recipes of one's own beside those that come with the package, see `planning.recipes`.
 
     Raises:
         PlanError: a number below 1, or an unknown rank order, key or value.
@@ -71,6 +74,8 @@ class SearchRequest:
     on_best: Callable[[RankedLayout, Counts], None] = lambda found, counts: None
     tied_within: float = 0.0
     progress: Callable[[str, int, int | None], None] = lambda what, done, total: None
+    take: str = "fastest"
+    recipes: str | Path | None = None
 
     def __post_init__(self) -> None:
         for field, value in (("--batch", self.batch), ("--sequence-length", self.sequence_length), ("--top", self.top)):

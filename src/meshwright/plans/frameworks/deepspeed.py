@@ -75,7 +75,7 @@ def as_run(keys: Mapping[str, Any]) -> dict[str, Any]:
 DEEPSPEED = Framework(
     name="deepspeed",
     title="DeepSpeed",
-    usual="zero-3",
+    default="zero-3",
     numbering=as_the_layout,
     as_cut=as_cut,
     as_run=as_run,

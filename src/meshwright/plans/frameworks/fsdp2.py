@@ -22,7 +22,7 @@ def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
 FSDP2 = Framework(
     name="fsdp2",
     title="FSDP2",
-    usual="fsdp",
+    default="fsdp",
     numbering=in_any_order,
     needs_layers=True,
     zero_stages=(2, 3),

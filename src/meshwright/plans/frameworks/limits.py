@@ -76,7 +76,7 @@ class Framework:
     Attributes:
         name: as ``--for`` spells it.
         title: as it calls itself.
-        usual: what people start with who have not searched: ``fsdp`` or ``megatron``, see `planning.usual`.
+        default: what its examples shard over all devices by: ``fsdp`` or ``zero-3``, see `planning.references`; None: nothing.
         limits: what it does not run.
         numbering: whether it starts the ranks of a layout that are numbered in an order.
         needs_layers: whether it knows transformers alone.
@@ -88,7 +88,7 @@ class Framework:
 
     name: str
     title: str
-    usual: str
+    default: str | None
     limits: tuple[Limit, ...]
     numbering: Numbering
     needs_layers: bool = False

@@ -68,7 +68,7 @@ def _slices(asked: LayoutOfModel) -> bool:
 MEGATRON = Framework(
     name="megatron",
     title="Megatron-LM",
-    usual="megatron",
+    default=None,
     numbering=as_megatron,
     needs_layers=True,
     zero_stages=(0, 1),

@@ -64,7 +64,7 @@ def as_cut(keys: Mapping[str, Any]) -> dict[str, Any]:
 TORCHTITAN = Framework(
     name="torchtitan",
     title="torchtitan",
-    usual="fsdp",
+    default="fsdp",
     numbering=by_hosts,
     needs_layers=True,
     zero_stages=(0, 2, 3),

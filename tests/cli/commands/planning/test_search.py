@@ -29,7 +29,7 @@ def test_a_search_shows_the_best_the_front_and_what_became_of_all(meshwright, wo
     ranking = told.out.partition("Pareto front")[0]
     labels = [line.split()[0] for line in ranking.splitlines() if line.split()[:1] and line.split()[0].lstrip("=").isdigit()]
     assert {"1", "2", "3"} <= {label.lstrip("=") for label in labels}
-    assert len(labels) <= 4  # the simplest of all ties, if it is none of the three
+    assert len(labels) <= 4  # the plainest of all ties, if it is none of the three
     tied = [label for label in labels if label.startswith("=")]
     assert labels[: len(tied)] == tied  # what ties with the fastest stands first
     assert ("as fast as the fastest, as far as predictions can tell" in told.out) is bool(tied)
@@ -135,6 +135,9 @@ def test_fewer_devices_stand_on_the_front_and_in_the_picture(meshwright, work):
         (("--keep", "pt=3"), "unknown key"),
         (("--order", "tp-dp-pp"), "order: an order names tp, cp, dp and pp once each"),
         (("--policy", "max"), "--policy: does not go with --search"),
+        (("--take", "best"), "--take: no such layout (got 'best'); valid: 1f1b, default, fastest, plain, recipe"),
+        (("--take", "recipe"), "--take: no such reference fits this job (got 'recipe')"),
+        (("--recipes", "none.yaml"), "none.yaml"),
         (("--trace", "t.json"), "--trace: does not go with --search"),
         (("--all", "all.txt"), "--all: the name must end in .json or .csv"),
         (("--plot", "plot.png"), "--plot: the name must end in .svg"),
@@ -169,17 +172,17 @@ def test_a_model_that_fits_nowhere_is_told_with_what_it_lacks(refused, work):
     assert "GB short" in refused(*SEARCH)
 
 
-def test_a_search_for_a_framework_begins_with_the_usual_choice_and_ends_with_the_front(meshwright, work):
+def test_a_search_for_a_framework_begins_with_the_best_reference_and_ends_with_the_front(meshwright, work):
     told = meshwright(*SEARCH, "--for", "torchtitan", "--keep", "cp=1,pp=1|2", "--front", 2)
     assert (told.status, told.err) == (0, "")
     first, *rest = told.out.splitlines()
-    assert first.startswith("your usual choice (pure FSDP) takes ")
+    assert "; the best reference, default (pure FSDP), takes " in first
     titles = [line.split(",")[0] for line in rest if line.startswith(("Plan of", "Best layouts", "Pareto front"))]
     assert [title.split(" of ")[0] for title in titles] == ["Plan", "Best layouts", "Pareto front"]
     front = told.out.partition("Pareto front")[2]
     assert [line.split()[0] for line in front.splitlines() if line[:2] == "  " and line[2:3].isdigit()] == ["1", "2"]
     assert "illegal or not for torchtitan" in told.out
     without = meshwright(*SEARCH, "--keep", "cp=1,pp=1|2,zero=1", "--front", 0)
-    assert without.out.startswith("your usual choice (pure FSDP) takes ")
-    assert without.out.splitlines()[1].startswith("your usual choice (Megatron's default) takes ")
+    assert without.out.startswith("fastest: ")
+    assert "the best reference, " in without.out.splitlines()[0]
     assert "Pareto front" not in without.out

@@ -92,6 +92,16 @@ def plan_job(
         str | None,
         typer.Option("--for", metavar="NAME", help="Only what this runs: megatron, torchtitan, deepspeed or fsdp2."),
     ] = None,
+    take: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Whose plan is written: fastest (default), plain, or a reference: recipe, default, 1f1b."
+        ),
+    ] = None,
+    recipes: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Recipes of your own, as configs/recipes.yaml, beside those that come along."),
+    ] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
     ] = None,
@@ -111,6 +121,7 @@ def plan_job(
         others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
         others |= {"--search": search or None, "--keep": keep, "--order": order, "--top": top, "--all": whole, "--plot": plot}
         others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
+        others |= {"--take": take, "--recipes": recipes}
         others |= {"--costs": costs, "--set": changes, "--collectives": collectives, "--overlap-slowdown": overlap_slowdown}
         others |= {"--collectives-table": collectives_table, "--graphs": graphs, "--profile-batch": profile_batch}
         for option, value in others.items():
@@ -126,6 +137,7 @@ def plan_job(
         others = {"--max-degree": max_degree, "--trace": trace, "--keep": keep}
         others |= {"--order": order, "--top": top, "--all": whole, "--plot": plot, "--graphs": graphs, "--costs": costs}
         others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
+        others |= {"--take": take, "--recipes": recipes}
         others |= {"--set": changes, "--collectives": collectives, "--collectives-table": collectives_table}
         others |= {"--overlap-slowdown": overlap_slowdown, "--profile-batch": profile_batch}
         for option, value in others.items():
@@ -149,7 +161,7 @@ def plan_job(
         "--arrange": arrange,
     }
     by_search |= {"--training": training, "--compression": compression, "--top": top, "--all": whole, "--plot": plot}
-    by_search |= {"--front": front, "--for": launcher}
+    by_search |= {"--front": front, "--for": launcher, "--take": take, "--recipes": recipes}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
@@ -162,7 +174,9 @@ def plan_job(
         if front is not None and front < 0:
             raise MeshwrightError("must be at least 0", field="--front", value=front)
         asked = SearchRequest(
-            *(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort, launcher)
+            *(batch, sequence_length, devices, keep or "", order, most, steps, training, compression, effort, launcher),
+            take=take or "fastest",
+            recipes=recipes,
         )
         shown = FRONT_ROWS if front is None else front
         search_plans(job, cluster, asked, read, chosen, whole, plot, json_file, read_state(state, cluster), shown)

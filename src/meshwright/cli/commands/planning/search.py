@@ -112,17 +112,18 @@ def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str
 
 
 def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
-    from ....planning.usual import frameworks_text, usual_texts
+    from ....planning.references import frameworks_text, gain_text
 
     out = output.console(json_file)
-    out.print("\n".join(usual_texts(found)), markup=False, soft_wrap=not out.is_terminal)
+    out.print(gain_text(found), markup=False, soft_wrap=not out.is_terminal)
     if found.request.sequence_length is None and (shorter := found.maker.shorter_than_positions):
         out.print(shorter, markup=False, soft_wrap=not out.is_terminal)
     winner = found.strategies.winner
-    best = found.best if winner is None else winner.found
-    show_summary(out, found.plan, f"Plan of the fastest, {best.text}")
+    best = found.taken if winner is None else winner.found
+    show_summary(out, found.plan, f"Plan of the layout taken ({found.request.take}), {best.text}")
     if found.request.framework is None:
         out.print(frameworks_text(found), markup=False, soft_wrap=not out.is_terminal)
+    _show_mechanisms(out, found)
     _show_ranking(out, found, top)
     exact_s, strategies, refused = found.strategies
     title = f"Strategies beside the best exact layout, {1e3 * exact_s:.3f} ms a step"
@@ -147,18 +148,43 @@ def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None
         )
 
 
+def _show_mechanisms(out: Console, found: RankedLayouts) -> None:
+    """What the layout of the plan is without each of its mechanisms, what binds it, and what it costs."""
+    told = found.mechanisms
+    rows = []
+    for one in told.changes:
+        if one.step_s is None or one.difference is None or one.memory_bytes is None:
+            rows.append([one.text, "", "", "", one.problem])
+        else:
+            rows.append([one.text, f"{one.step_s:.4g}", f"{one.difference:+.1%}", f"{one.memory_bytes / 1e9:.1f}", ""])
+    output.table(
+        out, "What each mechanism buys: the layout with one changed", ["", "step s", "change", "GB", ""], rows, numbers_to=4
+    )
+    output.print_remarks(out, told.texts)
+
+
 def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
     """The best layouts, and remarks on them."""
-    best, places = found.best, found.simplest_first(top)
-    rows = [("=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}", found.by_time[place]) for place in places]
+    from ....planning.references import reference_texts
+
+    best, places = found.best, found.plain_first(top)
+    rows = [
+        (
+            "=" * (place in found.ties and len(found.ties) > 1) + f"{place + 1}" + " plain" * (place == found.plain),
+            found.by_time[place],
+        )
+        for place in places
+    ]
+    rows += [(one.name, one.found) for one in found.references]
     _table(out, f"Best layouts of {found.name} on {found.cluster.name}, {found.batch_text}", found, rows)
     remarks = ["bubble %: of the step, idle by the schedule alone; with equal stages (p - 1) / (v m) of the ideal time"]
     if len(found.ties) > 1:
         remarks.insert(
             0,
-            f"=: as fast as the fastest, as far as predictions can tell: {len(found.ties):,} of all priced layouts, the simplest "
-            "first; the number is the rank by time",
+            f"=: as fast as the fastest, as far as predictions can tell: {len(found.ties):,} of all priced layouts, the plainest "
+            "first; the number is the rank by time; --take plain writes the plan of the plainest",
         )
+    remarks = [*reference_texts(found), *remarks]
     if tight := found.tight_text(top):
         remarks.insert(len(remarks) - 1, tight)
     for one in found.better_batches[:1]:
