@@ -40,6 +40,8 @@ OPTIONS = {
                 "--compression",
                 "--for",
                 "--front",
+                "--take",
+                "--recipes",
             ),
             "OF SEARCH",
         ),

@@ -116,7 +116,7 @@ def test_a_wrong_file_of_recipes_is_refused(tmp_path, change, message):
 def test_no_difference_within_its_uncertainty_is_called_a_gain(step_s):
     step = found().row(found().best).step
     compared = Compared(step_s, 0.1)
-    assert compared.is_told_apart is (abs(math.log(step_s)) > 0.1) is ("no gain" not in compared.text)
+    assert compared.is_told_apart is (abs(math.log(step_s)) > 0.1) is ("which is no " not in compared.text)
     assert f"{abs(1 - step_s):.1%} {'less' if step_s < 1 else 'more'}" in compared.text
     assert compared.order_probability == pytest.approx(Compared(1 / step_s, 0.1).order_probability)
     assert compared.order_probability >= 0.5

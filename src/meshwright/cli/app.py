@@ -11,7 +11,7 @@ from .commands import list as listing
 from .commands.calibrate.app import calibrate
 from .commands.evaluation import evaluate
 from .commands.live import decisions, feedback, replay, serve, slurm_hooks, submit
-from .commands.planning import arrange, estimate, place, plan
+from .commands.planning import arrange, compare, estimate, place, plan
 from .commands.state.app import state
 from .commands.training import sweep, train
 from .commands.validate.app import validate
@@ -56,6 +56,7 @@ app.command("place", short_help="Put each op of a job on a device, by planners o
 app.command("profile", short_help="Trace a model of PyTorch into a job graph.")(profile.profile_model)
 app.command("arrange", short_help="Choose the devices of stages and replicas on an uneven network.")(arrange.arrange_devices)
 app.command("estimate", short_help="Price one parallel layout of a job: time, utilisation, memory.")(estimate.estimate_layout)
+app.command("compare", short_help="Put layouts of one job side by side.")(compare.compare_layouts)
 app.command("list", short_help="List every preset, policy, environment, format or device.")(listing.list_names)
 app.command("export", short_help="Write a plan in the form of a scheduler or launcher.")(export.export_plan)
 app.command("verify-export", short_help="Hold what a launched job printed against its plan.")(verify_export.verify_export)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 Switched = Iterator[tuple[str, dict[str, Any]]]
 """What is changed, in words, and the keys of the layout that change."""
 
+LEAST_WAIT = 0.02
+"""Share of the step below which a wait binds nothing."""
+
 _UNASKED = ("overlap_pp", "overlap_dp")
 """Keys that follow from the schedule unless they are kept."""
 
@@ -64,7 +67,8 @@ class Mechanisms:
     def texts(self) -> list[str]:
         """All but the changes, for people."""
         rate, value = self.per_device
-        used = f"{self.device_hours:,.0f} GPU-hours for all steps, {value:,.4g} {rate.removesuffix('_per_s')} a GPU-second"
+        amount = f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+        used = f"{self.device_hours:,.0f} GPU-hours for all steps, {amount} {rate.removesuffix('_per_s')} a GPU-second"
         return [line for line in (self.binds, self.scaling, used) if line]
 
     def to_data(self) -> dict[str, Any]:
@@ -155,7 +159,8 @@ def _binds(found: RankedLayouts) -> str:
     }
     full = f"memory of stage {stage}"
     longest = max(shares, key=lambda name: shares[name][0])
-    binding = full if found.is_tight(taken) or again > shares[longest][0] else longest
+    binding = longest if shares[longest][0] > LEAST_WAIT else "computing"
+    binding = full if found.is_tight(taken) or again > max(LEAST_WAIT, shares[longest][0]) else binding
     told = [f"{name} {share:.1%} of the step{more}" for name, (share, more) in shares.items() if share > 0.0005]
     told += [f"computing again {again:.1%}"] if again else []
     return f"binds: {binding}; {full} {held.total / 1e9:.1f} of {room_bytes / 1e9:.1f} GB, {', '.join(told) or 'no waits'}"

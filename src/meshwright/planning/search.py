@@ -143,7 +143,8 @@ def _on_free(maker: JobWork, request: SearchRequest, counts: Sequence[int], is_f
         told.append(f"on {count} free devices {one.best.step_s:.4g} s with {one.best.text}")
     if found:
         best = min(found, key=lambda one: one.best.step_s)
-        return replace(best, sizes=tuple(told) if len(counts) > 1 else ())
+        others = tuple(one for one in found if one is not best)
+        return replace(best, sizes=tuple(told) if len(counts) > 1 else (), others=others)
     if refused is not None:
         raise refused
     problem = f"{int(is_free.sum())} of {len(is_free)} devices of {maker.cluster.name} are free, but not so many as are wanted"

@@ -30,7 +30,7 @@ from ..plans.training import Masked
 from .job_work import JobWork
 from .layout_rows import BetterBatch, LayoutRow
 from .mechanisms import Mechanisms, mechanisms_of
-from .references import Reference, check_take, references
+from .references import Reference, references
 from .search_strategies import Strategies, price_strategies, with_phases, with_strategy
 
 
@@ -45,6 +45,7 @@ class RankedLayouts:
         request: what was asked.
         sizes: where each number of devices was searched by itself, what became of each, for people.
         device_counts: numbers of devices that were searched.
+        others: of numbers that were each searched by themselves, the searches of the others.
     """
 
     maker: JobWork
@@ -53,6 +54,7 @@ class RankedLayouts:
     request: SearchRequest
     sizes: tuple[str, ...] = ()
     device_counts: tuple[int, ...] = ()
+    others: tuple[RankedLayouts, ...] = ()
 
     @classmethod
     def of(cls, maker: JobWork, request: SearchRequest, device_counts: Sequence[int]) -> RankedLayouts:
@@ -177,7 +179,6 @@ class RankedLayouts:
             PlanError: no such reference, or none that fits.
         """
         take = self.request.take
-        check_take(take)
         if take == "fastest":
             return self.best
         if self.request.training or self.request.compression:

@@ -67,14 +67,15 @@ class Compared(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The difference, for people; none that is within its uncertainty is called a gain."""
+        """The difference, for people; none that is within its uncertainty is called a gain or a loss."""
         if not self.uncertainty:
             return "as long, it is the same layout"
         more = f"{abs(1 - self.ratio):.1%} {'less' if self.ratio < 1 else 'more'}"
         sure = f"the order is {self.order_probability:.0%} sure"
         if self.is_told_apart:
             return f"{more}, paired uncertainty {self.uncertainty:.0%}, {sure}"
-        return f"{more}, which is no gain: within the paired uncertainty of {self.uncertainty:.0%}, {sure}"
+        none = "gain" if self.ratio < 1 else "loss"
+        return f"{more}, which is no {none}: within the paired uncertainty of {self.uncertainty:.0%}, {sure}"
 
     def to_data(self) -> dict[str, Any]:
         """The comparison as plain data."""

@@ -74,6 +74,7 @@ def search_plans(
         found = search_layouts(job, cluster, request, is_free=is_free, costs=costs, **read.arguments())
         plan, _ = found.plan, found.better_batches  # both may search again
     write_plan(json_file, plan)
+    others = _write_others(json_file, found)
     if whole_file is not None:
         is_csv = whole_file.suffix == ".csv"
         files.write_text(whole_file, found.to_csv() if is_csv else files.json_text(found.to_data()) + "\n")
@@ -86,7 +87,21 @@ def search_plans(
     out.print(f"{priced_with(costs.of_layouts)}; {UNKEPT}", markup=False, soft_wrap=not out.is_terminal)
     if occupied is not None:
         occupied.show(out, json_file)
-    output.print_written(out, json_file, whole_file, plot_file)
+    output.print_written(out, json_file, *others, whole_file, plot_file)
+
+
+def _write_others(json_file: str | None, found: RankedLayouts) -> list[str]:
+    """Write the plan of each other number of devices beside that of the search, as ``plan-64.json``; their names."""
+    if json_file is None or json_file == "-" or len(found.device_counts) + len(found.others) < 2:
+        return []
+    from ....planning.after_search.by_devices import plans_by_devices
+
+    path, names = Path(json_file), []
+    for number, plan in sorted(plans_by_devices(found).items()):
+        names.append(str(path.with_name(f"{path.stem}-{number}{path.suffix}")))
+        output.check_file("--json", names[-1])
+        write_plan(names[-1], plan)
+    return names
 
 
 class _BestSoFar:

@@ -1,0 +1,78 @@
+"""``meshwright compare``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ....errors import MeshwrightError
+from ... import output
+from ...cost_options import CostOptions
+from ...job_options import JobOptions
+from ...options import CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps, ProfileBatch, SequenceLength
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from ....planning.compare import Comparison
+
+
+def compare_layouts(
+    layouts: Annotated[
+        list[str], typer.Argument(metavar="LAYOUT...", help="Two or more, each as --layout of estimate: KEYS or FILE.yaml.")
+    ],
+    job: Annotated[
+        str, typer.Option(metavar="JOB", help="zoo:NAME, a NAME of --graphs, or a path: config.json, graph.txt, JSON.")
+    ],
+    cluster: Annotated[str, typer.Option(metavar="CLUSTER", help="preset:NAME or a path to YAML.")],
+    sequence_length: SequenceLength = None,
+    graphs: GraphsDir = None,
+    keep_input_ops: KeepInputOps = False,
+    profile_batch: ProfileBatch = None,
+    costs: CostsFile = None,
+    changes: CostChanges = None,
+    json_file: JsonFile = None,
+) -> None:
+    """Put layouts of one job side by side: the step and its parts, memory, and how sure their order is."""
+    from ....planning.compare import compare
+
+    output.check_file("--json", json_file)
+    if len(layouts) < 2:
+        raise MeshwrightError("wants two layouts or more; estimate prices one", field="LAYOUT")
+    chosen = CostOptions(costs, tuple(changes or ())).settings()
+    read = JobOptions(graphs, keep_input_ops, profile_batch)
+    found = compare(job, cluster, layouts, sequence_length=sequence_length, costs=chosen, **read.arguments())
+    out = output.console(json_file)
+    _show(out, found)
+    output.write_json(json_file, found.to_data())
+    output.print_written(out, json_file)
+
+
+def _show(out: Console, found: Comparison) -> None:
+    """A column for each layout, by letters that are explained below."""
+    names = [chr(ord("A") + place) if place < 26 else str(place) for place in range(len(found.priced))]
+    parts = [{part.name: part for part in one.parts()} for one in found.priced]
+    steps = [one.step for one in found.priced]
+    rate = steps[0].rate[0]
+    rows = [
+        ["step s", *(f"{step.step_s:.4g} ± {100 * step.uncertainty:.0f} %" for step in steps)],
+        ["to the fastest", *(f"{one.ratio - 1:+.1%}" for one in found.compared)],
+        ["paired uncertainty", *(f"{one.uncertainty:.0%}" for one in found.compared)],
+        ["order sure", *(f"{one.order_probability:.0%}" if one.uncertainty else "" for one in found.compared)],
+        [f"{rate.removesuffix('_per_s')}/s", *(f"{step.rate[1]:,.0f}" for step in steps)],
+        *([name, *(f"{one[name].seconds:.4g} s" if name in one else "" for one in parts)] for name in found.parts),
+        ["memory GB", *(f"{one.peak.total / 1e9:.1f}" for one in found.priced)],
+        ["", *("tight" * bool(one.maker.tight_text(one.work)) for one in found.priced)],
+        ["devices", *(str(one.layout.world) for one in found.priced)],
+    ]
+    first = found.priced[0]
+    title = f"Layouts of {first.job} on {first.cluster.name}, {first.maker.batch_text(first.layout.global_batch)}"
+    output.table(out, title, ["", *names], rows)
+    output.print_remarks(out, [f"{name}: {text}" for name, text in zip(names, found.texts, strict=True)])
+    told = [
+        f"{names[found.fastest]} is the fastest; {name} takes {one.text}"
+        for place, (name, one) in enumerate(zip(names, found.compared, strict=True))
+        if place != found.fastest
+    ]
+    output.print_remarks(out, told)

@@ -1,0 +1,64 @@
+"""`compare`: layouts of one job side by side, and how sure the order of each and the fastest is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..clusters import load_cluster
+from ..clusters.cluster import Cluster
+from ..planners.layouts.results import layout_text
+from ..planners.layouts.ties import Compared
+from .estimate import Estimate, estimate
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Layouts of one job on one cluster.
+
+    Attributes:
+        priced: the layouts, as they were named.
+        fastest: place of the fastest.
+        compared: each with the fastest; their paired uncertainty is 0 for the same layout.
+    """
+
+    priced: tuple[Estimate, ...]
+    fastest: int
+    compared: tuple[Compared, ...]
+
+    @property
+    def texts(self) -> list[str]:
+        """The layouts in short."""
+        return [layout_text(one.layout) for one in self.priced]
+
+    @property
+    def parts(self) -> list[str]:
+        """Names of the parts of a step that some layout has."""
+        return list(dict.fromkeys(part.name for one in self.priced for part in one.parts() if part.seconds > 0))
+
+    def to_data(self) -> dict[str, Any]:
+        """The comparison as plain data."""
+        rows = zip(self.priced, self.texts, self.compared, strict=True)
+        layouts = [one.to_data() | {"text": text} | compared.to_data() for one, text, compared in rows]
+        return {"fastest": self.fastest, "layouts": layouts}
+
+
+def compare(job: str, cluster: str | Cluster, layouts: Sequence[str], **options: Any) -> Comparison:
+    """Price layouts of one job.
+
+    Args:
+        job, cluster: as of `estimate.estimate`.
+        layouts: each as `estimate.estimate` reads it.
+        options: of `estimate.estimate`, for all layouts.
+
+    Raises:
+        PlanError: a layout cannot be, or does not fit.
+        MeshwrightError: job or cluster are missing or wrong.
+    """
+    where = load_cluster(cluster) if isinstance(cluster, str) else cluster
+    priced = tuple(estimate(job, where, layout, **options) for layout in layouts)
+    fastest = min(range(len(priced)), key=lambda place: priced[place].step.step_s)
+    best = priced[fastest]
+    compared = tuple(Compared.of(one.step, best.step, are_same=one.layout == best.layout) for one in priced)
+    return Comparison(priced, fastest, compared)
