@@ -14,8 +14,8 @@ from meshwright.errors import PlanError
 from meshwright.evaluation.plots.figure import rounded
 from meshwright.evaluation.plots.static import svg
 from meshwright.evaluation.plots.trade_off import layouts_figure
+from meshwright.planning.comparisons.references import frameworks_text
 from meshwright.planning.estimate import estimate
-from meshwright.planning.references import frameworks_text
 from meshwright.planning.search import device_counts, search_layouts
 from meshwright.plans import check
 from meshwright.plans.frameworks.table import FRAMEWORKS

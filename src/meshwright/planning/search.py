@@ -24,10 +24,10 @@ from ..planners.free_devices import find_allocation, most_free
 from ..planners.layouts.request import SearchRequest
 from .after_search.arranged import arranged
 from .after_search.meshed import with_meshes
+from .comparisons.recipes import load_recipes
+from .comparisons.references import check_take
 from .job_work import JobWork
 from .op_graph_work import work_of
-from .recipes import load_recipes
-from .references import check_take
 from .search_table import RankedLayouts
 from .training import check_trained_on, strategies_of
 

@@ -27,10 +27,10 @@ from ..plans.memory import tight_text
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
 from ..plans.training import Masked
+from .comparisons.layout_rows import BetterBatch, LayoutRow
+from .comparisons.mechanisms import Mechanisms, mechanisms_of
+from .comparisons.references import ReferenceLayout, references
 from .job_work import JobWork
-from .layout_rows import BetterBatch, LayoutRow
-from .mechanisms import Mechanisms, mechanisms_of
-from .references import Reference, references
 from .search_strategies import Strategies, price_strategies, with_phases, with_strategy
 
 
@@ -191,7 +191,7 @@ class RankedLayouts:
         return known[take]
 
     @cached_property
-    def references(self) -> tuple[Reference, ...]:
+    def references(self) -> tuple[ReferenceLayout, ...]:
         """What is run without a search, priced on as many devices as the fastest; searched when this is first read."""
         return references(self)
 

@@ -76,7 +76,8 @@ class Framework:
     Attributes:
         name: as ``--for`` spells it.
         title: as it calls itself.
-        default: what its examples shard over all devices by: ``fsdp`` or ``zero-3``, see `planning.references`; None: nothing.
+        default: what its examples shard over all devices by: ``fsdp`` or ``zero-3``, see `planning.comparisons.references`; None:
+            nothing.
         limits: what it does not run.
         numbering: whether it starts the ranks of a layout that are numbered in an order.
         needs_layers: whether it knows transformers alone.

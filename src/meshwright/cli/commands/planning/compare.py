@@ -15,7 +15,7 @@ from ...options import CostChanges, CostsFile, GraphsDir, JsonFile, KeepInputOps
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ....planning.compare import Comparison
+    from ....planning.comparisons.compare import LayoutComparison
 
 
 def compare_layouts(
@@ -35,7 +35,7 @@ def compare_layouts(
     json_file: JsonFile = None,
 ) -> None:
     """Put layouts of one job side by side: the step and its parts, memory, and how sure their order is."""
-    from ....planning.compare import compare
+    from ....planning.comparisons.compare import compare
 
     output.check_file("--json", json_file)
     if len(layouts) < 2:
@@ -49,7 +49,7 @@ def compare_layouts(
     output.print_written(out, json_file)
 
 
-def _show(out: Console, found: Comparison) -> None:
+def _show(out: Console, found: LayoutComparison) -> None:
     """A column for each layout, by letters that are explained below."""
     names = [chr(ord("A") + place) if place < 26 else str(place) for place in range(len(found.priced))]
     parts = [{part.name: part for part in one.parts()} for one in found.priced]

@@ -127,7 +127,7 @@ def _check_files(whole_file: Path | None, plot_file: Path | None, json_file: str
 
 
 def _show(found: RankedLayouts, top: int, front_rows: int, json_file: str | None) -> None:
-    from ....planning.references import frameworks_text, gain_text
+    from ....planning.comparisons.references import frameworks_text, gain_text
 
     out = output.console(json_file)
     out.print(gain_text(found), markup=False, soft_wrap=not out.is_terminal)
@@ -180,7 +180,7 @@ def _show_mechanisms(out: Console, found: RankedLayouts) -> None:
 
 def _show_ranking(out: Console, found: RankedLayouts, top: int) -> None:
     """The best layouts, and remarks on them."""
-    from ....planning.references import reference_texts
+    from ....planning.comparisons.references import reference_texts
 
     best, places = found.best, found.plain_first(top)
     rows = [

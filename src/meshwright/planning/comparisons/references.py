@@ -16,18 +16,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PlanError
-from ..planners.layouts.request import SearchRequest
-from ..planners.layouts.results import RankedLayout
-from ..planners.layouts.space import SEARCHED, divisors
-from ..planners.layouts.ties import Compared
-from ..plans.frameworks.table import FRAMEWORKS
-from ..plans.rank_order import DEFAULT_ORDER
-from .job_work import TransformerWork
+from ...errors import PlanError
+from ...planners.layouts.request import SearchRequest
+from ...planners.layouts.results import RankedLayout
+from ...planners.layouts.space import SEARCHED, divisors
+from ...planners.layouts.ties import Compared
+from ...plans.frameworks.table import FRAMEWORKS
+from ...plans.rank_order import DEFAULT_ORDER
+from ..job_work import TransformerWork
 from .recipes import load_recipes
 
 if TYPE_CHECKING:
-    from .search_table import RankedLayouts
+    from ..search_table import RankedLayouts
 
 NUM_TRIED = 20
 """Layouts of a kind among which one is looked for that is no tight fit."""
@@ -40,7 +40,7 @@ _SEARCHED_AWAY = (*SEARCHED, "shard_group")
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceLayout:
     """A layout that is run without a search.
 
     Attributes:
@@ -128,13 +128,13 @@ def check_take(take: str) -> None:
         raise PlanError("no such layout", field="--take", value=take, choices=("fastest", "plain", *REFERENCES))
 
 
-def references(found: RankedLayouts) -> tuple[Reference, ...]:
+def references(found: RankedLayouts) -> tuple[ReferenceLayout, ...]:
     """The references that fit on as many devices as the fastest layout takes, those of one kind side by side."""
     made = []
     for kind, make in REFERENCES.items():
         for number, (title, source, layout) in enumerate(sorted(make(found), key=lambda one: one[2][:4]), start=1):
             name = kind if number == 1 else f"{kind}-{number}"
-            made.append(Reference(name, title, layout, found.compared(layout), source))
+            made.append(ReferenceLayout(name, title, layout, found.compared(layout), source))
     return tuple(made)
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..costs.pipelines.waits import bubble_time_fraction
-from ..costs.training_step.step_figures import StepTime
-from ..planners.layouts.results import RankedLayout
-from ..plans.document import Figure
+from ...costs.pipelines.waits import bubble_time_fraction
+from ...costs.training_step.step_figures import StepTime
+from ...planners.layouts.results import RankedLayout
+from ...plans.document import Figure
 
 MESSAGES = ("pipeline transfers", "gradient sync", "parameter gather")
 """Parts of a step that are waits for messages, besides those that are called exposed."""

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from .. import settings
-from ..errors import ConfigError
-from ..jobs.transformer import TransformerKeys
+from ... import settings
+from ...errors import ConfigError
+from ...jobs.transformer import TransformerKeys
 
 LENGTH_RATIO = 2
 """Sequences this many times as long or as short as the published ones are another problem: the recipe is none for them."""

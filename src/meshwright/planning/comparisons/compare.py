@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..clusters import load_cluster
-from ..clusters.cluster import Cluster
-from ..planners.layouts.results import layout_text
-from ..planners.layouts.ties import Compared
-from .estimate import Estimate, estimate
+from ...clusters import load_cluster
+from ...clusters.cluster import Cluster
+from ...planners.layouts.results import layout_text
+from ...planners.layouts.ties import Compared
+from ..estimate import Estimate, estimate
 
 
 @dataclass(frozen=True)
-class Comparison:
+class LayoutComparison:
     """Layouts of one job on one cluster.
 
     Attributes:
@@ -44,7 +44,7 @@ class Comparison:
         return {"fastest": self.fastest, "layouts": layouts}
 
 
-def compare(job: str, cluster: str | Cluster, layouts: Sequence[str], **options: Any) -> Comparison:
+def compare(job: str, cluster: str | Cluster, layouts: Sequence[str], **options: Any) -> LayoutComparison:
     """Price layouts of one job.
 
     Args:
@@ -61,4 +61,4 @@ def compare(job: str, cluster: str | Cluster, layouts: Sequence[str], **options:
     fastest = min(range(len(priced)), key=lambda place: priced[place].step.step_s)
     best = priced[fastest]
     compared = tuple(Compared.of(one.step, best.step, are_same=one.layout == best.layout) for one in priced)
-    return Comparison(priced, fastest, compared)
+    return LayoutComparison(priced, fastest, compared)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..errors import PlanError
-from ..plans.partition import Layout
+from ...errors import PlanError
+from ...plans.partition import Layout
 
 if TYPE_CHECKING:
-    from .search_table import RankedLayouts
+    from ..search_table import RankedLayouts
 
 Switched = Iterator[tuple[str, dict[str, Any]]]
 """What is changed, in words, and the keys of the layout that change."""

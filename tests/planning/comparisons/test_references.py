@@ -8,9 +8,9 @@ import pytest
 
 from meshwright.errors import MeshwrightError
 from meshwright.planners.layouts.ties import Compared
+from meshwright.planning.comparisons.recipes import load_recipes, shipped_recipes
+from meshwright.planning.comparisons.references import gain_text
 from meshwright.planning.estimate import estimate
-from meshwright.planning.recipes import load_recipes, shipped_recipes
-from meshwright.planning.references import gain_text
 from meshwright.planning.search import search_layouts
 
 OWN = """
