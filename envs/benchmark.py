@@ -37,7 +37,7 @@ _TAKERS = {
     ELASTIC: ("elastic jobs, which `meshwright evaluate` takes", "elastic", "learned-shares"),
     PLACEMENT: (
         "operator placement, which `meshwright evaluate` and the environment meshwright/OperatorPlacement-v0 take",
-        "operators",
+        "graph",
         "operators-latency",
     ),
     TASKLETS: (

@@ -43,8 +43,9 @@ def register() -> None:
     if IDS[2] not in registry:
         register_env(
             id=IDS[2],
-            entry_point="meshwright.envs.operators.placement_envs:placement_env",
-            vector_entry_point="meshwright.envs.operators.placement_envs:placement_vector_env",
+            entry_point="meshwright.envs.world_env:WorldEnv",
+            vector_entry_point="meshwright.envs.world_env:WorldVectorEnv",
+            kwargs={"benchmark": "preset:latency-tight"},
         )
     if IDS[3] not in registry:
         register_env(id=IDS[3], entry_point="meshwright.envs.elastic.env:ElasticEnv")

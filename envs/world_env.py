@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, SupportsFloat
@@ -12,7 +13,8 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from ..errors import ConfigError, PolicyError
+from ..errors import ConfigError, PlanError, PolicyError
+from ..planners.policy_names import parsed
 from ..worlds.registry import load_world
 from ..worlds.world import InstanceGraph, Sizes, World, WorldBatch, WorldSpec
 from .single import NumberedInstances, check_render_mode, refuse_options, taken_action
@@ -26,8 +28,8 @@ _MOST = 1e9
 class WorldEnv(gymnasium.Env[Observations, np.int64]):
     """Play instances of a world, one decision after another.
 
-    **Id.** ``meshwright/World-v0``; ``gymnasium.make_vec`` gives `WorldVectorEnv`. A benchmark of tasklets, such as
-    ``preset:tasklets-64``, also plays as ``meshwright/OperatorPlacement-v0``.
+    **Id.** ``meshwright/World-v0``; ``gymnasium.make_vec`` gives `WorldVectorEnv`. ``meshwright/OperatorPlacement-v0`` is the
+    same with ``preset:latency-tight`` as its benchmark.
 
     **Action.** ``Discrete(a)``: a row of the table of actions; ``a`` is the most that a decision has. `action_masks` and the key
     ``action_mask`` say which are possible. Any other action counts as the first possible one; ``info["was_possible"]`` is false
@@ -51,15 +53,18 @@ class WorldEnv(gymnasium.Env[Observations, np.int64]):
     ``action_mask``          (a,)        1 where an action is possible
     =======================  ==========  ===============================================================================
 
-    **Reward.** That of the world; for tasklets minus what the value of the stages filled so far grew, in lower bounds.
+    **Reward.** Minus what the value of what is decided grew, in lower bounds of the instance: see `OperatorEpisodes` and
+    `TaskletEpisodes`.
 
     **Episode end.** Terminated when nothing is left to decide; never truncated.
 
-    **Info.** ``instance`` and figures of the world; after a step ``was_possible``.
+    **Info.** ``instance`` and figures of the world; after a step ``was_possible``; with ``compare`` also ``compared_s``, the
+    value of each solver by name, infinite where it finds nothing.
 
     **Arguments.** ``benchmark`` (name, path or a `World`), ``instance`` (always this one instead), ``split`` of the seeds
     (``training``), ``num_instances`` (how many are drawn from without a seed, each drawn once; by default without end),
-    ``render_mode`` (``ansi``).
+    ``compare`` (of the single environment: rules and searches of the world that solve each instance as well, as ``heft`` or
+    ``annealing@0.1``), ``render_mode`` (``ansi``).
 
     **Seeds.** ``reset(seed=N)`` plays instance ``N`` of the split; without a seed the next one is drawn.
 
@@ -75,11 +80,17 @@ class WorldEnv(gymnasium.Env[Observations, np.int64]):
         instance: Any = None,
         split: str = "training",
         num_instances: int | None = None,
+        compare: Sequence[str] = (),
         render_mode: str | None = None,
     ) -> None:
         check_render_mode(render_mode, self.metadata["render_modes"])
         self._episodes = WorldEpisodes(benchmark, instance, split, num_instances, 1)
         self.world, self.render_mode = self._episodes.world, render_mode
+        for spec in compare:
+            if parsed(spec).whole not in self.world.rules:
+                raise PolicyError("is no rule of this world", field="compare", value=spec, choices=self.world.rules)
+        self._solvers = {spec: self.world.solver(spec) for spec in compare}
+        self._compared_s: dict[str, float] = {}
         self.action_space = spaces.Discrete(self._episodes.sizes.actions)
         self.observation_space: spaces.Space[Any] = world_space(self.world.spec, self._episodes.sizes)
 
@@ -112,7 +123,8 @@ class WorldEnv(gymnasium.Env[Observations, np.int64]):
         super().reset(seed=seed)
         refuse_options(options)
         self._episodes.begin(0, self.np_random, seed)
-        return self._observation(), self._episodes.batch.info(0)
+        self._compared_s = {spec: _value(solver, self.instance) for spec, solver in self._solvers.items()}
+        return self._observation(), self._info()
 
     def step(self, action: np.int64 | int) -> tuple[Observations, SupportsFloat, bool, bool, dict[str, Any]]:
         """Carry out an action.
@@ -130,7 +142,7 @@ class WorldEnv(gymnasium.Env[Observations, np.int64]):
             float(reward),
             not bool(batch.is_live[0]),
             False,
-            {**batch.info(0), "was_possible": was_possible},
+            self._info() | {"was_possible": was_possible},
         )
 
     def action_masks(self) -> NDArray[np.bool_]:
@@ -141,6 +153,10 @@ class WorldEnv(gymnasium.Env[Observations, np.int64]):
         """Return the episode as text; None without a render mode."""
         return None if self.render_mode is None else "\n".join(self._playing().lines(0))
 
+    def _info(self) -> dict[str, Any]:
+        info = self._episodes.batch.info(0)
+        return info | {"compared_s": dict(self._compared_s)} if self._solvers else info
+
     def _playing(self) -> WorldBatch[Any]:
         if self._episodes.batch.instances[0] is None:
             raise PolicyError("no episode has begun; reset the environment")
@@ -148,6 +164,14 @@ class WorldEnv(gymnasium.Env[Observations, np.int64]):
 
     def _observation(self) -> Observations:
         return {key: values[0].copy() for key, values in self._episodes.observed().items()}
+
+
+def _value(solver: Callable[[Any, int], Any], instance: Any) -> float:
+    """Return the value that a solver finds; infinite where it finds none."""
+    try:
+        return float(solver(instance, 0).value_s)
+    except PlanError:
+        return float("inf")
 
 
 class WorldVectorEnv(BatchVectorEnv):
@@ -209,7 +233,7 @@ class WorldVectorEnv(BatchVectorEnv):
     def _begun_infos(self, which: NDArray[np.bool_]) -> Infos:
         infos, rows = Infos(), {e: self._episodes.batch.info(e) for e in np.flatnonzero(which).tolist()}
         for name, example in next(iter(rows.values()), {}).items():
-            values = np.full(self.num_envs, None, object) if isinstance(example, str) else np.zeros(self.num_envs)
+            values = np.full(self.num_envs, None, object) if isinstance(example, str) else np.zeros(self.num_envs, type(example))
             for e, row in rows.items():
                 values[e] = row[name]
             note(infos, name, values, which)

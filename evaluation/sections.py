@@ -59,15 +59,9 @@ def budget_cells(results: Data) -> Cells | None:
     return ["policy", *map(seconds_text, budgets["seconds"])], rows
 
 
-_WHOLE = {"rounds": 4, "walks": 2}
-"""Of a network of operator placement, what an ablation may take less of."""
-
-
 def left_out(trained: Data) -> tuple[str, ...]:
-    """Return what the network of a policy of operator placement leaves out."""
-    network = trained["network"]
-    fewer = tuple(f"{name}={network[name]}" for name, usual in _WHOLE.items() if network.get(name, usual) < usual)
-    return (*network.get("without", ()), *fewer)
+    """Return what the network of a graph policy leaves out."""
+    return () if trained["network"].get("messages", True) else ("messages",)
 
 
 def ablation_cells(results: Data) -> Cells | None:

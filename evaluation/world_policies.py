@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +14,26 @@ from ..planners.own_policy import OWN, own_policy, possible_choice
 from ..planners.policy import Policy, WorldDecision
 from ..planners.policy_names import parsed
 from ..worlds.world import World
-from .operators.policies import PlacingPolicy
+
+Instance = TypeVar("Instance")
+Placement = TypeVar("Placement")
+
+
+@dataclass(frozen=True)
+class PlacingPolicy(Generic[Instance, Placement]):
+    """A policy that decides whole instances.
+
+    Attributes:
+        name: as it was asked for.
+        kind: ``baseline``, ``planner`` (searches and exact methods), ``learned`` or a user's ``own``.
+        place: places an instance; the seed is of what is drawn.
+        trained: of a learned policy, on what and how, and the settings of its network.
+    """
+
+    name: str
+    kind: str
+    place: Callable[[Instance, int], Placement]
+    trained: dict[str, Any] = field(default_factory=dict)
 
 
 def world_policy(spec: str, world: World[Any]) -> PlacingPolicy[Any, Any]:
@@ -25,8 +46,9 @@ def world_policy(spec: str, world: World[Any]) -> PlacingPolicy[Any, Any]:
         PolicyError: no such name, or no such way to ask.
         CheckpointError: the file holds no policy of this world.
     """
-    if parsed(spec).whole in world.rules:
-        return PlacingPolicy(spec, "baseline", world.solver(spec))
+    name = parsed(spec).whole
+    if name in world.rules:
+        return PlacingPolicy(spec, "planner" if name in world.planners else "baseline", world.solver(spec))
     if spec.startswith(OWN):
         own = own_policy(spec)
         return PlacingPolicy(spec, "own", lambda instance, seed: placed_by(own(instance), world, instance, seed))
@@ -52,7 +74,7 @@ def placed_by(policy: Policy, world: World[Any], instance: Any, seed: int) -> An
     def figures() -> dict[str, NDArray[Any]]:
         now = batch.decisions
         nodes = {kind: now.nodes[0, :, slot].copy() for slot, kind in reversed(list(enumerate(spec.slots)))}
-        return nodes | dict(zip(spec.action, now.features[0].T.copy(), strict=True))
+        return nodes | batch.figures(0) | dict(zip(spec.action, now.features[0].T.copy(), strict=True))
 
     def observe() -> dict[str, NDArray[Any]]:
         return {name: values[0].copy() for name, values in episodes.observed().items()}

@@ -21,13 +21,10 @@ if TYPE_CHECKING:
     from .graph.settings import GraphTrainSettings
     from .hooks.callback import TrainingCallback
     from .linear.settings import LinearSettings
-    from .operators.settings import OperatorTrainSettings
     from .run_folder import AnyRunFolder
     from .settings import TrainSettings
 
-    SeedSettings: TypeAlias = (
-        TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | OperatorTrainSettings | GraphTrainSettings
-    )
+    SeedSettings: TypeAlias = TrainSettings | LinearSettings | FleetTrainSettings | ElasticTrainSettings | GraphTrainSettings
     """Configs of all methods."""
 else:
     SeedSettings = settings.Settings
@@ -162,17 +159,6 @@ METHODS: dict[str | None, Method] = {
         learned=None,
         first="with weights by hand",
     ),
-    "operators": Method(
-        "meshwright.training.operators.settings:OperatorTrainSettings",
-        "meshwright.training.operators.train:train_operators",
-        "meshwright.training.operators.train:OperatorRunFolder",
-        benchmarks="operator placement",
-        draws=lambda chosen: ("instances", chosen.num_training_instances),
-        step_key="update",
-        text="{:.3f}".format,
-        measure="over heft",
-        learned=("updates, steps of the imitation among them", "update"),
-    ),
     "graph": Method(
         "meshwright.training.graph.settings:GraphTrainSettings",
         "meshwright.training.graph.train:train_graph",
@@ -204,7 +190,7 @@ def method_named(path: str | Path, changes: Sequence[str] = ()) -> str | None:
         data = settings.override(data, change)
     named = data.get("method") if isinstance(data, dict) else None
     if not isinstance(named, str | None) or named not in METHODS:
-        problem, choices = "no such method; leave the key out for PPO", filter(None, METHODS)
+        problem, choices = "no such method; leave the key out for PPO, and take graph for ops", filter(None, METHODS)
         raise ConfigError(problem, file=path, field="method", value=named, choices=choices)
     return named
 

@@ -11,14 +11,13 @@ import time
 
 import numpy as np
 
-from meshwright.envs.operators.batch import PlacementBatch
-from meshwright.envs.operators.benchmark import load_placement_benchmark
-from meshwright.envs.operators.vector_env import PlacementVectorEnv
+from meshwright.envs.world_env import WorldVectorEnv
 from meshwright.jobs import load_graph
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.planners.operators.stages.ideals import ideals, linear, num_downsets
 from meshwright.planners.operators.stages.pipedream import MachineLevel, pipedream
 from meshwright.simulation.operators.instance import OperatorInstance
+from meshwright.worlds.operators.world import load_operator_world
 
 from .measure import BenchmarkFigure, median_s
 
@@ -49,14 +48,16 @@ def placement_figures() -> list[BenchmarkFigure]:
 def decision_figures() -> list[BenchmarkFigure]:
     """Decisions a second of drawn devices that may be chosen, with what each device would make of the next op, and observed."""
     changes = [f"placement.instances.num_ops=[{NUM_OPS}]", f"placement.devices.num_devices=[{NUM_DEVICES}]"]
-    benchmark, rng = load_placement_benchmark("preset:latency-tight", changes=changes), np.random.default_rng(0)
-    batch = PlacementBatch([benchmark.placement.instance("test", seed) for seed in range(NUM_EPISODES)], "latency", NUM_EPISODES)
-    env = PlacementVectorEnv(NUM_EPISODES, benchmark, num_instances=NUM_EPISODES)
+    world, rng = load_operator_world("preset:latency-tight", changes=changes), np.random.default_rng(0)
+    batch = world.batch(NUM_EPISODES, NUM_EPISODES)
+    batch.restart([world.instance("test", seed) for seed in range(NUM_EPISODES)])
+    env = WorldVectorEnv(NUM_EPISODES, world, num_instances=NUM_EPISODES)
 
     def decide() -> None:
-        batch.begin(np.arange(NUM_EPISODES))
+        for e in range(NUM_EPISODES):
+            batch.begin(e, e)
         while batch.is_live.any():
-            batch.step((rng.random(batch.state.can_place.shape) * batch.state.can_place).argmax(axis=1))
+            batch.step((rng.random(batch.decisions.mask.shape) * batch.decisions.mask).argmax(axis=1))
 
     def observe() -> None:
         env.reset(seed=list(range(NUM_EPISODES)))

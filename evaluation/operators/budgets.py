@@ -13,9 +13,9 @@ from ...budget_clock import clock_s
 from ...planners.operators.place import PLACEMENT_PLANNERS
 from ...planners.policy_names import parsed
 from ...simulation.operators.instance import OperatorInstance
-from ...simulation.operators.placement import OperatorObjective
+from ...worlds.operators.rules import CONSTANTS
 from ..statistics import interval
-from .policies import CONSTANTS, OperatorPolicySpec, operator_policy
+from ..world_policies import PlacingPolicy
 
 
 @dataclass(eq=False)
@@ -30,36 +30,40 @@ class BudgetCurves:
     """
 
     budgets_s: tuple[float, ...]
-    searches: dict[str, list[OperatorPolicySpec]]
+    searches: dict[str, list[PlacingPolicy[Any, Any]]]
     values_s: NDArray[np.float64] = field(init=False)
     seconds: NDArray[np.float64] = field(init=False)
 
     @classmethod
     def of(
-        cls, budgets_s: Sequence[float], policies: Sequence[str], objective: OperatorObjective, num_instances: int
+        cls,
+        budgets_s: Sequence[float],
+        policies: Sequence[str],
+        make: Callable[[str], PlacingPolicy[Any, Any]],
+        num_instances: int,
     ) -> BudgetCurves:
         """Curves of every search and of every learned policy among those that are compared.
 
         A learned policy searches from its own placement (``@search-SECONDS``).
         """
-        searches: dict[str, list[OperatorPolicySpec]] = {}
+        searches: dict[str, list[PlacingPolicy[Any, Any]]] = {}
         for name in dict.fromkeys(parsed(policy).whole for policy in policies) if budgets_s else ():
             planner = PLACEMENT_PLANNERS.get(name)
             if planner is not None and not planner.is_search:
                 continue
-            first = operator_policy(name, objective)
+            first = make(name)
             if first.name in CONSTANTS or first.kind == "own":
                 continue
             how = "" if planner is not None else "search-"
             shown = name if planner is not None else f"{name}@search"
-            searches[shown] = [operator_policy(f"{name}@{how}{seconds:g}", objective) for seconds in budgets_s]
+            searches[shown] = [make(f"{name}@{how}{seconds:g}") for seconds in budgets_s]
         made = cls(tuple(budgets_s), searches)
         made.values_s = np.full((len(searches), len(budgets_s), num_instances), np.nan)
         made.seconds = np.zeros_like(made.values_s)
         return made
 
     def place(
-        self, number: int, instance: OperatorInstance, value_s: Callable[[OperatorPolicySpec, OperatorInstance, int], float]
+        self, number: int, instance: OperatorInstance, value_s: Callable[[PlacingPolicy[Any, Any], OperatorInstance, int], float]
     ) -> float:
         """Place an instance with every budget; returns the best value, infinite where there is none."""
         for row, specs in enumerate(self.searches.values()):

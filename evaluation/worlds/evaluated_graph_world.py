@@ -9,8 +9,7 @@ from ...worlds.benchmark import MOST_TESTED
 from ...worlds.registry import load_world
 from ...worlds.world import World
 from ..operators.dumped import write_each
-from ..operators.policies import PlacingPolicy
-from ..world_policies import world_policy
+from ..world_policies import PlacingPolicy, world_policy
 from .evaluated_world import EvaluatedWorld, Options, ValidationEpisodes
 from .placed_instances import OVER_REFERENCE, PlacedInstances
 
@@ -25,7 +24,7 @@ class EvaluatedGraphWorld(PlacedInstances):
     def __init__(self, benchmark: World[Any], options: Options = Options()) -> None:  # noqa: B008 - it cannot change
         super().__init__(benchmark.benchmark, options)
         self.world, self.case = benchmark, benchmark.case
-        self.policy_ending = f".{benchmark.spec.name}.pt"
+        self.policy_ending = f".{benchmark.kind}.pt"
         self._exported: dict[str, dict[str, Any]] = {}
 
     @classmethod

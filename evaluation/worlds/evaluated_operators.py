@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ...envs.operators.benchmark import load_placement_benchmark
 from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
@@ -17,11 +16,14 @@ from ...simulation.operators.forms import FORMS, form_value_s
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorPlacement, lower_bound
 from ...simulation.operators.schedules import upward_order
+from ...worlds.operators.benchmark import load_placement_benchmark
+from ...worlds.operators.rules import CONSTANTS
+from ...worlds.operators.world import operator_world
 from ..operators.budgets import BudgetCurves
 from ..operators.classes import classes, facts
 from ..operators.differences import shown_instance
 from ..operators.dumped import dump
-from ..operators.policies import CONSTANTS, OperatorPolicySpec, PlacingPolicy, operator_policy
+from ..world_policies import PlacingPolicy, world_policy
 from .evaluated_world import LEARNED, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
 from .placed_instances import OVER_REFERENCE, PlacedInstances
 
@@ -53,9 +55,9 @@ class EvaluatedOperators(PlacedInstances):
         self._noted: Counter[tuple[str, str]] = Counter()
         self._shown: list[dict[str, Any]] = []
 
-    def make(self, spec: str) -> OperatorPolicySpec:
+    def make(self, spec: str) -> PlacingPolicy[Any, Any]:
         """See `PlacedInstances`."""
-        return operator_policy(spec, self.benchmark.placement.objective)
+        return world_policy(spec, operator_world(self.benchmark.placement.objective, self.benchmark))
 
     def validation(self, config: Mapping[str, Any], others: Sequence[EvaluatedWorld]) -> ValidationEpisodes:
         """See `EvaluatedWorld`: values over those of the first rule."""
@@ -112,7 +114,7 @@ class EvaluatedOperators(PlacedInstances):
         for number in self.options.show:
             if number not in cases:
                 raise ConfigError(f"no such instance; from 0 to {len(cases) - 1}", field="--show", value=number)
-        self._curves = BudgetCurves.of(self.benchmark.budgets_s, specs, self.benchmark.placement.objective, len(cases))
+        self._curves = BudgetCurves.of(self.benchmark.budgets_s, specs, self.make, len(cases))
         return super().play(specs, cases, progress, phase)
 
     def bound(self, instance: Any) -> float:

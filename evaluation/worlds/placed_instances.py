@@ -15,7 +15,7 @@ from ...budget_clock import budgets_by, clock_s, clock_words
 from ...models.policy_files import policy_path
 from ...planners.policy_names import parsed
 from ..metrics import METRICS, Metric, figures
-from ..operators.policies import PlacingPolicy
+from ..world_policies import PlacingPolicy
 from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, PlayedCases, Progress, Row
 
 OVER_REFERENCE = "value over the reference"

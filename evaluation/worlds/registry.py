@@ -8,9 +8,9 @@ from typing import Any
 from ...envs.benchmark import BenchmarkSettings
 from ...envs.elastic.benchmark import ElasticBenchmark
 from ...envs.fleet.benchmark import FleetBenchmark
-from ...envs.operators.benchmark import PlacementBenchmark
 from ...errors import MeshwrightError
 from ...worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, SCENARIO, TASKLETS, kind_of
+from ...worlds.operators.benchmark import PlacementBenchmark
 from ...worlds.registry import world_key
 from ...worlds.tasklets.world import TaskletWorld
 from ...worlds.world import World

@@ -8,6 +8,7 @@ Legend of shapes: ``B`` decisions, ``n`` members, ``a`` actions, ``s`` nodes of 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -169,15 +170,19 @@ class GraphNetwork(nn.Module):
         rows, first = encoded.members, encoded.first[self.spec.member].tolist()
         ends = encoded.first[self.spec.group]
         num_groups = int((ends[1:] - ends[:-1]).max())
-        sums = rows.new_zeros(len(of), 1 + num_groups, rows.shape[1])
-        counts, whole = rows.new_zeros(len(of), 1 + num_groups), rows.new_zeros(len(of), rows.shape[1])
-        for graph in torch.unique(of).tolist():
-            at = (of == graph).nonzero()[:, 0]
+        order = torch.argsort(of, stable=True)
+        all_sums, all_counts, first_row = list[Tensor](), list[Tensor](), 0
+        for graph, count in enumerate(torch.bincount(of, minlength=len(first) - 1).tolist()):
             own = rows[first[graph] : first[graph + 1]]
-            joined = nn.functional.one_hot(member[at, : len(own)].long() + 1, 1 + num_groups).to(rows.dtype)
-            sums = sums.index_copy(0, at, joined.transpose(1, 2) @ own)
-            counts = counts.index_copy(0, at, joined.sum(dim=1))
-            whole = whole.index_copy(0, at, own.mean(dim=0).expand(len(at), -1))
+            groups = member[order[first_row : first_row + count], : len(own)].long() + 1
+            joined = nn.functional.one_hot(groups, 1 + num_groups).to(rows.dtype)
+            all_sums.append(joined.transpose(1, 2) @ own)
+            all_counts.append(joined.sum(dim=1))
+            first_row += count
+        place = torch.argsort(order)
+        sums, counts = torch.cat(all_sums)[place], torch.cat(all_counts)[place]
+        means = [rows[begin:end].mean(dim=0) for begin, end in pairwise(first)]
+        whole = torch.stack(means)[of]
         mean = sums / counts.clamp(min=1)[..., None]
         share = counts / counts.sum(dim=1, keepdim=True)
         return Pools(mean[:, 1:], share[:, 1:], mean[:, 0]), whole

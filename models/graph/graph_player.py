@@ -84,28 +84,35 @@ class GraphPlayer:
         Raises:
             PlanError: no episode ended with a result.
         """
+        self.load()
         with one_thread():
-            if not self._is_loaded:  # before its clock begins
-                self._place(self.world.tiny(), PlayMode("sample", samples=1), seed)
-                self._is_loaded = True
             return self._place(instance, mode, seed)
+
+    def load(self) -> None:
+        """Load what placing needs, before a clock begins."""
+        if not self._is_loaded:
+            with one_thread():
+                self._place(self.world.tiny(), PlayMode("sample", samples=1), 0)
+            self._is_loaded = True
 
     def _place(self, instance: Any, mode: PlayMode, seed: int) -> Any:
         begun_s, world = clock_s(), self.world
-        graph = world.checked_graph(instance)
+        part = world.known_part(instance, self.trained)
+        played_on = part.instance
+        graph = world.checked_graph(played_on)
         if mode.kind == "shuffled":
             graph = _shuffled(graph, np.random.default_rng(seed))
         (encoded,) = encoded_instances(self.network, [graph])
-        batch, found = world.batch(1, _SIDE_BY_SIDE, world.sizes_of(instance)), list[tuple[float, Any]]()
-        batch.put(0, instance)
+        batch, found = world.batch(1, _SIDE_BY_SIDE, world.sizes_of(played_on)), list[tuple[float, Any]]()
+        batch.put(0, played_on)
         for count, rng in self._rounds(mode, seed, begun_s):
-            played(world, encoded, batch, instance, count, rng)
+            played(world, encoded, batch, played_on, count, rng)
             most = found[-1][0] if len(found) == _MOST_STARTS else np.inf
             ended = sorted((batch.value(e), e) for e in range(count))
             # Only results that may be kept are valued as a whole.
             found += [(value, batch.outcome(e, self.name)) for value, e in ended[:_MOST_STARTS] if value < most]
             found = sorted(found, key=lambda each: each[0])[:_MOST_STARTS]
-        outcomes = [outcome for _, outcome in found] or [batch.outcome(0, self.name)]  # which says why there is none
+        outcomes = [part.of_whole(outcome) for _, outcome in found] or [world.fallback(instance, self.name)]
         best = min(outcomes, key=lambda each: each.value_s)
         if mode.kind != "search":
             return best

@@ -88,18 +88,18 @@ class SavedGraphPolicy:
         return with_weights(GraphNetwork(world.spec, self.settings), self.weights, file)
 
 
-def shipped_policies(world: str) -> list[str]:
-    """Return the trained policies of a world that come with the package."""
-    return shipped_with(f".{world}.pt")
+def shipped_policies(kind: str) -> list[str]:
+    """Return the trained policies of a kind of world that come with the package."""
+    return shipped_with(f".{kind}.pt")
 
 
-def graph_policy_file(spec: str, world: str) -> Path:
+def graph_policy_file(spec: str, kind: str) -> Path:
     """Return the run folder or file of a policy, which need not exist; ``shipped:NAME`` comes with the package.
 
     Raises:
         PolicyError: no such shipped policy.
     """
-    return policy_path(spec, f".{world}.pt", world)
+    return policy_path(spec, f".{kind}.pt", kind)
 
 
 def load_graph_player(spec: str, world: World[Any], others: tuple[str, ...] = ()) -> tuple[GraphPlayer, PlayMode]:
@@ -115,13 +115,14 @@ def load_graph_player(spec: str, world: World[Any], others: tuple[str, ...] = ()
         CheckpointError: the file holds no policy of this world.
     """
     name, *_, how = parsed(spec)
-    mode, file = PlayMode.of(how or "greedy"), graph_policy_file(name, world.spec.name)
+    mode, file = PlayMode.of(how or "greedy"), graph_policy_file(name, world.kind)
     try:
         is_there = file.exists()
     except OSError:  # a name that is too long
         is_there = False
     if not is_there:
-        choices = [*others, *(SHIPPED + each for each in shipped_policies(world.spec.name))]
+        choices = [*others, *(SHIPPED + each for each in shipped_policies(world.kind))]
         raise PolicyError("no such solver, file or shipped policy", field="policy", value=spec, choices=choices)
     saved = SavedGraphPolicy.load(file)
-    return GraphPlayer(saved.network(world, name), world, spec, saved.trained), mode
+    trained = saved.trained | {"network": saved.settings.model_dump(mode="json")}
+    return GraphPlayer(saved.network(world, name), world, spec, trained), mode

@@ -53,6 +53,7 @@ PLANNED = [
     "replay --check --policy max --state out/now.db --cluster cluster.yaml --json out/check.json",
     "calibration --state out/now.db --json out/calibration.json",
     f"estimate {JOB} --layout dp=2,global_batch=4,micro_batch=1 --json out/estimate.json",
+    f"compare {JOB} dp=2,global_batch=4,micro_batch=1 dp=1,global_batch=4,micro_batch=1 --json out/compared.json",
 ]
 MEASURED = [
     "validate flows {flows} --json out/flows.json",

@@ -15,11 +15,15 @@ from meshwright.training.fleet.settings import FleetTrainSettings
 from meshwright.training.graph.settings import GraphTrainSettings
 from meshwright.training.linear.settings import LinearSettings
 from meshwright.training.methods import train
-from meshwright.training.operators.settings import OperatorTrainSettings
 from meshwright.training.settings import load_train_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-PLACING = {"updates": 2, "validate_every_updates": 2}
+PLACING = {
+    "updates": 2,
+    "validate_every_updates": 2,
+    "network": {"hidden": 8, "heads": 2, "rounds": 1},
+    "ppo": {"num_envs": 16, "group": 4, "rollout_steps": 16, "minibatch": 64},
+}
 RUNS = {
     "linear": (
         LinearSettings,
@@ -37,14 +41,12 @@ RUNS = {
         },
     ),
     "operators": (
-        OperatorTrainSettings,
+        GraphTrainSettings,
         {
             **PLACING,
             "benchmark": "preset:latency-tight",
+            "method": "graph",
             "changes": ["placement.instances.num_ops=[8]", "placement.devices.num_devices=[3]", "num_validation_seeds=8"],
-            "num_training_instances": 32,
-            "network": {"hidden": 8, "rounds": 1},
-            "ppo": {"instances_per_update": 4, "samples_per_instance": 4},
         },
     ),
     "graph": (
@@ -53,8 +55,6 @@ RUNS = {
             **PLACING,
             "benchmark": "preset:tasklets-64",
             "changes": ["tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6"],
-            "network": {"hidden": 8, "heads": 2, "rounds": 1},
-            "ppo": {"num_envs": 16, "group": 4, "rollout_steps": 8, "minibatch": 64},
         },
     ),
 }

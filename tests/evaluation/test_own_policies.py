@@ -9,7 +9,6 @@ import pytest
 from meshwright.cli import run_command_line
 from meshwright.envs.elastic.env import ElasticEnv
 from meshwright.envs.fleet.benchmark import load_fleet_benchmark
-from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import MeshwrightError, PolicyError
 from meshwright.evaluation.elastic.policies import elastic_scheduler
 from meshwright.evaluation.evaluate import evaluate
@@ -19,6 +18,7 @@ from meshwright.evaluation.worlds.evaluated_fleet import EvaluatedFleet
 from meshwright.planners.elastic.scheduler import play
 from meshwright.planners.own_policy import own_policy
 from meshwright.simulation.tasklets.placement import placed_tasklets
+from meshwright.worlds.operators.benchmark import load_placement_benchmark
 from meshwright.worlds.tasklets.world import load_tasklet_world
 
 from ..elastic_samples import simulation_of, small_benchmark, workload

@@ -219,7 +219,6 @@ METHODS = {
     "linear": {},
     "fleet": {"total_steps": 0, "search": {"found": "runs/other"}, "network": {"linear": True}, "imitation": None},
     "elastic": {"trace": "philly.csv"},
-    "operators": {"updates": 1},
     "graph": {"changes": ["tasklets.file=./philly.csv", "num_seeds=4"]},
 }
 

@@ -20,7 +20,13 @@ _MOST_STEPS = 2**32
 
 
 class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
-    """From each advantage, the mean of the others' at the same decision of the same instance is subtracted.
+    """From each advantage, what others have at the same decision of the same instance and what the past explains are subtracted.
+
+    The mean of the others is a baseline. So is the part of the rest that follows from how much more than they an episode has lost
+    before: one with a longer schedule so far has less to lose. That part is linear, with a slope for each distance from the end.
+
+    Nothing is learned from decisions of episodes that the rollout cuts off. Without learned values it is not known what came of
+    them, and rewards until then alone would make a policy short-sighted.
 
     Args:
         env: that is played; it says which decision of which instance each step was.
@@ -33,17 +39,21 @@ class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
     def reset(self) -> None:
         """Empty the buffer."""
         self._at: NDArray[np.int64] = np.zeros((self.buffer_size, self.n_envs), np.int64)
+        self._past: NDArray[np.float32] = np.zeros((self.buffer_size, self.n_envs), np.float32)
         super().reset()
 
     def add(self, *args: Any, **kwargs: Any) -> None:
         """Keep the decision that the environment has just carried out."""
         self._at[self.pos] = self._env.at[:, 0] * _MOST_STEPS + self._env.at[:, 1]
+        self._past[self.pos] = self._env.past
         super().add(*args, **kwargs)
 
     def compute_returns_and_advantage(self, last_values: Tensor, dones: NDArray[np.bool_]) -> None:
         """Write advantages and returns; values are learned from returns without the groups' baseline."""
         super().compute_returns_and_advantage(last_values, dones)
-        self.advantages[:] = beyond_group(self.advantages, self._at, self._env.group)
+        left = steps_left(self.episode_starts, dones)
+        beyond, past = (beyond_group(each, self._at, self._env.group) for each in (self.advantages, self._past))
+        self.advantages[:] = np.where(left > 0, beyond_past(beyond, past, left), 0.0)
 
 
 def beyond_group(advantages: NDArray[np.float32], at: NDArray[np.int64], group: int) -> NDArray[np.float32]:
@@ -63,4 +73,34 @@ def beyond_group(advantages: NDArray[np.float32], at: NDArray[np.int64], group: 
         sums = np.bincount(where.ravel(), own.ravel(), len(points))[where]
         others = np.bincount(where.ravel(), minlength=len(points))[where] - 1
         found[:, columns] = own - np.where(others > 0, (sums - own) / np.maximum(others, 1), 0.0)
+    return found
+
+
+def steps_left(episode_starts: NDArray[np.float32], dones: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return the steps until each one's episode ends, itself among them; 0 where that is beyond the rollout, ``(steps, e)``.
+
+    Args:
+        episode_starts: 1 where a step is the first of its episode, ``(steps, e)``.
+        dones: whether the last step ended an episode, ``(e,)``.
+    """
+    ends = np.concatenate([episode_starts[1:], dones[None]]) > 0
+    left = np.zeros((len(ends) + 1, ends.shape[1]), np.int64)
+    for step in range(len(ends) - 1, -1, -1):
+        left[step] = np.where(ends[step], 1, left[step + 1] + (left[step + 1] > 0))
+    return left[:-1]
+
+
+def beyond_past(advantages: NDArray[np.float32], past: NDArray[np.float32], left: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Return advantages minus what is linear in the past, with a slope for each power of two of the steps left.
+
+    Args:
+        advantages: less the mean of the group's others, ``(steps, e)``.
+        past: rewards before the step, less the mean of the group's others, ``(steps, e)``.
+        left: steps until the end, 0 where that is not known, ``(steps, e)``.
+    """
+    found, distance = advantages.copy(), np.log2(np.maximum(left, 1)).astype(np.int64)
+    for each in range(int(distance.max()) + 1):
+        rows = (distance == each) & (left > 0)
+        slope = float((advantages[rows] * past[rows]).sum()) / max(float((past[rows] ** 2).sum()), 1e-12)
+        found[rows] -= np.float32(slope) * past[rows]
     return found

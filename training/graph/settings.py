@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from ... import settings
 from ...models.graph.hetero_gnn import GraphNetworkSettings
-from ..placing.settings import Imitated, PlacingTrainSettings
+from ..hooks.names import LogName
 from ..settings import PPOSettings
 
 
@@ -63,12 +63,21 @@ class GroupedPPOSettings(PPOSettings):
         return self.num_envs * self.rollout_steps
 
 
-class GraphTrainSettings(PlacingTrainSettings):
-    """What is learned on, by which network and with which constants; `PlacingTrainSettings` has the rest.
+class GraphTrainSettings(settings.Settings):
+    """What is learned on, by which network and with which constants.
 
     Attributes:
         method: ``graph``.
+        name: of the run.
         benchmark: ``preset:NAME`` or a path, of any world of `worlds.registry`.
+        changes: ``key=value`` texts that change the benchmark's keys.
+        seed: of the network and of what is drawn.
+        updates: of PPO, after the imitation.
+        validate_every_updates: updates between two validations.
+        averaging: weight of the newest weights in the running average of them that is validated and kept, per step of the
+            imitation and per update; 1: the newest alone.
+        num_threads: threads of torch and of compiled play.
+        log: writers of the validations (see `training.hooks.names`).
         num_workers: processes of the search that is imitated; 1: this one alone.
         device: ``cpu``, ``cuda`` or ``auto``; a GPU learns, and this process plays.
         network: widths.
@@ -77,6 +86,12 @@ class GraphTrainSettings(PlacingTrainSettings):
     """
 
     method: Literal["graph"]
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    benchmark: str
+    changes: tuple[str, ...] = ()
+    seed: int = Field(default=0, ge=0, le=1_000_000)
+    num_threads: int = Field(default=1, ge=1, le=256)
+    log: tuple[LogName, ...] = ()
     updates: int = Field(default=500, ge=0)
     validate_every_updates: int = Field(default=25, ge=1)
     averaging: float = Field(default=0.05, gt=0, le=1)
@@ -87,6 +102,11 @@ class GraphTrainSettings(PlacingTrainSettings):
     ppo: GroupedPPOSettings = GroupedPPOSettings()
 
     @property
-    def imitated(self) -> Imitated | None:
-        """The first stage; None where there is none."""
-        return self.imitation
+    def imitation_steps(self) -> int:
+        """Gradient steps of the first stage."""
+        return 0 if self.imitation is None else self.imitation.steps
+
+    @property
+    def total_updates(self) -> int:
+        """Steps of the imitation and updates of PPO."""
+        return self.imitation_steps + self.updates

@@ -7,37 +7,18 @@ gives the same numbers, also when the run was stopped and resumed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from stable_baselines3.common.logger import Logger
 
 from ... import files
-from ...errors import NothingToLearnError
-from ...models.graph.graph_network import GraphBank, GraphNetwork
-from ...models.graph.graph_player import greedy_values
-from ...models.graph.graph_policy import GraphPolicy
-from ...models.graph.saved_graph_policy import SavedGraphPolicy
 from ...worlds.registry import load_world
-from ...worlds.world import InstanceGraph, World
-from .. import checkpoint
-from ..device import pick_device
 from ..hooks.callback import TrainingCallback
 from ..hooks.reporter import ReportedMeasure, RunReporter
-from ..placing.run import PlacingProgress, run_placing
-from ..placing.trainer import PlacingTrainer
-from ..ppo import figures_of, make_ppo, model_state, restore_generators, restore_weights
 from ..run_folder import AnyRunFolder
-from .grouped_buffer import GroupedRolloutBuffer
-from .imitation import imitation_loss, searched
 from .settings import GraphTrainSettings
-from .vec_env import WorldVecEnv
-
-_MOST_OVER = 1e3
-"""Values over the reference beyond this, among them those of episodes without a result, count as this much."""
+from .trainer import GraphTrainer
 
 
 class GraphRunFolder(AnyRunFolder[GraphTrainSettings]):
@@ -52,6 +33,21 @@ class GraphRunFolder(AnyRunFolder[GraphTrainSettings]):
         return self.path / "placements.pt"
 
 
+@dataclass(frozen=True)
+class GraphTrainProgress:
+    """What a progress display may show.
+
+    Attributes:
+        update: steps of the imitation and updates of PPO done so far.
+        value: of greedy play over the reference, mean of the latest validation.
+        best: the best so far.
+    """
+
+    update: int
+    value: float
+    best: float
+
+
 def train_graph(
     chosen: GraphTrainSettings,
     folder: Path,
@@ -59,7 +55,7 @@ def train_graph(
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
-    progress: Callable[[PlacingProgress], None] = lambda now: None,
+    progress: Callable[[GraphTrainProgress], None] = lambda now: None,
     prepared: Callable[[int, int], None] = lambda done, total: None,
     callbacks: Sequence[TrainingCallback] = (),
 ) -> GraphRunFolder:
@@ -87,118 +83,24 @@ def train_graph(
     key = files.digest(
         chosen.model_dump(exclude={"name", "num_threads", "num_workers", "device", "log"}), world.benchmark.model_dump()
     )
-    restored = _Trainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
-    trainer = _Trainer(chosen, world, prepared)
+    restored = GraphTrainer.checkpoint(run.checkpoint, key) if resume and run.checkpoint.exists() else None
+    trainer = GraphTrainer(chosen, world, prepared)
     if not resume:
         GraphRunFolder.create(folder, chosen, command, overwrite=overwrite)
     if restored is not None:
         trainer.restore(restored)
-    return run_placing(trainer, run, chosen, key, reporter, progress, resume=resume)
-
-
-class _Trainer(PlacingTrainer[GraphNetwork]):
-    """Instances of a run, and what is learned of them."""
-
-    format_version = 1
-
-    def __init__(self, chosen: GraphTrainSettings, world: World[Any], prepared: Callable[[int, int], None]) -> None:
-        self.chosen, self.world, self._prepared = chosen, world, prepared
-        self._validated = [world.instance("validation", seed) for seed in range(world.benchmark.num_validation_seeds)]
-        self._graphs = [world.checked_graph(each) for each in self._validated]
-        self._reference = np.array([world.reference(each) for each in self._validated])
-        _check_something_to_learn(world, self._validated, self._reference)
-        bank = GraphBank()
-        self.env = WorldVecEnv(world, chosen.ppo.num_envs, chosen.seed, chosen.ppo.group, bank)
-        self.model = make_ppo(
-            GraphPolicy,
-            self.env,
-            chosen.ppo,
-            {"spec": world.spec, "network": chosen.network, "bank": bank},
-            total_steps=chosen.updates * chosen.ppo.steps_per_update,
-            seed=chosen.seed,
-            device=pick_device(chosen.device),
-            buffer=(GroupedRolloutBuffer, {"env": self.env}),
-        )
-        self.model.set_logger(Logger(None, []))
-        network = self.model.policy.get_submodule("network")
-        assert isinstance(network, GraphNetwork)
-        super().__init__(chosen, network, chosen.ppo.learning_rate, chosen.ppo.max_grad_norm)
-        self._drawn: list[tuple[Any, InstanceGraph, NDArray[np.int64]]] = []
-
-    def search(self, folder: Path) -> None:
-        """Solve the instances that are imitated, once.
-
-        Raises:
-            NothingToLearnError: the search solves none of them.
-        """
-        chosen = self.chosen.imitation
-        if chosen is None or self.stage != "imitation" or self._drawn:
-            return
-        generator = np.random.default_rng([self.chosen.seed, 2])
-        seeds = generator.choice(WorldVecEnv.FIRST_SEED, chosen.instances, replace=False).tolist()
-        path = GraphRunFolder(folder).solutions
-        solutions = searched(self.world, seeds, chosen.rounds, path, self._prepared, self.chosen.num_workers)
-        for seed, solution in zip(seeds, solutions, strict=True):
-            if len(solution) > 0:
-                instance = self.world.instance("training", seed)
-                self._drawn.append((instance, self.world.checked_graph(instance), solution))
-        if not self._drawn:
-            raise NothingToLearnError(f"{self.world.reference_name} solves no instance to imitate", value=self.world.name)
-
-    def imitate(self) -> None:
-        """A minibatch of instances."""
-        chosen = self.chosen.imitation
-        assert chosen is not None, "there is an imitation"
-        self.set_learning_rate(chosen.learning_rate, 1.0 - self.update / chosen.steps)
-        places = self.rng.choice(len(self._drawn), min(chosen.minibatch, len(self._drawn)), replace=False)
-        loss = imitation_loss(self.policy, self.world, [self._drawn[place] for place in places], chosen.decisions, self.rng)
-        self.descend(loss)
-        self.told = {"cross_entropy": float(loss.detach())}
-
-    def improve(self) -> None:
-        """Episodes of all groups, and an update of MaskablePPO."""
-        self.model.learn(self.chosen.ppo.steps_per_update, use_masking=False, reset_num_timesteps=False)
-        self.told = figures_of(self.model.logger)
-        if self.env.returns:
-            self.told["sampled"] = -float(np.mean(self.env.returns))
-        self.env.forget_graphs()
-
-    def validated(self) -> float:
-        """The greedy values of the running average over those of the reference."""
-        values = np.array(greedy_values(self.average.eval(), self.world, self._validated, self._graphs))
-        return float(np.mean(np.minimum(values / self._reference, _MOST_OVER)))
-
-    def saved(self, trained: dict[str, Any]) -> SavedGraphPolicy:
-        """With the benchmark that it was trained on."""
-        return SavedGraphPolicy.of(self.average, trained | {"benchmark": self.world.name, "changes": list(self.chosen.changes)})
-
-    def generators(self) -> dict[str, Any]:
-        """Those of PPO and of the episodes, with PPO's optimizer and the episodes in progress."""
-        return {"model": checkpoint.on_cpu(model_state(self.model)), "env": self.env.state()}
-
-    def restore_generators(self, data: dict[str, Any]) -> None:
-        """What `generators` returned."""
-        restore_weights(data["model"], self.model)
-        restore_generators(data["model"], self.model)
-        self.env.restore(data["env"])
-
-
-def _check_something_to_learn(world: World[Any], instances: Sequence[Any], reference: NDArray[np.float64]) -> None:
-    """Refuse a benchmark on which every result that is tried comes to the same.
-
-    Raises:
-        NothingToLearnError: the reference and two random results are equal on every instance.
-    """
-    rng, batch = np.random.default_rng(0), world.batch(len(instances), len(instances))
-    for _ in range(2):
-        batch.restart(instances)
-        while batch.is_live.any():
-            mask = batch.decisions.mask
-            batch.step(np.where(mask, rng.random(mask.shape), -1.0).argmax(axis=1))
-        if not np.allclose([batch.value(e) for e in range(len(instances))], reference, rtol=1e-9):
-            return
-    raise NothingToLearnError(
-        f"random play is as good as {world.reference_name} on every validation instance: there is nothing to learn",
-        field="benchmark",
-        value=world.name,
-    )
+    with reporter.running(trainer.curve, trainer.update, is_resumed=resume):
+        while True:
+            if trainer.is_validation_due:
+                trainer.validate(run)
+                trainer.save(run.checkpoint, key)
+                reporter.validated(trainer.curve[-1], trainer.stage)
+            progress(GraphTrainProgress(trainer.update, trainer.curve[-1]["validation"], trainer.best))
+            reporter.updated(trainer.stage, trainer.update, trainer.figures)
+            if reporter.is_stopping:
+                trainer.save(run.checkpoint, key)
+                reporter.stop_if_asked()
+            if trainer.update >= chosen.total_updates:
+                return run
+            trainer.search(run.solutions)
+            trainer.learn()

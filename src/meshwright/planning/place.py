@@ -36,6 +36,7 @@ from ..simulation.operators.instance import OperatorInstance
 from ..simulation.operators.lowering import OpTimeline, run_plan
 from ..simulation.operators.pipelined import full_pipeline_s
 from ..simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, held_bytes, loads_s, value
+from ..worlds.operators.world import operator_world
 from .plan import check_steps
 
 BEST = "best"
@@ -152,7 +153,7 @@ def place(
         cluster: ``preset:NAME`` or a path; devices may be of several types.
         objective: ``latency``: the end of one step; ``throughput``: the largest load of a device in a full pipeline.
         by: a planner of `planners.operators.place.PLACEMENT_PLANNERS`, ``best``: the best of those that end in the budget, or a
-            learned policy (see `models.operators.player.load_player`).
+            learned policy (see `models.graph.saved_graph_policy.load_graph_player`).
         budget_s: seconds; a search takes as many, and ``best`` starts no planner after them.
         optimizer: of the training.
         forward_only: whether only the forward pass runs.
@@ -289,14 +290,14 @@ def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tupl
 
 def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> Callable[[], OperatorPlacement]:
     """A learned policy that is loaded and asked for its placement when called."""
-    from ..models.operators.player import load_player  # takes a while, and most requests need no network
-    from ..models.operators.saved import shipped_operators
+    from ..models.graph.saved_graph_policy import load_graph_player, shipped_policies  # takes a while, and most need no network
     from ..models.policy_files import SHIPPED
 
+    world = operator_world(request.objective)
     if not by.startswith(SHIPPED) and not os.path.exists(parsed(by).whole):
-        shipped = [SHIPPED + name for name in shipped_operators()]
+        shipped = [SHIPPED + name for name in shipped_policies(world.kind)]
         raise PolicyError("no such planner", field="--by", value=by, choices=[BEST, *PLACEMENT_PLANNERS, *shipped])
-    player, mode = load_player(by, request.objective)
+    player, mode = load_graph_player(by, world, (BEST, *PLACEMENT_PLANNERS))
     player.load()
     return partial(player.place, instance, mode, request.seed)
 

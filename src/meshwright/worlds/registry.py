@@ -13,12 +13,15 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from ..errors import ConfigError
-from .benchmark_files import TASKLETS, find_benchmark, keys_of
+from .benchmark_files import PLACEMENT, TASKLETS, find_benchmark, keys_of, kind_of
 from .world import World
 
 Loader = Callable[[str, Sequence[str] | None], World[Any]]
 
-_OWN = {TASKLETS: "meshwright.worlds.tasklets.world:load_tasklet_world"}
+_OWN = {
+    PLACEMENT: "meshwright.worlds.operators.world:load_operator_world",
+    TASKLETS: "meshwright.worlds.tasklets.world:load_tasklet_world",
+}
 GROUP = "meshwright.worlds"
 
 
@@ -31,7 +34,7 @@ def worlds() -> dict[str, Callable[[], Loader]]:
 
 def world_key(spec: str) -> str | None:
     """Return the key by which a benchmark belongs to a world; None where it belongs to none."""
-    return next((key for key in keys_of(spec) if key in worlds()), None)
+    return next((key for key in (kind_of(spec), *keys_of(spec)) if key in worlds()), None)
 
 
 def load_world(spec: str, changes: Sequence[str] | None = None) -> World[Any]:

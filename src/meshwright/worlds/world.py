@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import files
-from ..errors import GraphError
+from ..errors import GraphError, PlanError
 from ..numba_records import by_reference
 
 Triple = tuple[str, str, str]
@@ -202,6 +202,10 @@ class WorldBatch(ABC, Generic[Instance]):
         """Return the value of an episode in the world's unit; less is better. Infinity where it ended without a result."""
 
     @abstractmethod
+    def scale(self, e: int) -> float:
+        """Return the unit of an episode's rewards, in the world's unit."""
+
+    @abstractmethod
     def outcome(self, e: int, name: str) -> Any:
         """Return the placement of an episode that is over, made by the policy of this name.
 
@@ -222,6 +226,10 @@ class WorldBatch(ABC, Generic[Instance]):
         for e in range(num_episodes):
             self.begin(e, 0)
 
+    def figures(self, e: int) -> dict[str, NDArray[Any]]:
+        """Return what own rules read of the next actions in addition to their features, by name, ``(a,)`` each."""
+        return {}
+
     def info(self, e: int) -> dict[str, Any]:
         """Return what environments show of an episode in addition to its observation."""
         return {}
@@ -229,6 +237,21 @@ class WorldBatch(ABC, Generic[Instance]):
     def lines(self, e: int) -> list[str]:
         """Return an episode as text, for ``render``."""
         return [f"{key}: {value}" for key, value in self.info(e).items()]
+
+
+class KnownPart(Generic[Instance]):
+    """The part of an instance that a policy plays: by default all of it.
+
+    Attributes:
+        instance: that is played.
+    """
+
+    def __init__(self, instance: Instance) -> None:
+        self.instance = instance
+
+    def of_whole(self, outcome: Any) -> Any:
+        """Return an outcome of the part as one of the whole instance."""
+        return outcome
 
 
 class World(ABC, Generic[Instance]):
@@ -239,6 +262,7 @@ class World(ABC, Generic[Instance]):
         case: word for an instance, as "network".
         reference_name: the quick search that validations are compared with.
         rules: names of the world's rules and searches.
+        planners: those of them that search or prove, which are no baselines.
         sample_temperature: draws follow the policy's probabilities to the power of one over this.
         benchmark: of the instances; None for instances of the caller's own.
     """
@@ -247,6 +271,7 @@ class World(ABC, Generic[Instance]):
     case: ClassVar[str] = "instance"
     reference_name: ClassVar[str]
     rules: ClassVar[tuple[str, ...]]
+    planners: ClassVar[tuple[str, ...]] = ()
     sample_temperature: ClassVar[float] = 1.0
     benchmark: Any
 
@@ -254,6 +279,11 @@ class World(ABC, Generic[Instance]):
     def name(self) -> str:
         """Name of the benchmark."""
         return str(self.benchmark.name)
+
+    @property
+    def kind(self) -> str:
+        """Ending of the files of shipped policies: ``NAME.KIND.pt``."""
+        return self.spec.name
 
     @property
     @abstractmethod
@@ -325,6 +355,32 @@ class World(ABC, Generic[Instance]):
     @abstractmethod
     def best_known(self, instance: Instance, seed: int) -> float:
         """Return the value that the benchmark's long search finds; nan where it finds none."""
+
+    @property
+    def learned_on(self) -> dict[str, Any]:
+        """Return what a policy file keeps of the instances that it was trained on, for `known_part`.
+
+        Raises:
+            ConfigError: nothing may be learned on this benchmark.
+        """
+        return {}
+
+    def known_part(self, instance: Instance, trained: Mapping[str, Any]) -> KnownPart[Instance]:
+        """Return the part of an instance that is like what a policy was trained on.
+
+        Args:
+            instance: of the world.
+            trained: of the policy's file, with what `learned_on` was.
+        """
+        return KnownPart(instance)
+
+    def fallback(self, instance: Instance, name: str) -> Any:
+        """Return the outcome of a rule, for where no episode of the policy of this name ends with a result.
+
+        Raises:
+            PlanError: there is none.
+        """
+        raise PlanError("no episode of the policy ended with a result", field=name)
 
     def bound(self, instance: Instance) -> float | None:
         """Return a lower bound on the value; None where none is known."""

@@ -5,10 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import ConfigError, PlanError, PolicyError
 from meshwright.evaluation.evaluate import evaluate
-from meshwright.evaluation.operators.policies import operator_policy
 from meshwright.evaluation.report.operator_sections import operator_sections
 from meshwright.evaluation.report.report import report_html
 from meshwright.evaluation.tables import result_cells, to_markdown
@@ -18,6 +16,8 @@ from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators import pipelined
+from meshwright.worlds.operators.benchmark import load_placement_benchmark
+from meshwright.worlds.operators.world import operator_world
 from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_world
 
 SMALL = [
@@ -63,7 +63,7 @@ def test_figures_are_those_of_the_placements():
 @pytest.mark.parametrize(
     ("made_by", "spec", "told"),
     [
-        *((lambda spec: operator_policy(spec, "latency"), *each) for each in (
+        *((lambda spec: world_policy(spec, operator_world("latency")), *each) for each in (
             ("hefty", "heft"),
             ("annealing@0", "above 0"),
             ("heft@x", "above 0"),

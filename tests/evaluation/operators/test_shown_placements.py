@@ -12,7 +12,6 @@ import pytest
 
 from meshwright import files
 from meshwright.cli import run_command_line
-from meshwright.envs.operators.benchmark import PlacementBenchmark, load_placement_benchmark
 from meshwright.errors import ConfigError, InputFileError
 from meshwright.evaluation.evaluate import Evaluation, evaluate
 from meshwright.evaluation.operators.classes import classes, facts
@@ -27,6 +26,7 @@ from meshwright.evaluation.worlds.evaluated_operators import EvaluatedOperators
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import placed
+from meshwright.worlds.operators.benchmark import PlacementBenchmark, load_placement_benchmark
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -192,11 +192,11 @@ def test_learned_policies_are_paired_with_each_other_and_with_networks_that_leav
     row = next(each for each in found["rows"] if each["policy"] == name)
     worse = [value + 0.2 for value in row["per_case"]["over_best_known"]]
     less = {**row, "policy": "less", "per_case": {**row["per_case"], "over_best_known": worse}}
-    network = {**trained["network"], "without": ["edges"], "walks": 0}
+    network = {**trained["network"], "messages": False}
     more = {"trained": {name: trained, "less": {"network": network}}}
     changed = {**found, "rows": [*found["rows"], less], "more": more}
     head, cells = ablation_cells(changed) or ([], [])
-    assert [each[1] for each in cells] == ["nothing", "edges, walks=0"]
+    assert [each[1] for each in cells] == ["nothing", "messages"]
     assert cells[1][3] == "+0.200 [+0.200, +0.200] worse"
     assert len(head) == 4
     head, paired = paired_cells(changed) or ([], [])

@@ -122,9 +122,9 @@ def test_an_empty_folder_and_a_spoiled_file_are_refused(tmp_path, put):
 
 
 def test_networks_are_tested_on_other_benchmarks_than_they_were_trained_on_and_without_their_parts(put, tmp_path, capsys):
-    network = {"without": [], "rounds": 4, "walks": 2}
+    network = {"messages": True, "rounds": 4}
     trained = {"benchmark": "latency-tight", "changes": ["placement.instances.kind=mixed"], "network": network}
-    less = {"benchmark": "latency-tight", "network": {**network, "without": ["edges"]}}
+    less = {"benchmark": "latency-tight", "network": {**network, "messages": False}}
     more = {"trained": {"net": trained, "net@sample-64": trained, "less": less}}
     for number, name in enumerate(("small", "large")):
         rows = [
@@ -147,7 +147,7 @@ def test_networks_are_tested_on_other_benchmarks_than_they_were_trained_on_and_w
         ["best planner", "", "2.020 [2.020, 2.020] heft", "1.020 [1.020, 1.020] heft"],
     ]
     ablated = told["Ablations on placed (small)"]["rows"]
-    assert [each[:2] for each in ablated] == [["net", "nothing"], ["net@sample-64", "nothing"], ["less", "edges"]]
+    assert [each[:2] for each in ablated] == [["net", "nothing"], ["net@sample-64", "nothing"], ["less", "messages"]]
     assert ablated[2][3] == "+0.100 [+0.100, +0.100] worse"
     for written in summary.FILES:
         assert summary.TRANSFER in (made / written).read_text()

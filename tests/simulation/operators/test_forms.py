@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.forms import form_value_s
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import lower_bound, placed
+from meshwright.worlds.operators.benchmark import load_placement_benchmark
 
 
 def two_devices(times_s, edges, output_bytes) -> OperatorInstance:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import ConfigError
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
+from meshwright.worlds.operators.benchmark import load_placement_benchmark
 
 WIDE = DeviceDraw(
     num_devices=(2, 4),

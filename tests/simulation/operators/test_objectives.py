@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 from meshwright.errors import ConfigError
-from meshwright.models.operators.network import OperatorNetworkSettings
-from meshwright.models.operators.policy import OperatorPolicy
-from meshwright.models.operators.saved import SavedOperatorPolicy
 from meshwright.planners.operators.place import PLACEMENT_PLANNERS
 from meshwright.planning.place import NOT_COUNTED
 from meshwright.plans.making import op_placement_plan
@@ -63,13 +60,6 @@ def test_all_who_list_the_objectives_list_the_same():
 def listed(model, key):
     """The values that a key of a model may have in the published schema of plans."""
     return json.loads(published_text())["$defs"][model]["properties"][key]["enum"]
-
-
-@pytest.mark.parametrize("objective", OBJECTIVES)
-def test_a_policy_of_each_objective_is_saved_and_read(tmp_path, objective):
-    policy = OperatorPolicy(OperatorNetworkSettings(hidden=16, rounds=1))
-    SavedOperatorPolicy.of(policy, objective, {}).save(tmp_path / "policy.pt")
-    assert SavedOperatorPolicy.load(tmp_path / "policy.pt").objective == objective
 
 
 @pytest.mark.parametrize("form", get_args(ValueForm))

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
-from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import loads_s
+
+from ...worlds.operators.played import episodes_on
 
 GRAPH = GraphDraw(kind="mixed", num_ops=(20, 30), free_share=(0.2, 0.4), joined_share=(0.3, 0.6))
 DEVICES = DeviceDraw(num_devices=(3,), num_hosts=(1,), memory_slack=None, communication_to_computation=(0.1, 5.0))
@@ -16,8 +17,7 @@ DEVICES = DeviceDraw(num_devices=(3,), num_hosts=(1,), memory_slack=None, commun
 @pytest.mark.parametrize("seed", range(8))
 def test_loads_of_groups_are_those_of_the_placement_and_what_was_told_comes_true(seed: int) -> None:
     instance = draw_instance(GRAPH, DEVICES, "training", seed)
-    episodes, rng = PlacementBatch([instance], "throughput", 1), np.random.default_rng(seed)
-    episodes.begin(np.zeros(1, np.int64))
+    episodes, rng = episodes_on(instance, "throughput"), np.random.default_rng(seed)
     growth, unit = CANDIDATE_FEATURES.index("growth"), episodes.stacked.feature_unit_s[0]
     while episodes.is_live[0]:
         device = int(rng.choice(np.flatnonzero(episodes.state.can_place[0])))
@@ -40,8 +40,7 @@ def test_a_group_is_told_whole_worked_by_hand() -> None:
         bandwidth_bytes_per_s=1e9,
         group=[0, 1, 2, 2],
     )
-    episodes = PlacementBatch([instance], "throughput", 1)
-    episodes.begin(np.zeros(1, np.int64))
+    episodes = episodes_on(instance, "throughput")
     for device in (0, 1):
         episodes.step(np.array([device]))
     unit = episodes.stacked.feature_unit_s[0]

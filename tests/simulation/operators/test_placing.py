@@ -8,12 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from meshwright.envs.operators.batch import PlacementBatch
 from meshwright.errors import ConfigError, PolicyError
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_graph, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import check, held_bytes, loads_s, lower_bound, value
 from meshwright.simulation.operators.schedules import arrays, critical_path_s, insert_in_order, upward_order
+from meshwright.worlds.operators.episodes import OperatorEpisodes
+
+from ...worlds.operators.played import episodes_on, next_op
 
 GB = 1e9
 SMALL = GraphDraw(num_ops=(12,))
@@ -23,8 +25,7 @@ def draws(tight: bool = True) -> DeviceDraw:
     return DeviceDraw(num_devices=(3,), memory_slack=1.3 if tight else None)
 
 
-def play(batch: PlacementBatch, rng: np.random.Generator) -> float:
-    batch.begin(np.zeros(1, np.int64))
+def play(batch: OperatorEpisodes, rng: np.random.Generator) -> float:
     total = 0.0
     while batch.is_live[0]:
         allowed = np.flatnonzero(batch.state.can_place[0])
@@ -36,7 +37,7 @@ def play(batch: PlacementBatch, rng: np.random.Generator) -> float:
 def test_a_finished_episode_is_worth_its_placement(seed: int, kind: str) -> None:
     instance = draw_instance(GraphDraw(kind=kind, num_ops=(12,), width=3), draws(), "training", seed)
     rng = np.random.default_rng(seed)
-    latency, throughput = (PlacementBatch([instance], objective, 1) for objective in ("latency", "throughput"))
+    latency, throughput = (episodes_on(instance, objective) for objective in ("latency", "throughput"))
     total = play(latency, rng)
     assert not latency.is_dead[0]
     device_of = latency.device_of(0)
@@ -55,7 +56,7 @@ def test_a_finished_episode_is_worth_its_placement(seed: int, kind: str) -> None
 @given(seed=st.integers(0, 10_000), slack=st.floats(1.05, 2.0))
 def test_where_a_packing_fits_no_sequence_of_allowed_devices_ends_early(seed: int, slack: float) -> None:
     instance = draw_instance(SMALL, DeviceDraw(num_devices=(4,), memory_slack=slack), "training", seed)
-    batch = PlacementBatch([instance], "latency", 1)
+    batch = episodes_on(instance, "latency")
     play(batch, np.random.default_rng(seed))
     assert not batch.is_dead[0]
     assert (held_bytes(instance, batch.device_of(0)) <= instance.memory_bytes).all()
@@ -71,11 +72,10 @@ def test_groups_share_a_device_and_their_later_ops_wait() -> None:
         bandwidth_bytes_per_s=GB,
         group=[0, 1, 1, 0],
     )
-    batch = PlacementBatch([instance], "latency", 1)
-    batch.begin(np.zeros(1, np.int64))
-    assert batch.lead[0] == 0
+    batch = episodes_on(instance, "latency")
+    assert next_op(batch) == 0
     batch.step(np.array([0]))
-    assert (batch.lead[0], batch.state.value_s[0]) == (1, 1.0)  # the backward op of a has its device and waits for b
+    assert (next_op(batch), batch.state.value_s[0]) == (1, 1.0)  # the backward op of a has its device and waits for b
     batch.step(np.array([1]))
     # a 0-1, over 1-2, b 2-4, b' 4-6, back 6-7, a' 7-8
     assert batch.state.value_s[0] == 8.0
@@ -85,8 +85,7 @@ def test_groups_share_a_device_and_their_later_ops_wait() -> None:
 def test_a_dead_end_is_told_and_costs_one_more() -> None:
     # Three ops of 6 GB on two devices of 10: the third finds no room.
     instance = OperatorInstance.of_outputs("full", np.ones((3, 2)), [], [0.0] * 3, memory_bytes=10 * GB, resident_bytes=6 * GB)
-    batch = PlacementBatch([instance], "latency", 1)
-    batch.begin(np.zeros(1, np.int64))
+    batch = episodes_on(instance, "latency")
     batch.step(np.array([0]))
     reward = batch.step(np.array([1]))[0]
     assert batch.is_dead[0]
@@ -95,8 +94,7 @@ def test_a_dead_end_is_told_and_costs_one_more() -> None:
 
 
 def test_a_device_that_may_not_be_chosen_is_refused() -> None:
-    batch = PlacementBatch([draw_instance(SMALL, draws(), "test", 0)], "latency", 1)
-    batch.begin(np.zeros(1, np.int64))
+    batch = episodes_on(draw_instance(SMALL, draws(), "test", 0), "latency")
     for device in (-1, 3):
         with pytest.raises(PolicyError, match="may not have"):
             batch.step(np.array([device]))
@@ -199,10 +197,9 @@ def test_the_bound_is_below_every_value() -> None:
 )
 def test_the_op_that_is_shown_is_the_one_that_gets_the_device(seed: int, kind: str, objective: str) -> None:
     instance = draw_instance(GraphDraw(kind=kind, num_ops=(12,), width=3), draws(), "training", seed)
-    batch, rng = PlacementBatch([instance], objective, 1), np.random.default_rng(seed)
-    batch.begin(np.zeros(1, np.int64))
+    batch, rng = episodes_on(instance, objective), np.random.default_rng(seed)
     while batch.is_live[0]:
-        op, before = int(batch.lead[0]), batch.state.device_of[0][instance.group].copy()
+        op, before = next_op(batch), batch.state.device_of[0][instance.group].copy()
         for device in np.flatnonzero(batch.state.can_place[0]):
             assert batch.state.candidates[0, device, 4] > 0.0
             length = instance.times_s[op, device]
@@ -226,8 +223,7 @@ def test_room_by_hand() -> None:
         memory_bytes=np.array([8 * GB, 4 * GB]),
         resident_bytes=np.array([4 * GB, 2 * GB, 2 * GB]),
     )
-    batch = PlacementBatch([instance], "latency", 1)
-    batch.begin(np.zeros(1, np.int64))
+    batch = episodes_on(instance, "latency")
     room = batch.state.candidates[0, :, 13:]
     assert room[0] == pytest.approx([8 / 16, 8 / 12, 4 / 8, 8 / 12])
     assert room[1] == pytest.approx([4 / 12, 4 / 12, 4 / 4, 8 / 12])
@@ -238,6 +234,5 @@ def test_room_by_hand() -> None:
 
 def test_without_limits_room_is_the_same_everywhere() -> None:
     instance = draw_instance(SMALL, draws(tight=False), "training", 0)
-    batch = PlacementBatch([instance], "latency", 1)
-    batch.begin(np.zeros(1, np.int64))
+    batch = episodes_on(instance, "latency")
     assert batch.state.candidates[0, :, 13:] == pytest.approx(np.array([[1.0, 1 / 3, 0.0, 0.0]] * 3))

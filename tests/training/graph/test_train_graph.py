@@ -9,21 +9,21 @@ import numpy as np
 import pytest
 import torch
 
-from meshwright.errors import CheckpointError, NothingToLearnError
+from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError
 from meshwright.models.graph.graph_network import GraphBank, GraphNetwork
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
-from meshwright.training.graph.grouped_buffer import beyond_group
+from meshwright.training.graph.grouped_buffer import beyond_group, beyond_past, steps_left
 from meshwright.training.graph.imitation import imitation_loss, searched
 from meshwright.training.graph.settings import GraphTrainSettings
-from meshwright.training.graph.train import train_graph
+from meshwright.training.graph.train import GraphTrainProgress, train_graph
+from meshwright.training.graph.trainer import GraphTrainer
 from meshwright.training.graph.vec_env import WorldVecEnv
-from meshwright.training.placing.run import PlacingProgress
 from meshwright.worlds.registry import load_world
 
 SMALL = ("tasklets.num_devices=[8]", "tasklets.num_stages=[2]", "num_validation_seeds=6")
 IMITATION = {"instances": 4, "rounds": 1, "steps": 4, "minibatch": 2, "validate_every_steps": 2}
-PPO = {"num_envs": 8, "group": 4, "rollout_steps": 6, "minibatch": 24}
+PPO = {"num_envs": 8, "group": 4, "rollout_steps": 12, "minibatch": 24}
 
 
 def config(**more: object) -> GraphTrainSettings:
@@ -51,7 +51,7 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None
 
     for stop_at in (3, 7):
 
-        def stop(now: PlacingProgress, stop_at: int = stop_at) -> None:
+        def stop(now: GraphTrainProgress, stop_at: int = stop_at) -> None:
             if now.update == stop_at:
                 raise StoppedError
 
@@ -116,6 +116,20 @@ def test_the_baseline_of_a_group_worked_by_hand() -> None:
     at = np.array([[0, 0, 0, 1], [1, 1, 1, 2]])
     # (1 - 3, 3 - 1), (2 - 4, 4 - 2); 5 alone, 7 meets 6, 6 meets 7, 8 alone
     assert beyond_group(advantages, at, 2).tolist() == [[-2.0, 2.0, 5.0, 1.0], [-2.0, 2.0, -1.0, 8.0]]
+
+
+def test_of_an_episode_that_a_rollout_cuts_off_nothing_is_learned() -> None:
+    starts = np.array([[1, 0], [0, 1], [1, 0], [0, 0]], np.float32)
+    assert steps_left(starts, np.array([False, True])).T.tolist() == [[2, 1, 0, 0], [1, 3, 2, 1]]
+    with pytest.raises(ConfigError, match=r"ppo.rollout_steps: an episode may have 8 decisions, .*got 6"):
+        GraphTrainer(config(ppo=PPO | {"rollout_steps": 6}), load_world("preset:tasklets-64", SMALL), lambda done, total: None)
+
+
+def test_what_the_past_explains_is_no_advantage() -> None:
+    past, left = np.array([[1.0, -1.0], [2.0, -2.0]], np.float32), np.array([[2, 2], [1, 1]])
+    assert beyond_past(-0.5 * past, past, left).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    chance = np.array([[0.25, 0.25], [1.0, 1.0]], np.float32)  # not in the past's direction
+    assert beyond_past(chance - 0.5 * past, past, left).tolist() == chance.tolist()
 
 
 def test_a_group_meets_the_same_instances_and_other_groups_others() -> None:

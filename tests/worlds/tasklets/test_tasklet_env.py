@@ -37,7 +37,7 @@ def test_the_id_dispatches_by_the_benchmark() -> None:
     assert isinstance(env, WorldEnv)
     assert env.reset(seed=3)[0]["nodes/device"].shape == (64, 23)
     assert isinstance(gymnasium.make_vec(ID, num_envs=2, benchmark="tasklets-64"), WorldVectorEnv)
-    assert not isinstance(gymnasium.make(ID).unwrapped, WorldEnv)
+    assert gymnasium.make(ID).unwrapped.world.name == "latency-tight"
 
 
 def test_an_episode_sums_to_the_value_of_its_stages_and_stays_in_its_space() -> None:
@@ -105,7 +105,7 @@ def test_a_device_joins_once() -> None:
         ({"split": "tests"}, "test"),
         ({"num_instances": 0}, "at least 1"),
         ({"render_mode": "human"}, "ansi"),
-        ({"benchmark": "preset:latency-tight"}, "no world that a graph policy plays"),
+        ({"benchmark": "preset:llm-256"}, "no world that a graph policy plays"),
         ({"benchmark": "preset:tasklets-6"}, "unknown benchmark"),
     ],
 )

@@ -77,13 +77,13 @@ def _jobs() -> Iterator[ListedName]:
 
 def _policies() -> Iterator[ListedName]:
     from ...evaluation.elastic.policies import BASELINES
-    from ...evaluation.operators.policies import CONSTANTS
     from ...models.policy_files import SHIPPED, shipped_folder
     from ...planners.arrangement.arrange import SOLVERS
     from ...planners.fleet import rules as fleet
     from ...planners.operators.place import PLACEMENT_PLANNERS
     from ...planners.own_policy import OWN
     from ...planners.rules import NAMES
+    from ...worlds.operators.rules import CONSTANTS
 
     for name in (*NAMES, "fixed-K", "ladder-K-K", "best-fixed", "rollout"):
         yield ListedName("policy", name, "a rule for one job at a time, as of preset:quickstart; @PLACEMENT may follow")

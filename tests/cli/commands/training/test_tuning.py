@@ -52,7 +52,7 @@ def test_a_tuning_run_is_resumed_as_it_was_begun(meshwright, refused, linear):
 
 
 def test_an_unknown_method_is_refused(refused, linear):
-    message = "method: no such method; leave the key out for PPO (got 'lineal'); did you mean 'linear'?"
+    message = "method: no such method; leave the key out for PPO, and take graph for ops (got 'lineal'); did you mean 'linear'?"
     assert refused("train", linear, "--set", "method=lineal") == f"{linear}: {message}"
     assert "unknown key" in refused("train", "train.yaml", "--set", "method=linear")
     assert refused("train", "missing.yaml").startswith("missing.yaml: no such file")

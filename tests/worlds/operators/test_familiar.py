@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.models.graph.play_mode import PlayMode
-from meshwright.models.operators.familiar import familiar_part, far_slower
-from meshwright.models.operators.player import load_player
-from meshwright.models.operators.saved import SavedOperatorPolicy, operator_policy_file
+from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, graph_policy_file, load_graph_player
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import OperatorPlacement
+from meshwright.worlds.operators.benchmark import load_placement_benchmark
+from meshwright.worlds.operators.familiar import FamiliarPart, familiar_part, far_slower
+from meshwright.worlds.operators.world import operator_world
 
 from ...draws import draws
 
@@ -40,10 +40,9 @@ def test_no_drawn_device_is_slower_than_the_draw_says(seed: int, spread: float |
     assert not far_slower(drawn(seed, devices), devices.most_slowdown).any()
 
 
-@pytest.mark.parametrize("policy", ["operators-latency", "operators-latency-mixed"])
 @pytest.mark.parametrize("how", ["greedy", "sample-2", "search-0.01"])
-def test_a_shipped_policy_is_no_worse_than_heft_where_hosts_are_far_slower(policy: str, how: str) -> None:
-    player, _ = load_player(f"shipped:{policy}", "latency")
+def test_the_shipped_policy_is_no_worse_than_heft_where_hosts_are_far_slower(how: str) -> None:
+    player, _ = load_graph_player("shipped:operators-latency", operator_world("latency"))
     for seed in range(6):
         instance, heft = drawn(seed, SLOW_HOSTS), by_heft(drawn(seed, SLOW_HOSTS))
         found = player.place(instance, PlayMode.of(how))
@@ -64,6 +63,7 @@ def test_ops_that_the_fast_devices_cannot_take_stay_where_heft_puts_them() -> No
     ):
         heft = by_heft(instance)
         part = familiar_part(instance, MOST_SLOWDOWN, by_heft)
+        assert isinstance(part, FamiliarPart)
         assert part.devices.tolist() == [0, 1, 2]
         assert (np.isfinite(part.instance.times_s[:, 2]) == (heft.device_of == 2)).all()
         made = part.of_whole(by_heft(part.instance))
@@ -75,13 +75,13 @@ def test_where_no_device_is_far_slower_nothing_changes() -> None:
     instance = drawn(0, DeviceDraw(num_devices=(4,)))
     part = familiar_part(instance, MOST_SLOWDOWN, by_heft)
     assert part.instance is instance
-    assert not part.note
+    assert not isinstance(part, FamiliarPart)
 
 
 def test_files_say_what_their_policies_met() -> None:
-    known = {"operators-latency": MOST_SLOWDOWN, "operators-throughput-mixed": 30.0 * np.e}
-    for name, most in known.items():
-        assert SavedOperatorPolicy.load(operator_policy_file(f"shipped:{name}")).most_slowdown == pytest.approx(most)
+    for name in ("operators-latency", "operators-throughput"):
+        saved = SavedGraphPolicy.load(graph_policy_file(f"shipped:{name}", "operators"))
+        assert saved.trained["most_slowdown"] == pytest.approx(MOST_SLOWDOWN)
 
 
 def test_an_evaluation_says_on_how_many_instances_devices_were_left_out() -> None:

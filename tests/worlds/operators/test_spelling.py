@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from meshwright.envs.operators.benchmark import load_placement_benchmark
 from meshwright.errors import ConfigError, GraphError
 from meshwright.simulation.operators.instance_files import save
 from meshwright.worlds.benchmark_files import kind_of
+from meshwright.worlds.operators.benchmark import load_placement_benchmark
 
 from ...planners.operators.instances import chain
 from ...simulation.operators.published_samples import PUBLISHED, written
@@ -118,7 +118,7 @@ def test_devices_take_the_place_of_those_of_a_file(tmp_path: Path) -> None:
     assert found.memory_bytes.tolist() == [16e9] * 6 + [np.inf]
     assert (found.times_s[:, :6] == found.times_s[:, :1]).all()
     assert (found.bandwidth_bytes_per_s[~np.eye(7, dtype=bool)] == 1e9).all()
-    assert placement.most() == (3, 7)
+    assert placement.most() == (3, 7, 3)
     first = replace(chain(is_host=np.array([True, False])), device_names=("host", "mine"))
     save(first, tmp_path / "own.json")
     with_memory = load_placement_benchmark(of_files(tmp_path, "{memory_gb: 16}", "own.json")).placement.instance("test", 0)

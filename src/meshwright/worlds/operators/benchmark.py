@@ -20,7 +20,7 @@ from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw
 from ...simulation.operators.instance import OperatorInstance, numbered
 from ...simulation.operators.instance_files import load_instance, with_accelerators
 from ...simulation.operators.placement import OperatorObjective
-from ...worlds.benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
+from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
 from .spelling import below_devices, below_placement, known_optimizer
 
 
@@ -97,17 +97,19 @@ class FileDraw(settings.Settings):
         Raises:
             MeshwrightError: the file cannot be read, or its devices cannot be changed so.
         """
-        path, told = self.files[number % len(self.files)], self.devices
+        path, wanted = self.files[number % len(self.files)], self.devices
         found = load_instance(path)
-        if told == FileDevices():
+        if wanted == FileDevices():
             return found
         try:
-            return with_accelerators(found, told.num, None if told.memory_gb is None else told.memory_gb * 1e9)
+            return with_accelerators(found, wanted.num, None if wanted.memory_gb is None else wanted.memory_gb * 1e9)
         except GraphError as error:
             raise error.at(file=path) from None
 
 
 _graph = cache(load_graph)
+_EDGES_PER_OP = 4
+"""No kind of drawn graph has more, but for layered ones with more parents."""
 
 Budget = Annotated[float, Field(ge=1e-4, le=3600)]
 
@@ -127,7 +129,7 @@ class PlacementSettings(settings.Settings):
     Attributes:
         objective: ``latency``: seconds of one step; ``throughput``: the largest load of a device.
         form: which form of the objective a placement is valued by in an evaluation (see `simulation.operators.forms`); None: the
-            default one, which planners and policies optimise whatever stands here.
+            default one, which planners and policies optimise in any case.
         instances: graphs of ops.
         devices: where they run; not for files, which name their own.
     """
@@ -170,19 +172,20 @@ class PlacementSettings(settings.Settings):
             problem = f"values placements in an evaluation; {what} under {default}"
             raise ConfigError(problem, field="placement.form", value=self.form, choices=[default])
 
-    def most(self) -> tuple[int, int]:
-        """Most ops and devices that an instance has.
+    def most(self) -> tuple[int, int, int]:
+        """Return how many ops, devices and edges an instance has at most; of drawn graphs a bound on edges.
 
         Raises:
             GraphError: a job or file cannot be read.
         """
         drawn, devices = self.instances, self.devices.most_devices
         if isinstance(drawn, GraphDraw):
-            return drawn.most_ops, devices
+            return drawn.most_ops, devices, max(_EDGES_PER_OP, drawn.parents[1]) * drawn.most_ops
         if isinstance(drawn, JobDraw):
-            return max(_graph(job).num_ops for job in drawn.jobs), devices
+            graphs = [_graph(job) for job in drawn.jobs]
+            return max(each.num_ops for each in graphs), devices, max(len(each.edges) for each in graphs)
         read = [drawn.read(number) for number in range(len(drawn.files))]
-        return max(each.num_ops for each in read), max(each.num_devices for each in read)
+        return tuple(max(sizes) for sizes in zip(*((i.num_ops, i.num_devices, len(i.edges)) for i in read), strict=True))
 
     @property
     def most_instances(self) -> int:

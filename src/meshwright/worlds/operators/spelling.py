@@ -1,7 +1,7 @@
 """A second spelling of benchmarks of operator placement: flat, with the draws of graphs and devices together.
 
-``objective``, ``form``, ``optimizer`` and ``instances`` may stand at the root in place of below ``placement``, and what draws
-devices below ``instances``. Keys that stand below ``placement``, its ``instances`` and its ``devices`` count before these, so
+``objective``, ``form``, ``optimizer`` and ``instances`` may be at the root in place of below ``placement``, and what draws
+devices below ``instances``. Keys that are below ``placement``, its ``instances`` and its ``devices`` count before these, so
 that changes of keys go with both spellings. ``order`` and ``refine_steps`` of earlier benchmarks are read where they ask for
 what there is.
 """
@@ -25,13 +25,13 @@ def below_placement(given: Any) -> Any:
         raise ValueError("objective: tasklets are another kind of benchmark, with the key tasklets; see preset:tasklets-64")
     flat = {key: given[key] for key in OF_PLACEMENT if key in given}
     rest = {key: each for key, each in given.items() if key not in OF_PLACEMENT}
-    told = given.get("placement")
-    if not isinstance(told, dict):
+    below = given.get("placement")
+    if not isinstance(below, dict):
         return rest | {"placement": flat}
-    drawn, more = flat.get("instances"), told.get("instances")
+    drawn, more = flat.get("instances"), below.get("instances")
     if isinstance(drawn, dict) and isinstance(more, dict):
-        told = told | {"instances": drawn | more}
-    return rest | {"placement": flat | told}
+        below = below | {"instances": drawn | more}
+    return rest | {"placement": flat | below}
 
 
 def below_devices(given: Any) -> Any:
@@ -50,9 +50,9 @@ def below_devices(given: Any) -> Any:
     kind = instances.get("kind") if isinstance(instances, dict) else None
     if isinstance(instances, dict) and kind not in FILES:
         drawn = {key: each for key, each in instances.items() if key in DeviceDraw.model_fields}
-        told = given.get("devices", {})
-        if drawn and isinstance(told, dict):
-            rest["devices"] = drawn | told
+        below = given.get("devices", {})
+        if drawn and isinstance(below, dict):
+            rest["devices"] = drawn | below
             rest["instances"] = instances = {key: each for key, each in instances.items() if key not in drawn}
     if "optimizer" in rest:
         name = known_optimizer(rest.pop("optimizer"))

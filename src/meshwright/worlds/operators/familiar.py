@@ -6,7 +6,7 @@ Legend of shapes: ``n`` ops, ``m`` devices of the whole instance, ``k`` devices 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,48 +14,46 @@ from numpy.typing import NDArray
 from ...errors import GraphError, PlanError
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorPlacement, placed
+from ..world import KnownPart
 
 
-@dataclass(frozen=True, eq=False)
-class FamiliarPart:
-    """What the network reads and decides of an instance.
+class FamiliarPart(KnownPart[OperatorInstance]):
+    """An instance without devices that are far slower than in training.
 
-    Attributes:
+    Args:
         whole: the instance.
-        instance: the devices that are kept; ``whole`` itself where that is all of them.
+        part: on the devices that are kept.
         devices: of these in ``whole``, ``(k,)``.
-        rule: a rule's placement of ``whole`` where devices are left out, else None.
-        note: why devices are left out; empty where none is.
+        rule: a rule's placement of ``whole``.
+        note: why devices are left out.
     """
 
-    whole: OperatorInstance
-    instance: OperatorInstance
-    devices: NDArray[np.int64]
-    rule: OperatorPlacement | None = None
-    note: str = ""
+    def __init__(
+        self,
+        whole: OperatorInstance,
+        part: OperatorInstance,
+        devices: NDArray[np.int64],
+        rule: OperatorPlacement,
+        note: str,
+    ) -> None:
+        super().__init__(part)
+        self.devices, self.note, self._whole, self._rule = devices, note, whole, rule
 
-    def of_whole(self, found: OperatorPlacement) -> OperatorPlacement:
-        """The network's placement on the whole instance; where devices are left out, the rule's if that is better."""
-        if self.rule is None:
-            return found
-        made = placed(
-            self.whole, self.devices[found.device_of], found.objective, found.planner, order=found.order, note=self.note
-        )
-        if made.value_s <= self.rule.value_s:
+    def of_whole(self, outcome: OperatorPlacement) -> OperatorPlacement:
+        """Return a placement of the part on the whole instance, or the rule's if that is better."""
+        devices = self.devices[outcome.device_of]
+        made = placed(self._whole, devices, outcome.objective, outcome.planner, order=outcome.order, note=self.note)
+        if made.value_s <= self._rule.value_s:
             return made
-        return replace(self.rule, planner=found.planner, note=f"{self.note}; {self.rule.planner}'s placement is better and taken")
-
-    def likely_of_whole(self, likely: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How likely the network found each device for each op, ``(n, k)``, with 0 for devices that are left out, ``(n, m)``."""
-        every = np.zeros(self.whole.times_s.shape)
-        every[:, self.devices] = likely
-        return every
+        return replace(
+            self._rule, planner=outcome.planner, note=f"{self.note}; {self._rule.planner}'s placement is better and taken"
+        )
 
 
 def familiar_part(
     whole: OperatorInstance, most_slowdown: float, by_rule: Callable[[OperatorInstance], OperatorPlacement]
-) -> FamiliarPart:
-    """An instance without its far slower devices.
+) -> KnownPart[OperatorInstance]:
+    """Return an instance without its far slower devices.
 
     Where the others cannot run and hold all ops, those that a rule puts on a far slower device can run there alone.
 
@@ -66,11 +64,11 @@ def familiar_part(
     """
     every, is_slow = np.arange(whole.num_devices), far_slower(whole, most_slowdown)
     if not is_slow.any():
-        return FamiliarPart(whole, whole, every)
+        return KnownPart(whole)
     try:
         rule = by_rule(whole)
     except PlanError:  # the network may find what the rule does not
-        return FamiliarPart(whole, whole, every)
+        return KnownPart(whole)
     note = f"the policy met no device over {most_slowdown:.3g} times as slow as the fastest in training: such are left out"
     try:
         devices = every[~is_slow]
@@ -86,7 +84,7 @@ def familiar_part(
 
 
 def far_slower(instance: OperatorInstance, most_slowdown: float) -> NDArray[np.bool_]:
-    """Devices that take more than so many times as long as another one for the ops that both can run, ``(m,)``."""
+    """Return which devices take more than so many times as long as another one for the ops that both can run, ``(m,)``."""
     runs = np.isfinite(instance.times_s)
     together_s = np.where(runs, instance.times_s, 0.0).T @ runs  # of a row's device for the ops that a column's runs too
     return np.asarray((together_s / most_slowdown > together_s.T * (1.0 + 1e-9)).any(axis=1))

@@ -1,0 +1,1 @@
+"""Ops get devices, one group of them after another."""

@@ -1,1 +1,0 @@
-"""Training of policies that place ops: PPO on whole placements, several of each instance."""
