@@ -31,7 +31,10 @@ LATER_ONLY = ("hidden communication", UTILISATION)
 """Doubts by which a step can only take longer than predicted; those of the slower one speak for no tie."""
 
 _AXES = ("tp", "cp", "pp", "ep", *VOLUMES)
-_NO_SWITCHES = (*SEARCHED, *VOLUMES, "global_batch", "recompute_method", "recompute_num_layers", "framework", "compile")
+_NO_SWITCHES = (
+    *(*SEARCHED, *VOLUMES, "global_batch", "recompute_method", "recompute_num_layers", "framework", "compile"),
+    "sequence_parallel",  # comes with tensor parallelism
+)
 
 _SCHEDULES = ("none", "1f1b", "gpipe", "eager-1f1b", "interleaved", "zb-h1", "zb-2p", "dualpipev", "dualpipe")
 _RECOMPUTATIONS = ("none", "selective", "selective-ops", "full")
@@ -112,8 +115,8 @@ def are_tied(fastest_s: float, other_s: float, width: float) -> bool:
 def mechanisms(layout: Layout, devices_per_host: int) -> tuple[str, ...]:
     """What makes a layout more than plain, in the words of its keys.
 
-    Plain is tensor parallelism inside a host, data parallelism with ZeRO-1 at most, a 1F1B pipeline, powers of two, nothing
-    computed again, and every other key as it is unasked.
+    Plain is tensor parallelism inside a host, with or without sequence parallelism, data parallelism with ZeRO-1 at most, a 1F1B
+    pipeline, powers of two, nothing computed again, and every other key as it is unasked.
     """
     usual, degrees = unasked(layout), [getattr(layout, axis) for axis in (*_AXES, "dp", "micro_batch")]
     has_schedule = layout.pp > 1 and layout.schedule not in ("1f1b", "gpipe")

@@ -74,8 +74,8 @@ class Mechanisms:
     def to_data(self) -> dict[str, Any]:
         """The same as plain data."""
         rate, value = self.per_device
-        told = {"binds": self.binds, "scaling": self.scaling, "device_hours": self.device_hours, f"{rate}_and_device": value}
-        return told | {"changes": [vars(one) for one in self.changes]}
+        data = {"binds": self.binds, "scaling": self.scaling, "device_hours": self.device_hours, f"{rate}_and_device": value}
+        return data | {"changes": [vars(one) for one in self.changes]}
 
 
 def mechanisms_of(found: RankedLayouts) -> Mechanisms:
@@ -161,9 +161,9 @@ def _binds(found: RankedLayouts) -> str:
     longest = max(shares, key=lambda name: shares[name][0])
     binding = longest if shares[longest][0] > LEAST_WAIT else "computing"
     binding = full if found.is_tight(taken) or again > max(LEAST_WAIT, shares[longest][0]) else binding
-    told = [f"{name} {share:.1%} of the step{more}" for name, (share, more) in shares.items() if share > 0.0005]
-    told += [f"computing again {again:.1%}"] if again else []
-    return f"binds: {binding}; {full} {held.total / 1e9:.1f} of {room_bytes / 1e9:.1f} GB, {', '.join(told) or 'no waits'}"
+    texts = [f"{name} {share:.1%} of the step{more}" for name, (share, more) in shares.items() if share > 0.0005]
+    texts += [f"computing again {again:.1%}"] if again else []
+    return f"binds: {binding}; {full} {held.total / 1e9:.1f} of {room_bytes / 1e9:.1f} GB, {', '.join(texts) or 'no waits'}"
 
 
 def _scaling(found: RankedLayouts) -> str:

@@ -144,8 +144,8 @@ def gain_text(found: RankedLayouts) -> str:
     if not found.references:
         return f"{this}; no reference fits ({', '.join(REFERENCES)})"
     best = min(found.references, key=lambda one: (found.is_tight(one.found), *one.found[:4]))
-    told = f"the best reference, {best.name} ({best.title}), takes {_step_text(found, best.found)} with {best.found.text}"
-    return f"{this}; {told}: {best.compared.text}"
+    text = f"the best reference, {best.name} ({best.title}), takes {_step_text(found, best.found)} with {best.found.text}"
+    return f"{this}; {text}: {best.compared.text}"
 
 
 def reference_texts(found: RankedLayouts) -> list[str]:
@@ -174,9 +174,9 @@ def frameworks_text(found: RankedLayouts) -> str:
         else:
             run.append(name)
             askable.remove(name)
-    told = f"runs on {', '.join(run) or 'no framework that is known here, only by a script of your own'}"
+    text = f"runs on {', '.join(run) or 'no framework that is known here, only by a script of your own'}"
     how = f": --for NAME, as --for {askable[0]}, searches what it runs" if askable else ""
-    return told + (f"; not on {', '.join(left)}{how}" if left else "")
+    return text + (f"; not on {', '.join(left)}{how}" if left else "")
 
 
 def _step_text(found: RankedLayouts, layout: RankedLayout) -> str:
