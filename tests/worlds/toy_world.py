@@ -109,9 +109,6 @@ class ToyEpisodes(WorldBatch[ToyInstance]):
     def value(self, e: int) -> float:
         return float(self._end_s[e].max())
 
-    def scale(self, e: int) -> float:
-        return self._instance(e).bound_s
-
     def outcome(self, e: int, name: str) -> ToyPlacement:
         machine_of = self.decisions.member[e, : len(self._instance(e).length_s)].astype(np.int64)
         return ToyPlacement(machine_of, self.value(e), name)

@@ -24,6 +24,7 @@ class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
 
     The mean of the others is a baseline. So is the part of the rest that follows from how much more than they an episode has lost
     before: one with a longer schedule so far has less to lose. That part is linear, with a slope for each distance from the end.
+    Advantages are in the mean results of the others, so that no kind of instance outweighs others.
 
     Nothing is learned from decisions of episodes that the rollout cuts off. Without learned values it is not known what came of
     them, and rewards until then alone would make a policy short-sighted.
@@ -51,9 +52,12 @@ class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
     def compute_returns_and_advantage(self, last_values: Tensor, dones: NDArray[np.bool_]) -> None:
         """Write advantages and returns; values are learned from returns without the groups' baseline."""
         super().compute_returns_and_advantage(last_values, dones)
-        left = steps_left(self.episode_starts, dones)
-        beyond, past = (beyond_group(each, self._at, self._env.group) for each in (self.advantages, self._past))
-        self.advantages[:] = np.where(left > 0, beyond_past(beyond, past, left), 0.0)
+        left, group = steps_left(self.episode_starts, dones), self._env.group
+        beyond, past = (beyond_group(each, self._at, group) for each in (self.advantages, self._past))
+        whole = self._past + self.returns
+        others = np.abs(whole - beyond_group(whole, self._at, group))
+        unit = np.where(others > 0, others, np.float32(1.0))
+        self.advantages[:] = np.where(left > 0, beyond_past(beyond / unit, past / unit, left), 0.0)
 
 
 def beyond_group(advantages: NDArray[np.float32], at: NDArray[np.int64], group: int) -> NDArray[np.float32]:

@@ -9,7 +9,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from ...errors import PlanError
 from ...jobs.seeds import FIRST_TRAINING_SEED
 from ...models.graph.graph_network import GraphBank, compact, compact_space
 from ...worlds.world import World
@@ -23,8 +22,7 @@ _LATEST = 2**31
 class WorldVecEnv(MaskedVecEnv):
     """A vector environment of episodes that restart by themselves.
 
-    Each group has its own sequence of training instances, which all its episodes play in the same order. Rewards are in values of
-    the world's reference on the instance, as validations are, so that no kind of instance outweighs others.
+    Each group has its own sequence of training instances, which all its episodes play in the same order.
 
     Args:
         world: that is played.
@@ -45,12 +43,12 @@ class WorldVecEnv(MaskedVecEnv):
         self._batch = world.batch(num_envs, num_envs, sizes)
         self._rngs = [np.random.default_rng([FIRST_TRAINING_SEED + seed, place]) for place in range(num_envs // group)]
         self._sequences = [list[int]() for _ in self._rngs]
-        self._shared = dict[int, tuple[int, Any, float | None]]()
+        self._shared = dict[int, tuple[int, Any]]()
         self._graph = np.zeros(num_envs, np.int64)
         self._number, self._actions_taken = np.full(num_envs, -1), [list[int]() for _ in range(num_envs)]
         self._dropped = np.zeros(len(self._rngs), np.int64)
         self.at, self.past = np.zeros((num_envs, 2), np.int64), np.zeros(num_envs)
-        self.returns, self._return, self._unit = list[float](), np.zeros(num_envs), np.ones(num_envs)
+        self.returns, self._return = list[float](), np.zeros(num_envs)
         super().__init__(num_envs, compact_space(world.spec, sizes), spaces.Discrete(sizes.actions))
 
     def reset(self) -> Observations:
@@ -66,7 +64,7 @@ class WorldVecEnv(MaskedVecEnv):
         self.past = self._return.copy()
         for e, action in enumerate(self._actions.tolist()):
             self._actions_taken[e].append(action)
-        rewards = self._batch.step(self._actions) * self._unit
+        rewards = self._batch.step(self._actions)
         self._return += rewards
         is_over = ~self._batch.is_live
         for e in np.flatnonzero(is_over).tolist():
@@ -112,7 +110,7 @@ class WorldVecEnv(MaskedVecEnv):
         for step in range(max(map(len, taken), default=0)):
             self._batch.is_live[:] = [step < len(each) for each in taken]
             actions = np.array([each[step] if step < len(each) else 0 for each in taken])
-            self._return += self._batch.step(actions) * self._unit
+            self._return += self._batch.step(actions)
         self._batch.is_live[:] = True
         self._actions_taken = [list(each) for each in taken]
 
@@ -125,25 +123,15 @@ class WorldVecEnv(MaskedVecEnv):
         seed = seeds[number - int(self._dropped[g])]
         if seed not in self._shared:
             instance = self._world.instance("training", seed)
-            number_of_graph = self._bank.add(self._world.checked_graph(instance))
-            self._shared[seed] = number_of_graph, instance, _reference(self._world, instance)
-        self._graph[e], instance, reference = self._shared[seed]
+            self._shared[seed] = self._bank.add(self._world.checked_graph(instance)), instance
+        self._graph[e], instance = self._shared[seed]
         self._number[e] = number
         self._actions_taken[e], self._return[e] = [], 0.0
         self._batch.put(e, instance)
         self._batch.begin(e, e)
-        self._unit[e] = 1.0 if reference is None else self._batch.scale(e) / reference
 
     FIRST_SEED = 1_000_000
     """Of PPO; those of imitation are below."""
 
     def _seen(self) -> Observations:
         return compact(self._batch.decisions, self._graph.copy())
-
-
-def _reference(world: World[Any], instance: Any) -> float | None:
-    """Return the reference's value on an instance; None where it finds nothing, as where memory is tight."""
-    try:
-        return world.reference(instance) or None
-    except PlanError:
-        return None

@@ -202,10 +202,6 @@ class WorldBatch(ABC, Generic[Instance]):
         """Return the value of an episode in the world's unit; less is better. Infinity where it ended without a result."""
 
     @abstractmethod
-    def scale(self, e: int) -> float:
-        """Return the unit of an episode's rewards, in the world's unit."""
-
-    @abstractmethod
     def outcome(self, e: int, name: str) -> Any:
         """Return the placement of an episode that is over, made by the policy of this name.
 

@@ -92,15 +92,11 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
         """Value a whole placement in its best order; return the gain in lower bounds of the instance."""
         before_s = float(self.state.value_s[e])
         self.state.value_s[e] = min(before_s, best_order_end_s(self._instance(e), self.device_of(e)))
-        return float(before_s - self.state.value_s[e]) / self.scale(e)
+        return float(before_s - self.state.value_s[e]) / self._bound_s(e)
 
     def value(self, e: int) -> float:
         """See `WorldBatch`: of what is placed so far, in seconds."""
         return float("inf") if self.is_dead[e] else float(self.state.value_s[e])
-
-    def scale(self, e: int) -> float:
-        """See `WorldBatch`: the lower bound of the instance."""
-        return float(self.stacked.scale_s[self.state.instance[e]])
 
     def outcome(self, e: int, name: str) -> OperatorPlacement:
         """See `WorldBatch`."""
@@ -120,7 +116,7 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
 
     def info(self, e: int) -> dict[str, Any]:
         """See `WorldBatch`: the instance, its lower bound and the value so far in seconds, and whether it is a dead end."""
-        about = {"instance": self._instance(e).name, "bound_s": self.scale(e)}
+        about = {"instance": self._instance(e).name, "bound_s": self._bound_s(e)}
         return about | {"value_s": float(self.state.value_s[e]), "infeasible": bool(self.is_dead[e])}
 
     def lines(self, e: int) -> list[str]:
@@ -133,6 +129,9 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
                 text += f", {100 * state.held_bytes[e, device] / instance.memory_bytes[device]:.0f} % of its memory"
             lines.append(text)
         return lines
+
+    def _bound_s(self, e: int) -> float:
+        return float(self.stacked.scale_s[self.state.instance[e]])
 
     def _instance(self, e: int) -> OperatorInstance:
         instance: OperatorInstance = self.instances[self.state.instance[e]]

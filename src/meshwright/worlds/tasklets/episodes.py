@@ -62,15 +62,11 @@ class TaskletEpisodes(WorldBatch[TaskletInstance]):
         instance, before_s = self._instance(e), self._state.value_s[e]
         data_s, pipeline_s, *_ = worked_out(instance.reduce_s, instance.hand_over_s, self.stages(e))
         self._state.value_s[e] = min(before_s, data_s + pipeline_s)
-        return float(before_s - self._state.value_s[e]) / self.scale(e)
+        return float(before_s - self._state.value_s[e]) / self._bound_s(e)
 
     def value(self, e: int) -> float:
         """See `WorldBatch`: of the stages filled so far, in seconds."""
         return float(self._state.value_s[e])
-
-    def scale(self, e: int) -> float:
-        """See `WorldBatch`: the lower bound of the network."""
-        return float(self._stacked.scale_s[self._state.instance[e]])
 
     def outcome(self, e: int, name: str) -> TaskletPlacement:
         """See `WorldBatch`."""
@@ -84,7 +80,7 @@ class TaskletEpisodes(WorldBatch[TaskletInstance]):
 
     def info(self, e: int) -> dict[str, Any]:
         """See `WorldBatch`: the network, its lower bound and the value of the stages filled so far, in seconds."""
-        return {"instance": self._instance(e).name, "bound_s": self.scale(e), "value_s": self.value(e)}
+        return {"instance": self._instance(e).name, "bound_s": self._bound_s(e), "value_s": self.value(e)}
 
     def lines(self, e: int) -> list[str]:
         """See `WorldBatch`: a line for each stage that has a device."""
@@ -92,6 +88,9 @@ class TaskletEpisodes(WorldBatch[TaskletInstance]):
         lines, p = [f"{instance.name}: {self.value(e):.4g} s"], instance.num_replicas
         stages = [joined[first : first + p] for first in range(0, len(joined), p)]
         return lines + [f"stage {stage}: {' '.join(map(str, members))}" for stage, members in enumerate(stages)]
+
+    def _bound_s(self, e: int) -> float:
+        return float(self._stacked.scale_s[self._state.instance[e]])
 
     def _instance(self, e: int) -> TaskletInstance:
         instance: TaskletInstance = self.instances[self._state.instance[e]]
