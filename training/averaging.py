@@ -19,6 +19,19 @@ def network_of(model: BaseAlgorithm) -> CandidateNetwork:
     return network
 
 
+@torch.no_grad()
+def average_in(average: torch.nn.Module, newest: torch.nn.Module, share: float) -> None:
+    """Move an average of weights towards the newest ones, which may be on another device.
+
+    Args:
+        average: is changed.
+        newest: of the same shapes.
+        share: weight of the newest in the average.
+    """
+    for kept, new in zip(average.parameters(), newest.parameters(), strict=True):
+        kept.lerp_(new.to(kept.device), share)
+
+
 class WeightAverage(BaseCallback):
     """A running average of the network's weights, which is validated and kept in place of the newest ones.
 
@@ -43,9 +56,7 @@ class WeightAverage(BaseCallback):
         if self._average is None or self.model.num_timesteps <= self._updated_at:
             return
         self._updated_at = self.model.num_timesteps
-        with torch.no_grad():
-            for average, newest in zip(self._average.parameters(), network_of(self.model).parameters(), strict=True):
-                average.lerp_(newest, self._share)
+        average_in(self._average, network_of(self.model), self._share)
 
     def state(self) -> dict[str, Any]:
         """What `restore` continues from."""

@@ -20,7 +20,6 @@ from ...numba_records import by_reference
 from ...worlds.world import DecisionArrays, InstanceGraph
 from ..network import NOT_OFFERED
 from .graph_network import GRAPH, GraphNetwork
-from .hetero_gnn import hetero_data
 
 
 @by_reference
@@ -89,13 +88,26 @@ class Pooled(NamedTuple):
 def encoded_instances(network: GraphNetwork, graphs: Sequence[InstanceGraph]) -> list[EncodedInstance]:
     """Return instances as the network has read them."""
     spec, head, h = network.spec, network.head, network.settings.hidden
-    encoded = network.encode(hetero_data(graphs))
+    encoded = network.encode(graphs)
     w, f = len(spec.whole), len(spec.state)
     left, mean, whole, state = torch.split(head.context.weight, [h, h, w, f], dim=1)
     pools = torch.zeros(len(spec.slots), h + 1, h)
     for slot, is_group in enumerate(head.is_group):
         if is_group:
             pools[slot] = head.pools[slot].get_parameter("weight").T
+    shared = {
+        "pools": _array(pools),
+        "is_group": np.array(head.is_group),
+        "left": _array(left.T),
+        "state": _array(state.T),
+        "shift": _array(torch.cat([head.shift.weight.T, head.shift.bias[None]])),
+        "features": _array(head.features.weight.T),
+        "middle": _array(torch.cat([head.middle.weight.T, head.middle.bias[None]])),
+        "among": _array(head.among.weight.T),
+        "out": _array(head.out.weight[0]),
+        "direct": _array(head.direct.weight[0]),
+        "key": _array(head.key.weight.T.reshape(2, h, h)),
+    }
     first = {name: ptr.tolist() for name, ptr in encoded.first.items()}
 
     def rows(table: torch.Tensor, kind: str, row: int) -> torch.Tensor:
@@ -113,18 +125,8 @@ def encoded_instances(network: GraphNetwork, graphs: Sequence[InstanceGraph]) ->
                 query=_array(rows(encoded.query, spec.member, row) / h**0.5),
                 nodes=_array(torch.cat(own)),
                 first=begins.astype(np.int64),
-                pools=_array(pools),
-                is_group=np.array(head.is_group),
                 known=_array(known),
-                left=_array(left.T),
-                state=_array(state.T),
-                shift=_array(torch.cat([head.shift.weight.T, head.shift.bias[None]])),
-                features=_array(head.features.weight.T),
-                middle=_array(torch.cat([head.middle.weight.T, head.middle.bias[None]])),
-                among=_array(head.among.weight.T),
-                out=_array(head.out.weight[0]),
-                direct=_array(head.direct.weight[0]),
-                key=_array(head.key.weight.T.reshape(2, h, h)),
+                **shared,
             )
         )
     return found
@@ -155,10 +157,10 @@ def scores_and_values(network: GraphNetwork, seen: Mapping[str, torch.Tensor]) -
     names = [arrays[name] for name in ("member", "state", "nodes", "features")]
     decisions = DecisionArrays._make([*names, arrays["action_mask"] > 0])
     numbers, of = np.unique(arrays[GRAPH][:, 0], return_inverse=True)
-    encoded = network.kept(numbers.tolist(), encoded_instances)
     count, h = len(of), network.settings.hidden
     scores, hidden = np.full(decisions.mask.shape, NOT_OFFERED, np.float32), np.zeros((count, 2 * h), np.float32)
-    for graph, each in enumerate(encoded):
+    for graph, number in enumerate(numbers.tolist()):
+        each = network.kept(number, lambda number=number: encoded_instances(network, network.bank.some([number]))[0])
         rows = np.flatnonzero(of == graph)
         own = DecisionArrays._make(array[rows] for array in decisions)
         groups = pooled(each, own, 1 + int(max(own.nodes[:, :, 1].max(), own.member.max(), 0)))
@@ -216,7 +218,7 @@ def _update(encoded, groups, e, member):  # type: ignore[no-untyped-def]
             groups.is_stale[e, old] = True
             groups.is_stale[e, new] = True
     n = np.float32(len(groups.member[e]))
-    for group in range(groups.counts.shape[1]):
+    for group in range(1, groups.counts.shape[1]):  # nothing is asked of members without a group but their mean
         if not groups.is_stale[e, group]:
             continue
         groups.is_stale[e, group] = False

@@ -7,21 +7,22 @@ Legend of shapes: ``B`` decisions, ``n`` members, ``a`` actions, ``s`` nodes of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch_geometric.data import HeteroData
 
 from ...worlds.world import DecisionArrays, InstanceGraph, Sizes, WorldSpec
 from ..network import NOT_OFFERED
 from .action_head import ActionHead, Pools, PossibleActions
 from .hetero_gnn import GraphNetworkSettings, HeteroGNN, hetero_data
+
+Kept = TypeVar("Kept")
 
 GRAPH = "graph"
 """Key of an observation: number of its graph in the bank."""
@@ -50,21 +51,18 @@ def compact(decisions: DecisionArrays, graphs: NDArray[np.int64], *, copy: bool 
 
 
 class GraphBank:
-    """Graphs of the instances that are played, each under a number that is given once."""
+    """Graphs of the instances that are played, by numbers that their player chooses."""
 
     def __init__(self) -> None:
         self._graphs: dict[int, InstanceGraph] = {}
-        self._next = 0
 
-    def add(self, graph: InstanceGraph) -> int:
-        """Keep a graph and return its number."""
-        self._graphs[self._next] = graph
-        self._next += 1
-        return self._next - 1
+    def put(self, number: int, graph: InstanceGraph) -> None:
+        """Keep a graph under a number that has none yet."""
+        self._graphs[number] = graph
 
-    def keep(self, numbers: Sequence[int]) -> None:
+    def keep(self, numbers: Collection[int]) -> None:
         """Forget all other graphs."""
-        self._graphs = {number: self._graphs[number] for number in numbers}
+        self._graphs = {number: graph for number, graph in self._graphs.items() if number in numbers}
 
     def some(self, numbers: Sequence[int]) -> list[InstanceGraph]:
         """Return graphs by their numbers."""
@@ -103,15 +101,16 @@ class GraphNetwork(nn.Module):
         self.spec, self.settings, self.bank = spec, given, bank or GraphBank()
         self.encoder = HeteroGNN(spec, given)
         self.head = ActionHead(spec, given.hidden)
-        self._kept: tuple[list[int], Any] | None = None
+        self._kept: dict[Hashable, Any] = {}
 
-    def encode(self, graphs: HeteroData) -> EncodedGraphs:
+    def encode(self, graphs: Sequence[InstanceGraph]) -> EncodedGraphs:
         """Return what all decisions on these graphs share."""
-        nodes, head = self.encoder(graphs), self.head
+        data = hetero_data(graphs).to(self.head.out.weight.device)
+        nodes, head = self.encoder(data), self.head
         members = nodes[self.spec.member]
         slots = [_padded(layer(nodes[kind])) for kind, layer in zip(self.spec.slots, head.nodes, strict=True)]
-        first = {name: graphs[name].ptr for name in nodes}
-        return EncodedGraphs(members, _padded(head.query(members)), slots, first, graphs.whole)
+        first = {name: data[name].ptr for name in nodes}
+        return EncodedGraphs(members, _padded(head.query(members)), slots, first, data.whole)
 
     def forward(self, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return scores ``(B, a)`` and values ``(B,)`` of observations of `compact_space`."""
@@ -125,22 +124,19 @@ class GraphNetwork(nn.Module):
 
     def forget(self) -> None:
         """Drop the embeddings that are kept while weights do not change."""
-        self._kept = None
+        self._kept = {}
 
     def _encoded(self, numbers: list[int]) -> EncodedGraphs:
-        def encode(graphs: Sequence[InstanceGraph]) -> EncodedGraphs:
-            return self.encode(hetero_data(graphs).to(next(self.parameters()).device))
-
         if torch.is_grad_enabled():
-            return encode(self.bank.some(numbers))
-        kept: EncodedGraphs = self.kept(numbers, lambda network, graphs: encode(graphs))
-        return kept
+            return self.encode(self.bank.some(numbers))
+        return self.kept(tuple(numbers), lambda: self.encode(self.bank.some(numbers)))
 
-    def kept(self, numbers: list[int], encode: Callable[[GraphNetwork, Sequence[InstanceGraph]], Any]) -> Any:
+    def kept(self, key: Hashable, make: Callable[[], Kept]) -> Kept:
         """Return what a function makes of graphs of the bank; the same object until `forget`."""
-        if self._kept is None or self._kept[0] != numbers:
-            self._kept = numbers, encode(self, self.bank.some(numbers))
-        return self._kept[1]
+        if key not in self._kept:
+            self._kept[key] = make()
+        kept: Kept = self._kept[key]
+        return kept
 
     def decide(self, encoded: EncodedGraphs, of: Tensor, seen: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Return scores ``(B, a)`` and values ``(B,)``.

@@ -14,7 +14,6 @@ from torch import Tensor
 from ... import files
 from ...errors import CheckpointError, PlanError
 from ...models.graph.graph_network import GRAPH, GraphNetwork, compact
-from ...models.graph.hetero_gnn import hetero_data
 from ...models.tensor_file import load_tensors, save_tensors
 from ...worker_pool import WorkerPool, deaf_to_interrupts
 from ...worlds.world import InstanceGraph, World
@@ -108,8 +107,8 @@ def imitation_loss(
         rows = np.sort(rng.choice(len(wanted), num_decisions, replace=False))
         seen, wanted = {key: values[rows] for key, values in seen.items()}, wanted[rows]
     tensors = {key: torch.from_numpy(values) for key, values in seen.items()}
-    device = next(network.parameters()).device
-    encoded = network.encode(hetero_data(graphs).to(device))
+    encoded = network.encode(graphs)
+    device = encoded.members.device
     tensors = {key: values.to(device) for key, values in tensors.items()}
     scores, _ = network.decide(encoded, tensors[GRAPH][:, 0], tensors)
     share = torch.from_numpy(wanted).to(device, scores.dtype)

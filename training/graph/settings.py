@@ -49,6 +49,7 @@ class GroupedPPOSettings(PPOSettings):
     gae_lambda: float = Field(default=1.0, ge=0, le=1)
     entropy: float = Field(default=0.0, ge=0)
     value: float = Field(default=0.0, ge=0)
+    averaging: float = Field(default=0.05, gt=0, le=1)
     group: int = Field(default=8, ge=1, le=256)
 
     @model_validator(mode="after")
@@ -56,11 +57,6 @@ class GroupedPPOSettings(PPOSettings):
         if self.num_envs % self.group:
             raise ValueError(f"group must divide num_envs, which is {self.num_envs}")
         return self
-
-    @property
-    def steps_per_update(self) -> int:
-        """Decisions between two updates."""
-        return self.num_envs * self.rollout_steps
 
 
 class GraphTrainSettings(settings.Settings):
@@ -74,8 +70,6 @@ class GraphTrainSettings(settings.Settings):
         seed: of the network and of what is drawn.
         updates: of PPO, after the imitation.
         validate_every_updates: updates between two validations.
-        averaging: weight of the newest weights in the running average of them that is validated and kept, per step of the
-            imitation and per update; 1: the newest alone.
         num_threads: threads of torch and of compiled play.
         log: writers of the validations (see `training.hooks.names`).
         num_workers: processes of the search that is imitated; 1: this one alone.
@@ -94,7 +88,6 @@ class GraphTrainSettings(settings.Settings):
     log: tuple[LogName, ...] = ()
     updates: int = Field(default=500, ge=0)
     validate_every_updates: int = Field(default=25, ge=1)
-    averaging: float = Field(default=0.05, gt=0, le=1)
     num_workers: int = Field(default=1, ge=1, le=256)
     device: Literal["cpu", "cuda", "auto"] = "cpu"
     network: GraphNetworkSettings = GraphNetworkSettings()

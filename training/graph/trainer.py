@@ -23,6 +23,7 @@ from ...models.policy_files import STAGES, stage
 from ...models.tensor_file import save_tensors
 from ...worlds.world import InstanceGraph, World
 from .. import checkpoint
+from ..averaging import average_in
 from ..device import pick_device
 from ..ppo import figures_of, make_ppo, model_state, restore_generators, restore_weights
 from ..run_folder import AnyRunFolder
@@ -74,7 +75,7 @@ class GraphTrainer:
             self._env,
             chosen.ppo,
             {"spec": world.spec, "network": chosen.network, "bank": bank},
-            total_steps=chosen.updates * chosen.ppo.steps_per_update,
+            total_steps=chosen.updates * chosen.ppo.update_steps,
             seed=chosen.seed,
             device=pick_device(chosen.device),
             buffer=(GroupedRolloutBuffer, {"env": self._env}),
@@ -82,7 +83,7 @@ class GraphTrainer:
         self._model.set_logger(Logger(None, []))
         network = self._model.policy.get_submodule("network")
         assert isinstance(network, GraphNetwork)
-        self.policy, self.average = network, copy.deepcopy(network)
+        self.policy, self.average = network, copy.deepcopy(network).cpu()
         self._optimizer = torch.optim.Adam(network.parameters(), lr=chosen.ppo.learning_rate)
         self._rng = np.random.default_rng([chosen.seed, 1])
         self._drawn: list[tuple[Any, InstanceGraph, NDArray[np.int64]]] = []
@@ -132,10 +133,7 @@ class GraphTrainer:
             self._imitate()
         else:
             self._improve()
-        share = max(self._chosen.averaging, 1.0 / (self.update + 1.0))
-        with torch.no_grad():
-            for average, newest in zip(self.average.parameters(), self.policy.parameters(), strict=True):
-                average.lerp_(newest, share)
+        average_in(self.average, self.policy, max(self._chosen.ppo.averaging, 1.0 / (self.update + 1.0)))
         self.update += 1
 
     def _imitate(self) -> None:
@@ -154,7 +152,8 @@ class GraphTrainer:
 
     def _improve(self) -> None:
         """Play episodes of all groups, and update by MaskablePPO."""
-        self._model.learn(self._chosen.ppo.steps_per_update, use_masking=False, reset_num_timesteps=False)
+        self._drawn.clear()
+        self._model.learn(self._chosen.ppo.update_steps, use_masking=False, reset_num_timesteps=False)
         self.figures = figures_of(self._model.logger)
         if self._env.returns:
             self.figures["sampled"] = -float(np.mean(self._env.returns))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -38,15 +37,12 @@ class WorldVecEnv(MaskedVecEnv):
     """
 
     def __init__(self, world: World[Any], num_envs: int, seed: int, group: int, bank: GraphBank) -> None:
-        self._world, self._bank, self.group = world, bank, group
+        self._world, self._bank, self._seed, self.group = world, bank, seed, group
         sizes = world.sizes
         self._batch = world.batch(num_envs, num_envs, sizes)
-        self._rngs = [np.random.default_rng([FIRST_TRAINING_SEED + seed, place]) for place in range(num_envs // group)]
-        self._sequences = [list[int]() for _ in self._rngs]
-        self._shared = dict[int, tuple[int, Any]]()
+        self._instances = dict[int, Any]()
         self._graph = np.zeros(num_envs, np.int64)
         self._number, self._actions_taken = np.full(num_envs, -1), [list[int]() for _ in range(num_envs)]
-        self._dropped = np.zeros(len(self._rngs), np.int64)
         self.at, self.past = np.zeros((num_envs, 2), np.int64), np.zeros(num_envs)
         self.returns, self._return = list[float](), np.zeros(num_envs)
         super().__init__(num_envs, compact_space(world.spec, sizes), spaces.Discrete(sizes.actions))
@@ -80,28 +76,15 @@ class WorldVecEnv(MaskedVecEnv):
         """Drop returns, graphs and instances that no episode plays any more; for the end of an update."""
         self.returns.clear()
         playing = set(self._graph.tolist())
-        self._bank.keep(sorted(playing))
-        self._shared = {seed: kept for seed, kept in self._shared.items() if kept[0] in playing}
-        for g in range(len(self._rngs)):
-            first = int(self._number[g * self.group : (g + 1) * self.group].min())
-            del self._sequences[g][: first - int(self._dropped[g])]
-            self._dropped[g] = first
+        self._bank.keep(playing)
+        self._instances = {key: instance for key, instance in self._instances.items() if key in playing}
 
     def state(self) -> dict[str, Any]:
-        """Return plain data from which `restore` continues: generators, and the actions of episodes in progress."""
-        return {
-            "generators": [json.dumps(rng.bit_generator.state) for rng in self._rngs],
-            "seeds": [list(each) for each in self._sequences],
-            "dropped": self._dropped.tolist(),
-            "numbers": self._number.tolist(),
-            "actions": [list(each) for each in self._actions_taken],
-        }
+        """Return plain data from which `restore` continues: what each episode plays, and its actions so far."""
+        return {"numbers": self._number.tolist(), "actions": [list(each) for each in self._actions_taken]}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state; episodes in progress are played again up to where they were."""
-        for rng, text in zip(self._rngs, state["generators"], strict=True):
-            rng.bit_generator.state = json.loads(text)
-        self._sequences, self._dropped = [list(each) for each in state["seeds"]], np.array(state["dropped"], np.int64)
         if min(state["numbers"]) < 0:  # no episode had begun
             return
         for e, number in enumerate(state["numbers"]):
@@ -109,25 +92,21 @@ class WorldVecEnv(MaskedVecEnv):
         taken = state["actions"]
         for step in range(max(map(len, taken), default=0)):
             self._batch.is_live[:] = [step < len(each) for each in taken]
-            actions = np.array([each[step] if step < len(each) else 0 for each in taken])
-            self._return += self._batch.step(actions)
+            self._return += self._batch.step(np.array([each[step] if step < len(each) else 0 for each in taken]))
         self._batch.is_live[:] = True
         self._actions_taken = [list(each) for each in taken]
 
     def _begin(self, e: int, number: int) -> None:
         """Start the instance of a number in the sequence of an episode's group."""
-        g = e // self.group
-        seeds = self._sequences[g]
-        while len(seeds) <= number - self._dropped[g]:
-            seeds.append(int(self._rngs[g].integers(self.FIRST_SEED, _LATEST)))
-        seed = seeds[number - int(self._dropped[g])]
-        if seed not in self._shared:
-            instance = self._world.instance("training", seed)
-            self._shared[seed] = self._bank.add(self._world.checked_graph(instance)), instance
-        self._graph[e], instance = self._shared[seed]
-        self._number[e] = number
+        g, num_groups = e // self.group, self.num_envs // self.group
+        key = number * num_groups + g  # the same in a run that was resumed
+        if key not in self._instances:
+            rng = np.random.default_rng([FIRST_TRAINING_SEED + self._seed, g, number])
+            self._instances[key] = self._world.instance("training", int(rng.integers(self.FIRST_SEED, _LATEST)))
+            self._bank.put(key, self._world.checked_graph(self._instances[key]))
+        self._graph[e], self._number[e] = key, number
         self._actions_taken[e], self._return[e] = [], 0.0
-        self._batch.put(e, instance)
+        self._batch.put(e, self._instances[key])
         self._batch.begin(e, e)
 
     FIRST_SEED = 1_000_000

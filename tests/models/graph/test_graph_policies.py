@@ -15,7 +15,7 @@ from meshwright.errors import CheckpointError, PolicyError
 from meshwright.models.graph.compiled_head import decide, encoded_instances, pooled, scores_and_values
 from meshwright.models.graph.graph_network import GRAPH, GraphNetwork, compact
 from meshwright.models.graph.graph_player import GraphPlayer, played
-from meshwright.models.graph.hetero_gnn import GraphNetworkSettings, hetero_data
+from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.play_mode import PlayMode
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
 from meshwright.models.tensor_file import load_tensors, save_tensors
@@ -64,7 +64,7 @@ def test_other_numbers_for_devices_change_no_embedding_and_no_value(instance: Ta
     found, embedded = [], []
     for each in (instance, renumbered(instance, order)):
         with torch.no_grad():
-            embedded.append(np.sort(made.encode(hetero_data([WORLD.graph(each)])).members.numpy(), axis=0))
+            embedded.append(np.sort(made.encode([WORLD.graph(each)]).members.numpy(), axis=0))
         found.append(GraphPlayer(made, WORLD, "policy").place(each, PlayMode("greedy")).value_s)
     assert embedded[1] == pytest.approx(embedded[0], abs=1e-4)
     assert found[1] == pytest.approx(found[0])
@@ -86,9 +86,9 @@ def test_compiled_decisions_are_those_of_torch_and_padding_is_not_seen(*, messag
     graphs = [WORLD.graph(each) for each in NETWORKS]
     batch = WORLD.batch(len(NETWORKS), len(NETWORKS), LARGEST)
     batch.restart(NETWORKS)
-    encoded = made.encode(hetero_data(graphs))
-    for graph in graphs:
-        made.bank.add(graph)
+    encoded = made.encode(graphs)
+    for number, graph in enumerate(graphs):
+        made.bank.put(number, graph)
     alone = encoded_instances(made, graphs)
     groups = [
         pooled(one, DecisionArrays(*(array[e : e + 1] for array in batch.decisions)), each.num_stages)

@@ -41,9 +41,19 @@ def config(**more: object) -> GraphTrainSettings:
     return GraphTrainSettings.model_validate(given)
 
 
-def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None:
-    """Stopped in the imitation and in PPO, where episodes of eight decisions are cut by rollouts of six."""
-    chosen = config(imitation=IMITATION)
+@pytest.mark.parametrize(
+    ("benchmark", "changes"),
+    [
+        ("tasklets-64", SMALL),
+        (
+            "latency-tight",
+            ("placement.instances.num_ops=[6, 9, 12]", "placement.devices.num_devices=[2]", "num_validation_seeds=4"),
+        ),
+    ],
+)
+def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path, benchmark: str, changes: tuple[str, ...]) -> None:
+    """Stopped in the imitation and in PPO, where rollouts cut off episodes, of one length and of several."""
+    chosen = config(imitation=IMITATION, benchmark=f"preset:{benchmark}", changes=changes)
     train_graph(chosen, tmp_path / "whole")
 
     class StoppedError(Exception):
@@ -66,19 +76,19 @@ def test_a_run_that_was_stopped_ends_as_one_that_was_not(tmp_path: Path) -> None
     assert [row["stage"] for row in curves[0]] == ["imitation"] * 2 + ["ppo"] * 3
     trained = SavedGraphPolicy.load(tmp_path / "parts" / "imitated.pt").trained
     assert (trained["benchmark"], trained["update"], [each["stage"] for each in trained["stages"]]) == (
-        "tasklets-64",
+        benchmark,
         4,
         ["imitation"],
     )
     with pytest.raises(CheckpointError, match="seed: differs"):
-        train_graph(config(imitation=IMITATION, seed=1), tmp_path / "parts", resume=True)
+        train_graph(chosen.model_copy(update={"seed": 1}), tmp_path / "parts", resume=True)
 
 
 def test_it_gets_better(tmp_path: Path) -> None:
     """The mean of sampled values over the last of forty updates is below that over the first."""
     ppo = {**PPO, "num_envs": 64, "group": 8, "rollout_steps": 8, "minibatch": 512, "epochs": 4}
-    ppo |= {"learning_rate": 0.01, "final_learning_rate": 0.01}
-    train_graph(config(ppo=ppo, updates=40, validate_every_updates=1, averaging=0.3), tmp_path / "run")
+    ppo |= {"learning_rate": 0.01, "final_learning_rate": 0.01, "averaging": 0.3}
+    train_graph(config(ppo=ppo, updates=40, validate_every_updates=1), tmp_path / "run")
     sampled = [row["sampled"] for row in json.loads((tmp_path / "run" / "learning_curve.json").read_text())[1:]]
     assert np.mean(sampled[-10:]) < np.mean(sampled[:10]) - 0.02
 

@@ -67,7 +67,7 @@ def test_compiled_decisions_are_those_of_torch() -> None:
     for messages in (True, False):
         made = network(messages=messages)
         graphs = [WORLD.checked_graph(each) for each in INSTANCES]
-        encoded, values = made.encode(hetero_data(graphs)), []
+        encoded, values = made.encode(graphs), []
         for number, instance in enumerate(INSTANCES):
             batch = episodes_on(instance, "latency")
             while batch.is_live[0]:
