@@ -9,6 +9,7 @@ Legend of shapes: ``E`` episodes, ``n`` members, ``N`` nodes of all slots, ``g``
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -160,7 +161,7 @@ def scores_and_values(network: GraphNetwork, seen: Mapping[str, torch.Tensor]) -
     count, h = len(of), network.settings.hidden
     scores, hidden = np.full(decisions.mask.shape, NOT_OFFERED, np.float32), np.zeros((count, 2 * h), np.float32)
     for graph, number in enumerate(numbers.tolist()):
-        each = network.kept(number, lambda number=number: encoded_instances(network, network.bank.some([number]))[0])
+        each = network.kept(number, partial(_encoded, network, number))
         rows = np.flatnonzero(of == graph)
         own = DecisionArrays._make(array[rows] for array in decisions)
         groups = pooled(each, own, 1 + int(max(own.nodes[:, :, 1].max(), own.member.max(), 0)))
@@ -169,6 +170,10 @@ def scores_and_values(network: GraphNetwork, seen: Mapping[str, torch.Tensor]) -
         decide(each, groups, own, is_live, none, 1.0, np.zeros(len(rows), np.int64), found, values)
         scores[rows], hidden[rows] = np.where(own.mask, found, np.float32(NOT_OFFERED)), values
     return torch.from_numpy(scores), network.head.value(torch.from_numpy(hidden))[:, 0]
+
+
+def _encoded(network: GraphNetwork, number: int) -> EncodedInstance:
+    return encoded_instances(network, network.bank.some([number]))[0]
 
 
 @njit

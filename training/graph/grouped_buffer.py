@@ -56,7 +56,7 @@ class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
         beyond, past = (beyond_group(each, self._at, group) for each in (self.advantages, self._past))
         whole = self._past + self.returns
         others = np.abs(whole - beyond_group(whole, self._at, group))
-        unit = np.where(others > 0, others, np.float32(1.0))
+        unit = np.where(others > 0, others, 1.0).astype(np.float32)
         self.advantages[:] = np.where(left > 0, beyond_past(beyond / unit, past / unit, left), 0.0)
 
 
