@@ -66,7 +66,6 @@ def anneal(
     request: PlacementRequest,
     *,
     start: Sequence[NDArray[np.int64]] | NDArray[np.int64] | None = None,
-    proposal: NDArray[np.float64] | None = None,
     num_steps: int | None = None,
     planner: str = "annealing",
     hottest: float = HOTTEST,
@@ -79,22 +78,15 @@ def anneal(
             load compiled code.
         start: a placement to start from, ``(n,)``, or several, of which the best is taken, ``(s, n)``; by default those of HEFT
             and of earliest start, for throughput also those of `multilevel` and, where there is time, `linear`.
-        proposal: weight with which each device is tried for each op, ``(n, m)``, for example a policy's probabilities; some
-            moves ignore it, so that no placement is out of reach. By default all devices alike.
         num_steps: moves to try; by default until the budget ends, or without one `STEPS_PER_GROUP` for each group.
         planner: whom the placement names.
         hottest: the temperature at which a round begins, in the unit of `HOTTEST`; less where the start is good.
 
     Raises:
-        PlanError: a start is not legal, or none is given and no legal one was found; the weights have another shape or are
-            negative.
+        PlanError: a start is not legal, or none is given and no legal one was found.
     """
     _load_compiled_code()
     begun_s = clock_s()
-    if proposal is not None:
-        proposal = np.asarray(proposal, np.float64)
-        if proposal.shape != instance.times_s.shape or not (proposal >= 0).all():
-            raise PlanError("must be a weight of 0 or more for each op and device", field="proposal", value=str(proposal.shape))
     budget_s = np.inf if request.budget_s is None else request.budget_s
     if start is None:
         starts, orders = _starts(instance, request, begun_s + STARTS_SHARE * budget_s)
@@ -108,7 +100,7 @@ def anneal(
     deadline_s = begun_s + budget_s - ENDING_S - ENDING_S_PER_OP * instance.num_ops
     if num_steps is None and clock_s() - begun_s > STARTS_SHARE * (deadline_s - begun_s):
         return placed(instance, starts[best], request.objective, planner, order=orders[best], note=NO_MOVE)
-    search = _Search(instance, request.objective, starts[best], orders[best], request.seed, proposal, hottest)
+    search = _Search(instance, request.objective, starts[best], orders[best], request.seed, hottest)
     if num_steps is None and budget_s == np.inf:
         num_steps = STEPS_PER_GROUP * instance.num_groups
     if num_steps is not None:
@@ -126,7 +118,7 @@ def _load_compiled_code() -> None:
     for objective in ("latency", "throughput"):
         request = PlacementRequest(objective)
         starts, orders = _starts(tiny, request, np.inf)
-        search = _Search(tiny, objective, starts[0], orders[0], 0, None, HOTTEST)
+        search = _Search(tiny, objective, starts[0], orders[0], 0, HOTTEST)
         search.run_steps(1)
         placed(tiny, *search.best()[:1], objective, "tiny")
 
@@ -168,12 +160,11 @@ class _Search:
         start: NDArray[np.int64],
         order: NDArray[np.int64],
         seed: int,
-        proposal: NDArray[np.float64] | None,
         hottest: float,
     ) -> None:
         self._instance, self._hottest = instance, hottest
         self._objective = objective
-        self._problem, self._ops = problem_of(instance, instance.group, memory_of(instance), proposal)
+        self._problem, self._ops = problem_of(instance, instance.group, memory_of(instance))
         self._num_units = instance.num_groups
         self._best_of = np.empty(self._num_units, np.int64)
         self._best_of[instance.group] = start

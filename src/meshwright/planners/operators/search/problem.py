@@ -30,8 +30,6 @@ MOST_MOVED = 12
 """Units that move at once, with those that make room."""
 SWAP_SHARE = 0.1
 """Share of moves that send another unit away although all would fit."""
-PROPOSAL_SHARE = 0.7
-"""Share of moves that are drawn from given weights, where there are some."""
 
 
 class SearchProblem(NamedTuple):
@@ -56,7 +54,6 @@ class SearchProblem(NamedTuple):
         first_tied: first of the units that each unit shares an edge with, ``(u + 1,)``.
         tied: those units.
         memory: of units, see `packing`.
-        weight: running sums of the weights by which a unit's device is proposed, ``(u, m)``, or ``(0, m)`` for none.
     """
 
     times_s: NDArray[np.float64]
@@ -77,7 +74,6 @@ class SearchProblem(NamedTuple):
     first_tied: NDArray[np.int64]
     tied: NDArray[np.int64]
     memory: GroupMemory
-    weight: NDArray[np.float64]
 
 
 class UnitDevices(NamedTuple):
@@ -101,10 +97,7 @@ class UnitDevices(NamedTuple):
 
 
 def problem_of(
-    instance: OperatorInstance,
-    unit_of: NDArray[np.int64],
-    memory: GroupMemory,
-    proposal: NDArray[np.float64] | None = None,
+    instance: OperatorInstance, unit_of: NDArray[np.int64], memory: GroupMemory
 ) -> tuple[SearchProblem, NDArray[np.int64]]:
     """The problem, and the op at each of its numbers.
 
@@ -112,9 +105,8 @@ def problem_of(
         instance: what is placed.
         unit_of: unit of each op of the instance, ``(n,)``.
         memory: of units.
-        proposal: weight of each device for each op of the instance, ``(n, m)``.
     """
-    n, m = instance.times_s.shape
+    n = instance.num_ops
     order = upward_order(instance)
     place = np.empty(n, np.int64)
     place[order] = np.arange(n)
@@ -132,11 +124,6 @@ def problem_of(
     pairs = np.concatenate([np.stack([unit[source], unit[target]]), np.stack([unit[target], unit[source]])], axis=1)
     pairs = np.unique(pairs[0, pairs[0] != pairs[1]] * units + pairs[1, pairs[0] != pairs[1]])
     first_tied, tied = rows_by_owner(pairs // units, pairs % units, units)
-    weight = np.zeros((0, m))
-    if proposal is not None:
-        summed = np.zeros((units, m))
-        np.add.at(summed, unit_of, np.asarray(proposal, np.float64))
-        weight = np.cumsum(np.where(memory.can_run, summed, 0.0), axis=1)
     first, _ = rows_by_owner(target, target, n)
     problem = SearchProblem(
         np.ascontiguousarray(instance.times_s[order]),
@@ -156,7 +143,6 @@ def problem_of(
         first_tied,
         tied,
         memory,
-        weight,
     )
     return problem, order
 
@@ -275,15 +261,10 @@ def undo(memory, units, count):  # type: ignore[no-untyped-def]
 
 @njit
 def _draw_device(problem, units, unit):  # type: ignore[no-untyped-def]
-    num_devices = problem.memory.can_run.shape[1]
-    if len(problem.weight) and draw(units.random) < PROPOSAL_SHARE:
-        running = problem.weight[unit]
-        if running[-1] > 0.0:
-            return min(np.searchsorted(running, draw(units.random) * running[-1], side="right"), num_devices - 1)
     begin, end = problem.first_tied[unit], problem.first_tied[unit + 1]
     if end > begin and draw(units.random) < NEIGHBOUR_SHARE:
         return units.device_of[problem.tied[begin + draw_below(units.random, end - begin)]]
-    return draw_below(units.random, num_devices)
+    return draw_below(units.random, problem.memory.can_run.shape[1])
 
 
 @njit
