@@ -13,7 +13,7 @@ from typing import Any
 
 from ..errors import PolicyError
 from ..jobs.seeds import validation_seeds
-from ..models.policy_files import made_sentences
+from ..models.policy_files import decided, made_sentences
 from .metrics import Metric, metrics_of
 from .statistics import interval, least
 from .verdict import paired_rows, standings
@@ -22,6 +22,8 @@ from .worlds.evaluated_world import REFERENCE, EvaluatedWorld, PlayedCases, Prog
 from .worlds.registry import world_of
 
 FORMAT, FORMAT_VERSION = "meshwright-results", 2
+NETWORK = "network:"
+"""Begins a run's policy that plays itself also where a rule was better."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ def evaluate(
 
     Args:
         benchmark: its name or path, its settings (as `load_benchmark` returns them), or an `EvaluatedWorld`.
-        specs: policies besides those that it names.
+        specs: policies besides those that it names. A run that was not better than a rule plays that rule, with ``network:``
+            before it itself.
         num_seeds: test cases; the benchmark's own number by default.
         num_processes: cases played at a time.
         workers: who plays in place of processes of this machine.
@@ -70,10 +73,13 @@ def evaluate(
     cases = world.cases(num_seeds)
     names = {world.display_name(spec): spec for spec in wanted}
     tuned = _tuned(world, wanted, progress)
-    acting = {name: tuned[spec]["played"] if spec in tuned else spec for name, spec in names.items()}
+    itself = {spec.removeprefix(NETWORK) for spec in (*specs, *world.benchmark.policies) if spec.startswith(NETWORK)}
+    by_rule = {name: decided(spec) for name, spec in names.items() if spec not in itself}
+    acting = {name: by_rule.get(name, (spec,))[0] for name, spec in names.items()}
+    acting |= {name: tuned[spec]["played"] for name, spec in names.items() if spec in tuned}
     found = world.play(list(dict.fromkeys(acting.values())), cases, progress, f"test {world.case}s")
     played = {name: found[spec] for name, spec in acting.items() if spec in found}
-    rows = [_row(world, name, world.kind(names[name]), one) for name, one in played.items()]
+    rows = [_row(world, name, world.kind(by_rule.get(name, (names[name],))[0]), one) for name, one in played.items()]
     for name, (kind, one) in world.published(cases).items():
         played[name] = one
         rows.append(_row(world, name, kind, one))
@@ -99,7 +105,7 @@ def evaluate(
         **ranked,
         "tuned": tuned,
         "made": made,
-        "remarks": [*world.remarks(names, rows), *made],
+        "remarks": [*world.remarks(names, rows), *made, *(f"{name}: {told[0]}." for name, (_, told) in by_rule.items() if told)],
         "more": world.more(rows),
         "timing": {
             "elapsed_s": time.perf_counter() - began,
@@ -115,7 +121,8 @@ def check(world: EvaluatedWorld, specs: Sequence[str]) -> list[str]:
     Raises:
         MeshwrightError: one is unknown, does not fit or is there twice; there is none.
     """
-    wanted = list(dict.fromkeys([*specs, *world.options.references, *world.benchmark.policies]))
+    given = [*specs, *world.options.references, *world.benchmark.policies]
+    wanted = list(dict.fromkeys(spec.removeprefix(NETWORK) for spec in given))
     names = [world.display_name(spec) for spec in wanted]
     for name in names:
         if names.count(name) > 1:

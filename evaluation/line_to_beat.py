@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from .. import files
-from ..models.policy_files import LINE_TO_BEAT
+from ..models.policy_files import LINE_TO_BEAT, POLICY_FILES, keep_verdict
 from ..training.hooks.callback import RunEnd, RunStart, TrainingCallback, ValidationRecord
 from .statistics import excludes_zero, paired
 from .worlds.evaluated_world import Options, ValidationEpisodes
@@ -29,7 +29,7 @@ FIRST, KEPT = 4, 6
 class LineToBeat(TrainingCallback):
     """Prints the line to beat before training, and the verdict at the end.
 
-    The run folder keeps them as ``line_to_beat.json``.
+    The run folder keeps them as ``line_to_beat.json``. The policy's file holds the verdict (see `models.policy_files.decided`).
 
     Args:
         out: where; standard output by default.
@@ -74,7 +74,9 @@ class LineToBeat(TrainingCallback):
         sentence = f"{word} than {self.rule} on the validation episodes: {self._measure} {difference['mean']:+.3g}{ends}"
         verdict = {"policy_value": float(np.mean(values)), "difference": difference, "is_better": sign < 0, "sentence": sentence}
         files.write_json(self._folder / LINE_TO_BEAT, {**self._told, "verdict": verdict})
-        self._print(sentence)
+        kept = next(self._folder / name for name in POLICY_FILES if (self._folder / name).is_file())
+        keep_verdict(kept, {"rule": self.rule, "is_better": sign < 0, "sentence": sentence})
+        self._print(sentence if sign < 0 else f"{sentence}; evaluate and plan will use {self.rule}")
 
     def _episodes(self, config: Mapping[str, Any]) -> ValidationEpisodes:
         names, worlds = [config["benchmark"], *config.get("mixed", ())], []

@@ -22,6 +22,10 @@ ABLATION = "ablation"
 
 LINE_TO_BEAT = "line_to_beat.json"
 """File of a run folder: the best rule on the validation episodes, and whether the policy is better."""
+VERDICT = "verdict"
+"""Key beside the stages: the rule that the policy was compared with, and whether it is better."""
+POLICY_FILES = ("policy.pt", "policy.json")
+"""Files of policies in run folders: a network, weights of linear scores."""
 
 _STAGE_WORDS = {"search": "searched weights", "td": "temporal differences", "imitation": "imitation", "ppo": "PPO"}
 
@@ -139,31 +143,59 @@ def how_file_was_made(path: Path) -> str:
     Raises:
         CheckpointError: it is missing or damaged.
     """
-    if path.is_dir():
-        path = next((path / name for name in ("policy.pt", "policy.json") if (path / name).is_file()), path / "policy.pt")
+    trained = _trained(path)
+    verdict = trained.get(VERDICT)
+    return f"{how_made(trained)}; {verdict['sentence']}" if verdict else how_made(trained)
+
+
+def decided(spec: str) -> tuple[str, tuple[str, ...]]:
+    """Return the rule that plays in place of a run's policy that is not better, with a remark; else the same spelling.
+
+    Only a path is changed. Any other spelling of a policy, as ``network:PATH``, is taken as it is.
+
+    Raises:
+        CheckpointError: the file is damaged.
+    """
+    path = Path(spec)
+    is_there = path.is_file() if path.suffix in (".pt", ".json") else any((path / name).is_file() for name in POLICY_FILES)
+    verdict = _trained(path).get(VERDICT) if is_there else None
+    if not verdict or verdict["is_better"]:
+        return spec, ()
+    return str(verdict["rule"]), (f"{verdict['rule']} decides: the policy is {verdict['sentence']}",)
+
+
+def keep_verdict(path: Path, verdict: Mapping[str, Any]) -> None:
+    """Write into a policy's file which rule it was compared with, and whether it is better.
+
+    Args:
+        path: of the file.
+        verdict: ``rule``, ``is_better`` and ``sentence``.
+    """
+    data = _read(path)
+    data["trained"] = {**data["trained"], VERDICT: dict(verdict)}
     if path.suffix == ".json":
-        data = files.read_json(path)
+        files.write_json(path, data)
     else:
-        from .tensor_file import load_tensors  # takes a while
+        from .tensor_file import save_tensors
 
-        data = load_tensors(path)
+        save_tensors(path, data)
+
+
+def _trained(path: Path) -> Mapping[str, Any]:
+    """Return what a policy's file, or that of a run folder, holds under ``trained``."""
+    if path.is_dir():
+        path = next((path / name for name in POLICY_FILES if (path / name).is_file()), path / POLICY_FILES[0])
+    data = _read(path)
     trained = data.get("trained") if isinstance(data, Mapping) else None
-    words, (_, sentence) = how_made(trained if isinstance(trained, Mapping) else {}), verdict_of_run(path)
-    return f"{words}; {sentence}" if sentence else words
+    return trained if isinstance(trained, Mapping) else {}
 
 
-def verdict_of_run(path: Path) -> tuple[bool, str]:
-    """Return whether the kept policy of a run folder is better than the best rule, and the sentence; else True and nothing."""
-    line = (path if path.is_dir() else path.parent) / LINE_TO_BEAT
-    is_kept = path.is_dir() or path.name in ("policy.pt", "policy.json")
-    verdict = files.read_json(line).get("verdict") if is_kept and line.is_file() else None
-    return (bool(verdict["is_better"]), str(verdict["sentence"])) if verdict else (True, "")
+def _read(path: Path) -> Any:
+    if path.suffix == ".json":
+        return files.read_json(path)
+    from .tensor_file import load_tensors  # takes a while
 
-
-def lost_to_rule(path: Path | None) -> tuple[str, ...]:
-    """Return a remark on a run's policy that is not better than a rule; none for others."""
-    is_better, sentence = (True, "") if path is None else verdict_of_run(path)
-    return () if is_better else (f"the policy is {sentence}",)
+    return load_tensors(path)
 
 
 def made_sentences(files_of: Mapping[str, Path | None]) -> list[str]:

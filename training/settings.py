@@ -200,7 +200,7 @@ def load_with_paths(kind: type[settings.AnySettings], path: str | Path, changes:
         if isinstance(value, tuple):
             return tuple(found(one, key) for one in value)
         if isinstance(value, settings.Settings):
-            inner = {name: f"{key}.{name}" for name in ("benchmarks", "found") if hasattr(value, name)}
+            inner = {name: f"{key}.{name}" for name in ("benchmarks", "found", "start") if hasattr(value, name)}
             return value.model_copy(update={name: found(getattr(value, name), each) for name, each in inner.items()})
         return value
 

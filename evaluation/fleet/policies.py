@@ -27,7 +27,7 @@ from ...envs.fleet.fleet import Fleet, synchronous_only
 from ...envs.fleet.reward import reward_weights
 from ...envs.fleet.spaces import observed_links, with_links
 from ...errors import PolicyError, nearest
-from ...models.policy_files import SHIPPED
+from ...models.policy_files import POLICY_FILES, SHIPPED
 from ...planners.fleet.linear_scores import FleetScores, choose_by_scores, linear_scorer, play_by_scores
 from ...planners.fleet.playing import choose_at_random, play_at_random, play_rule
 from ...planners.fleet.rollout import FleetRollout
@@ -38,7 +38,7 @@ from ...planners.own_policy import OWN, own_policy, possible_choice
 from ...planners.policy import Policy
 from ...planners.policy_names import parsed
 from ...planners.rules import NAMES
-from ...planning.policies import OF_ONE_JOB, POLICY_FILES, display_name, fleet_policy_file
+from ...planning.policies import OF_ONE_JOB, display_name, fleet_policy_file
 from ...simulation.fleet import dynamics
 from ...simulation.fleet.state import Total
 from .action_table import fleet_decision

@@ -102,6 +102,15 @@ class SavedFleetNetwork:
             raise CheckpointError("has no linear scores: it was trained without network.linear", file=file)
         return direct_weights(self.weights["linear.direct"])
 
+    def searched_weights(self, file: str | Path = "policy") -> NDArray[np.float64]:
+        """The weights that a search finds: of prices, ``(3, x)``, or else `linear_scores`.
+
+        Raises:
+            CheckpointError: it has neither.
+        """
+        prices = self.weights.get("prices.direct.weight")
+        return self.linear_scores(file) if prices is None else direct_weights(prices)
+
     def network(self, fleet: Fleet, file: str | Path = "policy") -> FleetActor:
         """The network, ready to play a fleet.
 

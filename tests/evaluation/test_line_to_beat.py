@@ -10,7 +10,7 @@ import pytest
 from meshwright import plan, settings
 from meshwright.cli import run_command_line
 from meshwright.evaluation.line_to_beat import LineToBeat, ValidationEpisodes, _raced
-from meshwright.models.policy_files import how_file_was_made, lost_to_rule
+from meshwright.models.policy_files import decided, how_file_was_made
 from meshwright.training.fleet.settings import FleetTrainSettings
 from meshwright.training.graph.settings import GraphTrainSettings
 from meshwright.training.linear.settings import LinearSettings
@@ -87,12 +87,15 @@ def test_a_run_is_held_against_the_best_rule_on_its_own_validation_episodes(meth
     difference = verdict["difference"]
     assert difference["mean"] == pytest.approx(verdict["policy_value"] - found["value"])
     assert verdict["is_better"] == (difference["high"] < 0)
-    assert out.getvalue().endswith(f"{verdict['sentence']}\n")
+    ends = "" if verdict["is_better"] else f"; evaluate and plan will use {found['rule']}"
+    assert out.getvalue().endswith(f"{verdict['sentence']}{ends}\n")
     assert verdict["sentence"].startswith("better than" if verdict["is_better"] else "not better than")
     assert how_file_was_made(run.path).endswith(verdict["sentence"])
-    assert lost_to_rule(run.policy) == (() if verdict["is_better"] else (f"the policy is {verdict['sentence']}",))
+    played, remarks = decided(str(run.policy))
+    assert played == (str(run.policy) if verdict["is_better"] else found["rule"])
+    assert remarks == (() if verdict["is_better"] else (f"{played} decides: the policy is {verdict['sentence']}",))
     if method == "ppo" and not verdict["is_better"]:
-        assert lost_to_rule(run.path)[0] in plan("zoo:squeezenet", "preset:toy", policy_spec=str(run.path)).remarks
+        assert remarks[0] in plan("zoo:squeezenet", "preset:toy", policy_spec=str(run.path)).remarks
 
 
 def test_the_best_rule_of_the_first_episodes_and_of_all_is_found_where_more_is_better():

@@ -61,6 +61,7 @@ class WeightSearchSettings(settings.Settings):
         validate_every_generations: generations between two validations of the mean.
         hosts: rule by which hosts are picked one by one, where the benchmark asks for that; of linear scores.
         found: a policy whose linear scores are taken in place of a search, as for an ablation of what comes after it.
+        start: a policy with whose weights the search begins; null: with those of no preference.
     """
 
     generations: int = Field(default=60, ge=1, le=10_000)
@@ -70,6 +71,7 @@ class WeightSearchSettings(settings.Settings):
     validate_every_generations: int = Field(default=5, ge=1)
     hosts: str = "fifo"
     found: str | None = None
+    start: str | None = Field(default=None, exclude_if=lambda start: start is None)
 
 
 class FleetTrainSettings(settings.Settings):

@@ -20,9 +20,10 @@ from ...envs.fleet.batch import FleetBatch
 from ...envs.fleet.fleet import Fleet
 from ...envs.fleet.objective import is_better, objective_value
 from ...errors import CheckpointError, ConfigError, InputFileError
-from ...jobs.seeds import FIRST_TRAINING_SEED
+from ...jobs.seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
 from ...models.fleet.prices import num_direct, price_units
 from ...models.fleet.saved import SavedFleetNetwork
+from ...models.policy_files import policy_path
 from ...planners.fleet.linear_prices import play_by_prices
 from ...planners.fleet.linear_scores import FIRST_WEIGHTS, START, linear_scorer, play_by_scores
 from ...planners.fleet.rules import fleet_rule
@@ -92,6 +93,14 @@ def found_elsewhere(policy: str) -> NDArray[np.float64]:
         raise error.at(field="search.found") from None
 
 
+def seconds_of_episode(searched: WeightsToSearch) -> float:
+    """Return the CPU seconds of an episode by the weights at the start."""
+    _mean_on(searched, searched.start, range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 1))  # loads compiled code
+    begun_s = time.process_time()
+    _mean_on(searched, searched.start, range(FIRST_VALIDATION_SEED, FIRST_VALIDATION_SEED + 3))
+    return (time.process_time() - begun_s) / 3
+
+
 class WeightSearch:
     """A search between two generations; the config may take the result of another run instead.
 
@@ -114,6 +123,8 @@ class WeightSearch:
     ) -> None:
         self._searched, self._chosen, self._seed = searched, chosen, seed
         self._settings, start = searched[0].fleet.settings, searched[0].start
+        if chosen.start is not None:
+            start = _weights_of(chosen.start, start)
         self._validation_seeds = validation_seeds
         self._shape = start.shape
         self._population = CovarianceAdaptation(start.reshape(-1), chosen.spread, chosen.population)
@@ -195,6 +206,22 @@ class WeightSearch:
 
     def _rng_of(self, generation: int) -> np.random.Generator:
         return np.random.default_rng([FIRST_TRAINING_SEED + self._seed, generation, 1])
+
+
+def _weights_of(policy: str, start: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the weights of a policy in the shape of others.
+
+    Raises:
+        CheckpointError: it is no policy of a fleet, or has not as many.
+        PolicyError: no such shipped policy.
+    """
+    try:
+        weights = SavedFleetNetwork.load(policy_path(policy, ".fleet.pt", "fleets")).searched_weights(policy)
+    except (CheckpointError, InputFileError) as error:
+        raise error.at(field="search.start") from None
+    if weights.size < start.size:
+        raise CheckpointError(f"has {weights.size} weights, and {start.size} are searched", field="search.start", value=policy)
+    return weights.reshape(-1)[: start.size].reshape(start.shape)
 
 
 def _mean(searched: Sequence[WeightsToSearch], weights: NDArray[np.float64], seeds: range | list[int]) -> float:

@@ -25,7 +25,7 @@ from ..envs.fleet.menu_lines import layout_name
 from ..errors import PlanError, PolicyError
 from ..jobs.load import JobSource
 from ..models.fleet.saved import SavedFleetNetwork, player
-from ..models.policy_files import lost_to_rule
+from ..models.policy_files import decided
 from ..planners.fleet.rule import EntryRule
 from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule
@@ -181,6 +181,7 @@ class MenuPlanner:
             MeshwrightError: job, cluster or policy are missing or wrong.
         """
         where = load_cluster(cluster) if isinstance(cluster, str) else cluster
+        rule, lost = decided(spec)
         is_rule = spec.startswith(MENU_RULE)
         file = None if is_rule else fleet_policy_file(spec)
         saved = None if file is None else SavedFleetNetwork.load(file)
@@ -207,8 +208,9 @@ class MenuPlanner:
             # What a request leaves out of the menu is no other fleet: compared is all of what the policy was trained for.
             own = build(trained.fleet.model_copy(update={"cluster": where.name, "job_types": types}))
         other = own.off_ground(saved.trained.get("ground", {}))
-        told = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
-        remarks = (*told, *lost_to_rule(file))
+        remarks = () if other is None else (f"the policy was not trained for this fleet, but for {other}",)
+        if lost:
+            return cls(spec, fleet, kind, given, _by_rule(fleet, rule, devices), (*remarks, *lost), files.digest(rule))
         weights = [part for name, tensor in sorted(saved.weights.items()) for part in (name, tensor.numpy())]
         return cls(spec, fleet, kind, given, player(saved.network(fleet, file)), remarks, files.digest(*weights))
 

@@ -31,7 +31,7 @@ from ..jobs.arrivals import Arrivals
 from ..jobs.job import MAX_STEPS, Job
 from ..jobs.load import JobSource
 from ..jobs.workload import Workload, WorkloadSettings
-from ..models.policy_files import lost_to_rule
+from ..models.policy_files import decided
 from ..planners.policy import Policy, checked
 from ..plans import PlacementPlan
 from ..plans.memory import tight_text
@@ -157,8 +157,9 @@ class OpSplitPlanner:
             MeshwrightError: the job or a file of the policy is missing or wrong, or the job cannot be timed on the cluster.
         """
         chosen_costs = costs or CostSettings()
+        spec, told = decided(spec)
         scenario, left_out = _scenario(job, cluster, max_degree, chosen_costs, wanted_settings(spec, RULES), progress)
-        return cls(spec, scenario, (*_choices(chosen_costs), *left_out))
+        return cls(spec, scenario, (*_choices(chosen_costs), *left_out, *told))
 
     @cached_property
     def chooser(self) -> Policy:
@@ -181,9 +182,8 @@ class OpSplitPlanner:
 
     @cached_property
     def _always(self) -> tuple[str, ...]:
-        """Remarks on every plan: figures of other devices, and a rule that the run of the policy lost to."""
-        foreign = foreign_figures(self.scenario.cluster, self.scenario.settings.costs, has_layers=False)
-        return (*foreign, *lost_to_rule(self._file))
+        """Remarks on every plan: figures of other devices."""
+        return tuple(foreign_figures(self.scenario.cluster, self.scenario.settings.costs, has_layers=False))
 
     @property
     def _file(self) -> Path | None:

@@ -21,7 +21,7 @@ from .. import inputs
 from ..envs import ground
 from ..envs.ground import Ground
 from ..errors import Names, PolicyError
-from ..models.policy_files import SHIPPED, shipped_folder, shipped_with
+from ..models.policy_files import POLICY_FILES, SHIPPED, shipped_folder, shipped_with
 from ..planners.fleet.rules import BASES
 from ..planners.linear import LinearScorer, LinearWeights
 from ..planners.own_policy import OWN, own_policy
@@ -40,8 +40,6 @@ MENU_RULE = "menu:"
 OF_FLEET = ".fleet.pt"
 OF_PLACEMENT = (".operators.pt", ".tasklets.pt")
 OF_ONE_JOB = "is of benchmarks that decide on one job at a time; on a fleet a policy is a rule, as sjf, or a run folder"
-# Files of policies, as run folders hold them: a network, a linear scorer.
-POLICY_FILES = ("policy.pt", "policy.json")
 
 
 def is_baseline(spec: str) -> bool:

@@ -68,6 +68,8 @@ def evaluate_policies(
     cheapest-feasible, fastest-feasible, acceptable-jct, fixed-K, ladder-K-K and best-fixed, each with an optional @PLACEMENT,
     as in min@aligned. python:MODULE:NAME, a class of your own, plays every benchmark; meshwright list policies names all others.
 
+    A run that was not better than a rule on its validation episodes plays that rule; network:RUN plays its network.
+
     Of a family of benchmarks, such as load-sweep, every variant is evaluated, and a page shows them side by side.
 
     On published elastic workloads, such as preset:elastic-published-1.0, a policy is a run folder, its policy.json, shipped:NAME,
@@ -83,7 +85,7 @@ def evaluate_policies(
     @search-SECONDS behind it, or a solver of meshwright arrange such as chain@0.1.
     """
     output.check_file("--json", json_file)
-    from ....evaluation.evaluate import check, evaluate
+    from ....evaluation.evaluate import NETWORK, check, evaluate
     from ....evaluation.workers import chosen_workers
     from ....evaluation.worlds.evaluated_world import Options
     from ....evaluation.worlds.registry import load_worlds
@@ -101,7 +103,7 @@ def evaluate_policies(
     found: list[Evaluation] = []
     with output.progress() as bars:
         for world in worlds:
-            world.note_files([*policies, *world.benchmark.policies])
+            world.note_files([spec.removeprefix(NETWORK) for spec in (*policies, *world.benchmark.policies)])
             with output.set_up(bars) as report:
                 world.build(report)
             if len(worlds) > 1:  # what does not fit the last one is refused before the first one is played

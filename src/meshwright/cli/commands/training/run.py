@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any
 from .... import files
 from ....errors import CheckpointError, ConfigError
 from ....models.policy_files import LINE_TO_BEAT
+from ....packaged import config_path
 from ....training.hooks.callback import StageRecord, TrainingCallback, UpdateRecord, ValidationRecord
 from ....training.hooks.names import log_names
-from ....training.methods import METHODS, Method, SeedSettings, load, load_config, method_named, method_of
+from ....training.hooks.stopping import StopInTime
+from ....training.methods import Method, SeedSettings, load, load_config, method_named, method_of
+from ....training.own_benchmark import MINUTES, config_of, is_benchmark
 from ... import interrupts, output
 from .kept import kept_rows
 
@@ -29,18 +32,19 @@ class TrainRequest:
     """The options of the command.
 
     Attributes:
-        config: YAML of the run; None where one is resumed as it was begun.
+        config: YAML of the run, or of a benchmark; None where one is resumed as it was begun.
         changes: ``key=value`` texts that change it.
         resume: run folder that is continued; of several seeds, the common beginning of their names.
         out: the same of new runs; None for ``runs/NAME``.
         overwrite: whether an existing one is replaced.
         graphs: folder of profiles.
         json_file: where the learning curve is written.
+        minutes: CPU minutes after which it ends; None: as the config says, of a benchmark without a config ten.
         log: writers in place of the config's, as ``csv,tensorboard``; None for the config's.
         begun: the run folder, once it is known, and when its config was written before; None where there was none.
     """
 
-    config: Path | None
+    config: str | None
     changes: tuple[str, ...]
     resume: Path | None
     out: Path | None
@@ -48,6 +52,7 @@ class TrainRequest:
     graphs: Path | None
     json_file: str | None
     log: str | None
+    minutes: float | None = None
     begun: dict[Path, int | None] = field(default_factory=dict)
 
     def chosen(self, begun: Path | None, further: Sequence[str] = ()) -> SeedSettings:
@@ -65,14 +70,25 @@ class TrainRequest:
             raise CheckpointError("is no run folder (it has no config.yaml)", file=begun)
         if self.config is None and self.changes:
             raise CheckpointError("a run is resumed as it was begun; leave out --set", file=begun, value=self.changes[0])
-        path = self.config or (begun or Path()) / "config.yaml"
-        name = method_named(path, self.changes)
-        if begun is not None and method_named(begun / "config.yaml") != name:
-            raise CheckpointError("differs from the config that the run was begun with", file=begun, field="method")
-        if self.graphs is not None and (of := METHODS[name].benchmarks) is not None:
+        if self.is_benchmark:
+            if begun is not None:
+                raise CheckpointError("a run is resumed as it was begun; leave out the benchmark", file=begun)
+            found = config_of(str(self.config), self.minutes or MINUTES, [*self.changes, *further])
+        else:
+            path = config_path(self.config) if self.config else (begun or Path()) / "config.yaml"
+            name = method_named(path, self.changes)
+            if begun is not None and method_named(begun / "config.yaml") != name:
+                problem = "differs from the config that the run was begun with"
+                raise CheckpointError(problem, file=begun, field="method")
+            found = load_config(path, [*self.changes, *further])
+        if self.graphs is not None and (of := method_of(found).benchmarks) is not None:
             raise ConfigError(f"does not go with a benchmark of {of}", field="--graphs", value=str(self.graphs))
-        found = load_config(path, [*self.changes, *further])
         return found if self.log is None else found.model_copy(update={"log": log_names(self.log)})
+
+    @property
+    def is_benchmark(self) -> bool:
+        """Whether a benchmark is named in place of a config."""
+        return self.config is not None and is_benchmark(self.config)
 
     def folder(self, name: str) -> Path:
         """The run folder of a run of this name.
@@ -175,6 +191,8 @@ def train_run(asked: TrainRequest) -> None:
         beaten = LineToBeat(stream, asked.graphs, built)
         shown = RunBars(bars, check_interrupt, method, beaten)
         callbacks: list[TrainingCallback] = [beaten, shown]
+        if asked.minutes is not None or asked.is_benchmark:
+            callbacks.insert(0, StopInTime(asked.minutes or MINUTES, stream))
         if not sys.stderr.isatty() or not (asked.json_file == "-" or sys.stdout.isatty()):
             from ....training.hooks.lines import LineWriter
 

@@ -9,14 +9,14 @@ import typer
 
 from .... import inputs
 from ....errors import ConfigError
-from ....packaged import config_path, train_presets
+from ....packaged import train_presets
 from ... import output
 from ...options import Changes, GraphsDir, JsonFile
 
 
 def train_policy(
     config: Annotated[
-        str | None, typer.Argument(metavar="CONFIG", help="YAML of the run, or preset:NAME; left out with --resume.")
+        str | None, typer.Argument(metavar="CONFIG", help="YAML of the run or of a benchmark, or preset:NAME; not with --resume.")
     ] = None,
     changes: Changes = None,
     resume: Annotated[Path | None, typer.Option(metavar="RUN", help="Go on from a run folder's last checkpoint.")] = None,
@@ -30,6 +30,9 @@ def train_policy(
         str | None,
         typer.Option(metavar="CLUSTER", help="A Ray cluster in their place, HOST:PORT or local:N, whose nodes share folders."),
     ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(metavar="M", help="CPU minutes after which it ends, or earlier where PPO is level.")
+    ] = None,
     log: Annotated[
         str | None,
         typer.Option(metavar="NAME,...", help="Writers of validations: stdout, csv, tensorboard; none for none."),
@@ -37,7 +40,11 @@ def train_policy(
     graphs: GraphsDir = None,
     json_file: JsonFile = None,
 ) -> None:
-    """Train a policy from a config into a run folder, or go on training one."""
+    """Train a policy from a config into a run folder, or go on training one.
+
+    Of a benchmark without a config, as mybenchmark.yaml or preset:rail-256, the preset of its kind is trained, in ten minutes by
+    default. Rules are played first; a policy that is not better than the best of them is kept with that rule in its place.
+    """
     from ....training.run_folder import resumed_files
 
     for path in () if resume is None or seeds is not None else resumed_files(resume):
@@ -54,8 +61,9 @@ def train_policy(
         raise ConfigError("name a config, or a run folder with --resume", field="CONFIG", choices=train_presets())
     from .run import TrainRequest, train_run
 
-    config_file = None if config is None else config_path(config)
-    asked = TrainRequest(config_file, tuple(changes or ()), resume, out, overwrite, graphs, json_file, log)
+    if minutes is not None and not 0 < minutes <= 1e6:
+        raise ConfigError("must be a number above 0", field="--minutes", value=str(minutes))
+    asked = TrainRequest(config, tuple(changes or ()), resume, out, overwrite, graphs, json_file, log, minutes)
     if seeds is not None:
         from .train_seeds import train_seeds
 
