@@ -13,7 +13,7 @@ from .. import checkpoint
 from ..ppo import model_state, restore_generators, restore_weights
 from .vec_env import FleetVecEnv
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 GENERATORS = ("torch_generator", "cuda_generator", "numpy_generator")
 KEYS = ("key", "num_timesteps", "num_updates", "policy", "optimizer", *GENERATORS, "episodes", "curve")
 

@@ -97,6 +97,8 @@ class FleetTrainSettings(settings.Settings):
         ppo: constants of the second stage.
         discounted_by: whether its ``discount`` and ``gae_lambda`` are per mean time between two arrivals (see `timed_buffer`), or
             per decision.
+        group: episodes that meet the same arrivals and continue from the same state after each update; from each one's advantage
+            the mean of the others' at the same time is subtracted (see `training.groups`). 1: none.
         spread_starts: whether training begins at places spread over an episode, or with empty clusters.
         network: widths.
     """
@@ -119,6 +121,7 @@ class FleetTrainSettings(settings.Settings):
     imitation: ImitationSettings | None = ImitationSettings()
     ppo: PPOSettings = PPOSettings()
     discounted_by: Literal["time", "decision"] = "time"
+    group: int = Field(default=1, ge=1, le=256, exclude_if=lambda group: group == 1)
     spread_starts: bool = True
     network: FleetNetworkSettings = FleetNetworkSettings()
 
@@ -131,6 +134,12 @@ class FleetTrainSettings(settings.Settings):
         imitates_it = self.imitation is not None and SEARCHED in self.imitation.rules
         if imitates_it and (self.search is None or not self.network.linear):
             raise ValueError(f"imitation.rule: {SEARCHED} wants a search, and network.linear: true")
+        return self
+
+    @model_validator(mode="after")
+    def _groups_fit(self) -> Self:
+        if self.ppo.num_envs % self.group:
+            raise ValueError(f"group must divide ppo.num_envs, which is {self.ppo.num_envs}")
         return self
 
     @model_validator(mode="after")

@@ -8,6 +8,9 @@ arrivals, and so is the weight of later differences in generalised advantage est
 
 with ``d`` arrivals' time between the decisions, so that a burst is taken as one decision of several parts.
 
+Where episodes form groups that meet the same arrivals, the mean advantage of the others at the same time is subtracted from each
+(see `training.groups`): nearly all of the spread of returns is that of the arrivals.
+
 Source:
     Bradtke and Duff, "Reinforcement learning methods for continuous-time Markov decision problems", 1994; Schulman et al.,
     "High-dimensional continuous control using generalized advantage estimation", 2016.
@@ -22,7 +25,11 @@ from numpy.typing import NDArray
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 from torch import Tensor
 
+from ..groups import beyond_group
 from .vec_env import FleetVecEnv
+
+_MS_OF_EPISODE = 2**42
+"""No episode takes as many milliseconds."""
 
 
 class TimedRolloutBuffer(MaskableDictRolloutBuffer):
@@ -39,11 +46,13 @@ class TimedRolloutBuffer(MaskableDictRolloutBuffer):
     def reset(self) -> None:
         """Empty the buffer."""
         self.elapsed: NDArray[np.float64] = np.zeros((self.buffer_size, self.n_envs))
+        self._at: NDArray[np.int64] = np.zeros((self.buffer_size, self.n_envs), np.int64)
         super().reset()
 
     def add(self, *args: Any, **kwargs: Any) -> None:
         """Keep the decision that the environment has just carried out."""
         self.elapsed[self.pos] = self._env.elapsed
+        self._at[self.pos] = self._env.episode * _MS_OF_EPISODE + (1e3 * self._env.decided_s).astype(np.int64)
         super().add(*args, **kwargs)
 
     def compute_returns_and_advantage(self, last_values: Tensor, dones: NDArray[np.bool_]) -> None:
@@ -63,3 +72,5 @@ class TimedRolloutBuffer(MaskableDictRolloutBuffer):
             self.advantages[step] = advantage
             following, goes_on = self.values[step], 1.0 - self.episode_starts[step]
         self.returns = self.advantages + self.values
+        if self._env.group > 1:
+            self.advantages[:] = beyond_group(self.advantages, self._at, self._env.group, _MS_OF_EPISODE)

@@ -117,6 +117,7 @@ def train_fleet(
         most=chosen.reward_most,
         by_time=chosen.discounted_by == "time",
         spreads=chosen.spread_starts,
+        group=chosen.group,
     )
     model = _model(chosen, env, fleet)
     unused = {"name", "num_threads", "device", "log"}
@@ -196,7 +197,7 @@ def _network(model: MaskablePPO) -> FleetActor:
 
 def _model(chosen: FleetTrainSettings, env: FleetVecEnv, fleet: Fleet) -> MaskablePPO:
     made_of = {"network": chosen.network, "fleet": fleet}
-    buffer = (TimedRolloutBuffer, {"env": env}) if chosen.discounted_by == "time" else None
+    buffer = (TimedRolloutBuffer, {"env": env}) if chosen.discounted_by == "time" or chosen.group > 1 else None
     device, total = pick_device(chosen.device), chosen.total_steps
     model = make_ppo(FleetPolicy, env, chosen.ppo, made_of, total_steps=total, seed=chosen.seed, device=device, buffer=buffer)
     model.set_logger(Logger(None, []))
@@ -350,6 +351,9 @@ class _Validation(BaseCallback):
         if self._reporter.is_stopping:
             self._save()
             self._reporter.stop_if_asked()
+        env = self.training_env_of()
+        if env.group > 1:
+            self.model._last_obs, self.model._last_episode_starts = env.regroup()
         self.report(PPO, self.num_timesteps / max(1, self._chosen.total_steps))
 
     def training_env_of(self) -> FleetVecEnv:

@@ -47,8 +47,11 @@ class FleetVecEnv(MaskedVecEnv):
             what the others tell.
         by_time: whether ``elapsed`` is the time, or 1.
         spreads: whether a reset spreads the episodes.
+        group: consecutive episodes that meet the same arrivals; `regroup` brings them to one state again.
 
     Attributes:
+        episode: how many each one has ended, ``(e,)``.
+        decided_s: time at which the latest step of each was decided, ``(e,)``.
         elapsed: time that passed in the latest step of each episode, in mean times between two arrivals, ``(e,)``.
     """
 
@@ -62,9 +65,12 @@ class FleetVecEnv(MaskedVecEnv):
         most: float = np.inf,
         by_time: bool = True,
         spreads: bool = True,
+        group: int = 1,
     ) -> None:
         self.batch = FleetBatch(fleet, num_envs, reward_scale=scale)
-        self._rngs = [np.random.default_rng([FIRST_TRAINING_SEED + seed, number]) for number in range(num_envs)]
+        self._rngs = [np.random.default_rng([FIRST_TRAINING_SEED + seed, number // group]) for number in range(num_envs)]
+        self.group, self._regrouped = group, 0
+        self.episode, self.decided_s = np.zeros(num_envs, np.int64), np.zeros(num_envs)
         self._actions = np.zeros(num_envs, np.int64)
         self._starts = np.ones(num_envs, np.bool_)
         self._most = most
@@ -82,10 +88,28 @@ class FleetVecEnv(MaskedVecEnv):
         for e, rng in enumerate(self._rngs):
             self.batch.reset(e, rng)
             if self._spreads:
-                _advance(fleet.problem, state, e, rule, e * fleet.settings.num_jobs // self.num_envs)
+                first = e // self.group * self.group
+                _advance(fleet.problem, state, e, rule, first * fleet.settings.num_jobs // self.num_envs)
         self.batch.observe()
-        self._starts[:] = True
+        self._starts[:], self.episode[:] = True, 0
         return self.seen()
+
+    def regroup(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.bool_]]:
+        """Let each group continue from the state of one of its episodes, in turns; observations, and which begin.
+
+        From equal states, what comes of decisions differs by the decisions alone.
+        """
+        if self.group > 1:
+            for first in range(0, self.num_envs, self.group):
+                taken, others = first + self._regrouped % self.group, slice(first, first + self.group)
+                for values in (*self.batch.state, self._starts, self.episode):
+                    values[others] = values[taken].copy()
+                state = self._rngs[taken].bit_generator.state
+                for rng in self._rngs[others]:
+                    rng.bit_generator.state = state
+            self._regrouped += 1
+            self.batch.observe()
+        return self.seen(), self._starts.copy()
 
     def seen(self) -> dict[str, NDArray[Any]]:
         """Copies of the observations."""
@@ -101,7 +125,8 @@ class FleetVecEnv(MaskedVecEnv):
         """What `restore` goes on from."""
         arrays = {name: torch.as_tensor(array) for name, array in self.batch.arrays().items()}
         generators = [json.dumps(rng.bit_generator.state) for rng in self._rngs]
-        return {"arrays": arrays, "generators": generators, "starts": torch.as_tensor(self._starts.copy())}
+        counts = {"episode": torch.as_tensor(self.episode.copy()), "regrouped": self._regrouped}
+        return {"arrays": arrays, "generators": generators, "starts": torch.as_tensor(self._starts.copy()), **counts}
 
     def restore(self, state: dict[str, Any]) -> dict[str, NDArray[Any]]:
         """Go on from a state; the observations."""
@@ -109,17 +134,19 @@ class FleetVecEnv(MaskedVecEnv):
         for rng, text in zip(self._rngs, state["generators"], strict=True):
             rng.bit_generator.state = json.loads(text)
         self._starts = state["starts"].numpy().copy()
+        self.episode, self._regrouped = state["episode"].numpy().copy(), state["regrouped"]
         return self.seen()
 
     def step_wait(self) -> tuple[dict[str, NDArray[Any]], NDArray[np.float32], NDArray[np.bool_], list[dict[str, Any]]]:
         """Carry out the stored actions; episodes that are over start again."""
-        before_s = self.batch.state.now_s.copy()
+        self.decided_s = self.batch.state.now_s.copy()
         rewards, over = self.batch.step(self._actions)
         if self._by_time:
-            self.elapsed = (self.batch.state.now_s - before_s) / self.batch.fleet.mean_interarrival_s
+            self.elapsed = (self.batch.state.now_s - self.decided_s) / self.batch.fleet.mean_interarrival_s
         for e in np.flatnonzero(over).tolist():
             self.batch.reset(e, self._rngs[e])
         self._starts = over.copy()
+        self.episode += over
         return self.seen(), np.clip(rewards, -self._most, self._most), over, [{} for _ in range(self.num_envs)]
 
     def action_masks(self) -> NDArray[np.bool_]:

@@ -1,8 +1,6 @@
 """A rollout buffer whose advantages are relative to those of episodes that meet the same instance.
 
-Source:
-    Kool et al., "Buy 4 REINFORCE samples, get a baseline for free!", 2019, for the mean of the others as a baseline; Mao et al.,
-    "Variance reduction for reinforcement learning in input-driven environments", 2019, for the same input as its condition.
+Sources of the baseline: see `training.groups`.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from numpy.typing import NDArray
 from sb3_contrib.common.maskable.buffers import MaskableDictRolloutBuffer
 from torch import Tensor
 
+from ..groups import beyond_group
 from .vec_env import WorldVecEnv
 
 _MOST_STEPS = 2**32
@@ -60,26 +59,6 @@ class GroupedRolloutBuffer(MaskableDictRolloutBuffer):
         self.advantages[:] = np.where(left > 0, beyond_past(beyond / unit, past / unit, left), 0.0)
 
 
-def beyond_group(advantages: NDArray[np.float32], at: NDArray[np.int64], group: int) -> NDArray[np.float32]:
-    """Return advantages minus the mean of the group's others at the same point; unchanged where no other was there.
-
-    Args:
-        advantages: ``(steps, e)``.
-        at: point of each, rising from step to step, ``(steps, e)``.
-        group: consecutive episodes that form a group.
-    """
-    found = advantages.copy()
-    for first in range(0, advantages.shape[1], group):
-        columns = slice(first, first + group)
-        points, where = np.unique(at[:, columns], return_inverse=True)
-        where = where.reshape(len(advantages), -1)
-        own = advantages[:, columns].astype(np.float64)
-        sums = np.bincount(where.ravel(), own.ravel(), len(points))[where]
-        others = np.bincount(where.ravel(), minlength=len(points))[where] - 1
-        found[:, columns] = own - np.where(others > 0, (sums - own) / np.maximum(others, 1), 0.0)
-    return found
-
-
 def steps_left(episode_starts: NDArray[np.float32], dones: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Return the steps until each one's episode ends, itself among them; 0 where that is beyond the rollout, ``(steps, e)``.
 
@@ -94,7 +73,9 @@ def steps_left(episode_starts: NDArray[np.float32], dones: NDArray[np.bool_]) ->
     return left[:-1]
 
 
-def beyond_past(advantages: NDArray[np.float32], past: NDArray[np.float32], left: NDArray[np.int64]) -> NDArray[np.float32]:
+def beyond_past(
+    advantages: NDArray[np.floating[Any]], past: NDArray[np.floating[Any]], left: NDArray[np.int64]
+) -> NDArray[np.floating[Any]]:
     """Return advantages minus what is linear in the past, with a slope for each power of two of the steps left.
 
     Args:
@@ -106,5 +87,5 @@ def beyond_past(advantages: NDArray[np.float32], past: NDArray[np.float32], left
     for each in range(int(distance.max()) + 1):
         rows = (distance == each) & (left > 0)
         slope = float((advantages[rows] * past[rows]).sum()) / max(float((past[rows] ** 2).sum()), 1e-12)
-        found[rows] -= np.float32(slope) * past[rows]
+        found[rows] -= slope * past[rows]
     return found

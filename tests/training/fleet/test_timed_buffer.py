@@ -14,7 +14,7 @@ SPACES = spaces.Dict({"x": spaces.Box(0.0, 1.0, (1,))}), spaces.Discrete(2)
 
 def filled(kind, elapsed, rewards, values, starts, last=0.0, done=False, **keys):
     """Advantages of one episode's decisions, by a discount of 0.5 and a weight of 0.8."""
-    env = SimpleNamespace(elapsed=np.zeros(1))
+    env = SimpleNamespace(elapsed=np.zeros(1), group=1, episode=np.zeros(1, np.int64), decided_s=np.zeros(1))
     more = {"env": env} if kind is TimedRolloutBuffer else {}
     buffer = kind(len(rewards), *SPACES, gae_lambda=0.8, gamma=0.5, n_envs=1, **more)
     buffer.reset()

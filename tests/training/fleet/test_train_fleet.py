@@ -1,6 +1,7 @@
 """Training a fleet's policy: stages, determinism, resuming, and what there is nothing to learn on."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -82,6 +83,43 @@ def test_a_run_that_is_stopped_goes_on_to_the_same_curve_and_another_seed_gives_
         train_fleet(chosen(seed=3), tmp_path / "run", fleet, resume=True)
     other = train_fleet(chosen(seed=1, total_steps=64), tmp_path / "other", fleet)
     assert curve(other) != curve(run)[:2]
+
+
+def test_a_run_in_groups_is_resumed_to_the_same_curve(fleet, tmp_path):
+    """Stopped after the first and after the third of four updates."""
+    config = chosen(group=2, total_steps=256)
+    whole = train_fleet(config, tmp_path / "whole", fleet)
+
+    def stop(now, share):
+        if now.stage == "PPO" and now.done > share:
+            raise InterruptedError
+
+    for share in (0.2, 0.7):
+        with pytest.raises(InterruptedError):
+            train_fleet(config, tmp_path / "parts", fleet, progress=partial(stop, share=share), resume=share > 0.5)
+    assert curve(train_fleet(config, tmp_path / "parts", fleet, resume=True)) == curve(whole)
+    with pytest.raises(ConfigError, match=r"group must divide ppo.num_envs, which is 4"):
+        chosen(group=3)
+
+
+def test_episodes_of_a_group_meet_the_same_arrivals_and_continue_from_one_state(fleet):
+    env, rng = FleetVecEnv(fleet, 6, 0, group=3), np.random.default_rng(0)
+    env.reset()
+    state = env.batch.state
+    assert (state.arrival_s[0] == state.arrival_s[2]).all()
+    assert (state.arrival_s[0] != state.arrival_s[3]).any()
+    for _ in range(400):  # episodes end at times of their own, and others begin
+        masks = env.action_masks()
+        env.step_async(np.where(masks, rng.random(masks.shape), -1.0).argmax(axis=1))
+        env.step_wait()
+    assert env.episode.min() > 0
+    assert any((values[0] != values[1]).any() for values in (state.now_s, state.status))
+    env.regroup()
+    for values in state:
+        assert np.array_equal(values[0], values[1], equal_nan=values.dtype.kind == "f")
+        assert np.array_equal(values[3], values[5], equal_nan=values.dtype.kind == "f")
+    first, *others = (env._rngs[e].integers(2**62) for e in (0, 1, 2))
+    assert others == [first, first]
 
 
 def test_imitation_learns_to_act_as_the_rule(fleet):

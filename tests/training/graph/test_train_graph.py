@@ -13,7 +13,7 @@ from meshwright.errors import CheckpointError, ConfigError, NothingToLearnError
 from meshwright.models.graph.graph_network import GraphBank, GraphNetwork
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
-from meshwright.training.graph.grouped_buffer import beyond_group, beyond_past, steps_left
+from meshwright.training.graph.grouped_buffer import beyond_past, steps_left
 from meshwright.training.graph.imitation import imitation_loss, searched
 from meshwright.training.graph.settings import GraphTrainSettings
 from meshwright.training.graph.train import GraphTrainProgress, train_graph
@@ -118,14 +118,6 @@ def test_a_benchmark_with_nothing_to_learn_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NothingToLearnError, match="nothing to learn"):
         train_graph(config(changes=("tasklets.num_devices=[2]", "tasklets.num_stages=[2]")), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_the_baseline_of_a_group_worked_by_hand() -> None:
-    """Two groups of two; in the second the episodes are at other points but for one."""
-    advantages = np.array([[1.0, 3.0, 5.0, 7.0], [2.0, 4.0, 6.0, 8.0]], np.float32)
-    at = np.array([[0, 0, 0, 1], [1, 1, 1, 2]])
-    # (1 - 3, 3 - 1), (2 - 4, 4 - 2); 5 alone, 7 meets 6, 6 meets 7, 8 alone
-    assert beyond_group(advantages, at, 2).tolist() == [[-2.0, 2.0, 5.0, 1.0], [-2.0, 2.0, -1.0, 8.0]]
 
 
 def test_of_an_episode_that_a_rollout_cuts_off_nothing_is_learned() -> None:

@@ -1,0 +1,31 @@
+"""The baseline of a group: by hand, and what it takes away."""
+
+import numpy as np
+
+from meshwright.training.groups import beyond_group
+
+
+def test_the_baseline_of_a_group_worked_by_hand() -> None:
+    """Two groups of two; in the second the episodes are at other points but for one."""
+    advantages = np.array([[1.0, 3.0, 5.0, 7.0], [2.0, 4.0, 6.0, 8.0]], np.float32)
+    at = np.array([[0, 0, 0, 1], [1, 1, 1, 2]])
+    # (1 - 3, 3 - 1), (2 - 4, 4 - 2); 5 alone, 7 meets 6, 6 meets 7, 8 alone
+    assert beyond_group(advantages, at, 2).tolist() == [[-2.0, 2.0, 5.0, 1.0], [-2.0, 2.0, -1.0, 8.0]]
+
+
+def test_of_others_the_first_decision_at_or_after_the_time_counts_within_the_same_episode() -> None:
+    """Ten is an episode's length. At 1 the other's next is 2, at 5 it is 12 of the next episode: no baseline there."""
+    advantages = np.array([[1.0, 10.0], [2.0, 20.0], [3.0, 30.0]])
+    at = np.array([[1, 0], [5, 2], [11, 12]])
+    assert beyond_group(advantages, at, 2, within=10).tolist() == [
+        [1.0 - 20.0, 10.0 - 1.0],
+        [2.0, 20.0 - 2.0],
+        [3.0 - 30.0, 30.0],
+    ]
+
+
+def test_what_all_of_a_group_share_is_taken_away() -> None:
+    rng = np.random.default_rng(0)
+    own, at = rng.normal(size=(20, 6)), np.tile(np.arange(20)[:, None], (1, 6))
+    shared = np.repeat(rng.normal(size=(20, 2)), 3, axis=1)
+    np.testing.assert_allclose(beyond_group(own + shared, at, 3), beyond_group(own, at, 3), atol=1e-12)
