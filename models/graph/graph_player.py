@@ -91,8 +91,9 @@ class GraphPlayer:
     def load(self) -> None:
         """Load what placing needs, before a clock begins."""
         if not self._is_loaded:
+            tiny = self.world.tiny()
             with one_thread():
-                self._place(self.world.tiny(), PlayMode("sample", samples=1), 0)
+                self.world.improve(tiny, [self._place(tiny, PlayMode("sample", samples=1), 0)], 0.01, 0)
             self._is_loaded = True
 
     def _place(self, instance: Any, mode: PlayMode, seed: int) -> Any:
@@ -123,13 +124,16 @@ class GraphPlayer:
 
     def _rounds(self, mode: PlayMode, seed: int, begun_s: float) -> Iterator[tuple[int, np.random.Generator | None]]:
         """Yield how many episodes are played next, and by which draws: the greedy one first."""
+        since_s = clock_s()
         yield 1, None
-        rng, left = np.random.default_rng(seed), mode.samples
+        rng, left, round_s = np.random.default_rng(seed), mode.samples, 2.0 * (clock_s() - since_s)
         while mode.kind == "sample" and left > 0:
             yield min(left, _SIDE_BY_SIDE), rng
             left -= _SIDE_BY_SIDE
-        while mode.kind == "search" and clock_s() < begun_s + _DRAWS_SHARE * mode.budget_s:
+        until_s = begun_s + _DRAWS_SHARE * mode.budget_s
+        while mode.kind == "search" and (since_s := clock_s()) + round_s < until_s:
             yield _SIDE_BY_SIDE // 4, rng
+            round_s = clock_s() - since_s
 
 
 def _shuffled(graph: InstanceGraph, rng: np.random.Generator) -> InstanceGraph:
