@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 
 import gymnasium
@@ -23,6 +24,7 @@ from meshwright.worlds.operators.benchmark import PlacementBenchmark, PlacementS
 from meshwright.worlds.operators.world import OperatorWorld, load_operator_world, operator_world
 
 from ...envs.side_by_side import play_both
+from .played import episodes_on
 
 ID = "meshwright/OperatorPlacement-v0"
 SMALL = PlacementSettings(instances=GraphDraw(num_ops=(8, 12)), devices=DeviceDraw(num_devices=(2, 3)))
@@ -142,22 +144,18 @@ def test_many_show_what_gymnasium_shows_of_single_ones(
     assert play_both(ours, theirs, num_steps=40) >= 9
 
 
-def test_room_for_more_edges_changes_no_episode_in_progress() -> None:
-    few, many = (SMALL.model_copy(update={"instances": GraphDraw(num_ops=(10,), parents=p)}) for p in ((1, 1), (6, 9)))
-    world, instance = operator_world("throughput"), few.instance("test", 0)
-    alone, wide = (world.batch(places, 1, world.sizes_of(instance)) for places in (1, 2))
-    for each in (alone, wide):
-        each.put(0, instance)
-        each.begin(0, 0)
-    before = wide.stacked.producer.shape[1]
-    for step in range(10):
-        action = alone.decisions.mask.argmax(axis=1)
-        assert alone.step(action) == wide.step(action)
-        if step == 4:
-            wide._widen(next(each for seed in range(50) if len((each := many.instance("test", seed)).edges) > 20))
-            assert wide.stacked.producer.shape[1] >= 2 * before
-    assert wide.device_of(0).tolist() == alone.device_of(0).tolist()
-    assert wide.value(0) == alone.value(0)
+def test_tensors_that_no_op_reads_change_nothing() -> None:
+    instance = SMALL.instance("test", 0)
+    more = replace(
+        instance,
+        tensor_bytes=np.concatenate([np.ones(len(instance.edges)), instance.tensor_bytes]),
+        edge_tensor=instance.edge_tensor + len(instance.edges),
+    )
+    plain, other = (episodes_on(each, "throughput") for each in (instance, more))
+    while plain.is_live[0]:
+        action = np.array([np.flatnonzero(plain.decisions.mask[0])[-1]])
+        assert plain.step(action) == other.step(action)
+        assert (plain.decisions.features == other.decisions.features).all()
 
 
 @pytest.mark.parametrize(
