@@ -29,7 +29,7 @@ class PlayMode:
     budget_s: float = 0.1
 
     @classmethod
-    def of(cls, text: str) -> PlayMode:
+    def of(cls, text: str, field: str = "policy") -> PlayMode:
         """``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
 
         Raises:
@@ -46,7 +46,7 @@ class PlayMode:
         except ValueError:
             pass
         raise PolicyError(
-            "is no way to ask a policy", field="policy", value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"]
+            "is no way to ask a policy", field=field, value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"]
         )
 
 

@@ -17,7 +17,8 @@ from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators import pipelined
 from meshwright.worlds.operators.benchmark import load_placement_benchmark
-from meshwright.worlds.operators.world import operator_world
+from meshwright.worlds.operators.rules import CONSTANTS
+from meshwright.worlds.operators.world import OperatorWorld
 from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_world
 
 SMALL = [
@@ -63,18 +64,19 @@ def test_figures_are_those_of_the_placements():
 @pytest.mark.parametrize(
     ("made_by", "spec", "told"),
     [
-        *((lambda spec: world_policy(spec, operator_world("latency")), *each) for each in (
+        *((lambda spec: world_policy(spec, OperatorWorld("latency")), *each) for each in (
             ("hefty", "heft"),
             ("annealing@0", "above 0"),
-            ("heft@x", "above 0"),
+            ("annealing@x", "above 0"),
+            *((f"{name}@1", "takes no seconds") for name in ("heft", "exhaustive", *CONSTANTS)),
             ("ideals", "latency"),
-            ("shipped:nothing", "no such shipped policy"),
+            ("shipped:nothing", "no such solver, file or shipped policy"),
         )),
         *((lambda spec: world_policy(spec, TaskletWorld()), *each) for each in (
             ("chains", "chain"),
             ("chain@0", "above 0"),
             ("genetic@x", "above 0"),
-            ("shipped:nothing", "no such shipped policy"),
+            ("shipped:nothing", "no such solver, file or shipped policy"),
         )),
     ],
 )  # fmt: skip

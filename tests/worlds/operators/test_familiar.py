@@ -17,7 +17,7 @@ from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import OperatorPlacement
 from meshwright.worlds.operators.benchmark import load_placement_benchmark
 from meshwright.worlds.operators.familiar import FamiliarPart, familiar_part, far_slower
-from meshwright.worlds.operators.world import operator_world
+from meshwright.worlds.operators.world import OperatorWorld
 
 from ...draws import draws
 
@@ -42,7 +42,7 @@ def test_no_drawn_device_is_slower_than_the_draw_says(seed: int, spread: float |
 
 @pytest.mark.parametrize("how", ["greedy", "sample-2", "search-0.01"])
 def test_the_shipped_policy_is_no_worse_than_heft_where_hosts_are_far_slower(how: str) -> None:
-    player, _ = load_graph_player("shipped:operators-latency", operator_world("latency"))
+    player, _ = load_graph_player("shipped:operators-latency", OperatorWorld("latency"))
     for seed in range(6):
         instance, heft = drawn(seed, SLOW_HOSTS), by_heft(drawn(seed, SLOW_HOSTS))
         found = player.place(instance, PlayMode.of(how))

@@ -21,7 +21,7 @@ from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw
 from meshwright.simulation.operators.placement import OperatorObjective
 from meshwright.simulation.operators.schedules import upward_order
 from meshwright.worlds.operators.benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
-from meshwright.worlds.operators.world import OperatorWorld, load_operator_world, operator_world
+from meshwright.worlds.operators.world import OperatorWorld, load_operator_world
 
 from ...envs.side_by_side import play_both
 from .played import episodes_on
@@ -32,7 +32,7 @@ SMALL = PlacementSettings(instances=GraphDraw(num_ops=(8, 12)), devices=DeviceDr
 
 def small(objective: OperatorObjective = "latency", **changes: object) -> OperatorWorld:
     placement = SMALL.model_copy(update={"objective": objective, **changes})
-    return operator_world(objective, PlacementBenchmark(name="small", placement=placement))
+    return OperatorWorld(objective, PlacementBenchmark(name="small", placement=placement))
 
 
 @pytest.mark.parametrize("objective", ["latency", "throughput"])

@@ -18,11 +18,11 @@ from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, dr
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import check
 from meshwright.worlds.operators.graph import FEEDS, LINK, READ_BY
-from meshwright.worlds.operators.world import operator_world
+from meshwright.worlds.operators.world import OperatorWorld
 
 from .played import episodes_on, next_op
 
-WORLD = operator_world("latency")
+WORLD = OperatorWorld("latency")
 DRAWN = GraphDraw(num_ops=(10, 20), joined_share=(0.0, 0.5))
 INSTANCES = [draw_instance(DRAWN, DeviceDraw(num_devices=(2, 4)), "test", seed) for seed in range(4)]
 
@@ -149,7 +149,7 @@ def test_where_every_episode_is_a_dead_end_the_rule_places() -> None:
             batch.value = lambda e: float("inf")
             return batch
 
-    found = GraphPlayer(network(), Dead(), "mine").place(INSTANCES[0], PlayMode())
+    found = GraphPlayer(network(), Dead("latency"), "mine").place(INSTANCES[0], PlayMode())
     heft = place(INSTANCES[0], "heft", PlacementRequest())
     assert found.device_of.tolist() == heft.device_of.tolist()
     assert (found.planner, found.note.partition(",")[0]) == ("mine", "memory left the policy no device for some op")

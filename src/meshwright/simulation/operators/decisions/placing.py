@@ -1,8 +1,8 @@
 """Placing ops one after another, compiled: the partial schedule, and what each device would make of the next op.
 
 Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors, for latency 0. A
-decision gives one group of ops a device. Under ``latency`` every op is inserted into the earliest gap of its device as soon as its device and the
-devices of all ops before it in the order are known. Under ``throughput`` loads grow as in `placement.loads_s`.
+decision gives one group of ops a device. Under ``latency`` every op is inserted into the earliest gap of its device as soon as
+its device and the devices of all ops before it in the order are known. Under ``throughput`` loads grow as in `placement.loads_s`.
 """
 
 from __future__ import annotations
