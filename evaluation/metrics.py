@@ -111,7 +111,15 @@ _ROWS = (
     ),
     Metric("over_bound", _OPS, "over bound", *_PLAIN, lambda e: e.over_bound, "value over the lower bound", origin=1.0),
     Metric("won", _PLACED, "best", *_WHOLE, lambda e: e.won, "instances on which none is better", MORE),
-    Metric("without_value", _OPS, "none", *_WHOLE, lambda e: e.without_value, "instances without a value", is_rare=True),
+    Metric(
+        "without_value",
+        _OPS | {"world": TERMINAL},
+        "none",
+        *_WHOLE,
+        lambda e: e.without_value,
+        "instances without a value",
+        is_rare=True,
+    ),
     Metric(
         "mean_completion_s",
         _in(cluster=T, fleet=T, elastic=T),

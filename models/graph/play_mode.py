@@ -19,7 +19,8 @@ class PlayMode:
     Attributes:
         kind: ``greedy``: the likeliest action each time. ``sample``: the best of so many draws and the greedy one. ``search``:
             the world's own search from the greedy result and from draws within a quarter of the budget. ``shuffled``: greedily,
-            but the network reads a graph whose edges were dealt out anew, each node with as many as before; an ablation.
+            but the network reads a graph whose edges were dealt out anew, each node with as many as before, and no rule's
+            placement is taken where it is better; an ablation.
         samples: for ``sample``.
         budget_s: for ``search``, the policy's own time included.
     """

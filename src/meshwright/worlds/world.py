@@ -245,8 +245,8 @@ class KnownPart(Generic[Instance]):
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
 
-    def of_whole(self, outcome: Any) -> Any:
-        """Return an outcome of the part as one of the whole instance."""
+    def of_whole(self, outcome: Any, or_rule: bool = True) -> Any:
+        """Return an outcome of the part as one of the whole instance, or with ``or_rule`` that of a rule if it is better."""
         return outcome
 
 
