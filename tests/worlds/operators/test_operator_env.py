@@ -159,7 +159,7 @@ def test_tensors_that_no_op_reads_change_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "words"),
     [
         ("placement.instances.num_ops=[1]", "from 2 to 2000"),
         ("placement.devices.num_devices=[65]", "up to 64"),
@@ -170,8 +170,8 @@ def test_tensors_that_no_op_reads_change_nothing() -> None:
         ("placement.form=max-load", "form"),
     ],
 )
-def test_a_benchmark_that_cannot_be_is_refused_in_one_line(changes: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as found:
+def test_a_benchmark_that_cannot_be_is_refused_in_one_line(changes: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as found:
         load_operator_world("preset:latency-tight", changes=[changes])
     assert "\n" not in str(found.value)
 
