@@ -20,17 +20,7 @@ from ...worlds.world import World
 from ..metrics import METRICS, Metric, figures
 from ..operators.dumped import write_each
 from ..world_policies import PlacingPolicy, world_policy
-from .evaluated_world import (
-    BASELINE,
-    LEARNED,
-    TIME,
-    EvaluatedWorld,
-    Options,
-    PlayedCases,
-    Progress,
-    Row,
-    ValidationEpisodes,
-)
+from .evaluated_world import BASELINE, LEARNED, TIME, EvaluatedWorld, Options, PlayedCases, Progress, Row, ValidationEpisodes
 
 OVER_REFERENCE = "value over the reference"
 """Measure of trainings."""
@@ -195,33 +185,29 @@ class EvaluatedGraphWorld(EvaluatedWorld):
         Raises:
             PlanError: no policy has a value on some instance.
         """
-        with budgets_by(self.benchmark.clock):
-            return self._play([self.made(spec) for spec in specs], cases, progress)
-
-    def _play(
-        self, policies: Sequence[PlacingPolicy[Any, Any]], cases: Sequence[int], progress: Progress | None
-    ) -> dict[str, PlayedCases]:
+        policies = [self.made(spec) for spec in specs]
         values = np.full((len(policies), len(cases)), np.nan)
         seconds, known = np.zeros_like(values), np.zeros(len(cases))
         bounds: list[float | None] = []
-        for policy in policies:  # compiled before anything is timed
-            self.place(policy, self.instance(cases[0]), cases[0])
-        for place, case in enumerate(cases):
-            instance = self.instance(case)
-            bounds.append(self.world.bound(instance))
-            self._placed, self._reasons = {}, {}
-            for row, policy in enumerate(policies):
-                began_s = clock_s()
-                values[row, place] = self.place(policy, instance, case)
-                seconds[row, place] = clock_s() - began_s
-            if np.isnan(values[:, place]).all():
-                name, why = next(iter(self._reasons.items()))
-                problem = f"no policy that is compared places this instance; {name}: {why}"
-                raise PlanError(problem, field="policies", value=instance.name)
-            others = self.done(case, instance, dict(self._placed)), self.search_longer(instance, case)
-            known[place] = np.nanmin([*others, *values[:, place]])
-            if progress is not None:
-                progress(f"{self.case}s", place + 1, len(cases))
+        with budgets_by(self.benchmark.clock):
+            for policy in policies:  # compiled before anything is timed
+                self.place(policy, self.instance(cases[0]), cases[0])
+            for place, case in enumerate(cases):
+                instance = self.instance(case)
+                bounds.append(self.world.bound(instance))
+                self._placed, self._reasons = {}, {}
+                for row, policy in enumerate(policies):
+                    began_s = clock_s()
+                    values[row, place] = self.place(policy, instance, case)
+                    seconds[row, place] = clock_s() - began_s
+                if np.isnan(values[:, place]).all():
+                    name, why = next(iter(self._reasons.items()))
+                    problem = f"no policy that is compared places this instance; {name}: {why}"
+                    raise PlanError(problem, field="policies", value=getattr(instance, "name", case))
+                others = self.done(case, instance, dict(self._placed)), self.search_longer(instance, case)
+                known[place] = np.nanmin([*others, *values[:, place]])
+                if progress is not None:
+                    progress(f"{self.case}s", place + 1, len(cases))
         self.known_s, self.bounds_s = known, bounds
         rules = np.array([policy.kind == BASELINE for policy in policies])
         return {

@@ -90,20 +90,6 @@ class SavedGraphPolicy:
         return with_weights(GraphNetwork(world.spec, self.settings), self.weights, file)
 
 
-def shipped_policies(kind: str) -> list[str]:
-    """Return the trained policies of a kind of world that come with the package."""
-    return shipped_with(f".{kind}.pt")
-
-
-def graph_policy_file(spec: str, kind: str) -> Path:
-    """Return the run folder or file of a policy, which need not exist; ``shipped:NAME`` comes with the package.
-
-    Raises:
-        PolicyError: no such shipped policy.
-    """
-    return policy_path(spec, f".{kind}.pt", kind)
-
-
 def load_graph_player(
     spec: str, world: World[Any], others: Sequence[str] = (), field: str = "policy"
 ) -> tuple[GraphPlayer, PlayMode]:
@@ -120,9 +106,10 @@ def load_graph_player(
         CheckpointError: the file holds no policy of this world.
     """
     name, *_, how = parsed(spec)
-    shipped = [SHIPPED + each for each in shipped_policies(world.kind)]
+    ending = f".{world.kind}.pt"
+    shipped = [SHIPPED + each for each in shipped_with(ending)]
     if name not in shipped and (name.startswith(SHIPPED) or not os.path.exists(name)):
         raise PolicyError("no such solver, file or shipped policy", field=field, value=spec, choices=[*others, *shipped])
-    mode, saved = PlayMode.of(how or "greedy", field), SavedGraphPolicy.load(graph_policy_file(name, world.kind))
+    mode, saved = PlayMode.of(how or "greedy", field), SavedGraphPolicy.load(policy_path(name, ending, world.kind))
     trained = saved.trained | {"network": saved.settings.model_dump(mode="json")}
     return GraphPlayer(saved.network(world, name), world, spec, trained), mode

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.models.graph.play_mode import PlayMode
-from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, graph_policy_file, load_graph_player
+from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy, load_graph_player
+from meshwright.models.policy_files import policy_path
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, draw_instance
@@ -99,7 +100,7 @@ def test_where_no_device_is_far_slower_nothing_changes() -> None:
 
 def test_files_say_what_their_policies_met() -> None:
     for name in ("operators-latency", "operators-throughput"):
-        saved = SavedGraphPolicy.load(graph_policy_file(f"shipped:{name}", "operators"))
+        saved = SavedGraphPolicy.load(policy_path(f"shipped:{name}", ".operators.pt", "ops"))
         assert saved.trained["most_slowdown"] == pytest.approx(MOST_SLOWDOWN)
 
 
