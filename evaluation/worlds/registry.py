@@ -48,7 +48,7 @@ _BY_SETTINGS: dict[type[Any], type[EvaluatedWorld]] = {
     FleetBenchmark: EvaluatedFleet,
     ElasticBenchmark: EvaluatedElastic,
 }
-_BY_KIND = {one.name: one for one in (EvaluatedOperators, EvaluatedTasklets)}
+_BY_KIND: dict[str, type[EvaluatedGraphWorld]] = {one.name: one for one in (EvaluatedOperators, EvaluatedTasklets)}
 """Of `World`."""
 _WORLD_OF: dict[type[Any], Callable[[Any], World[Any]]] = {
     PlacementBenchmark: lambda benchmark: OperatorWorld(benchmark.placement.objective, benchmark),
