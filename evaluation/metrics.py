@@ -93,6 +93,7 @@ def _in(*, cluster: int | None = None, fleet: int | None = None, elastic: int | 
 
 
 _OPS, _PLACED = {"operators": TERMINAL}, {"operators": TERMINAL, "tasklets": TERMINAL, "world": TERMINAL}
+_OPS_OWN = _OPS | {"world": TERMINAL}
 T, F, D = TERMINAL, FILES, DATA
 _ROWS = (
     Metric(
@@ -111,7 +112,7 @@ _ROWS = (
     ),
     Metric("over_bound", _OPS, "over bound", *_PLAIN, lambda e: e.over_bound, "value over the lower bound", origin=1.0),
     Metric("won", _PLACED, "best", *_WHOLE, lambda e: e.won, "instances on which none is better", MORE),
-    Metric("without_value", _OPS, "none", *_WHOLE, lambda e: e.without_value, "instances without a value", is_rare=True),
+    Metric("without_value", _OPS_OWN, "none", *_WHOLE, lambda e: e.without_value, "instances without a value", is_rare=True),
     Metric(
         "mean_completion_s",
         _in(cluster=T, fleet=T, elastic=T),

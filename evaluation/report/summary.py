@@ -87,8 +87,7 @@ def _measure(config: Data) -> LearningMeasure:
         key = "validation_mean_completion_s"
         return LearningMeasure("generation", "generations", 1.0, key, "mean completion time (min)", 1 / 60)
     if method in ("operators", "graph"):
-        of = "that of the rule" if method == "operators" else "a short search's"
-        return LearningMeasure("update", "updates", 1.0, "validation", f"value over {of} (1 is as good)", 1.0, 3)
+        return LearningMeasure("update", "updates", 1.0, "validation", "value over the reference (1 is as good)", 1.0, 3)
     if method != "fleet":
         return BLOCKING
     try:

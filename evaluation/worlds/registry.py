@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...envs.benchmark import BenchmarkSettings
@@ -11,7 +11,9 @@ from ...envs.fleet.benchmark import FleetBenchmark
 from ...errors import MeshwrightError
 from ...worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, SCENARIO, TASKLETS, kind_of
 from ...worlds.operators.benchmark import PlacementBenchmark
+from ...worlds.operators.world import OperatorWorld
 from ...worlds.registry import world_key
+from ...worlds.tasklets.benchmark import TaskletBenchmark
 from ...worlds.tasklets.world import TaskletWorld
 from ...worlds.world import World
 from .evaluated_cluster import EvaluatedCluster
@@ -45,8 +47,12 @@ _BY_SETTINGS: dict[type[Any], type[EvaluatedWorld]] = {
     BenchmarkSettings: EvaluatedCluster,
     FleetBenchmark: EvaluatedFleet,
     ElasticBenchmark: EvaluatedElastic,
-    PlacementBenchmark: EvaluatedOperators,
-    TaskletWorld: EvaluatedTasklets,
+}
+_BY_KIND: dict[str, type[EvaluatedGraphWorld]] = {one.name: one for one in (EvaluatedOperators, EvaluatedTasklets)}
+"""Of `World`."""
+_WORLD_OF: dict[type[Any], Callable[[Any], World[Any]]] = {
+    PlacementBenchmark: lambda benchmark: OperatorWorld(benchmark.placement.objective, benchmark),
+    TaskletBenchmark: TaskletWorld,
 }
 
 
@@ -80,10 +86,12 @@ def world_of(benchmark: Any) -> EvaluatedWorld:
     """
     if isinstance(benchmark, EvaluatedWorld):
         return benchmark
-    if isinstance(benchmark, World) and type(benchmark) not in _BY_SETTINGS:
-        return EvaluatedGraphWorld(benchmark)
+    kind = type(benchmark)
+    if kind in _WORLD_OF or isinstance(benchmark, World):
+        world = _WORLD_OF[kind](benchmark) if kind in _WORLD_OF else benchmark
+        return _BY_KIND.get(world.kind, EvaluatedGraphWorld)(world)
     if not isinstance(benchmark, str):
-        return _BY_SETTINGS[type(benchmark)](benchmark)
+        return _BY_SETTINGS[kind](benchmark)
     first, *others = load_worlds(benchmark)
     if others:
         names = [first.benchmark.name, *(one.benchmark.name for one in others)]

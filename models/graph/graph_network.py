@@ -43,9 +43,9 @@ def compact_space(spec: WorldSpec, sizes: Sizes) -> spaces.Dict:
     )
 
 
-def compact(decisions: DecisionArrays, graphs: NDArray[np.int64], *, copy: bool = True) -> dict[str, NDArray[Any]]:
+def compact(decisions: DecisionArrays, graphs: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
     """Return decisions as observations of `compact_space`, one a row; ``graphs`` are numbers of the bank, ``(B,)``."""
-    member, state, nodes, features, mask = (each.copy() if copy else each for each in decisions)
+    member, state, nodes, features, mask = (each.copy() for each in decisions)
     seen = {"member": member, "state": state, "nodes": nodes, "features": features, "action_mask": mask.view(np.int8)}
     return {GRAPH: graphs.reshape(-1, 1), **seen}
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...budget_clock import NO_MOVE, clock_s
-from ...worlds.world import InstanceGraph, World, WorldBatch
+from ...worlds.world import InstanceGraph, Triple, World, WorldBatch
 from .compiled_head import EncodedInstance, decide, encoded_instances, pooled
 from .graph_network import GraphNetwork
 from .play_mode import PlayMode, one_thread
@@ -113,13 +113,13 @@ class GraphPlayer:
             # Only results that may be kept are valued as a whole.
             found += [(value, batch.outcome(e, self.name)) for value, e in ended[:_MOST_STARTS] if value < most]
             found = sorted(found, key=lambda each: each[0])[:_MOST_STARTS]
-        outcomes = [part.of_whole(outcome) for _, outcome in found] or [world.fallback(instance, self.name)]
-        best = min(outcomes, key=lambda each: each.value_s)
+        outcomes = [part.of_whole(outcome, or_rule=mode.kind != "shuffled") for _, outcome in found]
+        outcomes = sorted(outcomes, key=lambda each: each.value_s) or [world.fallback(instance, self.name)]
         if mode.kind != "search":
-            return best
+            return outcomes[0]
         left_s = mode.budget_s - (clock_s() - begun_s)
         if left_s <= 0:
-            return replace(best, note=NO_MOVE)
+            return replace(outcomes[0], note=NO_MOVE)
         return replace(world.improve(instance, outcomes, left_s, seed), planner=self.name)
 
     def _rounds(self, mode: PlayMode, seed: int, begun_s: float) -> Iterator[tuple[int, np.random.Generator | None]]:
@@ -137,8 +137,10 @@ class GraphPlayer:
 
 
 def _shuffled(graph: InstanceGraph, rng: np.random.Generator) -> InstanceGraph:
-    """Return a graph whose edges have their sources dealt out anew."""
-    ends: dict[Any, NDArray[np.int64]] = {}
-    for triple, (source, target) in graph.ends.items():
-        ends[triple] = np.stack([rng.permutation(source), target])
+    """Return a graph whose edges have their sources dealt out anew; types that are each other's reverse remain so."""
+    ends: dict[Triple, NDArray[np.int64]] = {}
+    for triple, own in graph.ends.items():
+        turned = (ends[other][::-1].copy() for other in ends if np.array_equal(graph.ends[other][::-1], own))
+        dealt = next(turned, None)
+        ends[triple] = np.stack([rng.permutation(own[0]), own[1]]) if dealt is None else dealt
     return replace(graph, ends=ends)

@@ -19,7 +19,8 @@ class PlayMode:
     Attributes:
         kind: ``greedy``: the likeliest action each time. ``sample``: the best of so many draws and the greedy one. ``search``:
             the world's own search from the greedy result and from draws within a quarter of the budget. ``shuffled``: greedily,
-            but the network reads a graph whose edges were dealt out anew, each node with as many as before; an ablation.
+            but the network reads a graph whose edges were dealt out anew, each node with as many as before, and no rule's
+            placement is taken where it is better; an ablation.
         samples: for ``sample``.
         budget_s: for ``search``, the policy's own time included.
     """
@@ -29,7 +30,7 @@ class PlayMode:
     budget_s: float = 0.1
 
     @classmethod
-    def of(cls, text: str) -> PlayMode:
+    def of(cls, text: str, field: str = "policy") -> PlayMode:
         """``greedy``, ``sample-K``, ``search-SECONDS`` or ``shuffled``.
 
         Raises:
@@ -46,7 +47,7 @@ class PlayMode:
         except ValueError:
             pass
         raise PolicyError(
-            "is no way to ask a policy", field="policy", value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"]
+            "is no way to ask a policy", field=field, value=text, choices=["greedy", "sample-64", "search-0.1", "shuffled"]
         )
 
 

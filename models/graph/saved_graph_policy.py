@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -88,41 +90,26 @@ class SavedGraphPolicy:
         return with_weights(GraphNetwork(world.spec, self.settings), self.weights, file)
 
 
-def shipped_policies(kind: str) -> list[str]:
-    """Return the trained policies of a kind of world that come with the package."""
-    return shipped_with(f".{kind}.pt")
-
-
-def graph_policy_file(spec: str, kind: str) -> Path:
-    """Return the run folder or file of a policy, which need not exist; ``shipped:NAME`` comes with the package.
-
-    Raises:
-        PolicyError: no such shipped policy.
-    """
-    return policy_path(spec, f".{kind}.pt", kind)
-
-
-def load_graph_player(spec: str, world: World[Any], others: tuple[str, ...] = ()) -> tuple[GraphPlayer, PlayMode]:
+def load_graph_player(
+    spec: str, world: World[Any], others: Sequence[str] = (), field: str = "policy"
+) -> tuple[GraphPlayer, PlayMode]:
     """Return a policy and how it is asked: a run folder, a ``policy.pt`` or ``shipped:NAME``, with ``@MODE`` or greedily.
 
     Args:
         spec: the spelling.
         world: that is played.
         others: names that the caller knows, for the error.
+        field: where the spelling is from, for the error.
 
     Raises:
         PolicyError: no such file or shipped policy, or no such way to ask.
         CheckpointError: the file holds no policy of this world.
     """
     name, *_, how = parsed(spec)
-    mode, file = PlayMode.of(how or "greedy"), graph_policy_file(name, world.kind)
-    try:
-        is_there = file.exists()
-    except OSError:  # a name that is too long
-        is_there = False
-    if not is_there:
-        choices = [*others, *(SHIPPED + each for each in shipped_policies(world.kind))]
-        raise PolicyError("no such solver, file or shipped policy", field="policy", value=spec, choices=choices)
-    saved = SavedGraphPolicy.load(file)
+    ending = f".{world.kind}.pt"
+    shipped = [SHIPPED + each for each in shipped_with(ending)]
+    if name not in shipped and (name.startswith(SHIPPED) or not os.path.exists(name)):
+        raise PolicyError("no such solver, file or shipped policy", field=field, value=spec, choices=[*others, *shipped])
+    mode, saved = PlayMode.of(how or "greedy", field), SavedGraphPolicy.load(policy_path(name, ending, world.kind))
     trained = saved.trained | {"network": saved.settings.model_dump(mode="json")}
     return GraphPlayer(saved.network(world, name), world, spec, trained), mode

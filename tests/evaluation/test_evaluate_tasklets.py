@@ -10,12 +10,16 @@ import pytest
 import torch
 
 from meshwright.cli import run_command_line
+from meshwright.errors import PlanError
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.sections import class_cells, paired_cells
 from meshwright.evaluation.world_policies import world_policy
+from meshwright.evaluation.worlds.evaluated_graph_world import MOST_OVER
+from meshwright.evaluation.worlds.registry import world_of
 from meshwright.models.graph.graph_network import GraphNetwork
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings
 from meshwright.models.graph.saved_graph_policy import SavedGraphPolicy
+from meshwright.worlds.tasklets.benchmark import load_tasklet_benchmark
 from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_world
 
 SMALL = ["tasklets.num_devices=[16]", "tasklets.num_stages=[4]", "best_known_s=0.02", "policies=[chain@0.01]"]
@@ -48,6 +52,37 @@ def test_figures_are_those_of_the_groupings(saved: str) -> None:
     assert paired_cells(found) is not None
 
 
+def test_a_policy_whose_every_episode_is_a_dead_end_has_no_value(saved: str) -> None:
+    class Dead(TaskletWorld):
+        kind = "dead"
+
+        def batch(self, *args, **more):
+            batch = super().batch(*args, **more)
+            batch.value = lambda e: float("inf")
+            return batch
+
+    world = Dead(load_tasklet_benchmark("preset:tasklets-64", changes=SMALL))
+    found = evaluate(world, [saved], num_seeds=2).results
+    of = {row["policy"]: row["metrics"]["without_value"]["mean"] for row in found["rows"]}
+    assert of == {saved: 1.0, "chain@0.01": 0.0}
+    assert world_of(world).validation({}, []).play(saved, [0, 1]) == [MOST_OVER] * 2
+    world.benchmark = world.benchmark.model_copy(update={"policies": ()})
+    with pytest.raises(PlanError, match=r"no policy that is compared places this instance; .*no episode"):
+        evaluate(world, [saved], num_seeds=2)
+
+
+def test_worlds_are_evaluated_by_their_kind() -> None:
+    class Own(TaskletWorld):
+        pass
+
+    class Other(TaskletWorld):
+        kind = "other"
+
+    benchmark = load_tasklet_benchmark("preset:tasklets-64", changes=SMALL)
+    names = [world_of(each).name for each in (benchmark, TaskletWorld(benchmark), Own(benchmark), Other(benchmark))]
+    assert names == ["tasklets", "tasklets", "tasklets", "world"]
+
+
 def test_arrange_asks_a_policy(saved: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     world = load_tasklet_world("preset:tasklets-64", SMALL)
     network = world.instance("test", 0)
@@ -63,7 +98,7 @@ def test_arrange_asks_a_policy(saved: str, tmp_path: Path, capsys: pytest.Captur
         status = run_command_line(["arrange", str(tmp_path / "network.json"), "--solver", saved + how, "--json", str(made)])
         assert status == 0
         values.append(json.loads(made.read_text())["value_s"])
-    assert values == sorted(values, reverse=True)
+    assert max(values) == values[0]
     assert values[0] == pytest.approx(world_policy(saved, world).place(network, 0).value_s)
     capsys.readouterr()
     for solver in ("chains", "shipped:nothing", saved + "@often"):

@@ -118,7 +118,7 @@ def test_in_flight_follows_the_objective():
 @pytest.mark.parametrize(
     ("given", "kind", "told"),
     [
-        ({"by": "hefd"}, PolicyError, "--by: no such planner (got 'hefd'); did you mean 'heft'?"),
+        ({"by": "hefd"}, PolicyError, "--by: no such solver, file or shipped policy (got 'hefd'); did you mean 'heft'?"),
         ({"objective": "speed"}, PlanError, "--objective: no such objective (got 'speed'); valid: latency, throughput"),
         ({"objective": "tasklets"}, PlanError, "--objective: meshwright arrange puts tasklets"),
         ({"optimizer": "lion"}, PlanError, "--optimizer: no such optimizer (got 'lion'); valid: adam, sgd"),

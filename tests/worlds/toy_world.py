@@ -188,8 +188,8 @@ class ToyWorld(World[ToyInstance]):
     def solver(self, spec: str) -> Callable[[ToyInstance, int], ToyPlacement]:
         return {"longest-first": _longest_first, "in-turns": _in_turns}[spec]
 
-    def best_known(self, instance: ToyInstance, seed: int) -> float:
-        return _descended(instance, _longest_first(instance, seed)).value_s
+    def best_known(self, instance: ToyInstance, seed: int) -> ToyPlacement:
+        return _descended(instance, _longest_first(instance, seed))
 
     def bound(self, instance: ToyInstance) -> float:
         return instance.bound_s

@@ -25,7 +25,7 @@ class RunStart:
 
     Attributes:
         name: of the config.
-        method: ``ppo``, ``linear``, ``fleet``, ``elastic``, ``operators`` or ``graph``.
+        method: ``ppo``, ``linear``, ``fleet``, ``elastic`` or ``graph``.
         folder: the run folder.
         config: the resolved config as plain data.
         measure: what the validation measures, as ``blocking_rate``.

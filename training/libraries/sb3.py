@@ -20,8 +20,8 @@ from ...worlds.registry import world_key
 Observations = dict[str, NDArray[Any]]
 
 _NAMESPACE = "meshwright/"
-*_OTHERS, _WORLD = IDS
-_ID_OF_KIND = dict(zip((kinds.SCENARIO, kinds.FLEET, kinds.PLACEMENT, kinds.ELASTIC), _OTHERS, strict=True))
+_CLUSTER, _FLEET, _, _ELASTIC, _WORLD = IDS
+_ID_OF_KIND = {kinds.SCENARIO: _CLUSTER, kinds.FLEET: _FLEET, kinds.ELASTIC: _ELASTIC}
 
 
 def sb3_env(name: str, num_envs: int = 16, *, seed: int = 0, **options: Any) -> VecEnv:

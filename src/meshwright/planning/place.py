@@ -5,7 +5,6 @@ Legend of shapes: ``n`` ops of the job graph, ``m`` devices.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -19,14 +18,13 @@ from numpy.typing import NDArray
 from ..budget_clock import clock_s
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
-from ..errors import MeshwrightError, PlanError, PolicyError
+from ..errors import MeshwrightError, PlanError
 from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource
 from ..planners.operators.place import PLACEMENT_PLANNERS
 from ..planners.operators.place import place as place_by
 from ..planners.operators.request import PlacementRequest
-from ..planners.policy_names import parsed
 from ..plans import PlacementPlan, op_placement_plan
 from ..plans.document import Figure
 from ..plans.op_placement import OPTIMIZERS, STATE_COPIES, Optimizer
@@ -36,7 +34,7 @@ from ..simulation.operators.instance import OperatorInstance
 from ..simulation.operators.lowering import OpTimeline, run_plan
 from ..simulation.operators.pipelined import full_pipeline_s
 from ..simulation.operators.placement import OBJECTIVES, OperatorObjective, OperatorPlacement, held_bytes, loads_s, value
-from ..worlds.operators.world import operator_world
+from ..worlds.operators.world import OperatorWorld
 from .plan import check_steps
 
 BEST = "best"
@@ -290,14 +288,9 @@ def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tupl
 
 def _learned(instance: OperatorInstance, by: str, request: PlacementRequest) -> Callable[[], OperatorPlacement]:
     """A learned policy that is loaded and asked for its placement when called."""
-    from ..models.graph.saved_graph_policy import load_graph_player, shipped_policies  # takes a while, and most need no network
-    from ..models.policy_files import SHIPPED
+    from ..models.graph.saved_graph_policy import load_graph_player  # takes a while, and most need no network
 
-    world = operator_world(request.objective)
-    if not by.startswith(SHIPPED) and not os.path.exists(parsed(by).whole):
-        shipped = [SHIPPED + name for name in shipped_policies(world.kind)]
-        raise PolicyError("no such planner", field="--by", value=by, choices=[BEST, *PLACEMENT_PLANNERS, *shipped])
-    player, mode = load_graph_player(by, world, (BEST, *PLACEMENT_PLANNERS))
+    player, mode = load_graph_player(by, OperatorWorld(request.objective), (BEST, *PLACEMENT_PLANNERS), "--by")
     player.load()
     return partial(player.place, instance, mode, request.seed)
 

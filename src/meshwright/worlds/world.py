@@ -245,8 +245,8 @@ class KnownPart(Generic[Instance]):
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
 
-    def of_whole(self, outcome: Any) -> Any:
-        """Return an outcome of the part as one of the whole instance."""
+    def of_whole(self, outcome: Any, or_rule: bool = True) -> Any:
+        """Return an outcome of the part as one of the whole instance, or with ``or_rule`` that of a rule if it is better."""
         return outcome
 
 
@@ -263,7 +263,7 @@ class World(ABC, Generic[Instance]):
         benchmark: of the instances; None for instances of the caller's own.
     """
 
-    spec: ClassVar[WorldSpec]
+    spec: WorldSpec
     case: ClassVar[str] = "instance"
     reference_name: ClassVar[str]
     rules: ClassVar[tuple[str, ...]]
@@ -349,8 +349,12 @@ class World(ABC, Generic[Instance]):
         """
 
     @abstractmethod
-    def best_known(self, instance: Instance, seed: int) -> float:
-        """Return the value that the benchmark's long search finds; nan where it finds none."""
+    def best_known(self, instance: Instance, seed: int) -> Any:
+        """Return the outcome that the benchmark's long search finds.
+
+        Raises:
+            PlanError: it finds none.
+        """
 
     @property
     def learned_on(self) -> dict[str, Any]:

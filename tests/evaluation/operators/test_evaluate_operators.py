@@ -16,8 +16,10 @@ from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.planners.operators.place import place
 from meshwright.planners.operators.request import PlacementRequest
 from meshwright.simulation.operators import pipelined
+from meshwright.simulation.operators.instance_files import save
 from meshwright.worlds.operators.benchmark import load_placement_benchmark
-from meshwright.worlds.operators.world import operator_world
+from meshwright.worlds.operators.rules import CONSTANTS
+from meshwright.worlds.operators.world import OperatorWorld
 from meshwright.worlds.tasklets.world import TaskletWorld, load_tasklet_world
 
 SMALL = [
@@ -63,18 +65,19 @@ def test_figures_are_those_of_the_placements():
 @pytest.mark.parametrize(
     ("made_by", "spec", "told"),
     [
-        *((lambda spec: world_policy(spec, operator_world("latency")), *each) for each in (
+        *((lambda spec: world_policy(spec, OperatorWorld("latency")), *each) for each in (
             ("hefty", "heft"),
             ("annealing@0", "above 0"),
-            ("heft@x", "above 0"),
+            ("annealing@x", "above 0"),
+            *((f"{name}@1", "takes no seconds") for name in ("heft", "exhaustive", *CONSTANTS)),
             ("ideals", "latency"),
-            ("shipped:nothing", "no such shipped policy"),
+            ("shipped:nothing", "no such solver, file or shipped policy"),
         )),
         *((lambda spec: world_policy(spec, TaskletWorld()), *each) for each in (
             ("chains", "chain"),
             ("chain@0", "above 0"),
             ("genetic@x", "above 0"),
-            ("shipped:nothing", "no such shipped policy"),
+            ("shipped:nothing", "no such solver, file or shipped policy"),
         )),
     ],
 )  # fmt: skip
@@ -96,6 +99,25 @@ def test_one_instance_is_too_few_and_nobody_is_refused(load, name, changes, most
         evaluate(load(name, changes=changes), [], num_seeds=1)
     with pytest.raises(PolicyError, match="nothing to compare"):
         evaluate(load(name, changes=[*changes, "policies=[]"]), [])
+
+
+def test_a_benchmark_of_one_file_is_one_instance(tmp_path):
+    instance = load_placement_benchmark("preset:latency-tight", changes=SMALL).placement.instance("test", 0)
+    save(instance, tmp_path / "one.json")
+    changes = [*SMALL[2:], f"placement.instances={{kind: files, files: [{tmp_path / 'one.json'}]}}"]
+    chosen = load_placement_benchmark("preset:latency-tight", changes=changes)
+    found = evaluate(chosen, ["annealing@0.01"]).results
+    assert found["cases"] == [0]
+    assert "annealing@0.01" in to_markdown(found)
+    with pytest.raises(ConfigError, match="1 to 1"):
+        evaluate(chosen, [], num_seeds=2)
+
+
+def test_a_world_is_evaluated_as_its_benchmark_is():
+    chosen = load_placement_benchmark("preset:latency-tight", changes=[*SMALL, "policies=[heft]"])
+    plain, other = (evaluate(each, num_seeds=2).results for each in (chosen, OperatorWorld("latency", chosen)))
+    assert (other["world"], other["title"], other["about"]) == (plain["world"], plain["title"], plain["about"])
+    assert by_name(other)["heft"]["per_case"]["over_bound"] == by_name(plain)["heft"]["per_case"]["over_bound"]
 
 
 def test_who_places_nothing_wins_nothing_and_moves_no_figure():

@@ -27,6 +27,7 @@ from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import placed
 from meshwright.worlds.operators.benchmark import PlacementBenchmark, load_placement_benchmark
+from meshwright.worlds.operators.world import OperatorWorld
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -50,7 +51,7 @@ def chain() -> OperatorInstance:
 
 
 def played(*specs: str, changes: Sequence[str] = (), num_seeds: int = 2, options: Options = Options()) -> Evaluation:  # noqa: B008
-    return evaluate(EvaluatedOperators(small(*changes), options), specs, num_seeds=num_seeds)
+    return evaluate(EvaluatedOperators(OperatorWorld("latency", small(*changes)), options), specs, num_seeds=num_seeds)
 
 
 def test_searches_get_each_budget_and_everything_else_none() -> None:

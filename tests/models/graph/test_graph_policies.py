@@ -192,9 +192,9 @@ def test_a_file_keeps_the_policy_and_a_wrong_one_is_refused(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("spec", "told"),
     [
-        ("shipped:nothing", "no such shipped policy of tasklets"),
+        ("shipped:nothing", "no such solver, file or shipped policy"),
         ("nowhere", "no such solver, file or shipped policy"),
-        ("nowhere@sample-0", "no way to ask a policy"),
+        ("shipped:tasklets@sample-0", "no way to ask a policy"),
     ],
 )
 def test_what_is_not_there_is_refused_in_one_line(spec: str, told: str) -> None:

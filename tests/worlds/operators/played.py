@@ -5,11 +5,11 @@ from __future__ import annotations
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import OperatorObjective
 from meshwright.worlds.operators.episodes import OperatorEpisodes
-from meshwright.worlds.operators.world import operator_world
+from meshwright.worlds.operators.world import OperatorWorld
 
 
 def episodes_on(instance: OperatorInstance, objective: OperatorObjective) -> OperatorEpisodes:
-    world = operator_world(objective)
+    world = OperatorWorld(objective)
     batch = world.batch(1, 1, world.sizes_of(instance))
     batch.put(0, instance)
     batch.begin(0, 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from multiprocessing import get_context
 
 import gymnasium
@@ -20,9 +21,10 @@ from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw
 from meshwright.simulation.operators.placement import OperatorObjective
 from meshwright.simulation.operators.schedules import upward_order
 from meshwright.worlds.operators.benchmark import PlacementBenchmark, PlacementSettings, load_placement_benchmark
-from meshwright.worlds.operators.world import OperatorWorld, load_operator_world, operator_world
+from meshwright.worlds.operators.world import OperatorWorld, load_operator_world
 
 from ...envs.side_by_side import play_both
+from .played import episodes_on
 
 ID = "meshwright/OperatorPlacement-v0"
 SMALL = PlacementSettings(instances=GraphDraw(num_ops=(8, 12)), devices=DeviceDraw(num_devices=(2, 3)))
@@ -30,7 +32,7 @@ SMALL = PlacementSettings(instances=GraphDraw(num_ops=(8, 12)), devices=DeviceDr
 
 def small(objective: OperatorObjective = "latency", **changes: object) -> OperatorWorld:
     placement = SMALL.model_copy(update={"objective": objective, **changes})
-    return operator_world(objective, PlacementBenchmark(name="small", placement=placement))
+    return OperatorWorld(objective, PlacementBenchmark(name="small", placement=placement))
 
 
 @pytest.mark.parametrize("objective", ["latency", "throughput"])
@@ -142,26 +144,22 @@ def test_many_show_what_gymnasium_shows_of_single_ones(
     assert play_both(ours, theirs, num_steps=40) >= 9
 
 
-def test_room_for_more_edges_changes_no_episode_in_progress() -> None:
-    few, many = (SMALL.model_copy(update={"instances": GraphDraw(num_ops=(10,), parents=p)}) for p in ((1, 1), (6, 9)))
-    world, instance = operator_world("throughput"), few.instance("test", 0)
-    alone, wide = (world.batch(places, 1, world.sizes_of(instance)) for places in (1, 2))
-    for each in (alone, wide):
-        each.put(0, instance)
-        each.begin(0, 0)
-    before = wide.stacked.producer.shape[1]
-    for step in range(10):
-        action = alone.decisions.mask.argmax(axis=1)
-        assert alone.step(action) == wide.step(action)
-        if step == 4:
-            wide._widen(next(each for seed in range(50) if len((each := many.instance("test", seed)).edges) > 20))
-            assert wide.stacked.producer.shape[1] >= 2 * before
-    assert wide.device_of(0).tolist() == alone.device_of(0).tolist()
-    assert wide.value(0) == alone.value(0)
+def test_tensors_that_no_op_reads_change_nothing() -> None:
+    instance = SMALL.instance("test", 0)
+    more = replace(
+        instance,
+        tensor_bytes=np.concatenate([np.ones(len(instance.edges)), instance.tensor_bytes]),
+        edge_tensor=instance.edge_tensor + len(instance.edges),
+    )
+    plain, other = (episodes_on(each, "throughput") for each in (instance, more))
+    while plain.is_live[0]:
+        action = np.array([np.flatnonzero(plain.decisions.mask[0])[-1]])
+        assert plain.step(action) == other.step(action)
+        assert (plain.decisions.features == other.decisions.features).all()
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "words"),
     [
         ("placement.instances.num_ops=[1]", "from 2 to 2000"),
         ("placement.devices.num_devices=[65]", "up to 64"),
@@ -172,8 +170,8 @@ def test_room_for_more_edges_changes_no_episode_in_progress() -> None:
         ("placement.form=max-load", "form"),
     ],
 )
-def test_a_benchmark_that_cannot_be_is_refused_in_one_line(changes: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told) as found:
+def test_a_benchmark_that_cannot_be_is_refused_in_one_line(changes: str, words: str) -> None:
+    with pytest.raises(ConfigError, match=words) as found:
         load_operator_world("preset:latency-tight", changes=[changes])
     assert "\n" not in str(found.value)
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from meshwright.models.graph.graph_network import GRAPH, GraphNetwork, compact
-from meshwright.models.graph.graph_player import GraphPlayer, greedy_values
+from meshwright.models.graph.graph_player import GraphPlayer, _shuffled, greedy_values
 from meshwright.models.graph.hetero_gnn import GraphNetworkSettings, hetero_data
 from meshwright.models.graph.play_mode import PlayMode
 from meshwright.planners.operators.place import place
@@ -18,11 +18,12 @@ from meshwright.simulation.operators.generators import DeviceDraw, GraphDraw, dr
 from meshwright.simulation.operators.instance import OperatorInstance
 from meshwright.simulation.operators.placement import check
 from meshwright.worlds.operators.graph import FEEDS, LINK, READ_BY
-from meshwright.worlds.operators.world import operator_world
+from meshwright.worlds.operators.world import OperatorWorld
+from meshwright.worlds.world import KnownPart
 
 from .played import episodes_on, next_op
 
-WORLD = operator_world("latency")
+WORLD = OperatorWorld("latency")
 DRAWN = GraphDraw(num_ops=(10, 20), joined_share=(0.0, 0.5))
 INSTANCES = [draw_instance(DRAWN, DeviceDraw(num_devices=(2, 4)), "test", seed) for seed in range(4)]
 
@@ -118,6 +119,44 @@ def test_features_are_the_same_in_a_graph_that_holds_the_same_graph_more_often(t
     assert later.decisions.features[0][:, kept] == pytest.approx(first.decisions.features[0][:, kept], rel=1e-5)
 
 
+def test_edges_that_are_dealt_out_anew_are_the_same_both_ways() -> None:
+    graph = WORLD.checked_graph(INSTANCES[0])
+    made = _shuffled(graph, np.random.default_rng(0))
+    assert (made.ends[FEEDS] == made.ends[READ_BY][::-1]).all()
+    assert (made.ends[FEEDS] != graph.ends[FEEDS]).any()
+    for triple, ends in graph.ends.items():
+        assert [np.sort(each).tolist() for each in made.ends[triple]] == [np.sort(each).tolist() for each in ends]
+
+
+def test_a_search_starts_from_the_best_of_the_whole_instance() -> None:
+    """Outcomes whose order turns when the part becomes the whole."""
+
+    class Turned(KnownPart[OperatorInstance]):
+        def of_whole(self, outcome, or_rule=True):
+            return replace(outcome, value_s=-outcome.value_s)
+
+    class Recorded(OperatorWorld):
+        def known_part(self, instance, trained):
+            return Turned(instance)
+
+        def improve(self, instance, outcomes, budget_s, seed):
+            values.append([each.value_s for each in outcomes])
+            return outcomes[0]
+
+    values: list[list[float]] = []
+    GraphPlayer(network(), Recorded("latency"), "mine").place(INSTANCES[0], PlayMode("search", budget_s=2.0))
+    assert values == [sorted(values[0])]
+    assert values[0][0] < values[0][-1]
+
+
+@pytest.mark.parametrize("budget_s", [1e-6, 0.01])
+def test_a_search_of_any_length_is_no_worse_than_its_start_and_heft(budget_s: float) -> None:
+    for instance in INSTANCES:
+        heft, slow = place(instance, "heft", PlacementRequest()), WORLD.solver("round-robin")(instance, 0)
+        for start in (heft, slow):
+            assert WORLD.improve(instance, [start], budget_s, 0).value_s <= min(heft.value_s, start.value_s) * (1 + 1e-12)
+
+
 @pytest.mark.every(2)
 def test_more_draws_and_a_search_are_never_worse() -> None:
     player = GraphPlayer(network(), WORLD, "mine")
@@ -143,13 +182,13 @@ def test_instances_at_the_edges_are_placed() -> None:
 
 
 def test_where_every_episode_is_a_dead_end_the_rule_places() -> None:
-    class Dead(type(WORLD)):  # type: ignore[misc]
+    class Dead(OperatorWorld):
         def batch(self, *args, **more):
             batch = super().batch(*args, **more)
             batch.value = lambda e: float("inf")
             return batch
 
-    found = GraphPlayer(network(), Dead(), "mine").place(INSTANCES[0], PlayMode())
+    found = GraphPlayer(network(), Dead("latency"), "mine").place(INSTANCES[0], PlayMode())
     heft = place(INSTANCES[0], "heft", PlacementRequest())
     assert found.device_of.tolist() == heft.device_of.tolist()
     assert (found.planner, found.note.partition(",")[0]) == ("mine", "memory left the policy no device for some op")

@@ -84,7 +84,7 @@ def test_an_optimizer_is_of_jobs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "words"),
     [
         ("objective=tasklets", "tasklets are another kind of benchmark, with the key tasklets"),
         ("optimizer=lamb", "optimizer: choose adam or sgd, is lamb"),
@@ -97,10 +97,10 @@ def test_an_optimizer_is_of_jobs(tmp_path: Path) -> None:
         ("instances={kind: file, files: [a.json], devices: {num: 0}}", "instances.devices.num: "),
     ],
 )
-def test_what_is_wrong_in_it_is_told_in_one_line(tmp_path: Path, change: str, told: str) -> None:
+def test_a_wrong_benchmark_is_refused_in_one_line(tmp_path: Path, change: str, words: str) -> None:
     with pytest.raises(ConfigError) as error:
         load_placement_benchmark(as_file(tmp_path, FLAT), changes=[change])
-    assert told in str(error.value)
+    assert words in str(error.value)
     assert "\n" not in str(error.value)
 
 

@@ -30,7 +30,7 @@ class PlacementPlanner:
         objectives: those that it can plan for.
         rule: what it does, as a phrase for tables.
         is_exact: whether it proves that no placement of its family is better.
-        is_search: whether it goes on until its budget ends, and so must be given one.
+        is_search: whether it runs until its budget ends, and so must be given one.
         is_published: whether it makes another form of the value small than that by which it is compared, as it was published; it
             is asked by name only.
     """
@@ -62,6 +62,8 @@ PLACEMENT_PLANNERS: dict[str, PlacementPlanner] = {
         pipedream_stages, ("throughput",), "PipeDream's recurrence, one replica a stage", is_exact=True, is_published=True
     ),
 }
+TIMED = ("annealing", "milp", "milp-contiguous")
+"""Planners that a budget ends; the others take the time that they need."""
 
 
 def place(instance: OperatorInstance, planner: str, request: PlacementRequest) -> OperatorPlacement:

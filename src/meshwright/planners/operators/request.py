@@ -13,7 +13,7 @@ class PlacementRequest:
 
     Attributes:
         objective: what is to be small.
-        budget_s: seconds that a search may take; exact planners and rules take the time that they need. None: until the planner
+        budget_s: seconds that planners of `place.TIMED` may take; others take the time that they need. None: until the planner
             stops by itself.
         seed: for planners that draw; the same seed gives the same placement where no budget cuts the search.
         max_ideals: planners over downsets of the graph refuse more of them than this.

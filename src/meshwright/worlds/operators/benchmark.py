@@ -10,7 +10,6 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from ... import settings
-from ...budget_clock import BudgetClock
 from ...errors import ConfigError, GraphError
 from ...jobs.load import load_graph
 from ...packaged import beside
@@ -20,7 +19,8 @@ from ...simulation.operators.generators import DeviceDraw, DrawnGraph, GraphDraw
 from ...simulation.operators.instance import OperatorInstance, numbered
 from ...simulation.operators.instance_files import load_instance, with_accelerators
 from ...simulation.operators.placement import OperatorObjective
-from ..benchmark_files import NAME, PLACEMENT, each_once, find_benchmark_of
+from ..benchmark import WorldBenchmark
+from ..benchmark_files import PLACEMENT, find_benchmark_of
 from .spelling import below_devices, below_placement, known_optimizer
 
 
@@ -207,26 +207,16 @@ class PlacementSettings(settings.Settings):
         return draw_instance(drawn.draw, self.devices, split, seed)
 
 
-class PlacementBenchmark(settings.Settings):
-    """Instances and what is compared on them.
+class PlacementBenchmark(WorldBenchmark):
+    """Instances and what is compared on them; splits are drawn apart, so that each has seeds from 0.
 
     Attributes:
-        name: for tables; the file's stem in the built-in ones.
         placement: objective, graphs and devices.
-        policies: compared in addition to those given, where the command names none (see `evaluation.operators.policies`).
         budgets_s: seconds that searches, and those begun by learned policies, are given one after another, rising.
-        best_known_s: seconds of annealing for each instance; the best of it and of all policies is called the best known.
-        clock: by which times and budgets are counted (see `budget_clock`); ``cpu`` where other processes share the machine.
-        num_seeds: test instances (seeds 0, 1, ...), the same for every policy.
-        num_validation_seeds: instances on which training is validated.
     """
 
-    name: str = Field(pattern=NAME)
     placement: PlacementSettings
-    policies: Annotated[tuple[str, ...], AfterValidator(each_once)] = ()
     budgets_s: Annotated[tuple[Budget, ...], AfterValidator(_rising)] = ()
-    best_known_s: float = Field(default=10.0, gt=0, le=3600)
-    clock: BudgetClock = "wall"
     num_seeds: int = Field(default=100, ge=2, le=1000)
     num_validation_seeds: int = Field(default=50, ge=2, le=1000)
 

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from ...compiled import njit
 from ...errors import PlanError, PolicyError
 from ...simulation.operators.decisions.placing import begin, is_over, new_state, place_next
-from ...simulation.operators.decisions.stacked import fill, has_room, room_for
+from ...simulation.operators.decisions.stacked import fill, room_for
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement, placed
 from ...simulation.operators.schedules import best_order_end_s
 from ..world import DecisionArrays, Sizes, WorldBatch, WorldSpec
+from .graph import FEEDS
 
 STATE = ("share_placed", "value_so_far")
 """Share of the groups that have a device; the value of the partial placement ``v`` as ``v / (v + bound)``."""
@@ -26,13 +27,13 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
     Groups come by the upward rank of their first op: ops that most depends on first, producers before their readers. A device is
     possible if it runs the ops, holds them in memory, and leaves room for what is still to come as far as packing it largest
     first shows. The reward of a decision is minus what the value of the partial placement grew, in lower bounds of the instance,
-    and minus 1 more at a dead end. While ops are placed each starts where it ended first; with the last one the devices run their
-    ops in the best order known (`simulation.operators.schedules.best_order`) where that ends sooner, and the last reward has that
-    gain.
+    and minus 1 more at a dead end. An early dead end so costs less than a finished placement, which costs 1 or more. While ops
+    are placed each starts where it ended first; with the last one the devices run their ops in the best order known
+    (`simulation.operators.schedules.best_order`) where that ends sooner, and the last reward has that gain.
 
     Args:
         spec: of the world.
-        sizes: of the largest instance; places are widened for more edges and tensors.
+        sizes: of the largest instance.
         num_places: of instances.
         num_episodes: ``E``.
         objective: what counts.
@@ -44,33 +45,17 @@ class OperatorEpisodes(WorldBatch[OperatorInstance]):
     """
 
     def __init__(self, spec: WorldSpec, sizes: Sizes, num_places: int, num_episodes: int, objective: OperatorObjective) -> None:
-        n, m = sizes.nodes["op"], sizes.nodes["device"]
         self.objective: OperatorObjective = objective
         self.instances = [None] * num_places
         self.decisions = DecisionArrays.empty(spec, sizes, num_episodes)
         self.is_live, self.is_dead = np.zeros(num_episodes, np.bool_), np.zeros(num_episodes, np.bool_)
-        self.stacked = room_for(num_places, (n, m, n, 4 * n, n), objective)
+        self.stacked = room_for(num_places, sizes.nodes["op"], sizes.nodes["device"], sizes.edges[FEEDS], objective)
         self.state = new_state(self.stacked, num_episodes)
 
     def put(self, at: int, instance: OperatorInstance) -> None:
         """See `WorldBatch`."""
         self.instances[at] = instance
-        if not has_room(self.stacked, instance):
-            self._widen(instance)
         fill(self.stacked, at, instance, self.objective)
-
-    def _widen(self, instance: OperatorInstance) -> None:
-        """Make room for more edges and tensors; episodes continue as they are."""
-        old, state = self.stacked, self.state
-        e, k = max(2 * old.producer.shape[1], len(instance.edges)), max(2 * old.port_s.shape[1], len(instance.tensor_bytes))
-        n, m = old.times_s.shape[1:]
-        self.stacked = room_for(len(self.instances), (n, m, old.decided.shape[1], e, k), self.objective)
-        for at, each in enumerate(self.instances):
-            if each is not None:
-                fill(self.stacked, at, each, self.objective)
-        self.state = new_state(self.stacked, self.num_episodes)
-        for name, values in state._asdict().items():
-            getattr(self.state, name)[tuple(slice(size) for size in values.shape)] = values
 
     def begin(self, e: int, at: int) -> None:
         """See `WorldBatch`."""

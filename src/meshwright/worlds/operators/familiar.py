@@ -39,11 +39,11 @@ class FamiliarPart(KnownPart[OperatorInstance]):
         super().__init__(part)
         self.devices, self.note, self._whole, self._rule = devices, note, whole, rule
 
-    def of_whole(self, outcome: OperatorPlacement) -> OperatorPlacement:
-        """Return a placement of the part on the whole instance, or the rule's if that is better."""
+    def of_whole(self, outcome: OperatorPlacement, or_rule: bool = True) -> OperatorPlacement:
+        """See `KnownPart`."""
         devices = self.devices[outcome.device_of]
         made = placed(self._whole, devices, outcome.objective, outcome.planner, order=outcome.order, note=self.note)
-        if made.value_s <= self._rule.value_s:
+        if not or_rule or made.value_s <= self._rule.value_s:
             return made
         return replace(
             self._rule, planner=outcome.planner, note=f"{self.note}; {self._rule.planner}'s placement is better and taken"

@@ -8,24 +8,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...errors import PolicyError
-from ...planners.operators.place import PLACEMENT_PLANNERS, place
+from ...planners.operators.place import PLACEMENT_PLANNERS, TIMED, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.policy_names import budget_in, parsed
 from ...simulation.operators.instance import OperatorInstance
 from ...simulation.operators.placement import OperatorObjective, OperatorPlacement
 from ..world import World
 
+Solver = Callable[[OperatorInstance, int], OperatorPlacement]
+
 CONSTANTS = ("fastest-device", "round-robin")
 """``fastest-device``: each group on the fastest device that memory allows; ``round-robin``: in turns, in topological order."""
 
 
-def planner(spec: str, objective: OperatorObjective) -> Callable[[OperatorInstance, int], OperatorPlacement]:
-    """Return a planner by its name, with ``@SECONDS`` behind those that search.
+def rule_or_planner(spec: str, world: World[OperatorInstance], objective: OperatorObjective) -> Solver:
+    """Return one of `CONSTANTS`, or a planner with ``@SECONDS`` behind its name where these end it.
 
     Raises:
-        PolicyError: it does not plan for this objective, or takes no seconds.
+        PolicyError: it does not plan for this objective, takes no seconds, or these are none.
     """
     name, *_, how = parsed(spec)
+    if how is not None and name not in TIMED:
+        raise PolicyError("takes no seconds, so that nothing may follow its name", field="policy", value=spec)
+    if name in CONSTANTS:
+        return _constant(name, world)
     budget_s = budget_in(spec, how) if how or PLACEMENT_PLANNERS[name].is_search else None
     if objective not in PLACEMENT_PLANNERS[name].objectives:
         able = [each for each, one in PLACEMENT_PLANNERS.items() if objective in one.objectives]
@@ -33,7 +39,7 @@ def planner(spec: str, objective: OperatorObjective) -> Callable[[OperatorInstan
     return lambda instance, seed: place(instance, name, PlacementRequest(objective=objective, budget_s=budget_s, seed=seed))
 
 
-def constant(name: str, world: World[OperatorInstance]) -> Callable[[OperatorInstance, int], OperatorPlacement]:
+def _constant(name: str, world: World[OperatorInstance]) -> Solver:
     """Return one of `CONSTANTS`; it looks at nothing but speeds and memory."""
 
     def placed(instance: OperatorInstance, seed: int) -> OperatorPlacement:

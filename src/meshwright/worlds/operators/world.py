@@ -1,11 +1,11 @@
-"""`OperatorWorld`: ops on devices as a world, for each objective one."""
+"""`OperatorWorld`: ops on devices as a world."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from ...errors import ConfigError, PlanError
 from ...planners.operators.place import PLACEMENT_PLANNERS, place
 from ...planners.operators.request import PlacementRequest
 from ...planners.operators.search.annealing import anneal
-from ...planners.policy_names import parsed
 from ...simulation.operators.decisions.candidates import CANDIDATE_FEATURES
 from ...simulation.operators.generators import DeviceDraw, Split
 from ...simulation.operators.instance import OperatorInstance
@@ -24,7 +23,7 @@ from .benchmark import FileDraw, PlacementBenchmark, load_placement_benchmark
 from .episodes import STATE, OperatorEpisodes
 from .familiar import familiar_part
 from .graph import DEVICE, FEEDS, INSTANCE, LINK, LINKS, OP, READ_BY, TRANSFER, operator_graph
-from .rules import CONSTANTS, constant, planner
+from .rules import CONSTANTS, Solver, rule_or_planner
 
 RULE = "heft"
 _MOVES_PER_OP = 100
@@ -33,9 +32,16 @@ _HOTTEST_AFTER_POLICY = 0.1
 """A search from a policy's placements begins so much hot (see `annealing.HOTTEST`): hotter, it would forget where it started."""
 
 
-def _spec(objective: OperatorObjective) -> WorldSpec:
-    return WorldSpec(
-        name=f"operators-{objective}",
+class OperatorWorld(World[OperatorInstance]):
+    """Place the ops of a job on devices.
+
+    Args:
+        objective: what counts; policies of one objective do not play the other.
+        benchmark: of the instances, of the same objective; None for instances of the caller's own.
+    """
+
+    spec = WorldSpec(
+        name="operators",
         nodes={"op": OP, "device": DEVICE},
         edges={FEEDS: TRANSFER, READ_BY: TRANSFER, LINK: LINKS},
         whole=INSTANCE,
@@ -45,26 +51,14 @@ def _spec(objective: OperatorObjective) -> WorldSpec:
         action=CANDIDATE_FEATURES,
         state=STATE,
     )
-
-
-class OperatorWorld(World[OperatorInstance]):
-    """Place the ops of a job on devices; `operator_world` returns the world of an objective.
-
-    Args:
-        benchmark: of the instances; None for instances of the caller's own.
-
-    Attributes:
-        objective: what counts.
-    """
-
     reference_name = RULE
     rules = (*PLACEMENT_PLANNERS, *CONSTANTS)
     planners = tuple(name for name, each in PLACEMENT_PLANNERS.items() if each.is_search or each.is_exact)
     sample_temperature = 0.5
-    objective: ClassVar[OperatorObjective]
 
-    def __init__(self, benchmark: PlacementBenchmark | None = None) -> None:
-        self.benchmark = benchmark
+    def __init__(self, objective: OperatorObjective, benchmark: PlacementBenchmark | None = None) -> None:
+        self.objective, self.benchmark = objective, benchmark
+        self.spec = replace(self.spec, name=f"operators-{objective}")
 
     @property
     def kind(self) -> str:
@@ -114,17 +108,13 @@ class OperatorWorld(World[OperatorInstance]):
         """See `World`."""
         return OperatorInstance.of_outputs("tiny", np.ones((2, 2)), [(0, 1)], [1.0, 1.0])
 
-    def solver(self, spec: str) -> Callable[[OperatorInstance, int], OperatorPlacement]:
-        """See `World`: planners take ``@SECONDS`` behind their name where they search."""
-        name, *_, how = parsed(spec)
-        return constant(name, self) if name in CONSTANTS and not how else planner(spec, self.objective)
+    def solver(self, spec: str) -> Solver:
+        """See `World`: planners take ``@SECONDS`` behind their name where these end them."""
+        return rule_or_planner(spec, self, self.objective)
 
-    def best_known(self, instance: OperatorInstance, seed: int) -> float:
-        """See `World`: by annealing, in seconds."""
-        try:
-            return place(instance, "annealing", replace(self._request(seed), budget_s=self._drawn().best_known_s)).value_s
-        except PlanError:
-            return float("nan")
+    def best_known(self, instance: OperatorInstance, seed: int) -> OperatorPlacement:
+        """See `World`: by annealing."""
+        return place(instance, "annealing", replace(self._request(seed), budget_s=self._drawn().best_known_s))
 
     @property
     def learned_on(self) -> dict[str, Any]:
@@ -157,21 +147,6 @@ class OperatorWorld(World[OperatorInstance]):
         return benchmark
 
 
-class _LatencyWorld(OperatorWorld):
-    objective = "latency"
-    spec = _spec("latency")
-
-
-class _ThroughputWorld(OperatorWorld):
-    objective = "throughput"
-    spec = _spec("throughput")
-
-
-def operator_world(objective: OperatorObjective, benchmark: PlacementBenchmark | None = None) -> OperatorWorld:
-    """Return the world of an objective, of a benchmark or for instances of the caller's own."""
-    return (_LatencyWorld if objective == "latency" else _ThroughputWorld)(benchmark)
-
-
 def load_operator_world(spec: str, changes: Sequence[str] | None = None) -> OperatorWorld:
     """Return the world of a benchmark; see `benchmark.load_placement_benchmark`.
 
@@ -180,7 +155,7 @@ def load_operator_world(spec: str, changes: Sequence[str] | None = None) -> Oper
     """
     benchmark = load_placement_benchmark(spec, changes=changes)
     benchmark.placement.check_default_form()
-    return operator_world(benchmark.placement.objective, benchmark)
+    return OperatorWorld(benchmark.placement.objective, benchmark)
 
 
 def _sizes(num_ops: int, num_devices: int, num_edges: int) -> Sizes:

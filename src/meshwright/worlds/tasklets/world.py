@@ -100,9 +100,9 @@ class TaskletWorld(World[TaskletInstance]):
         budget_s = budget_in(spec, how)
         return lambda instance, seed: arrange(instance, ArrangementRequest(budget_s, seed, name))
 
-    def best_known(self, instance: TaskletInstance, seed: int) -> float:
-        """See `World`: by ``chain``, in seconds."""
-        return arrange(instance, ArrangementRequest(self._drawn().best_known_s, _OWN_SEED + seed)).value_s
+    def best_known(self, instance: TaskletInstance, seed: int) -> TaskletPlacement:
+        """See `World`: by ``chain``."""
+        return arrange(instance, ArrangementRequest(self._drawn().best_known_s, _OWN_SEED + seed))
 
     def classes(self, cases: Sequence[int]) -> list[dict[str, Any]]:
         """See `World`: kinds of networks."""

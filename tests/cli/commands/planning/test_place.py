@@ -40,7 +40,7 @@ def test_json_on_standard_output_is_the_plan_alone(meshwright):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (("--by", "hfet"), "--by: no such planner (got 'hfet'); did you mean 'heft'?"),
+        (("--by", "hfet"), "--by: no such solver, file or shipped policy (got 'hfet'); did you mean 'heft'?"),
         (("--objective", "lat"), "--objective: no such objective (got 'lat'); did you mean 'latency'?"),
         (("--plot", "a.png"), "--plot: the name must end in .svg or .html (got 'a.png')"),
         (("--budget-ms", "-1"), "--budget-ms: must be finite and positive (got '-1')"),

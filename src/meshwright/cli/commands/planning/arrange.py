@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -90,24 +89,13 @@ def _policy(solver: str, seed: int) -> Callable[[TaskletInstance], TaskletPlacem
     """A learned policy that groups the devices of a network.
 
     Raises:
-        ConfigError: no such solver, file or shipped policy.
-        PolicyError: no such way to ask it.
+        PolicyError: no such solver, file or shipped policy, or no such way to ask it.
         CheckpointError: the file holds no policy of tasklets.
     """
-    from ....models.graph.saved_graph_policy import load_graph_player, shipped_policies
-    from ....models.policy_files import SHIPPED  # takes a while, and searches need no network
-    from ....planners.policy_names import parsed
-    from ....worlds.benchmark_files import TASKLETS
-
-    shipped = [SHIPPED + name for name in shipped_policies(TASKLETS)]
-    name = parsed(solver).whole
-    if name not in shipped and (name.startswith(SHIPPED) or not os.path.exists(name)):
-        from ....planners.arrangement.arrange import SOLVERS
-
-        raise ConfigError("no such solver", field="--solver", value=solver, choices=[*SOLVERS, *shipped])
+    from ....models.graph.saved_graph_policy import load_graph_player  # takes a while, and searches need no network
     from ....worlds.tasklets.world import TaskletWorld
 
-    player, mode = load_graph_player(solver, TaskletWorld())
+    player, mode = load_graph_player(solver, TaskletWorld(), TaskletWorld.rules, "--solver")
     return lambda instance: player.place(instance, mode, seed)
 
 

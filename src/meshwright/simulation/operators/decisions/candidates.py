@@ -50,17 +50,6 @@ BEYOND_LEAST = tuple(
 )
 """Places of the features that are differences to the least of all allowed devices."""
 
-FROM_PLACED = (
-    "start",
-    "start_beyond_best",
-    "end_beyond_best",
-    "wait_for_inputs",
-    "input_share_here",
-    "growth",
-    "co_input_share_here",
-)
-"""Those that come from neighbours that are placed already."""
-
 
 @njit
 def rooms(stacked, state, e):  # type: ignore[no-untyped-def]

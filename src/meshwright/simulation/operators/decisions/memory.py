@@ -90,7 +90,6 @@ def allow(stacked, state, e, group, can):  # type: ignore[no-untyped-def]
     """Write the devices that a group may have, ``(m,)``: they can hold it, and what is left fits as far as packing tells.
 
     One device always stays while a packing is known: that of the packing. Where none is known, holding the group is enough.
-    Whether there is one.
     """
     i = state.instance[e]
     can[:] = False
@@ -105,4 +104,3 @@ def allow(stacked, state, e, group, can):  # type: ignore[no-untyped-def]
             can[device] = is_planned or pack(stacked, state, e, group, device)
     if not has_room:
         state.packing[e, :] = kept
-    return can.any()

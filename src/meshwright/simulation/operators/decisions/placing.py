@@ -1,8 +1,8 @@
 """Placing ops one after another, compiled: the partial schedule, and what each device would make of the next op.
 
-Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors. A decision gives one
-group of ops a device. Under ``latency`` every op is inserted into the earliest gap of its device as soon as its device and the
-devices of all ops before it in the order are known. Under ``throughput`` loads grow as in `placement.loads_s`.
+Legend of shapes: ``E`` episodes, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``k`` most tensors, for latency 0. A
+decision gives one group of ops a device. Under ``latency`` every op is inserted into the earliest gap of its device as soon as
+its device and the devices of all ops before it in the order are known. Under ``throughput`` loads grow as in `placement.loads_s`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ class PlacingState(NamedTuple):
         num_decided: groups that have a device, ``(E,)``.
         num_scheduled: ops of the order that are scheduled, ``(E,)``.
         device_of: device of each group, -1 while it has none, ``(E, g)``.
-        start_s: ``(E, n)``.
         end_s: ``(E, n)``.
         busy_start_s: busy times of each device in order, ``(E, m, n)``.
         busy_end_s: ``(E, m, n)``.
@@ -50,7 +49,6 @@ class PlacingState(NamedTuple):
     num_decided: NDArray[np.int64]
     num_scheduled: NDArray[np.int64]
     device_of: NDArray[np.int64]
-    start_s: NDArray[np.float64]
     end_s: NDArray[np.float64]
     busy_start_s: NDArray[np.float64]
     busy_end_s: NDArray[np.float64]
@@ -70,13 +68,11 @@ def new_state(stacked: StackedInstances, num_episodes: int) -> PlacingState:
     """Episodes that have not begun; `begin` starts them."""
     n, m = stacked.times_s.shape[1:]
     g, k, e = stacked.decided.shape[1], stacked.port_s.shape[1], num_episodes
-    k = k if stacked.is_throughput else 1
     return PlacingState(
         instance=np.zeros(e, np.int64),
         num_decided=np.zeros(e, np.int64),
         num_scheduled=np.zeros(e, np.int64),
         device_of=np.full((e, g), -1, np.int64),
-        start_s=np.zeros((e, n)),
         end_s=np.zeros((e, n)),
         busy_start_s=np.zeros((e, m, n)),
         busy_end_s=np.zeros((e, m, n)),
@@ -167,7 +163,6 @@ def _run(stacked, state, e, op, device):  # type: ignore[no-untyped-def]
     start, place = earliest_gap(
         state.busy_start_s[e, device], state.busy_end_s[e, device], state.num_busy[e, device], ready, length
     )
-    state.start_s[e, op] = start
     state.end_s[e, op] = start + length
     insert_busy(
         state.busy_start_s[e, device], state.busy_end_s[e, device], state.num_busy[e, device], place, start, start + length

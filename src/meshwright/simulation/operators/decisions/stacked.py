@@ -1,12 +1,11 @@
 """Many instances as padded arrays, so that compiled code places ops of all of them side by side.
 
-Legend of shapes: ``i`` instances, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``e`` most edges, ``k`` most tensors.
-Places beyond an instance's own numbers are never read.
+Legend of shapes: ``i`` instances, ``n`` most ops, ``m`` most devices, ``g`` most groups, ``e`` most edges, ``k`` most tensors,
+for latency 0. Places beyond an instance's own numbers are never read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -91,20 +90,9 @@ class StackedInstances(NamedTuple):
     is_throughput: bool
 
 
-def stack(instances: Sequence[OperatorInstance], objective: OperatorObjective) -> StackedInstances:
-    """Pad instances to the largest of them."""
-    n, m = max(each.num_ops for each in instances), max(each.num_devices for each in instances)
-    g, e = max(each.num_groups for each in instances), max(1, *(len(each.edges) for each in instances))
-    k = max(1, *(len(each.tensor_bytes) for each in instances))
-    made = room_for(len(instances), (n, m, g, e, k), objective)
-    for at, instance in enumerate(instances):
-        fill(made, at, instance, objective)
-    return made
-
-
-def room_for(i: int, sizes: tuple[int, int, int, int, int], objective: OperatorObjective) -> StackedInstances:
-    """Empty places for ``i`` instances of at most ``(n, m, g, e, k)``, for `fill`."""
-    n, m, g, e, k = sizes
+def room_for(i: int, n: int, m: int, e: int, objective: OperatorObjective) -> StackedInstances:
+    """Empty places for ``i`` instances of at most ``n`` ops, ``m`` devices and ``e`` edges, for `fill`."""
+    g, k = n, e if objective == "throughput" else 0  # an edge carries one tensor
     whole, real = np.int64, np.float64
     return StackedInstances(
         num_ops=np.zeros(i, whole),
@@ -142,14 +130,6 @@ def room_for(i: int, sizes: tuple[int, int, int, int, int], objective: OperatorO
     )
 
 
-def has_room(made: StackedInstances, instance: OperatorInstance) -> bool:
-    """Whether `fill` may be called with an instance."""
-    n, m = made.times_s.shape[1:]
-    needed = instance.num_ops, instance.num_devices, instance.num_groups, len(instance.edges), len(instance.tensor_bytes)
-    there = n, m, made.decided.shape[1], made.producer.shape[1], made.port_s.shape[1]
-    return all(size <= room for size, room in zip(needed, there, strict=True))
-
-
 def fill(made: StackedInstances, at: int, instance: OperatorInstance, objective: OperatorObjective) -> None:
     """Write an instance to a place, over what was there before."""
     made.num_ops[at], made.num_devices[at], made.num_groups[at] = instance.num_ops, instance.num_devices, instance.num_groups
@@ -158,8 +138,8 @@ def fill(made: StackedInstances, at: int, instance: OperatorInstance, objective:
     made.most_workspace_bytes[at] = instance.workspace_bytes.max()
     made.scale_s[at] = max(lower_bound(instance, objective), 1e-30)
     made.feature_unit_s[at] = feature_unit_s(instance, objective)
-    n, m, g = instance.num_ops, instance.num_devices, instance.num_groups
-    e, k = len(instance.edges), len(instance.tensor_bytes)
+    n, m, g, e = instance.num_ops, instance.num_devices, instance.num_groups, len(instance.edges)
+    read, tensor = np.unique(instance.edge_tensor, return_inverse=True)  # files may name tensors that no op reads
     order = upward_order(instance)
     position = np.empty(n, np.int64)
     position[order] = np.arange(n)
@@ -172,16 +152,17 @@ def fill(made: StackedInstances, at: int, instance: OperatorInstance, objective:
     first, edge = instance.incoming
     made.first_in[at, : n + 1], made.first_in[at, n + 1 :] = first, e
     made.producer[at, :e], made.in_bytes[at, :e] = instance.edges[edge, 0], instance.edge_bytes[edge]
-    made.in_tensor[at, :e] = instance.edge_tensor[edge]
+    made.in_tensor[at, :e] = tensor[edge]
     first, edge = instance.outgoing
     made.first_out[at, : n + 1], made.first_out[at, n + 1 :] = first, e
     made.reader[at, :e], made.out_bytes[at, :e] = instance.edges[edge, 1], instance.edge_bytes[edge]
-    made.out_tensor[at, :e] = instance.edge_tensor[edge]
+    made.out_tensor[at, :e] = tensor[edge]
     made.member[at, :n] = order[np.argsort(instance.group[order], kind="stable")]
     made.first_member[at, 1 : g + 1] = np.cumsum(np.bincount(instance.group, minlength=g))
     made.latency_s[at, :m, :m] = instance.latency_s
     made.s_per_byte[at, :m, :m] = 1.0 / instance.bandwidth_bytes_per_s
-    made.port_s[at, :k, :m] = np.where(instance.is_host, 0.0, port_s(instance, instance.tensor_bytes))
+    if made.is_throughput:
+        made.port_s[at, : len(read), :m] = np.where(instance.is_host, 0.0, port_s(instance, instance.tensor_bytes[read]))
     resident, workspace = instance.group_bytes
     made.resident_bytes[at, :g], made.workspace_bytes[at, :g] = resident, workspace
     made.by_size[at, :g] = np.argsort(-resident, kind="stable")
