@@ -75,8 +75,9 @@ class LineToBeat(TrainingCallback):
         verdict = {"policy_value": float(np.mean(values)), "difference": difference, "is_better": sign < 0, "sentence": sentence}
         files.write_json(self._folder / LINE_TO_BEAT, {**self._told, "verdict": verdict})
         kept = next(self._folder / name for name in POLICY_FILES if (self._folder / name).is_file())
-        keep_verdict(kept, {"rule": self.rule, "is_better": sign < 0, "sentence": sentence})
-        self._print(sentence if sign < 0 else f"{sentence}; evaluate and plan will use {self.rule}")
+        rule = found.spelled.get(self.rule, self.rule)
+        keep_verdict(kept, {"rule": rule, "is_better": sign < 0, "sentence": sentence})
+        self._print(sentence if sign < 0 else f"{sentence}; evaluate and plan will use {rule}")
 
     def _episodes(self, config: Mapping[str, Any]) -> ValidationEpisodes:
         names, worlds = [config["benchmark"], *config.get("mixed", ())], []

@@ -122,7 +122,9 @@ class EvaluatedGraphWorld(EvaluatedWorld):
                     values.append(MOST_OVER)
             return values
 
-        return ValidationEpisodes(self.validation_rules() or [reference], len(instances), play, measure=OVER_REFERENCE)
+        rules = self.validation_rules() or [reference]
+        spelled = {reference: self.world.reference_name}
+        return ValidationEpisodes(rules, len(instances), play, measure=OVER_REFERENCE, spelled=spelled)
 
     def about(self, num_cases: int) -> dict[str, Any]:
         """See `EvaluatedWorld`: the benchmark's own keys."""

@@ -49,6 +49,7 @@ class ValidationEpisodes:
         play: the values of a rule, or of the policy in a run folder, in the episodes of some numbers.
         is_less_better: whether less of it is better.
         measure: what is valued; None: what the run says.
+        spelled: policy that plays as a rule does or better, by the rule, where the rule itself is none.
     """
 
     rules: Sequence[str]
@@ -56,6 +57,7 @@ class ValidationEpisodes:
     play: Callable[[str, Sequence[int]], list[float]]
     is_less_better: bool = True
     measure: str | None = None
+    spelled: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
@@ -14,6 +15,7 @@ from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.evaluation.worlds.registry import load_worlds
 from meshwright.models.policy_files import decided, how_file_was_made, keep_verdict, shipped_folder
 from meshwright.planning.menu_plan import plan_from_menu
+from meshwright.planning.place import place
 from meshwright.training.hooks.callback import RunEnd, RunStart, UpdateRecord, ValidationRecord
 from meshwright.training.hooks.stopping import StopInTime
 from meshwright.training.own_benchmark import config_of, is_benchmark
@@ -101,6 +103,22 @@ def test_a_plan_op_by_op_takes_the_rule_and_only_paths_are_changed(tmp_path):
     planned, by_rule = (plan("zoo:squeezenet", "preset:toy", policy_spec=spec) for spec in (str(file), "min"))
     assert planned.plan.ranks == by_rule.plan.ranks
     assert "min decides: the policy is not better than min by 0" in planned.remarks
+
+
+def test_placements_and_arrangements_take_the_rule_too(tmp_path, capsys):
+    ops, tasklets = (tmp_path / f"{name}.pt" for name in ("ops", "tasklets"))
+    ops.write_bytes((shipped_folder() / "operators-latency.operators.pt").read_bytes())
+    tasklets.write_bytes((shipped_folder() / "tasklets.tasklets.pt").read_bytes())
+    for file, rule in ((ops, "heft"), (tasklets, "structured")):
+        keep_verdict(file, {"rule": rule, "is_better": False, "sentence": f"not better than {rule} by 0"})
+    placed, by_rule = (place("zoo:squeezenet", "preset:toy", by=by) for by in (str(ops), "heft"))
+    assert np.array_equal(placed.placement.device_of, by_rule.placement.device_of)
+    assert "heft decides: the policy is not better than heft by 0" in placed.plan.why
+    (tmp_path / "four.json").write_text(json.dumps({"delay_ms": [[1] * 4] * 4, "bandwidth_gbps": [[1] * 4] * 4}))
+    sizes = ["--stages", "2", "--dp-bytes", "1e6", "--pp-bytes", "1e6"]
+    arguments = ["arrange", str(tmp_path / "four.json"), *sizes, "--budget-s", "0.05"]
+    assert run_command_line([*arguments, "--solver", str(tasklets)]) == 0
+    assert "structured decides: the policy is not better than structured by 0" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_it_trains_evaluates_reports_and_exports(toy: Path, capsys: pytest.Captu
     shown = capsys.readouterr().out
     assert "than longest-first of one round on the validation episodes" in shown
     assert SavedGraphPolicy.load(run).world == "toy"
-    policies = ["longest-first", "in-turns", str(run), f"{run}@search-0.1"]
+    policies = ["longest-first", "in-turns", f"network:{run}", f"{run}@search-0.1"]
     wanted = ["--out", str(results), "--dump", str(folder / "dump"), "--seeds", "6"]
     assert run_command_line(["evaluate", "--benchmark", str(toy), *policies, *wanted]) == 0
     rows = {row["policy"]: row for row in json.loads((results / "results.json").read_text())["rows"]}

@@ -22,6 +22,7 @@ from ..errors import MeshwrightError, PlanError
 from ..jobs.graph import JobGraph
 from ..jobs.job import Job
 from ..jobs.load import JobSource
+from ..models.policy_files import decided
 from ..planners.operators.place import PLACEMENT_PLANNERS
 from ..planners.operators.place import place as place_by
 from ..planners.operators.request import PlacementRequest
@@ -276,13 +277,15 @@ def _load_compiled_code(planner: str, objective: OperatorObjective) -> None:
 
 def _one(instance: OperatorInstance, by: str, request: PlacementRequest) -> tuple[OperatorPlacement, tuple[PlannerRun, ...]]:
     placed: Callable[[], OperatorPlacement]
-    if by in PLACEMENT_PLANNERS:
-        _load_compiled_code(by, request.objective)
-        placed = partial(place_by, instance, by, request)
+    decides, told = (by, ()) if by in PLACEMENT_PLANNERS else decided(by)
+    if decides in PLACEMENT_PLANNERS:
+        _load_compiled_code(decides, request.objective)
+        placed = partial(place_by, instance, decides, request)
     else:
         placed = _learned(instance, by, request)
     begin_s = clock_s()
     placement = placed()
+    placement = replace(placement, note="; ".join(filter(None, (*told, placement.note))))
     return placement, (PlannerRun(by, placement.value_s, clock_s() - begin_s, is_taken=True),)
 
 

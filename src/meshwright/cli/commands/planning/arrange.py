@@ -53,6 +53,7 @@ def arrange_devices(
 
     The slowest stage's exchange of gradients, and twice the shortest path of hand-overs through all stages.
     """
+    from ....models.policy_files import decided
     from ....planners.arrangement.arrange import SOLVERS, ArrangementRequest, arrange
     from ....simulation.tasklets.instance import read_tasklets
 
@@ -61,7 +62,8 @@ def arrange_devices(
         raise ConfigError("must be at least 0", field="--seed", value=seed)
     if not 0 < budget_s < float("inf"):
         raise ConfigError("must be a positive number of seconds", field="--budget-s", value=budget_s)
-    place = _policy(solver, seed) if solver not in SOLVERS else None
+    decides, given_way = (solver, ()) if solver in SOLVERS else decided(solver)
+    place = _policy(decides, seed) if decides not in SOLVERS else None
     try:
         instance = read_tasklets(matrix, num_stages=stages, gradient_bytes=dp_bytes, activation_bytes=pp_bytes)
     except ClusterError as error:
@@ -71,7 +73,7 @@ def arrange_devices(
     if replicas not in (None, instance.num_replicas):
         problem = f"{instance.num_devices} devices in {instance.num_stages} stages are {instance.num_replicas} replicas"
         raise PlanError(problem, field="--replicas", value=replicas)
-    found = arrange(instance, ArrangementRequest(budget_s, seed, solver)) if place is None else place(instance)
+    found = arrange(instance, ArrangementRequest(budget_s, seed, decides)) if place is None else place(instance)
     if json_file is not None:
         output.write_json(json_file, _data(instance, found))
     out = output.console(json_file)
@@ -80,7 +82,8 @@ def arrange_devices(
     told = f"{found.value_s:.6f} s: {found.data_parallel_s:.6f} of gradients, {found.pipeline_parallel_s:.6f} along the pipeline"
     remarks = [] if instance.is_symmetric else [ONE_WAY]
     output.print_remarks(
-        out, [told, *remarks, f"{found.num_valued:,} groupings and moves tried", *([found.note] if found.note else [])]
+        out,
+        [told, *remarks, f"{found.num_valued:,} groupings and moves tried", *given_way, *([found.note] if found.note else [])],
     )
     output.print_written(out, json_file)
 
