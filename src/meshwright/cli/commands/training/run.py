@@ -16,9 +16,9 @@ from ....training.hooks.callback import StageRecord, TrainingCallback, UpdateRec
 from ....training.hooks.names import log_names
 from ....training.hooks.stopping import StopInTime
 from ....training.methods import Method, SeedSettings, load, load_config, method_named, method_of
-from ....training.own_benchmark import MINUTES, config_of, is_benchmark
 from ... import interrupts, output
 from .kept import kept_rows
+from .own_benchmark import MINUTES, config_of, is_benchmark
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID

@@ -10,6 +10,7 @@ import yaml
 
 from meshwright import plan
 from meshwright.cli import run_command_line
+from meshwright.cli.commands.training.own_benchmark import config_of, is_benchmark
 from meshwright.evaluation.evaluate import evaluate
 from meshwright.evaluation.worlds.evaluated_world import Options
 from meshwright.evaluation.worlds.registry import load_worlds
@@ -18,9 +19,8 @@ from meshwright.planning.menu_plan import plan_from_menu
 from meshwright.planning.place import place
 from meshwright.training.hooks.callback import RunEnd, RunStart, UpdateRecord, ValidationRecord
 from meshwright.training.hooks.stopping import StopInTime
-from meshwright.training.own_benchmark import config_of, is_benchmark
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[4]
 BENCHMARKS = ROOT / "configs" / "benchmarks"
 QUICK = ["--set", "num_validation_seeds=2", "--set", "search.generations=1", "--set", "search.population=4"]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import settings
-from ..errors import ConfigError
-from ..packaged import config_path
-from ..worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, PRESET, SCENARIO, TASKLETS, find_benchmark, kind_of
-from ..worlds.registry import load_world, world_key
-from .graph.settings import GraphTrainSettings, SearchImitationSettings
-from .methods import SeedSettings, load_config
+from .... import settings
+from ....errors import ConfigError
+from ....packaged import config_path
+from ....training.graph.settings import GraphTrainSettings, SearchImitationSettings
+from ....training.methods import SeedSettings, load_config
+from ....worlds.benchmark_files import ELASTIC, FLEET, PLACEMENT, PRESET, SCENARIO, TASKLETS, find_benchmark, kind_of
+from ....worlds.registry import load_world, world_key
 
 MINUTES = 10.0
 """Of one core, by default."""
@@ -64,8 +64,8 @@ def _is_preset(spec: str) -> bool:
 
 def _of_fleet(spec: str, minutes: float) -> tuple[str, list[str]]:
     """Prices where jobs count by their time, scores where they count by deadlines or where hosts are picked one by one."""
-    from ..envs.fleet.benchmark import load_fleet_benchmark
-    from .fleet.weight_search import prices_of, scores_of, seconds_of_episode
+    from ....envs.fleet.benchmark import load_fleet_benchmark
+    from ....training.fleet.weight_search import prices_of, scores_of, seconds_of_episode
 
     chosen = load_fleet_benchmark(spec)
     picks = "construct" in chosen.fleet.placements
