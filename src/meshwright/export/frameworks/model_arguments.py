@@ -139,6 +139,11 @@ def _dense_width(model: PlannedTransformer) -> int:
     return dense[0] if model.num_experts > 1 and dense else model.feed_forward
 
 
+def _beside(model: PlannedTransformer) -> list[int | None]:
+    kinds = model.other_layers or ()
+    return [model.side_weights, model.more_parameters, *(kind.side_weights for kind in kinds)]
+
+
 def left_out(model: PlannedTransformer) -> list[str]:
     """What neither Megatron-LM's nor torchtitan's arguments say of a model here."""
     windows = {model.window, *(kind.window for kind in model.other_layers or ())}
@@ -147,5 +152,6 @@ def left_out(model: PlannedTransformer) -> list[str]:
         "attention and feed-forward layer side by side": model.is_parallel,
         "norms behind attention and feed-forward layer": bool(model.has_output_norms),
         "an encoder's form, with a pooler": model.is_encoder,
+        "weights besides those of plain layers, as of gates, biases and wide norms": any(_beside(model)),
     }
     return [what for what, is_there in other.items() if is_there]

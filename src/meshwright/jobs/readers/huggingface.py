@@ -15,7 +15,7 @@ from ..graph import JobGraph
 from ..transformer import TransformerShape
 from .config_keys import ConfigKeys
 from .constants import model_constants
-from .model_families import READERS
+from .model_families import families, family_shape
 
 DEFAULT_BATCH_SIZE = 8
 
@@ -79,11 +79,11 @@ def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> Trans
     if model_type is None:
         raise GraphError("the key is missing", file=file, field="model_type")
     text = _text_part(config)
-    reader = READERS.get(str(model_type if text is None else text["model_type"]))
-    if reader is None:
+    family = str(model_type if text is None else text["model_type"])
+    if family not in families():
         raise GraphError(_why_not(config, model_type), file=file, field="model_type", value=model_type)
     keys = ConfigKeys(config, file) if text is None else ConfigKeys(text, file, "text_config")
-    shape, constants = reader(keys, name), model_constants(keys)
+    shape, constants = family_shape(keys, name, family), model_constants(keys)
     shape = shape if constants is None else shape.model_copy(update={"constants": constants})
     if "long_skips" not in config:  # a key of our own: no such model is written by the library
         return shape
@@ -111,7 +111,7 @@ def _text_part(config: dict[str, Any]) -> dict[str, Any] | None:
     Whether its head is tied may be said beside it.
     """
     text = config.get("text_config")
-    if not isinstance(text, dict) or str(config.get("model_type")) in READERS or str(text.get("model_type")) not in READERS:
+    if not isinstance(text, dict) or str(config.get("model_type")) in families() or str(text.get("model_type")) not in families():
         return None
     return {key: config[key] for key in ("tie_word_embeddings",) if key in config} | text
 
@@ -125,4 +125,4 @@ def _why_not(config: dict[str, Any], model_type: object) -> str:
         return f"{_AROUND_TEXT}; {_AS_OPS}"
     if isinstance(model_type, str) and model_type in _OTHER_FAMILIES:
         return f"{_OTHER_FAMILIES[model_type]}; {_AS_OPS}"
-    return f"unsupported model type; supported are {', '.join(sorted(READERS))}; `meshwright profile` traces others"
+    return f"unsupported model type; supported are {', '.join(families())}; `meshwright profile` traces others"
