@@ -17,11 +17,19 @@ from ... import files, quantities
 from ...errors import InputFileError
 from ...settings import Settings
 
-NAMES = {"timestamp": ("timestamp", "submit_time"), "duration": ("duration",), "num_gpus": ("num_gpus", "gpu_num")}
-"""Of the columns that every trace has, unless something else is said; the second names are those of Helios and Acme."""
+NAMES = {
+    "timestamp": ("timestamp", "submit_time", "creation_time"),
+    "duration": ("duration",),
+    "num_gpus": ("num_gpus", "gpu_num", "num_gpu"),
+}
+"""Of the columns that every trace has, unless something else is said: the second names are those of Helios and Acme, the third
+those of Alibaba's trace of 2023."""
 
 SPAN = ("start", "end")
 """Columns that say a duration by two times."""
+
+_USUAL_SPAN = ("scheduled_time", "deletion_time")
+"""What Alibaba's trace of 2023, which has no duration, calls them."""
 
 OPTIONAL = ("model", "steps", "deadline", "requested_gpus")
 
@@ -99,6 +107,8 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
     """
     reader = files.read_csv(path)
     header = [name.strip() for name in next(reader, (1, []))[1]]
+    if called.duration is called.end is called.start is None and "duration" not in header and {*_USUAL_SPAN} <= {*header}:
+        called = called.model_copy(update=dict(zip(SPAN, _USUAL_SPAN, strict=True)))
     at: list[int | None] = []
     twice = {name for name in header if header.count(name) > 1}
     for field in (*NAMES, *OPTIONAL, *SPAN):
@@ -108,7 +118,7 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
             names = ()
         found = [header.index(name) for name in names if name in header]
         if names and not found:
-            others = "".join(f", and so is {other}" for other in names[1:])
+            others = f", and so {'is' if len(names) == 2 else 'are'} {', '.join(names[1:])}" if names[1:] else ""
             problem = f"the column is missing{others}; arrivals.columns.{field} says what the trace calls it"
             raise InputFileError(problem, file=path, line=1, field=names[0], value=",".join(header))
         if found and header[found[0]] in twice:
