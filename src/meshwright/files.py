@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from . import inputs, temporaries
 from .errors import InputFileError, MeshwrightError, nearest
@@ -130,20 +130,24 @@ def parse_json(text: str, *, file: str | Path | None = None) -> Any:
     return found
 
 
-def read_csv(path: str | Path, text: str | None = None, *, skips_blanks: bool = False) -> Iterator[tuple[int, list[str]]]:
+def read_csv(
+    path: str | Path, text: str | None = None, *, skips_blanks: bool = False, delimiter: str = ","
+) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV file, each with the line on which it begins; empty lines are passed over.
 
     Args:
         path: the file.
         text: its content, where it has been read.
         skips_blanks: whether blanks behind a comma are no part of the field.
+        delimiter: between fields; where it is no comma, quotation marks are letters.
 
     Raises:
         InputFileError: as `read_text`, a quotation mark that is not closed or is followed by more of its field, or a field
             of more than 131,072 letters; with the line.
     """
     content = io.StringIO(read_text(path) if text is None else text, newline="")
-    rows = csv.reader(content, strict=True, skipinitialspace=skips_blanks)
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
+    rows = csv.reader(content, strict=True, skipinitialspace=skips_blanks, delimiter=delimiter, quoting=quoting)
     while True:
         line = rows.line_num + 1
         try:

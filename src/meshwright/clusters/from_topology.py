@@ -13,14 +13,16 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from xml.etree import ElementTree
 
+from .. import files, packaged
 from ..devices import DeviceType
 from ..errors import ClusterError
 
 LINK_GBYTES_PER_S = 25.0
 """Of one NVLink in one direction, from the second generation to the fourth; the fifth has twice that."""
+
+LINKS = "intra_host_bandwidth_gbytes_per_s"
 
 _NEAR = ("PIX", "PXB")
 """Paths from a GPU to a card that pass switches of PCIe alone."""
@@ -29,20 +31,11 @@ _ARCHITECTURES = {70: "v100", 80: "a100", 90: "h100", 100: "b200"}
 """Device types by NVIDIA's compute capability, times ten."""
 
 
-@dataclass
-class FoundTopology:
-    """What files say of a cluster.
-
-    Attributes:
-        keys: of ``topology:``, each with its value and a comment; None where only the comment is known.
-        device: type of the GPUs, where a file tells.
-    """
-
-    keys: dict[str, tuple[float | int | None, str]] = field(default_factory=dict)
-    device: str | None = None
+Found = dict[str, tuple[float | str | None, str]]
+"""Keys of a cluster's YAML, each with its value, None where that is not known, and a comment."""
 
 
-def read_topology(texts: Sequence[tuple[str, str]], hosts_in: Callable[[str], list[str]]) -> FoundTopology:
+def read_topology(texts: Sequence[tuple[str, str]], hosts_in: Callable[[str], list[str]]) -> Found:
     """What files say of a cluster.
 
     Args:
@@ -52,7 +45,7 @@ def read_topology(texts: Sequence[tuple[str, str]], hosts_in: Callable[[str], li
     Raises:
         ClusterError: a file of none of the three forms, or one that tells no GPU and no host.
     """
-    found = FoundTopology()
+    found: Found = {}
     for name, text in texts:
         try:
             if text.lstrip().startswith("<"):
@@ -68,44 +61,30 @@ def read_topology(texts: Sequence[tuple[str, str]], hosts_in: Callable[[str], li
     return found
 
 
-def cluster_yaml(found: FoundTopology, device: DeviceType | None) -> str:
+def cluster_yaml(found: Found, device: DeviceType | None) -> str:
     """The YAML of a cluster; what is not known is a comment.
 
     Args:
         found: what was read.
         device: type of the GPUs, where it was said; its links' bandwidth counts before that of NVLinks counted.
     """
-    keys = dict(found.keys)
-    links = "intra_host_bandwidth_gbytes_per_s"
-    if device is not None and device.link_bytes_per_s and keys.get(links, (None,))[0] is not None:
-        keys[links] = device.link_bytes_per_s / 1e9, f"links of {device.name} in one direction"
-    name = found.device if device is None else device.name
-    lines = ["# Completed by hand: every key that is a comment is still wanted.", "name: my-cluster"]
-    lines += [f"device: {name}" if name else "# device:  # `meshwright list devices`", "topology:", "  kind: clos"]
-    for key, told in _WANTED.items():
-        value, comment = keys.get(key, (None, told))
-        lines.append(f"  # {key}:  # {comment}" if value is None else f"  {key}: {value}  # {comment}")
-    return "\n".join(lines) + "\n"
+    if device is not None:
+        found = found | {"device": (device.name, "as said")}
+        if device.link_bytes_per_s and found.get(LINKS, (None,))[0] is not None:
+            found[LINKS] = device.link_bytes_per_s / 1e9, f"links of {device.name} in one direction"
+
+    text = files.read_text(packaged.shipped_path("cluster_template.yaml"), is_input=False)
+
+    def completed(line: re.Match[str]) -> str:
+        value, comment = found.get(line["key"], (None, line["comment"]))
+        if value is None:
+            return f"{line['indent']}# {line['key']}:  # {comment}"
+        return f"{line['indent']}{line['key']}: {value}  # {comment}"
+
+    return re.sub(r"^(?P<indent> *)(?P<key>\w+):  # (?P<comment>.*)$", completed, text, flags=re.M)
 
 
-_WANTED = {
-    "num_hosts": "hosts of the cluster",
-    "devices_per_host": "GPUs of a host",
-    "intra_host_bandwidth_gbytes_per_s": "of a GPU to the others of its host, in one direction",
-    "intra_host_latency_us": "from GPU to GPU; 0.6 over NVLink",
-    "nics_per_host": "network cards that GPUs use",
-    "nic_bandwidth_gbytes_per_s": "of a card; 50 is 400 Gbit/s",
-    "nic_latency_us": "from GPU to leaf switch; 1.35 over InfiniBand",
-    "hosts_per_leaf": "hosts that meet in one set of leaf switches",
-    "wiring": "host: all cards of a host in one leaf; rail: card j in leaf j",
-    "num_spines": "spine switches",
-    "oversubscription": "bandwidth of a leaf down over bandwidth up",
-    "spine_latency_us": "from leaf to spine; 0.15",
-}
-"""The keys of a Clos network in the order in which they are written, and what each is."""
-
-
-def _read_smi(text: str, found: FoundTopology) -> None:
+def _read_smi(text: str, found: Found) -> None:
     """The table of ``nvidia-smi topo -m``; rows and columns are GPUs and cards, cells the path between two."""
     lines = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in text.splitlines()]
     rows = [cells for line in lines if (cells := line.split()) and re.fullmatch(r"GPU[0-9]+|NIC[0-9]+|mlx\w+", cells[0])]
@@ -124,10 +103,10 @@ def _read_smi(text: str, found: FoundTopology) -> None:
         _tell_links(found, count)
     elif pairs:
         told = f"GPUs reach each other by {', '.join(sorted(pairs))}: say what the slowest of these carries"
-        found.keys["intra_host_bandwidth_gbytes_per_s"] = None, told
+        found[LINKS] = None, told
 
 
-def _read_nccl(text: str, found: FoundTopology) -> None:
+def _read_nccl(text: str, found: Found) -> None:
     """NCCL's ``<system>``: GPUs with their NVLinks, and network cards with their speed in Mbit/s."""
     if "<!" in text.replace("<!--", ""):
         raise ClusterError("defines entities, which no topology of NCCL does")
@@ -148,12 +127,12 @@ def _read_nccl(text: str, found: FoundTopology) -> None:
     if len(links) == 1 and (count := links.pop()):
         _tell_links(found, count, 2.0 if min(kinds) >= 100 else 1.0)
     if speeds and min(speeds) > 0:
-        found.keys["nic_bandwidth_gbytes_per_s"] = min(speeds) / 8e3, f"{min(speeds) / 1e3:g} Gbit/s"
+        found["nic_bandwidth_gbytes_per_s"] = min(speeds) / 8e3, f"{min(speeds) / 1e3:g} Gbit/s"
     if len(kinds) == 1:
-        found.device = _ARCHITECTURES.get(kinds.pop())
+        found["device"] = _ARCHITECTURES.get(kinds.pop()), "by its compute capability"
 
 
-def _read_slurm(text: str, found: FoundTopology, hosts_in: Callable[[str], list[str]]) -> None:
+def _read_slurm(text: str, found: Found, hosts_in: Callable[[str], list[str]]) -> None:
     """Slurm's switches or blocks: those with nodes are leaves, those above them spines."""
     leaves: list[list[str]] = []
     num_above = 0
@@ -166,20 +145,20 @@ def _read_slurm(text: str, found: FoundTopology, hosts_in: Callable[[str], list[
     hosts = {host for leaf in leaves for host in leaf}
     if not hosts:
         raise ClusterError("tells no Nodes of a switch or block", field="Nodes")
-    found.keys["num_hosts"] = len(hosts), f"below {len(leaves)} switches or blocks"
-    found.keys["hosts_per_leaf"] = max(map(len, leaves)), "of the largest one"
+    found["num_hosts"] = len(hosts), f"below {len(leaves)} switches or blocks"
+    found["hosts_per_leaf"] = max(map(len, leaves)), "of the largest one"
     if num_above:
-        found.keys["num_spines"] = num_above, "switches above others"
+        found["num_spines"] = num_above, "switches above others"
 
 
-def _tell_host(found: FoundTopology, num_gpus: int, num_cards: int) -> None:
-    found.keys["devices_per_host"] = num_gpus, "GPUs"
+def _tell_host(found: Found, num_gpus: int, num_cards: int) -> None:
+    found["devices_per_host"] = num_gpus, "GPUs"
     if num_cards:
-        found.keys["nics_per_host"] = num_cards, f"{num_cards / num_gpus:g} for each GPU"
+        found["nics_per_host"] = num_cards, f"{num_cards / num_gpus:g} for each GPU"
 
 
-def _tell_links(found: FoundTopology, count: int, factor: float = 1.0) -> None:
+def _tell_links(found: Found, count: int, factor: float = 1.0) -> None:
     each = factor * LINK_GBYTES_PER_S
     told = f"{count} NVLinks of {each:g} GB/s in one direction" + ("; those of Blackwell carry 50" if factor == 1 else "")
-    found.keys["intra_host_bandwidth_gbytes_per_s"] = count * each, told
-    found.keys["intra_host_latency_us"] = 0.6, "one hop of NVLink"
+    found[LINKS] = count * each, told
+    found["intra_host_latency_us"] = 0.6, "one hop of NVLink"

@@ -26,7 +26,7 @@ from ..errors import InputFileError
 from ..settings import Settings
 from .job import MAX_STEPS
 from .readers.pai import TASKS, pai_rows
-from .readers.sacct import is_listing, sacct_rows
+from .readers.sacct import sacct_rows
 from .readers.trace_rows import (
     FIRST_SINCE_1970_S,
     NAMES,
@@ -253,7 +253,7 @@ def _form(path: Path) -> str:
         return "philly"
     if path.name == TASKS:
         return "pai"
-    return "sacct" if is_listing(files.read_text(path).partition("\n")[0]) else "csv"
+    return "sacct" if files.read_text(path).startswith("JobID|") else "csv"
 
 
 def _optional(row: TraceRow, num_gpus: float, at_s: float, path: str | Path) -> tuple[int, str, int, float]:

@@ -317,7 +317,7 @@ def test_a_family_that_is_published_without_some_keys_has_its_formats_own():
         ({"model_type": "llava"}, "other parts around it .*, without a text_config of a type that is read; `meshwright profile`"),
         ({"model_type": "fuyu", "text_config": {"model_type": "persimmon"}}, "other parts around it .*; `meshwright profile`"),
         ({"model_type": "qwen22"}, "unsupported model type; supported are apertus, "),
-        ({"model_type": "mamba"}, "unsupported model type; supported are apertus, "),
+        ({"model_type": "mamba"}, "a model with state-space layers, .*; `meshwright profile`"),
     ],
 )
 def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architecture_is_suggested(tmp_path, held, told):

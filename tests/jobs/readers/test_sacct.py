@@ -42,7 +42,7 @@ def test_jobs_are_read_and_steps_and_what_has_not_ended_are_left_out(listing):
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        (LISTED.replace("AllocTRES", "ReqMem"), r"jobs\.txt:1: AllocTRES: the column is missing; sacct --parsable2"),
+        (LISTED.replace("AllocTRES", "ReqMem"), r"jobs\.txt:1: AllocTRES: the column is missing"),
         (LISTED.replace("|COMPLETED|billing", "|billing"), r"jobs\.txt:2: has 6 columns, not 7"),
         (LISTED.replace("T11:05:00|COMP", "T09:05:00|COMP"), r"jobs\.txt:2: End: a job ends before it begins"),
         (LISTED.replace("2026-11-01T10:00:00", "soon"), r"jobs\.txt:2: timestamp: must read"),

@@ -9,8 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ... import files
+from ... import files, settings
 from ...errors import GraphError
+from ...packaged import shipped_path
 from ..graph import JobGraph
 from ..transformer import TransformerShape
 from .config_keys import ConfigKeys
@@ -21,20 +22,7 @@ DEFAULT_BATCH_SIZE = 8
 
 _AS_OPS = "`meshwright profile` makes a job graph of it, which is planned as ops, by data and pipeline parallelism"
 
-_ENCODER_DECODERS = ("bart", "encoder-decoder", "led", "longt5", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5", "umt5")
-_IMAGES = ("beit", "convnext", "deit", "dinov2", "resnet", "swin", "vit", "vit_mae")
-_SPEECH = ("hubert", "seamless_m4t", "speech_to_text", "wav2vec2", "whisper")
-
-_WITH_TEXT = ("idefics2", "idefics3", "llava", "llava_next", "llava_onevision", "mllama", "paligemma", "qwen2_vl", "qwen2_5_vl")
 _AROUND_TEXT = "a decoder of text with other parts around it (images, sound), without a text_config of a type that is read"
-
-_OTHER_FAMILIES = {
-    **dict.fromkeys(_WITH_TEXT, _AROUND_TEXT),
-    **dict.fromkeys(_ENCODER_DECODERS, "an encoder and a decoder with attention across them, which have no parallel layouts"),
-    **dict.fromkeys(_IMAGES, "a model of images, which has no parallel layouts"),
-    **dict.fromkeys(_SPEECH, "a model of speech, which has no parallel layouts"),
-}
-"""What model types are that are no decoders of text."""
 
 
 def load_config(path: str | Path, *, batch_size: int | None = None, sequence_length: int | None = None) -> JobGraph:
@@ -121,8 +109,10 @@ def _why_not(config: dict[str, Any], model_type: object) -> str:
 
     A program wrote it, so another spelling is another architecture and no slip: none is ever suggested.
     """
-    if isinstance(config.get("text_config"), dict):
+    others, _ = settings.read_yaml(shipped_path("other_models.yaml"))
+    kinds = {one: kind for kind, types in others.items() for one in types}
+    if isinstance(config.get("text_config"), dict) or kinds.get(str(model_type)) == "around text":
         return f"{_AROUND_TEXT}; {_AS_OPS}"
-    if isinstance(model_type, str) and model_type in _OTHER_FAMILIES:
-        return f"{_OTHER_FAMILIES[model_type]}; {_AS_OPS}"
+    if str(model_type) in kinds:
+        return f"{kinds[str(model_type)]}; {_AS_OPS}"
     return f"unsupported model type; supported are {', '.join(families())}; `meshwright profile` traces others"

@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from importlib.resources import files as resources
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
-from ... import settings
+from ... import packaged, settings
 from ..transformer import MAX_LAYERS, LatentAttention, LayerKind, TransformerShape
 from .config_keys import ConfigKeys
-from .side_weights import OF_LAYERS, OUTSIDE, LayerSizes, linear_window
+from .side_weights import OF_LAYERS, OUTSIDE, WITH_EXPERTS, LayerSizes
 
 USUAL: dict[str, tuple[str, ...]] = {
     "num_layers": ("num_hidden_layers",),
@@ -69,7 +67,7 @@ class _Layer(NamedTuple):
 @cache
 def families() -> dict[str, Family]:
     """The families by ``model_type``."""
-    rows, _ = settings.read_yaml(Path(str(resources("meshwright.configs"))) / "model_families.yaml")
+    rows, _ = settings.read_yaml(packaged.shipped_path("model_families.yaml"))
     return {name: settings.build_settings(Family, _row(rows, name)) for name in sorted(rows)}
 
 
@@ -114,7 +112,7 @@ def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerS
     else:
         given["head_dim"] = keys.head_dim(size["hidden"], size["num_heads"])
     given |= {key: _said(keys, value) for key, value in family.shape.items()}
-    outside = sum(OUTSIDE[word](keys, given) for word, value in family.outside.items() if _said(keys, value))
+    outside = sum(OUTSIDE[word](given) for word, value in family.outside.items() if _said(keys, value))
     layers = _layers(keys, family, size, given)
     return TransformerShape(**given, **_layered(layers), more_parameters=outside or None)
 
@@ -162,9 +160,10 @@ def _layers(keys: ConfigKeys, family: Family, size: dict[str, str], given: dict[
         layer = mixture if is_sparse and mixture is not None else dense
         linear = family.linear if kind == "linear_attention" else None
         sizes = LayerSizes(keys, given, layer.feed_forward, layer.num_experts, linear)
-        side = sum(OF_LAYERS[word](sizes) for word, value in family.side.items() if _said(keys, value)) + sizes.linear_weights
-        seen = None if kind == "full_attention" else window if sizes.linear is None else linear_window(sizes)
-        made.append(layer._replace(window=seen, side_weights=side or None))
+        words = OF_LAYERS | WITH_EXPERTS if layer.num_experts > 1 else OF_LAYERS
+        side = [words[word](sizes) for word, value in family.side.items() if word in words and _said(keys, value)]
+        seen = None if kind == "full_attention" else window if linear is None else sizes.linear_window
+        made.append(layer._replace(window=seen, side_weights=sum(side) + sizes.linear_weights or None))
     return made
 
 

@@ -39,7 +39,7 @@ _SECONDS = re.compile(r"[0-9]{1,7}|1[0-8][0-9]{6}|[0-9]{9,12}|[0-9]{1,12}\.[0-9]
 FIRST_SINCE_1970_S = 1e8
 """What is less counts from the trace's beginning: three years of it, or since 1970 a day of 1973."""
 
-_ABSENT = ("", "none", "null")
+_ABSENT = ("", "none", "null", "unknown")
 """How cells without a value are written, in lower case."""
 
 _Name = Field(default=None, min_length=1, exclude_if=lambda name: name is None)
@@ -97,7 +97,7 @@ class TraceRow(NamedTuple):
     requested_gpus: str = ""
 
 
-def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
+def csv_rows(path: str | Path, called: TraceColumns, delimiter: str = ",") -> Iterator[TraceRow]:
     """Rows of a CSV with a header; those without a duration, or without a beginning or an end, are of jobs that never ran.
 
     They are left out.
@@ -105,7 +105,7 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
     Raises:
         InputFileError: a column is missing, or a row has more or fewer than the header.
     """
-    reader = files.read_csv(path)
+    reader = files.read_csv(path, delimiter=delimiter)
     header = [name.strip() for name in next(reader, (1, []))[1]]
     if called.duration is called.end is called.start is None and "duration" not in header and {*_USUAL_SPAN} <= {*header}:
         called = called.model_copy(update=dict(zip(SPAN, _USUAL_SPAN, strict=True)))

@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files as resources
-from pathlib import Path
 
-from ... import settings
+from ... import packaged, settings
 from ...devices import DeviceType, device_type
 from ...errors import GraphError, Names
 from ..convolutional import ConvNetShape, cosmoflow, unet3d
@@ -114,7 +112,7 @@ def _volumes(shape: ConvNetShape, batch_size: int) -> _Model:
 @cache
 def _models() -> dict[str, _Model]:
     """All models by name; the transformers are in ``configs/zoo.yaml``."""
-    rows, _ = settings.read_yaml(Path(str(resources("meshwright.configs"))) / "zoo.yaml")
+    rows, _ = settings.read_yaml(packaged.shipped_path("zoo.yaml"))
     shapes = {name: huggingface.shape_of(row["config"], name=name) for name, row in rows.items()}
     return _NO_TRANSFORMERS | {
         name: _Model(shape.graph, rows[name]["batch_size"], rows[name]["sequence_length"], shape)
