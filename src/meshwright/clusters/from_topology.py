@@ -11,7 +11,6 @@ Sources:
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from xml.etree import ElementTree
 
@@ -96,14 +95,11 @@ def _read_smi(text: str, found: Found) -> None:
         raise ClusterError("is no whole table of nvidia-smi topo -m: a GPU of its header has no row", field="GPU0")
     cards = [name for name in names if name not in gpus]
     near = [card for card in cards if any(paths[gpu][card] in _NEAR for gpu in gpus)]
-    pairs = Counter(paths[one][other] for one in gpus for other in gpus if one != other)
-    _tell_host(found, len(gpus), len(near or cards))
+    pairs = {paths[one][other] for one in gpus for other in gpus if one != other}
+    if pairs:
+        found[LINKS] = None, f"GPUs reach each other by {', '.join(sorted(pairs))}: say what the slowest of these carries"
     links = {int(path[2:]) if re.fullmatch("NV[0-9]+", path) else 0 for path in pairs}
-    if len(links) == 1 and (count := links.pop()):
-        _tell_links(found, count)
-    elif pairs:
-        told = f"GPUs reach each other by {', '.join(sorted(pairs))}: say what the slowest of these carries"
-        found[LINKS] = None, told
+    _tell_host(found, len(gpus), len(near or cards), links)
 
 
 def _read_nccl(text: str, found: Found) -> None:
@@ -123,9 +119,7 @@ def _read_nccl(text: str, found: Found) -> None:
         kinds = {int(gpu.get("sm", "0")) for gpu in gpus}
     except ValueError as error:
         raise ClusterError(f"a count or speed is no number: {error}", field="system") from None
-    _tell_host(found, len(gpus), len(cards))
-    if len(links) == 1 and (count := links.pop()):
-        _tell_links(found, count, 2.0 if min(kinds) >= 100 else 1.0)
+    _tell_host(found, len(gpus), len(cards), links, (2 if min(kinds) >= 100 else 1) * LINK_GBYTES_PER_S)
     if speeds and min(speeds) > 0:
         found["nic_bandwidth_gbytes_per_s"] = min(speeds) / 8e3, f"{min(speeds) / 1e3:g} Gbit/s"
     if len(kinds) == 1:
@@ -151,14 +145,11 @@ def _read_slurm(text: str, found: Found, hosts_in: Callable[[str], list[str]]) -
         found["num_spines"] = num_above, "switches above others"
 
 
-def _tell_host(found: Found, num_gpus: int, num_cards: int) -> None:
+def _tell_host(found: Found, num_gpus: int, num_cards: int, links: set[int], each: float = LINK_GBYTES_PER_S) -> None:
+    """The keys of a host, by the numbers of NVLinks that its GPUs have, of ``each`` GB/s."""
     found["devices_per_host"] = num_gpus, "GPUs"
     if num_cards:
         found["nics_per_host"] = num_cards, f"{num_cards / num_gpus:g} for each GPU"
-
-
-def _tell_links(found: Found, count: int, factor: float = 1.0) -> None:
-    each = factor * LINK_GBYTES_PER_S
-    told = f"{count} NVLinks of {each:g} GB/s in one direction" + ("; those of Blackwell carry 50" if factor == 1 else "")
-    found[LINKS] = count * each, told
-    found["intra_host_latency_us"] = 0.6, "one hop of NVLink"
+    if len(links) == 1 and (count := links.pop()):
+        found[LINKS] = count * each, f"{count} NVLinks of {each:g} GB/s in one direction; Blackwell's carry 50"
+        found["intra_host_latency_us"] = 0.6, "one hop of NVLink"

@@ -42,7 +42,6 @@ def from_topology(
     known = None if device is None else device_type(device)
     text = cluster_yaml(read_topology([(str(one), files.read_text(one)) for one in sources], hosts_in), known)
     if out is None:
-        typer.echo(text, nl=False)
-    else:
-        files.write_text(out, text)
-        output.print_written(output.console(None), out)
+        return typer.echo(text, nl=False)
+    files.write_text(out, text)
+    output.print_written(output.console(None), out)
