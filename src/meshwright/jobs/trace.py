@@ -26,7 +26,6 @@ from ..errors import InputFileError
 from ..settings import Settings
 from .job import MAX_STEPS
 from .readers.pai import TASKS, pai_rows
-from .readers.sacct import sacct_rows
 from .readers.trace_rows import (
     FIRST_SINCE_1970_S,
     NAMES,
@@ -37,6 +36,7 @@ from .readers.trace_rows import (
     csv_rows,
     number,
     philly_rows,
+    sacct_rows,
     seconds,
 )
 from .seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED

@@ -18,11 +18,6 @@ cluster = typer.Typer(
 )
 
 
-@cluster.callback()
-def _group() -> None:
-    """Keep the name of a single command."""
-
-
 @cluster.command("from-topo", short_help="A YAML to be completed, from what machines say of their wiring.")
 def from_topology(
     sources: Annotated[
@@ -41,7 +36,6 @@ def from_topology(
     output.check_file("--out", out)
     known = None if device is None else device_type(device)
     text = cluster_yaml(read_topology([(str(one), files.read_text(one)) for one in sources], hosts_in), known)
-    if out is None:
-        return typer.echo(text, nl=False)
-    files.write_text(out, text)
-    output.print_written(output.console(None), out)
+    if out is not None:
+        files.write_text(out, text)
+    typer.echo(text if out is None else f"written: {out}", nl=out is not None)

@@ -7,7 +7,6 @@ of the family are published without them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -93,7 +92,7 @@ def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerS
         GraphError: a missing key or an impossible value.
     """
     family = families()[model_type]
-    keys = _filled(config, family, PREPARED.get(model_type))
+    keys = _filled(config, family, model_type == "falcon")
     size = {one: family.keys.get(one) or keys.first_key(*names) for one, names in USUAL.items()}
     heads, hidden = keys.count(size["num_heads"]), keys.count(size["hidden"])
     given: dict[str, Any] = {
@@ -117,9 +116,9 @@ def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerS
     return TransformerShape(**given, **_layered(layers), more_parameters=outside or None)
 
 
-def _filled(config: ConfigKeys, family: Family, prepare: Callable[[ConfigKeys], dict[str, Any]] | None) -> ConfigKeys:
+def _filled(config: ConfigKeys, family: Family, is_falcon: bool) -> ConfigKeys:
     """The keys of a configuration with those that may be left out."""
-    held = config.config if prepare is None else config.config | prepare(config)
+    held = _falcon(config) if is_falcon else config.config
     keys = ConfigKeys(dict(held), config.file, config.inside)
     for key, value in family.absent.items():
         if held.get(key) is None and not (key == family.window and key in held):
@@ -256,7 +255,3 @@ def _falcon(keys: ConfigKeys) -> dict[str, Any]:
     groups = config.get("num_kv_heads") if is_new else 1 if keys.flag("multi_query", True) else config["num_attention_heads"]
     has_two = is_new and config.get("num_ln_in_parallel_attn") in (None, 2)
     return config | {"num_key_value_heads": groups, "parallel_attn": is_parallel, "is_one_norm": is_parallel and not has_two}
-
-
-PREPARED: dict[str, Callable[[ConfigKeys], dict[str, Any]]] = {"falcon": _falcon}
-"""What brings a configuration to usual keys where a row cannot."""

@@ -1,4 +1,4 @@
-"""Jobs that a cluster recorded, row by row and still as text: CSV with any names of columns, and Philly's job log.
+"""Jobs that a cluster recorded, row by row, still as text: CSV with any names of columns, Philly's job log, Slurm's accounting.
 
 Rows of Alibaba's PAI are in `pai`. What texts mean is read in `jobs.trace`.
 """
@@ -41,6 +41,14 @@ FIRST_SINCE_1970_S = 1e8
 
 _ABSENT = ("", "none", "null", "unknown")
 """How cells without a value are written, in lower case."""
+
+_OF_SACCT = {"timestamp": "Submit", "start": "Start", "end": "End", "num_gpus": "AllocTRES"}
+
+_GPUS = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>[0-9]+)(?=,|$)")
+"""GPUs in a list of Slurm's resources: all of them, and those of each type."""
+
+_SLICE = re.compile(r"[0-9]g[._-]?[0-9]+gb", re.IGNORECASE)
+"""In the type of a MIG slice, which is no GPU."""
 
 _Name = Field(default=None, min_length=1, exclude_if=lambda name: name is None)
 
@@ -141,6 +149,20 @@ def csv_rows(path: str | Path, called: TraceColumns, delimiter: str = ",") -> It
         yield TraceRow(line, row, *cells)
 
 
+def sacct_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
+    """Jobs of ``sacct --parsable2`` with JobID first; steps (``12.batch``) are parts of jobs and are left out.
+
+    Raises:
+        InputFileError: as `csv_rows`.
+
+    Source:
+        sacct(1) of Slurm: fields Submit, Start, End and AllocTRES.
+    """
+    for row in csv_rows(path, called.model_copy(update=_OF_SACCT), delimiter="|"):
+        if "." not in row.text[0]:
+            yield row._replace(num_gpus=str(_num_gpus(row.num_gpus)))
+
+
 def philly_rows(path: str | Path) -> Iterator[TraceRow]:
     """Jobs of Philly's ``cluster_job_log``: the time of submission, the seconds of all attempts, the GPUs of the last one.
 
@@ -212,3 +234,11 @@ def _took_s(attempt: Mapping[str, object], path: str | Path, job: str) -> float:
         value = f"{attempt['start_time']} to {attempt['end_time']}"
         raise InputFileError("an attempt ends before it begins", file=path, field=f"{job}.end_time", value=value)
     return end_s - start_s
+
+
+def _num_gpus(resources: str) -> int:
+    """Whole GPUs: all less slices where all are counted, else those of each type."""
+    found = [(one["type"] or "", int(one["count"])) for one in _GPUS.finditer(resources)]
+    slices = sum(count for kind, count in found if _SLICE.search(kind))
+    every = sum(count for kind, count in found if not kind)
+    return max(0, every - slices) if every else sum(count for _, count in found) - slices

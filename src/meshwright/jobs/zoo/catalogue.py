@@ -13,7 +13,7 @@ from functools import cache
 from ... import packaged, settings
 from ...devices import DeviceType, device_type
 from ...errors import GraphError, Names
-from ..convolutional import ConvNetShape, cosmoflow, unet3d
+from ..convolutional import cosmoflow, unet3d
 from ..graph import JobGraph
 from ..readers import huggingface
 from ..transformer import TransformerShape
@@ -25,9 +25,9 @@ DEFAULT_DEVICE = "a100"
 
 @dataclass(frozen=True)
 class _Model:
-    """How a zoo graph is made: ``build(batch_size, sequence_length)`` and its defaults; no length means images."""
+    """How a zoo graph is made, of a batch and, but for images, a sequence length, and its defaults; no length means images."""
 
-    build: Callable[[int, int], JobGraph]
+    build: Callable[..., JobGraph]
     batch_size: int
     sequence_length: int | None = None
     shape: TransformerShape | None = None
@@ -63,7 +63,8 @@ def zoo_graph(
         raise GraphError(f"{name} reads images, not sequences", field="sequence_length", value=length)
     if length is not None and length < 1:
         raise GraphError("must be at least 1", field="sequence_length", value=length)
-    return model.build(batch, length or 0).timed_on(device or device_type(DEFAULT_DEVICE))
+    graph = model.build(batch) if length is None else model.build(batch, length)
+    return graph.timed_on(device or device_type(DEFAULT_DEVICE))
 
 
 def zoo_batch_size(name: str) -> int:
@@ -101,14 +102,6 @@ def _absent(name: str, known: Iterable[str]) -> GraphError:
     return GraphError(told, choices=known)
 
 
-def _images(build: Callable[[int], JobGraph], batch_size: int) -> _Model:
-    return _Model(lambda batch, _: build(batch), batch_size)
-
-
-def _volumes(shape: ConvNetShape, batch_size: int) -> _Model:
-    return _Model(lambda batch, _: shape.graph(batch), batch_size)
-
-
 @cache
 def _models() -> dict[str, _Model]:
     """All models by name; the transformers are in ``configs/zoo.yaml``."""
@@ -123,14 +116,14 @@ def _models() -> dict[str, _Model]:
 # Batches: images for the convolutional networks; volumes for CosmoFlow and the 3-D U-Net (cubes of 128); sentence pairs of 48
 # tokens a side, the length in PipeDream's profile, for GNMT.
 _NO_TRANSFORMERS: dict[str, _Model] = {
-    "alexnet": _images(convnets.alexnet, 256),
-    "vgg16": _images(convnets.vgg16, 256),
-    "resnet18": _images(convnets.resnet18, 256),
-    "resnet50": _images(convnets.resnet50, 256),
-    "squeezenet": _images(convnets.squeezenet, 256),
-    "cosmoflow-128": _volumes(cosmoflow(128), 64),
-    "cosmoflow-256": _volumes(cosmoflow(256), 16),
-    "cosmoflow-512": _volumes(cosmoflow(512), 2),
-    "unet3d": _volumes(unet3d(128), 4),
+    "alexnet": _Model(convnets.alexnet, 256),
+    "vgg16": _Model(convnets.vgg16, 256),
+    "resnet18": _Model(convnets.resnet18, 256),
+    "resnet50": _Model(convnets.resnet50, 256),
+    "squeezenet": _Model(convnets.squeezenet, 256),
+    "cosmoflow-128": _Model(cosmoflow(128).graph, 64),
+    "cosmoflow-256": _Model(cosmoflow(256).graph, 16),
+    "cosmoflow-512": _Model(cosmoflow(512).graph, 2),
+    "unet3d": _Model(unet3d(128).graph, 4),
     "gnmt": _Model(gnmt, 128, 48),
 }
