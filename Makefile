@@ -51,7 +51,7 @@ laws: $(STAMP) ## The same laws at length: twenty times the cases, and what take
 
 test-libraries: $(STAMP) ## Install RLlib, TorchRL, Tianshou and transformers apart; let each learn, or be traced; five minutes
 	@bash .ci/libraries
-	@PYTHONPATH=$(CURDIR)/$(VENV)/libraries $(BIN)/python -m pytest -m library tests/training/libraries tests/profiling tests/benchmarks $(ARGS)
+	@PYTHONPATH=$(CURDIR)/$(VENV)/libraries $(BIN)/python -m pytest -m library tests/training/libraries tests/profiling tests/benchmarks tests/jobs $(ARGS)
 
 test-schedulers: $(STAMP) ## Install and start real schedulers, launch what was exported, read the ranks back; look at the pages in a browser
 	@bash .ci/schedulers

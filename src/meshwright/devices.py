@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files as resources
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -19,6 +17,7 @@ from pydantic import Field, model_validator
 
 from . import settings
 from .errors import ConfigError, Names
+from .packaged import shipped_path
 
 _LONG_NAMES = ("rtx-pro-6000",)
 """Device types whose names hold a hyphen that does not begin a variant."""
@@ -245,15 +244,11 @@ def device_names() -> list[str]:
 
 @cache
 def _names() -> tuple[str, ...]:
-    return tuple(sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml")))
+    return tuple(sorted(path.stem for path in shipped_path("devices").glob("*.yaml")))
 
 
 @cache
 def _built_in(name: str) -> DeviceType:
     if name not in device_names():
         raise ConfigError("unknown device type", value=name, choices=device_names())
-    return device_type(settings.load(DeviceSettings, Path(str(_folder() / f"{name}.yaml"))))
-
-
-def _folder() -> Path:
-    return Path(str(resources("meshwright.configs"))) / "devices"
+    return device_type(settings.load(DeviceSettings, shipped_path("devices") / f"{name}.yaml"))

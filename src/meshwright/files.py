@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
 import io
 import json
 import math
 import os
 import re
+import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO, Any
+from typing import IO, Any, Literal
 
 from . import inputs, temporaries
 from .errors import InputFileError, MeshwrightError, nearest
 from .quantities import MOST_DIGITS
+
+_GZIP = b"\x1f\x8b"
+"""How a file begins that is packed by gzip."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HASHED_NAME = re.compile(r".*-[0-9a-f]{32}", re.DOTALL)
@@ -71,13 +76,18 @@ def check_path(path: Path) -> None:
 
 
 def read_text(path: str | Path, *, is_input: bool = True) -> str:
-    """The text of a UTF-8 file, without a byte-order mark; every line ends in one line feed.
+    """The text of a UTF-8 file, which may be packed by gzip, without a byte-order mark; every line ends in one line feed.
 
     Raises:
-        InputFileError: as `read_bytes`, or not UTF-8.
+        InputFileError: as `read_bytes`, not UTF-8, or damaged where it is packed.
     """
+    content = read_bytes(path, is_input=is_input)
     try:
-        text = read_bytes(path, is_input=is_input).decode("utf-8-sig")
+        content = gzip.decompress(content) if content.startswith(_GZIP) else content
+    except (OSError, EOFError, zlib.error):
+        raise InputFileError("is packed by gzip, and damaged", file=path) from None
+    try:
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise InputFileError("not a UTF-8 text file", file=path, value=f"byte {error.start}") from None
     return text.replace("\r\n", "\n").replace("\r", "\n")
@@ -120,20 +130,24 @@ def parse_json(text: str, *, file: str | Path | None = None) -> Any:
     return found
 
 
-def read_csv(path: str | Path, text: str | None = None, *, skips_blanks: bool = False) -> Iterator[tuple[int, list[str]]]:
+def read_csv(
+    path: str | Path, text: str | None = None, *, skips_blanks: bool = False, delimiter: str = ","
+) -> Iterator[tuple[int, list[str]]]:
     """The rows of a CSV file, each with the line on which it begins; empty lines are passed over.
 
     Args:
         path: the file.
         text: its content, where it has been read.
         skips_blanks: whether blanks behind a comma are no part of the field.
+        delimiter: between fields; where it is no comma, quotation marks are letters.
 
     Raises:
         InputFileError: as `read_text`, a quotation mark that is not closed or is followed by more of its field, or a field
             of more than 131,072 letters; with the line.
     """
     content = io.StringIO(read_text(path) if text is None else text, newline="")
-    rows = csv.reader(content, strict=True, skipinitialspace=skips_blanks)
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if delimiter == "," else csv.QUOTE_NONE
+    rows = csv.reader(content, strict=True, skipinitialspace=skips_blanks, delimiter=delimiter, quoting=quoting)
     while True:
         line = rows.line_num + 1
         try:

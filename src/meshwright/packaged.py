@@ -40,7 +40,7 @@ class Shipped:
             InputFileError: neither; the nearest name is told.
         """
         if spec in self.names():
-            return _folder(self.folder) / f"{spec}.yaml"
+            return shipped_path(self.folder) / f"{spec}.yaml"
         path = Path(spec)
         if not os.path.exists(spec) and "/" not in spec and path.suffix not in SUFFIXES:
             raise InputFileError(f"neither a file nor {self.what}", field=self.field, value=spec, choices=self.names())
@@ -71,13 +71,14 @@ def beside(spec: str, folder: Path, *, is_folder_too: bool = False) -> str:
     return str(inside) if is_there or is_missing else spec
 
 
-def _folder(name: str) -> Path:
+def shipped_path(name: str) -> Path:
+    """A file or folder of ``configs``."""
     return Path(str(resources("meshwright.configs"))) / name
 
 
 @cache
 def _names(folder: str) -> tuple[str, ...]:
-    return tuple(sorted(path.stem for path in _folder(folder).iterdir() if path.suffix == ".yaml"))
+    return tuple(sorted(path.stem for path in shipped_path(folder).iterdir() if path.suffix == ".yaml"))
 
 
 def train_presets() -> list[str]:

@@ -1,6 +1,7 @@
 """Laws of reading and writing: typed errors on the way in, nothing half-written on the way out."""
 
 import csv
+import gzip
 import io
 import json
 import os
@@ -57,6 +58,17 @@ def test_bytes_that_are_not_utf8_are_placed(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"abc\xff")
     with pytest.raises(InputFileError, match=r"not a UTF-8 text file .*byte 3"):
         files.read_text(tmp_path / "a.txt")
+
+
+def test_what_gzip_packed_is_read_as_the_text_itself(tmp_path):
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(gzip.compress(b'{"a": 1}\r\n'))
+    assert files.read_text(path) == '{"a": 1}\n'
+    assert files.read_json(path) == {"a": 1}
+    for spoilt in (path.read_bytes()[:-9], path.read_bytes()[:12] + b"xx" + path.read_bytes()[14:]):
+        (tmp_path / "spoilt.gz").write_bytes(spoilt)
+        with pytest.raises(InputFileError, match=r"spoilt\.gz: is packed by gzip, and damaged"):
+            files.read_text(tmp_path / "spoilt.gz")
 
 
 def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path):

@@ -254,6 +254,7 @@ def test_a_job_log_may_tell_times_in_seconds(tmp_path):
 
 def test_a_duration_may_be_said_by_a_beginning_and_an_end(cases, tmp_path):
     columns = {"timestamp": "creation_time", "start": "scheduled_time", "end": "deletion_time", "num_gpus": "num_gpu"}
+    assert load_trace(cases / "traces" / "openb.csv").duration_s.tolist() == [10_769_854 - 9_437_497, 9_769_854 - 9_437_600]
     trace = load_trace(cases / "traces" / "openb.csv", columns=TraceColumns(**columns))
     assert trace.time_s.tolist() == [0.0, 3.0]
     assert trace.duration_s.tolist() == [10_769_854 - 9_437_497, 9_769_854 - 9_437_600]

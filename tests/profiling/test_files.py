@@ -128,6 +128,34 @@ def test_what_onnx_leaves_open_is_asked_for(exported):
         profile(str(exported), A100)
 
 
+@pytest.mark.library
+@with_onnx
+@pytest.mark.parametrize("options", [{"batch_size": 4}, {"inputs": ["x=4x3"]}])
+def test_shapes_that_the_file_declares_are_those_of_nodes_of_which_none_can_be_inferred(tmp_path, options):
+    from onnx import TensorProto, helper, numpy_helper, save
+
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["y"], name="first"),
+        helper.make_node("Own", ["y"], ["z"], name="own", domain="of.a.vendor"),
+        helper.make_node("Shape", ["z"], ["sizes"], name="sizes"),
+        helper.make_node("Reshape", ["z", "sizes"], ["r"], name="same"),
+        helper.make_node("MatMul", ["r", "v"], ["out"], name="last"),
+    ]
+    info, real = helper.make_tensor_value_info, TensorProto.FLOAT
+    held = [numpy_helper.from_array(np.ones(shape, np.float32), name) for name, shape in (("w", (3, 8)), ("v", (8, 5)))]
+    ends = [info("x", real, ["batch", 3])], [info("out", real, ["batch", 5])]
+    for declared in ([info("z", real, ["batch", 8])], []):
+        graph = helper.make_graph(nodes, "net", *ends, held, value_info=declared)
+        imports = [helper.make_opsetid("", 17), helper.make_opsetid("of.a.vendor", 1)]
+        save(helper.make_model(graph, opset_imports=imports), str(tmp_path / "net.onnx"))
+        if declared:
+            found = profile(str(tmp_path / "net.onnx"), A100, **options).graph
+            assert dict(zip(found.op_names, found.forward_flops, strict=True))["last"] == 2 * 4 * 8 * 5
+        else:
+            with pytest.raises(TraceError, match="its shape does not follow from the file"):
+                profile(str(tmp_path / "net.onnx"), A100, **options)
+
+
 def test_onnx_without_the_package_says_what_installs_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     (tmp_path / "m.onnx").write_bytes(b"")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from .. import files, settings
 from ..devices import DeviceSettings, DeviceType, device_type
 from ..errors import ClusterError, ConfigError, InputFileError, Names, nearest
+from ..packaged import shipped_path
 from . import plausible
 from .routes import Carried
 from .settings import ClusterSettings
@@ -265,17 +265,13 @@ def load_cluster(spec: str) -> Cluster:
 
 def preset_names() -> list[str]:
     """The clusters that come with the package."""
-    return Names("clusters", sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml")))
+    return Names("clusters", sorted(path.stem for path in shipped_path("clusters").glob("*.yaml")))
 
 
 def _preset(name: str) -> Path:
     if name not in preset_names():
         raise ConfigError("unknown preset", field="cluster", value=name, choices=preset_names())
-    return _folder() / f"{name}.yaml"
-
-
-def _folder() -> Path:
-    return Path(str(resources("meshwright.configs"))) / "clusters"
+    return shipped_path("clusters") / f"{name}.yaml"
 
 
 def _device_types(described: ClusterSettings, host_names: tuple[str, ...]) -> tuple[tuple[DeviceType, ...], NDArray[np.int64]]:

@@ -9,7 +9,6 @@ import math
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from pydantic import Field
 from .. import settings
 from ..devices import GIB, DeviceType, device_type
 from ..errors import PlausibilityWarning
+from ..packaged import shipped_path
 from ..yaml12 import Location, dotted
 from .settings import ClusterSettings
 from .topologies.clos import ClosSettings
@@ -108,7 +108,7 @@ def warn(described: ClusterSettings, path: Path) -> None:
 @cache
 def figures() -> PlausibleFigures:
     """The plausible ranges of the figures of a cluster."""
-    return settings.load(PlausibleFigures, Path(str(resources("meshwright.configs"))) / "plausible.yaml")
+    return settings.load(PlausibleFigures, shipped_path("plausible.yaml"))
 
 
 def _figures(described: ClusterSettings) -> Iterator[tuple[Location, str, Any]]:

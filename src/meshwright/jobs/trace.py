@@ -1,7 +1,7 @@
 """Jobs of a recorded cluster trace: the time, duration and number of GPUs of each job.
 
-Read are a CSV with columns of any names, Philly's job log, and the tables of Alibaba's PAI (`FORMATS`). The rows need not be
-sorted.
+Read are a CSV with columns of any names, Philly's job log, the tables of Alibaba's PAI and what Slurm's ``sacct`` lists
+(`FORMATS`). The rows need not be sorted.
 
 Where a trace is split, test, validation and training episodes take their jobs from three parts that share no row, in order of
 time the training part first (`PARTS`). The seed of a generator says which part it draws from, as everywhere in this project:
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
-from .. import quantities
+from .. import files, quantities
 from ..errors import InputFileError
 from ..settings import Settings
 from .job import MAX_STEPS
@@ -36,6 +36,7 @@ from .readers.trace_rows import (
     csv_rows,
     number,
     philly_rows,
+    sacct_rows,
     seconds,
 )
 from .seeds import FIRST_TRAINING_SEED, FIRST_VALIDATION_SEED
@@ -53,6 +54,7 @@ FORMATS: dict[str, tuple[Callable[[str | Path, TraceColumns], Iterator[TraceRow]
     "csv": (csv_rows, (*NAMES, *OPTIONAL, *SPAN)),
     "philly": (lambda path, _: philly_rows(path), ()),
     "pai": (pai_rows, ("model",)),
+    "sacct": (sacct_rows, ("model",)),
 }
 """What reads each form of trace, and what of `TraceColumns` may be said of it."""
 
@@ -80,7 +82,7 @@ class TraceArrivals(Settings):
     min_gpus: int = Field(default=2, gt=0)
     # Left out of dumps where episodes are those of a trace that is split, so that no digest of such workloads changes.
     split: bool | None = Field(default=None, exclude_if=lambda split: split is not False)
-    format: Literal["csv", "philly", "pai"] | None = Field(default=None, exclude_if=lambda form: form is None)
+    format: Literal["csv", "philly", "pai", "sacct"] | None = Field(default=None, exclude_if=lambda form: form is None)
     columns: TraceColumns | None = Field(default=None, exclude_if=lambda columns: columns is None)
     models: dict[str, str] | None = Field(default=None, exclude_if=lambda models: models is None)
 
@@ -249,7 +251,9 @@ def load_trace(path: str | Path, *, min_gpus: int = 2, form: str | None = None, 
 def _form(path: Path) -> str:
     if path.suffix == ".json" or path.name == "cluster_job_log":
         return "philly"
-    return "pai" if path.name == TASKS else "csv"
+    if path.name == TASKS:
+        return "pai"
+    return "sacct" if files.read_text(path).startswith("JobID|") else "csv"
 
 
 def _optional(row: TraceRow, num_gpus: float, at_s: float, path: str | Path) -> tuple[int, str, int, float]:

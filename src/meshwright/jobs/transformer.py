@@ -7,7 +7,7 @@ with experts, the layers that look back over the whole sequence) says which laye
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -48,6 +48,13 @@ class LatentAttention(settings.Settings):
     value_head_dim: Count = Field(description="width of a head's values")
 
 
+SideWeights = Annotated[
+    int | None,
+    Field(strict=True, exclude_if=is_absent, description="weights of a layer besides those of the other keys, as of gates"),
+]
+"""Gates and indexers of attention, biases of experts, wide norms of heads; below 0 where a layer has fewer than its keys say."""
+
+
 class LayerKind(settings.Settings):
     """Layers that differ from the main kind; what is absent here they do not have."""
 
@@ -57,6 +64,7 @@ class LayerKind(settings.Settings):
     experts_per_token: Count = Field(default=1, description="experts that each token visits")
     shared_feed_forward: Count | None = Field(default=None, description="width of the experts that every token visits, together")
     window: Count | None = Field(default=None, description="tokens that a query looks back at most; absent: all")
+    side_weights: SideWeights = None
 
 
 class TransformerKeys(settings.Settings):
@@ -106,6 +114,10 @@ class TransformerKeys(settings.Settings):
     latent: LatentAttention | None = Field(
         default=None, exclude_if=is_absent, description="multi-head latent attention, where the model has it"
     )
+    side_weights: SideWeights = None
+    more_parameters: int | None = Field(
+        default=None, strict=True, exclude_if=is_absent, description="outside of layers, besides those of the other keys"
+    )
     other_layers: tuple[LayerKind, ...] | None = Field(
         default=None, exclude_if=is_absent, description="kinds of layers that differ from the keys above; absent: all are alike"
     )
@@ -141,7 +153,8 @@ class TransformerShape(TransformerKeys):
             raise GraphError(
                 f"must be less than head_dim {self.head_dim}", field="latent.rope_head_dim", value=latent.rope_head_dim
             )
-        if (self.is_encoder or self.is_parallel) and (self.has_output_norms or self.other_layers or self.latent):
+        is_mixed = self.is_encoder and self.other_layers
+        if (self.is_encoder or self.is_parallel) and (self.has_output_norms or self.latent or is_mixed):
             raise GraphError("only layers of a decoder whose halves follow each other are known so", field="is_parallel")
         if self.long_skips is not None and (2 * self.long_skips > self.num_layers or self.is_encoder):
             problem = f"join first layers of a decoder with last ones, {self.num_layers // 2} at most"

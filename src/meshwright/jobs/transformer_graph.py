@@ -45,7 +45,8 @@ class _Assembly:
         shape = self.shape
         rows = shape.vocabulary + shape.token_types + (shape.max_positions if shape.learned_positions else 0)
         rows += shape.norm_vectors if shape.is_encoder else 0  # BERT normalises its embeddings
-        x = self.graph.add("embedding", "embedding", [], output=self.tokens * shape.hidden, parameters=rows * shape.hidden)
+        parameters = rows * shape.hidden + (shape.more_parameters or 0)
+        x = self.graph.add("embedding", "embedding", [], output=self.tokens * shape.hidden, parameters=parameters)
         made: list[int] = []
         for number, layer in enumerate(self.layers):
             partner = len(self.layers) - 1 - number
@@ -90,7 +91,8 @@ class _Assembly:
 
     def _attention(self, prefix: str, x: int, shape: TransformerShape, residual: int | None) -> int:
         queries, context_width = shape.num_heads * shape.head_dim, shape.num_heads * shape.value_head_dim
-        qkv = self._latent(prefix, x) if shape.latent is not None else self._joint(prefix, x)
+        side = shape.side_weights or 0
+        qkv = self._latent(prefix, x, side) if shape.latent is not None else self._joint(prefix, x, side)
         keys = self.length if shape.window is None else min(self.length, shape.window)
         context = self.graph.add(
             prefix + "attention",
@@ -103,13 +105,13 @@ class _Assembly:
         inputs = [context] if residual is None else [context, residual]
         return self._product(prefix + "attention_output", inputs, context_width, shape.hidden, bias=shape.output_bias)
 
-    def _joint(self, prefix: str, x: int) -> int:
+    def _joint(self, prefix: str, x: int, side: int) -> int:
         shape = self.shape
         joint = (shape.num_heads + 2 * shape.num_key_value_heads) * shape.head_dim
         norms = 2 * shape.norm_vectors * shape.head_dim if shape.has_head_norms else 0
-        return self._product(prefix + "qkv", [x], shape.hidden, joint, bias=shape.qkv_bias, more=norms)
+        return self._product(prefix + "qkv", [x], shape.hidden, joint, bias=shape.qkv_bias, more=norms, side=side)
 
-    def _latent(self, prefix: str, x: int) -> int:
+    def _latent(self, prefix: str, x: int, side: int) -> int:
         """Narrow vectors of each token, their norm, and what all heads make of them."""
         shape, latent = self.shape, self.shape.latent
         assert latent is not None
@@ -118,7 +120,7 @@ class _Assembly:
         normed = self.graph.add(
             prefix + "latent_norm", "norm", [down], output=self.tokens * narrow, parameters=shape.norm_vectors * ranks
         )
-        weights = shape.query_key_value_weights - shape.hidden * narrow
+        weights = shape.query_key_value_weights - shape.hidden * narrow + side
         width = shape.num_heads * (2 * shape.head_dim + latent.value_head_dim)
         inputs = [normed] if latent.query_rank is not None else [normed, x]
         return self.graph.add(
@@ -172,10 +174,11 @@ class _Assembly:
         owns_weights: bool = True,
         copies: int = 1,
         more: int = 0,
+        side: int = 0,
     ) -> int:
         """A linear layer on every token; ``copies`` equal products are fused and give one output (a gate), ``more`` parameters
-        belong to what is fused into it."""
-        weights = copies * rows * columns
+        belong to what is fused into it, ``side`` weights to products next to it."""
+        weights = copies * rows * columns + side
         return self.graph.add(
             name,
             "linear",

@@ -10,7 +10,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib.resources import files as resources
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -21,6 +20,7 @@ from pydantic import Field, field_validator, model_validator
 from .. import files, quantities, settings
 from ..devices import device_type
 from ..errors import ConfigError, GraphError, InputFileError, MeshwrightError
+from ..packaged import shipped_path
 from .arrivals import Arrivals, FixedArrivals, PoissonArrivals
 from .deadlines import Deadline
 from .graph import JobGraph
@@ -328,7 +328,7 @@ class Workload:
 
 def workload_names() -> list[str]:
     """The names of the workloads that ship with the package."""
-    return sorted(path.stem for path in _folder().glob("*.yaml"))
+    return sorted(path.stem for path in shipped_path("workloads").glob("*.yaml"))
 
 
 def load_workload(spec: str | Path, *, graphs_dir: str | Path | None = None, changes: Sequence[str] = ()) -> Workload:
@@ -344,7 +344,7 @@ def load_workload(spec: str | Path, *, graphs_dir: str | Path | None = None, cha
         ConfigError: an unknown preset or key, or an impossible value.
         GraphError: a graph is unknown or malformed.
     """
-    presets = {f"preset:{name}": _folder() / f"{name}.yaml" for name in workload_names()}
+    presets = {f"preset:{name}": shipped_path("workloads") / f"{name}.yaml" for name in workload_names()}
     path = presets.get(str(spec), Path(spec))
     if str(spec) not in presets and not os.path.exists(path) and (str(spec).startswith("preset:") or path.name == str(spec)):
         raise ConfigError("no such workload", field="workload", value=str(spec), choices=presets)
@@ -361,7 +361,3 @@ def _steps_of(sequential_s: NDArray[np.float64], step_s: NDArray[np.float64]) ->
     if steps.max(initial=1) > MAX_STEPS:
         raise ConfigError(f"a job would have more than {MAX_STEPS} steps", field="steps", value=float(steps.max()))
     return steps.astype(np.int64)
-
-
-def _folder() -> Path:
-    return Path(str(resources("meshwright.configs"))) / "workloads"

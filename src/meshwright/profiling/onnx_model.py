@@ -184,6 +184,7 @@ def _fix_inputs(graph: Any, inputs: Sequence[str], batch_size: int | None, path:
 
     weights = {one.name for one in graph.initializer}
     open_ = {one.name: one for one in graph.input if one.name not in weights}
+    called: dict[str, int] = {}
     args, kwargs = parse_inputs(inputs, torch.float32)
     if args:
         raise TraceError("an ONNX model's inputs have names: NAME=SHAPE", file=path, field="--input", choices=open_)
@@ -196,10 +197,12 @@ def _fix_inputs(graph: Any, inputs: Sequence[str], batch_size: int | None, path:
             asked = "x".join(map(str, tensor.shape))
             raise TraceError(f"the model's {name} is {_written(dims)}", file=path, field="--input", value=asked)
         for dim, said in zip(dims, tensor.shape, strict=True):
+            called.setdefault(dim.dim_param, said)
             dim.dim_value = said
     for one in open_.values():
         dims = one.type.tensor_type.shape.dim
         if dims and not dims[0].dim_value and batch_size is not None:
+            called.setdefault(dims[0].dim_param, batch_size)
             dims[0].dim_value = batch_size
         unknown = [at for at, dim in enumerate(dims) if not dim.dim_value]
         if unknown:
@@ -207,6 +210,9 @@ def _fix_inputs(graph: Any, inputs: Sequence[str], batch_size: int | None, path:
                 f"is {_written(dims)}: say its shape, as --input {one.name}={'x'.join(str(dim.dim_value or 8) for dim in dims)}"
             )
             raise TraceError(hint + (", or --batch" if unknown == [0] else ""), file=path, field=one.name)
+    for dim in (dim for one in (*graph.value_info, *graph.output) for dim in one.type.tensor_type.shape.dim):
+        if dim.dim_param and dim.dim_param in called:  # as of nodes of which no shape can be inferred
+            dim.dim_value = called[dim.dim_param]
 
 
 def _written(dims: Any) -> str:

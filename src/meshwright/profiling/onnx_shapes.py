@@ -23,12 +23,14 @@ def folded(onnx: Any, model: Any) -> Any:
         onnx: the package.
         model: whose inputs have known shapes; changed.
     """
+    declared = [type(one).FromString(one.SerializeToString()) for one in model.graph.value_info if _is_whole(one)]
     for _ in range(_MOST_ROUNDS):
         inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
         found = _computed(onnx, inferred.graph)
         if not found:
             return inferred
         del model.graph.value_info[:]
+        model.graph.value_info.extend(declared)
         left = [node for node in model.graph.node if not any(name in found for name in node.output)]
         del model.graph.node[:]
         model.graph.node.extend(left)
@@ -47,7 +49,7 @@ def _computed(onnx: Any, graph: Any) -> dict[str, np.ndarray[Any, Any]]:
     shapes = {
         one.name: [dim.dim_value for dim in one.type.tensor_type.shape.dim]
         for one in (*graph.input, *graph.value_info)
-        if one.type.tensor_type.HasField("shape") and all(dim.HasField("dim_value") for dim in one.type.tensor_type.shape.dim)
+        if _is_whole(one)
     }
     shapes |= {one.name: list(one.dims) for one in graph.initializer}
     found: dict[str, np.ndarray[Any, Any]] = {}
@@ -63,6 +65,12 @@ def _computed(onnx: Any, graph: Any) -> dict[str, np.ndarray[Any, Any]]:
                 known |= results
                 found |= results
     return found
+
+
+def _is_whole(info: Any) -> bool:
+    """Whether all dimensions of a tensor are numbers."""
+    kind = info.type.tensor_type
+    return bool(kind.HasField("shape")) and all(dim.HasField("dim_value") for dim in kind.shape.dim)
 
 
 def _run(onnx: Any, node: Any, given: dict[str, np.ndarray[Any, Any]]) -> dict[str, np.ndarray[Any, Any]]:

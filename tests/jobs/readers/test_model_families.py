@@ -83,6 +83,10 @@ PUBLISHED = {
 }
 
 
+def parameters_of(held):
+    return int(shape_of(held, name="m").graph(1, 8).parameter_bytes.sum()) // 2
+
+
 def tensors(held, active=False):
     """Numbers in the tensors of a checkpoint by the names of its modules; with ``active`` those that one token visits."""
     family, h, heads = held["model_type"], held["hidden_size"], held["num_attention_heads"]
@@ -181,13 +185,72 @@ def test_of_a_model_around_a_decoder_of_text_the_decoder_is_read_and_the_rest_is
 
 @pytest.mark.parametrize(
     ("file", "parameters"),
-    [("kimi_k2.json", 1_026_408_209_408), ("qwen3_moe_saved_by_transformers5.json", 15_350_731_776)],
+    [
+        ("gpt-oss-20b.json", 20_914_757_184),
+        ("kimi_k2.json", 1_026_408_209_408),
+        ("qwen3_moe_saved_by_transformers5.json", 15_350_731_776),
+    ],
 )
 def test_parameters_of_saved_files_are_those_of_the_library(cases, file, parameters):
-    """Of Kimi K2 1,026.4 billion are published; the other figure is that of the library's own module."""
-    assert shape_of(json.loads((cases / "huggingface" / file).read_text()), name="m").graph(1, 8).parameter_bytes.sum() == (
-        2 * parameters
-    )
+    """Of GPT-OSS 20.9 and of Kimi K2 1,026.4 billion are published; the last figure is that of the library's own module."""
+    assert parameters_of(json.loads((cases / "huggingface" / file).read_text())) == parameters
+
+
+LARGE = {
+    "Qwen1.5-MoE-A2.7B": (
+        config("qwen2_moe", 2048, 5632, 24, 16, 16, 151936, shared_expert_intermediate_size=5632, **experts(1408, 60, 4)),
+        14_315_784_192,
+    ),
+    "Qwen3-Next-80B-A3B": (
+        config(
+            *("qwen3_next", 2048, 5632, 48, 16, 2, 151936),
+            **{"linear_num_key_heads": 16, "linear_num_value_heads": 32},
+            **{"linear_key_head_dim": 128, "linear_value_head_dim": 128},
+            **experts(512, 512, 10, shared_expert_intermediate_size=512),
+        ),
+        79_674_391_296,
+    ),
+    "GLM-4-9B": (config("glm", 4096, 13696, 40, 32, 2, 151552, head_dim=128), 9_399_951_360),
+    "OLMo-2-7B": (config("olmo2", 4096, 11008, 32, 32, 32, 100352), 7_298_617_344),
+    "OLMoE-1B-7B": (config("olmoe", 2048, 1024, 16, 16, 16, 50304, num_experts=64, num_experts_per_tok=8), 6_919_161_856),
+    "SmolLM3-3B": (config("smollm3", 2048, 11008, 36, 16, 4, 128256), 3_075_098_624),
+    "StarCoder2-3B": (config("starcoder2", 3072, 12288, 30, 24, 2, 49152), 3_030_371_328),
+    "Falcon-7B": ({"model_type": "falcon", "hidden_size": 4544, "n_layer": 32, "n_head": 71, "vocab_size": 65024}, 6_921_720_704),
+    "Command R": (config("cohere", 8192, 22528, 40, 64, 64, 256000), 34_980_831_232),
+    "Phi-1.5": (config("phi", 2048, 8192, 24, 32, 32, 51200), 1_418_270_720),
+    "MiniMax-Text-01": (
+        config(
+            *("minimax", 6144, 9216, 80, 64, 8, 200064),
+            head_dim=128,
+            layer_types=10 * (7 * ["linear_attention"] + ["full_attention"]),
+            num_local_experts=32,
+            num_experts_per_tok=2,
+        ),
+        456_089_655_296,
+    ),
+    "Ling-lite": (
+        config("bailing_moe", 2048, 5632, 28, 16, 4, 126464, head_dim=128, num_shared_experts=2, **experts(1408, 64, 6)),
+        16_801_974_272,
+    ),
+    "ModernBERT-base": (config("modernbert", 768, 1152, 22, 12, 12, 50368), 149_655_232),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_parameters_of_published_models_are_the_published_ones(name):
+    """Those of the library's modules at the published sizes; 456 billion are published of MiniMax-Text-01."""
+    held, published = LARGE[name]
+    shape = shape_of(held, name="m")
+    assert parameters_of(held) == published
+    planned = PlannedTransformer.of(shape, 128)
+    assert PlannedTransformer.model_validate_json(planned.model_dump_json(exclude_none=True)).shape("m") == shape
+
+
+def test_linear_attention_costs_the_same_for_each_token_however_long_the_sequence():
+    short, long = (shape_of(LARGE["Qwen3-Next-80B-A3B"][0], name="m").graph(1, length) for length in (1024, 4096))
+    flops = [dict(zip(graph.op_names, graph.forward_flops, strict=True)) for graph in (short, long)]
+    linear, full = (flops[1][f"layer{layer}.attention"] / flops[0][f"layer{layer}.attention"] for layer in (0, 3))
+    assert (linear, full) == (4, 16)
 
 
 TINY = config("gemma3_text", 64, 128, 12, 4, 2, 512, head_dim=32, sliding_window=16)
@@ -253,8 +316,8 @@ def test_a_family_that_is_published_without_some_keys_has_its_formats_own():
         ({"model_type": "llava", "text_config": {"model_type": "llama"}}, "text_config.num_attention_heads: the key is missing"),
         ({"model_type": "llava"}, "other parts around it .*, without a text_config of a type that is read; `meshwright profile`"),
         ({"model_type": "fuyu", "text_config": {"model_type": "persimmon"}}, "other parts around it .*; `meshwright profile`"),
-        ({"model_type": "qwen22"}, "unsupported model type; supported are bert, "),
-        ({"model_type": "mamba"}, "unsupported model type; supported are bert, "),
+        ({"model_type": "qwen22"}, "unsupported model type; supported are apertus, "),
+        ({"model_type": "mamba"}, "a model with state-space layers, .*; `meshwright profile`"),
     ],
 )
 def test_a_model_of_another_kind_is_refused_by_its_family_and_no_other_architecture_is_suggested(tmp_path, held, told):

@@ -79,7 +79,11 @@ def test_optional_columns_worked_by_hand(tmp_path):
         (",7200,", ",soon,", r"deadline: must read YYYY-MM-DD HH:MM:SS, or be seconds \(got 'soon'\)"),
         (",7200,8", ",7200,100001", "requested_gpus: no cluster has more than 100000"),
         (",asked", ",wanted", r"trace.csv:1: asked: the column is missing; arrivals.columns.requested_gpus says"),
-        ("submit_time", "when", r"timestamp: the column is missing, and so is submit_time; arrivals.columns.timestamp says what"),
+        (
+            "submit_time",
+            "when",
+            r"timestamp: the column is missing, and so are submit_time, creation_time; arrivals.columns.timestamp says what",
+        ),
     ],
 )
 def test_what_an_optional_column_cannot_say_is_refused(tmp_path, cell, value, told):

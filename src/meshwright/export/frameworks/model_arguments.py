@@ -141,11 +141,13 @@ def _dense_width(model: PlannedTransformer) -> int:
 
 def left_out(model: PlannedTransformer) -> list[str]:
     """What neither Megatron-LM's nor torchtitan's arguments say of a model here."""
-    windows = {model.window, *(kind.window for kind in model.other_layers or ())}
+    kinds = (model, *(model.other_layers or ()))
+    windows, sides = ({getattr(kind, key) for kind in kinds} for key in ("window", "side_weights"))
     other = {
         f"a window of {max((one for one in windows if one is not None), default=0)} tokens": windows != {None},
         "attention and feed-forward layer side by side": model.is_parallel,
         "norms behind attention and feed-forward layer": bool(model.has_output_norms),
         "an encoder's form, with a pooler": model.is_encoder,
+        "weights besides those of plain layers, as of gates, biases and wide norms": any({*sides, model.more_parameters}),
     }
     return [what for what, is_there in other.items() if is_there]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,8 @@ class ConfigKeys:
             if default is None:
                 raise self.error("the key is missing", key)
             return default
+        if isinstance(value, list) and value and all(one == value[0] for one in value):  # one number for each layer
+            value = value[0]
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise self.error("must be a positive whole number", key, value)
         if value > most:
@@ -63,27 +65,29 @@ class ConfigKeys:
 
     def flag(self, key: str, default: bool) -> bool:
         """True or false."""
-        value = self.config.get(key, default)
+        value = self.config.get(key)
+        if value is None:
+            return default
         if not isinstance(value, bool):
             raise self.error("must be true or false", key, value)
         return value
 
-    def window(self, key: str = "sliding_window", default: int | None = None) -> int | None:
+    def window(self, key: str) -> int | None:
         """Tokens that a query looks back at most; None where it looks back over all."""
-        return None if self.config.get(key, default) is None else self.count(key, default)
+        return None if self.config.get(key) is None else self.count(key)
 
-    def key_value_heads(self, heads: int, default: int | None = None) -> int:
+    def key_value_heads(self, heads: int, key: str) -> int:
         """Key and value heads, which divide the query heads."""
-        groups = self.count("num_key_value_heads", default)
+        groups = self.count(key)
         if heads % groups:
-            raise self.error(f"{groups} key-value heads do not divide {heads} heads", "num_key_value_heads")
+            raise self.error(f"{groups} key-value heads do not divide {heads} heads", key)
         return groups
 
-    def active_experts(self, experts: int, default: int | None = None) -> int:
+    def active_experts(self, experts: int, key: str) -> int:
         """Experts that each token visits, no more than there are."""
-        active = self.count("num_experts_per_tok", default)
+        active = self.count(key)
         if active > experts:
-            raise self.error(f"there are only {experts} experts", "num_experts_per_tok", active)
+            raise self.error(f"there are only {experts} experts", key, active)
         return active
 
     def places(self, key: str, num_layers: int) -> frozenset[int]:
@@ -94,15 +98,14 @@ class ConfigKeys:
             raise self.error(f"must be a list of layers from 0 to {num_layers - 1}", key, value)
         return frozenset(value)
 
-    def is_local(self, num_layers: int, default: Callable[[int], bool]) -> list[bool]:
-        """Whether each layer looks back over a part of the sequence alone: by ``layer_types``, or by a rule without it."""
-        value = self.config.get("layer_types")
+    def layer_types(self, num_layers: int, known: Sequence[str], absent: list[str], key: str = "layer_types") -> list[str]:
+        """The type of each layer, one of those known; where the key is absent, by a rule."""
+        value = self.config.get(key)
         if value is None:
-            return [default(layer) for layer in range(num_layers)]
-        known = ("full_attention", "sliding_attention", "chunked_attention")
+            return absent
         if not isinstance(value, list) or len(value) != num_layers or any(one not in known for one in value):
-            raise self.error(f"must name {' or '.join(known)} for each of the {num_layers} layers", "layer_types")
-        return [one != known[0] for one in value]
+            raise self.error(f"must name {' or '.join(known)} for each of the {num_layers} layers", key)
+        return value
 
     def head_dim(self, hidden_key: str, heads_key: str) -> int:
         """The width of a head: as given, or the hidden width divided evenly among the heads."""

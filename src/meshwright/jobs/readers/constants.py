@@ -12,7 +12,7 @@ from typing import Any
 from ..model_constants import ModelConstants, RotaryScaling
 from .config_keys import ConfigKeys
 
-_EPSILONS = ("rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "layer_norm_rms_epsilon", "norm_eps")
+_EPSILONS = ("rms_norm_eps", "layer_norm_epsilon", "layer_norm_eps", "layer_norm_rms_epsilon", "norm_eps", "norm_epsilon")
 _ACTIVATIONS = ("hidden_activation", "hidden_act", "activation_function")
 _SHARES = ("partial_rotary_factor", "rotary_pct")
 _SCALING = {
@@ -31,8 +31,9 @@ def model_constants(keys: ConfigKeys) -> ModelConstants | None:
     """
     rotary = keys.config.get("rope_parameters")
     rotary = rotary if isinstance(rotary, dict) else {}
+    rotary = one if isinstance(one := rotary.get("full_attention"), dict) else rotary  # of each type of layers
     scaling = keys.config.get("rope_scaling")
-    share = keys.first_number(_SHARES, most=1.0)
+    share = keys.number("partial_rotary_factor", rotary, most=1.0) or keys.first_number(_SHARES, most=1.0)
     made = ModelConstants(
         rotary_base=keys.number("rope_theta", rotary) or keys.first_number(("rope_theta", "rotary_emb_base")),
         rotary_share=None if share == 1 else share,

@@ -9,32 +9,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ... import files
+from ... import files, settings
 from ...errors import GraphError
+from ...packaged import shipped_path
 from ..graph import JobGraph
 from ..transformer import TransformerShape
 from .config_keys import ConfigKeys
 from .constants import model_constants
-from .model_families import READERS
+from .model_families import families, family_shape
 
 DEFAULT_BATCH_SIZE = 8
 
 _AS_OPS = "`meshwright profile` makes a job graph of it, which is planned as ops, by data and pipeline parallelism"
 
-_ENCODER_DECODERS = ("bart", "encoder-decoder", "led", "longt5", "m2m_100", "marian", "mbart", "mt5", "pegasus", "t5", "umt5")
-_IMAGES = ("beit", "convnext", "deit", "dinov2", "resnet", "swin", "vit", "vit_mae")
-_SPEECH = ("hubert", "seamless_m4t", "speech_to_text", "wav2vec2", "whisper")
-
-_WITH_TEXT = ("idefics2", "idefics3", "llava", "llava_next", "llava_onevision", "mllama", "paligemma", "qwen2_vl", "qwen2_5_vl")
 _AROUND_TEXT = "a decoder of text with other parts around it (images, sound), without a text_config of a type that is read"
-
-_OTHER_FAMILIES = {
-    **dict.fromkeys(_WITH_TEXT, _AROUND_TEXT),
-    **dict.fromkeys(_ENCODER_DECODERS, "an encoder and a decoder with attention across them, which have no parallel layouts"),
-    **dict.fromkeys(_IMAGES, "a model of images, which has no parallel layouts"),
-    **dict.fromkeys(_SPEECH, "a model of speech, which has no parallel layouts"),
-}
-"""What model types are that are no decoders of text."""
 
 
 def load_config(path: str | Path, *, batch_size: int | None = None, sequence_length: int | None = None) -> JobGraph:
@@ -79,11 +67,11 @@ def shape_of(config: Any, *, name: str, file: str | Path | None = None) -> Trans
     if model_type is None:
         raise GraphError("the key is missing", file=file, field="model_type")
     text = _text_part(config)
-    reader = READERS.get(str(model_type if text is None else text["model_type"]))
-    if reader is None:
+    family = str(model_type if text is None else text["model_type"])
+    if family not in families():
         raise GraphError(_why_not(config, model_type), file=file, field="model_type", value=model_type)
     keys = ConfigKeys(config, file) if text is None else ConfigKeys(text, file, "text_config")
-    shape, constants = reader(keys, name), model_constants(keys)
+    shape, constants = family_shape(keys, name, family), model_constants(keys)
     shape = shape if constants is None else shape.model_copy(update={"constants": constants})
     if "long_skips" not in config:  # a key of our own: no such model is written by the library
         return shape
@@ -111,7 +99,7 @@ def _text_part(config: dict[str, Any]) -> dict[str, Any] | None:
     Whether its head is tied may be said beside it.
     """
     text = config.get("text_config")
-    if not isinstance(text, dict) or str(config.get("model_type")) in READERS or str(text.get("model_type")) not in READERS:
+    if not isinstance(text, dict) or str(config.get("model_type")) in families() or str(text.get("model_type")) not in families():
         return None
     return {key: config[key] for key in ("tie_word_embeddings",) if key in config} | text
 
@@ -121,8 +109,10 @@ def _why_not(config: dict[str, Any], model_type: object) -> str:
 
     A program wrote it, so another spelling is another architecture and no slip: none is ever suggested.
     """
-    if isinstance(config.get("text_config"), dict):
+    others, _ = settings.read_yaml(shipped_path("other_models.yaml"))
+    kinds = {one: kind for kind, types in others.items() for one in types}
+    if isinstance(config.get("text_config"), dict) or kinds.get(str(model_type)) == "around text":
         return f"{_AROUND_TEXT}; {_AS_OPS}"
-    if isinstance(model_type, str) and model_type in _OTHER_FAMILIES:
-        return f"{_OTHER_FAMILIES[model_type]}; {_AS_OPS}"
-    return f"unsupported model type; supported are {', '.join(sorted(READERS))}; `meshwright profile` traces others"
+    if str(model_type) in kinds:
+        return f"{kinds[str(model_type)]}; {_AS_OPS}"
+    return f"unsupported model type; supported are {', '.join(families())}; `meshwright profile` traces others"

@@ -1,4 +1,4 @@
-"""What the keys of a ``config.json`` mean in each family of models that is known.
+"""The decoders that a ``config.json`` may hold, by their structure: a row of ``configs/model_families.yaml`` for each type.
 
 Keys that the format lets absent take the format's own defaults; keys that size the model must stand in the file, unless the files
 of the family are published without them.
@@ -7,190 +7,49 @@ of the family are published without them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
+from pydantic import Field
+
+from ... import packaged, settings
 from ..transformer import MAX_LAYERS, LatentAttention, LayerKind, TransformerShape
 from .config_keys import ConfigKeys
+from .side_weights import OF_LAYERS, OUTSIDE, WITH_EXPERTS, LayerSizes
+
+USUAL: dict[str, tuple[str, ...]] = {
+    "num_layers": ("num_hidden_layers",),
+    "hidden": ("hidden_size",),
+    "num_heads": ("num_attention_heads",),
+    "num_key_value_heads": ("num_key_value_heads",),
+    "feed_forward": ("intermediate_size",),
+    "vocabulary": ("vocab_size",),
+    "max_positions": ("max_position_embeddings",),
+    "num_experts": ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"),
+    "experts_per_token": ("num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"),
+}
+"""What configurations call a size; several names are of different families, and of one in different releases of the library."""
+
+_FIRST = ("first_k_dense_replace", "moe_layer_start_index")
+_PERIODS = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
+"""Keys of the first layer with experts, and of every so manieth that has them."""
 
 
-def _gpt2(keys: ConfigKeys, name: str) -> TransformerShape:
-    hidden = keys.count("n_embd")
-    return TransformerShape(
-        name=name,
-        num_layers=keys.count("n_layer", most=MAX_LAYERS),
-        hidden=hidden,
-        num_heads=keys.count("n_head"),
-        num_key_value_heads=keys.count("n_head"),
-        head_dim=keys.head_dim("n_embd", "n_head"),
-        feed_forward=keys.count("n_inner", 4 * hidden),
-        vocabulary=keys.count("vocab_size"),
-        max_positions=keys.count("n_positions"),
-        learned_positions=True,
-        is_gated=False,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        norm_vectors=2,
-        is_head_tied=keys.flag("tie_word_embeddings", True),
-        has_dropout=True,
-    )
+class Family(settings.Settings):
+    """The structure of a family; see the comments of ``configs/model_families.yaml``."""
 
-
-def _gpt_neox(keys: ConfigKeys, name: str) -> TransformerShape:
-    bias = keys.flag("attention_bias", True)
-    return _by_usual_keys(
-        keys,
-        name,
-        num_key_value_heads=keys.count("num_attention_heads"),
-        is_gated=False,
-        qkv_bias=bias,
-        output_bias=bias,
-        mlp_bias=True,
-        norm_vectors=2,
-        is_parallel=keys.flag("use_parallel_residual", True),
-    )
-
-
-def _bert(keys: ConfigKeys, name: str) -> TransformerShape:
-    return _by_usual_keys(
-        keys,
-        name,
-        num_key_value_heads=keys.count("num_attention_heads"),
-        learned_positions=True,
-        token_types=keys.count("type_vocab_size", 2),
-        is_encoder=True,
-        has_dropout=True,
-        is_gated=False,
-        qkv_bias=True,
-        output_bias=True,
-        mlp_bias=True,
-        norm_vectors=2,
-        is_head_tied=False,
-    )
-
-
-def _llama(keys: ConfigKeys, name: str, **more: Any) -> TransformerShape:
-    bias = keys.flag("attention_bias", False)
-    given = {"qkv_bias": bias, "output_bias": bias, "mlp_bias": keys.flag("mlp_bias", False)} | more
-    return _by_usual_keys(keys, name, default_groups=keys.count("num_attention_heads"), **given)
-
-
-def _mistral(keys: ConfigKeys, name: str, **more: Any) -> TransformerShape:
-    return _llama(keys, name, window=keys.window(), **more)
-
-
-def _mixtral(keys: ConfigKeys, name: str) -> TransformerShape:
-    experts = keys.count("num_local_experts", most=MAX_LAYERS)
-    return _mistral(keys, name, num_experts=experts, experts_per_token=keys.active_experts(experts))
-
-
-def _phi3(keys: ConfigKeys, name: str) -> TransformerShape:
-    return _by_usual_keys(keys, name, default_groups=keys.count("num_attention_heads"), window=keys.window())
-
-
-def _qwen2(keys: ConfigKeys, name: str) -> TransformerShape:
-    return _by_usual_keys(keys, name, qkv_bias=True, **_layered(_qwen_layers(keys)))
-
-
-def _qwen3(keys: ConfigKeys, name: str, **more: Any) -> TransformerShape:
-    bias = keys.flag("attention_bias", False)
-    more = more or {"head_dim": keys.count("head_dim", 128)} | _layered(_qwen_layers(keys))
-    return _by_usual_keys(keys, name, qkv_bias=bias, output_bias=bias, has_head_norms=True, **more)
-
-
-def _qwen3_moe(keys: ConfigKeys, name: str) -> TransformerShape:
-    layers = _qwen_layers(keys)
-    experts = keys.count(keys.first_key("num_experts", "num_local_experts"), most=MAX_LAYERS)
-    dense, period = keys.places("mlp_only_layers", len(layers)), keys.count("decoder_sparse_step", 1)
-    mixture = {
-        "feed_forward": keys.count("moe_intermediate_size"),
-        "num_experts": experts,
-        "experts_per_token": keys.active_experts(experts, 8),
-    }
-    is_sparse = [layer not in dense and (layer + 1) % period == 0 for layer in range(len(layers))]
-    layers = [one._replace(**mixture) if sparse else one for one, sparse in zip(layers, is_sparse, strict=True)]
-    return _qwen3(keys, name, **_layered(layers))
-
-
-def _qwen_layers(keys: ConfigKeys) -> list[_Layer]:
-    num_layers, width = keys.count("num_hidden_layers", most=MAX_LAYERS), keys.count("intermediate_size")
-    if not keys.flag("use_sliding_window", False):
-        return [_Layer(width)] * num_layers
-    first, window = keys.count("max_window_layers", 28), keys.window(default=4096)
-    return [_Layer(width, window=window if one else None) for one in keys.is_local(num_layers, lambda layer: layer >= first)]
-
-
-def _gemma(keys: ConfigKeys, name: str) -> TransformerShape:
-    return _of_gemma(keys, name, default_heads=16, default_groups=16, default_vocabulary=256_000)
-
-
-def _gemma2(keys: ConfigKeys, name: str) -> TransformerShape:
-    window = keys.window(default=4096)
-    return _of_gemma(keys, name, default_vocabulary=256_000, has_output_norms=True, **_gemma_layers(keys, window, 2))
-
-
-def _gemma3(keys: ConfigKeys, name: str) -> TransformerShape:
-    window, period = keys.window(default=4096), keys.count("sliding_window_pattern", keys.count("_sliding_window_pattern", 6))
-    norms = {"has_output_norms": True, "has_head_norms": True}
-    return _of_gemma(
-        keys, name, default_vocabulary=262_208, default_positions=131_072, **norms, **_gemma_layers(keys, window, period)
-    )
-
-
-def _gemma_layers(keys: ConfigKeys, window: int | None, period: int) -> dict[str, Any]:
-    """Every so manieth layer looks back over the whole sequence."""
-    num_layers, width = keys.count("num_hidden_layers", most=MAX_LAYERS), keys.count("intermediate_size")
-    is_local = keys.is_local(num_layers, lambda layer: (layer + 1) % period != 0)
-    return _layered([_Layer(width, window=window if one else None) for one in is_local])
-
-
-def _of_gemma(keys: ConfigKeys, name: str, default_heads: int = 8, default_groups: int = 4, **more: Any) -> TransformerShape:
-    bias = keys.flag("attention_bias", False)
-    more = {"head_dim": keys.count("head_dim", 256), "qkv_bias": bias, "output_bias": bias} | more
-    return _by_usual_keys(keys, name, default_heads=default_heads, default_groups=default_groups, is_tied=True, **more)
-
-
-def _deepseek(keys: ConfigKeys, name: str) -> TransformerShape:
-    """DeepSeek-V2, V3 and Kimi K2, without the layers that predict further tokens (``num_nextn_predict_layers``)."""
-    num_layers, width = keys.count("num_hidden_layers", most=MAX_LAYERS), keys.count("intermediate_size")
-    heads, rope = keys.count("num_attention_heads"), keys.count("qk_rope_head_dim")
-    bias = keys.flag("attention_bias", False)
-    layers = [_Layer(width)] * num_layers
-    if keys.config.get("n_routed_experts") is not None:
-        experts, inner = keys.count("n_routed_experts", most=MAX_LAYERS), keys.count("moe_intermediate_size")
-        shared, first = keys.count_or_none("n_shared_experts"), keys.count_or_none("first_k_dense_replace")
-        period = keys.count("moe_layer_freq", 1)
-        sparse = _Layer(inner, experts, keys.active_experts(experts), shared * inner or None)
-        layers = [sparse if layer >= first and layer % period == 0 else layers[layer] for layer in range(num_layers)]
-    latent = LatentAttention(
-        query_rank=keys.count("q_lora_rank") if keys.config.get("q_lora_rank") is not None else None,
-        key_value_rank=keys.count("kv_lora_rank"),
-        rope_head_dim=rope,
-        value_head_dim=keys.count("v_head_dim"),
-    )
-    head_dim = keys.count("qk_nope_head_dim") + rope
-    more = {"qkv_bias": bias, "output_bias": bias, "num_key_value_heads": heads} | _layered(layers)
-    return _by_usual_keys(keys, name, head_dim=head_dim, latent=latent, **more)
-
-
-def _llama4_text(keys: ConfigKeys, name: str) -> TransformerShape:
-    """The decoder of Llama 4; attention inside chunks of the sequence counts as a window of their length."""
-    num_layers, width = keys.count("num_hidden_layers", most=MAX_LAYERS), keys.count("intermediate_size")
-    experts, period = keys.count("num_local_experts", most=MAX_LAYERS), keys.count("interleave_moe_layer_step", 1)
-    active, dense = keys.active_experts(experts, 1), keys.count("intermediate_size_mlp")
-    named = keys.places("moe_layers", num_layers)
-    window, rotary = keys.window("attention_chunk_size"), keys.config.get("no_rope_layers") or []
-    if not isinstance(rotary, list) or len(rotary) not in (0, num_layers):
-        raise keys.error(f"must hold 0 or 1 for each of the {num_layers} layers", "no_rope_layers")
-    is_local = keys.is_local(num_layers, lambda layer: bool(rotary[layer]) if rotary else (layer + 1) % 4 != 0)
-    layers = []
-    for layer in range(num_layers):
-        seen = window if is_local[layer] else None
-        is_sparse = layer in named if named else (layer + 1) % period == 0
-        layers.append(_Layer(width, experts, active, width, seen) if is_sparse else _Layer(dense, window=seen))
-    bias = keys.flag("attention_bias", False)
-    return _by_usual_keys(keys, name, qkv_bias=bias, output_bias=bias, **_layered(layers))
+    keys: dict[str, str] = Field(default_factory=dict)
+    absent: dict[str, bool | int | str] = Field(default_factory=dict)
+    shape: dict[str, bool | int | str] = Field(default_factory=dict)
+    window: str | None = None
+    local: int | str | None = None
+    experts: str | None = None
+    shared: int | str | None = None
+    needs: tuple[str, ...] = ()
+    latent: bool = False
+    linear: Literal["delta", "lightning"] | None = None
+    side: dict[str, bool | str] = Field(default_factory=dict)
+    outside: dict[str, bool | str] = Field(default_factory=dict)
 
 
 class _Layer(NamedTuple):
@@ -201,6 +60,179 @@ class _Layer(NamedTuple):
     experts_per_token: int = 1
     shared_feed_forward: int | None = None
     window: int | None = None
+    side_weights: int | None = None
+
+
+@cache
+def families() -> dict[str, Family]:
+    """The families by ``model_type``."""
+    rows, _ = settings.read_yaml(packaged.shipped_path("model_families.yaml"))
+    return {name: settings.build_settings(Family, _row(rows, name)) for name in sorted(rows)}
+
+
+def _row(rows: dict[str, Any], name: str) -> dict[str, Any]:
+    """A row with what it takes from another one; a key of a mapping without a value is taken out."""
+    own = dict(rows[name])
+    found = _row(rows, own.pop("like")) if "like" in own else {}
+    for key, value in own.items():
+        merged = found.get(key, {}) | value if isinstance(value, dict) else value
+        found[key] = {one: said for one, said in merged.items() if said is not None} if isinstance(merged, dict) else merged
+    return found
+
+
+def family_shape(config: ConfigKeys, name: str, model_type: str) -> TransformerShape:
+    """The shape of a model.
+
+    Args:
+        config: its keys.
+        name: of the model.
+        model_type: one of `families`.
+
+    Raises:
+        GraphError: a missing key or an impossible value.
+    """
+    family = families()[model_type]
+    keys = _filled(config, family, model_type == "falcon")
+    size = {one: family.keys.get(one) or keys.first_key(*names) for one, names in USUAL.items()}
+    heads, hidden = keys.count(size["num_heads"]), keys.count(size["hidden"])
+    given: dict[str, Any] = {
+        "name": name,
+        "num_layers": keys.count(size["num_layers"], most=MAX_LAYERS),
+        "hidden": hidden,
+        "num_heads": heads,
+        "num_key_value_heads": keys.key_value_heads(heads, size["num_key_value_heads"]),
+        "vocabulary": keys.count(size["vocabulary"]),
+        "max_positions": keys.count(size["max_positions"]),
+        "token_types": keys.count("type_vocab_size") if "type_vocab_size" in family.absent else 0,
+        "is_head_tied": keys.flag("tie_word_embeddings", False),
+    }
+    if family.latent:
+        given |= _latent(keys)
+    else:
+        given["head_dim"] = keys.head_dim(size["hidden"], size["num_heads"])
+    given |= {key: _said(keys, value) for key, value in family.shape.items()}
+    outside = sum(OUTSIDE[word](given) for word, value in family.outside.items() if _said(keys, value))
+    layers = _layers(keys, family, size, given)
+    return TransformerShape(**given, **_layered(layers), more_parameters=outside or None)
+
+
+def _filled(config: ConfigKeys, family: Family, is_falcon: bool) -> ConfigKeys:
+    """The keys of a configuration with those that may be left out."""
+    held = _falcon(config) if is_falcon else config.config
+    keys = ConfigKeys(dict(held), config.file, config.inside)
+    for key, value in family.absent.items():
+        if held.get(key) is None and not (key == family.window and key in held):
+            factor, _, of = value.rpartition(" x ") if isinstance(value, str) else ("", "", None)
+            keys.config[key] = value if of is None else held.get(of) if not factor else int(factor) * keys.count(of)
+    return keys
+
+
+def _said(keys: ConfigKeys, value: bool | int | str) -> bool | int:
+    """What a row says of a key: itself, or by the name of a switch, which is off where it is absent."""
+    return keys.flag(value, False) if isinstance(value, str) else value
+
+
+def _latent(keys: ConfigKeys) -> dict[str, Any]:
+    """Multi-head latent attention, without the layers that predict further tokens (``num_nextn_predict_layers``)."""
+    rope = keys.count("qk_rope_head_dim")
+    latent = LatentAttention(
+        query_rank=keys.count("q_lora_rank") if keys.config.get("q_lora_rank") is not None else None,
+        key_value_rank=keys.count("kv_lora_rank"),
+        rope_head_dim=rope,
+        value_head_dim=keys.count("v_head_dim"),
+    )
+    return {"head_dim": keys.count("qk_nope_head_dim") + rope, "latent": latent}
+
+
+def _layers(keys: ConfigKeys, family: Family, size: dict[str, str], given: dict[str, Any]) -> list[_Layer]:
+    """All layers in order."""
+    num_layers = given["num_layers"]
+    kinds = _attention(keys, family, num_layers)
+    has_experts, mixture = [False] * num_layers, None
+    if family.experts is not None:
+        mixture = _mixture(keys, family, size)
+        has_experts = _sparse(keys, num_layers) if mixture.num_experts > 1 else has_experts
+    dense = mixture if mixture is not None and all(has_experts) else _Layer(keys.count(size["feed_forward"]))
+    window = keys.window(family.window) if family.window and any("full" not in one for one in kinds) else None
+    made = []
+    for kind, is_sparse in zip(kinds, has_experts, strict=True):
+        layer = mixture if is_sparse and mixture is not None else dense
+        linear = family.linear if kind == "linear_attention" else None
+        sizes = LayerSizes(keys, given, layer.feed_forward, layer.num_experts, linear)
+        words = OF_LAYERS | WITH_EXPERTS if layer.num_experts > 1 else OF_LAYERS
+        side = [words[word](sizes) for word, value in family.side.items() if word in words and _said(keys, value)]
+        seen = None if kind == "full_attention" else window if linear is None else sizes.linear_window
+        made.append(layer._replace(window=seen, side_weights=sum(side) + sizes.linear_weights or None))
+    return made
+
+
+def _attention(keys: ConfigKeys, family: Family, num_layers: int) -> list[str]:
+    """How the layers attend, by ``layer_types`` or by a rule without it."""
+    known = ("full_attention", "sliding_attention", "chunked_attention", "indexed_attention")
+    if family.linear is not None:
+        period = keys.count(str(family.local)) if isinstance(family.local, str) and family.linear == "delta" else 2
+        rule = ["linear_attention" if (layer + 1) % period else known[0] for layer in range(num_layers)]
+        return keys.layer_types(num_layers, (*known, "linear_attention"), rule)
+    if family.window is None or (family.local == "max_window_layers" and not keys.flag("use_sliding_window", False)):
+        return [known[0]] * num_layers
+    return keys.layer_types(num_layers, known, [known[1] if one else known[0] for one in _local(keys, family, num_layers)])
+
+
+def _local(keys: ConfigKeys, family: Family, num_layers: int) -> list[bool]:
+    """Whether each layer looks back over a part of the sequence alone, by the rule of a family."""
+    local, layers = family.local, range(num_layers)
+    if local == "all":
+        return [True] * num_layers
+    if local == "max_window_layers":
+        first = keys.count(local, 28)
+        return [layer >= first for layer in layers]
+    if local == "global_attn_every_n_layers":
+        period = keys.count(local, 3)
+        return [layer % period != 0 for layer in layers]
+    if local == "rotary":
+        rotary = keys.config.get("no_rope_layers") or []
+        if not isinstance(rotary, list) or len(rotary) not in (0, num_layers):
+            raise keys.error(f"must hold 0 or 1 for each of the {num_layers} layers", "no_rope_layers")
+        return [bool(rotary[layer]) if rotary else (layer + 1) % 4 != 0 for layer in layers]
+    if isinstance(local, int):
+        period = local
+    else:
+        text = keys.config.get(name := keys.first_key("_sliding_window_pattern", "sliding_window_pattern"))
+        period = len(text) if isinstance(text, str) else keys.count(name)  # EXAONE writes LLLG for 4
+    return [(layer + 1) % period != 0 for layer in layers]
+
+
+def _mixture(keys: ConfigKeys, family: Family, size: dict[str, str]) -> _Layer:
+    """A layer with experts; of one expert, a dense layer."""
+    number = keys.count(size["num_experts"], most=MAX_LAYERS)
+    if number == 1:
+        return _Layer(keys.count(size["feed_forward"]))
+    for key in family.needs:
+        if "mlp_layer_types" not in keys.config:
+            keys.count_or_none(key)
+    inner, shared = keys.count(str(family.experts)), family.shared
+    width = shared * inner if isinstance(shared, int) else 0
+    if isinstance(shared, str):
+        width = keys.count_or_none(shared) * (1 if shared.endswith("_size") else inner)
+    return _Layer(inner, number, keys.active_experts(number, size["experts_per_token"]), width or None)
+
+
+def _sparse(keys: ConfigKeys, num_layers: int) -> list[bool]:
+    """Whether each layer has experts, by whichever keys of that the configuration holds."""
+    if keys.config.get("mlp_layer_types") is not None:
+        return [one == "sparse" for one in keys.layer_types(num_layers, ("dense", "sparse"), [], "mlp_layer_types")]
+    first_key = keys.first_key(*_FIRST)
+    first = keys.count_or_none(first_key) if first_key in keys.config else 0
+    end = keys.config.get("moe_layer_end_index", -1)
+    last = keys.count("moe_layer_end_index") if end != -1 else num_layers
+    period, after = keys.count("moe_layer_freq", 1), keys.count(keys.first_key(*_PERIODS), 1)
+    dense, named = keys.places("mlp_only_layers", num_layers), keys.places("moe_layers", num_layers)
+    if named:
+        return [layer in named for layer in range(num_layers)]
+    return [
+        first <= layer <= last and layer % period == 0 and (layer + 1) % after == 0 and layer not in dense
+        for layer in range(num_layers)
+    ]
 
 
 def _layered(layers: list[_Layer]) -> dict[str, Any]:
@@ -215,59 +247,11 @@ def _layered(layers: list[_Layer]) -> dict[str, Any]:
     return main._asdict() | {"other_layers": others or None}
 
 
-def _by_usual_keys(
-    keys: ConfigKeys,
-    name: str,
-    *,
-    default_heads: int | None = None,
-    default_groups: int | None = None,
-    default_vocabulary: int | None = None,
-    default_positions: int | None = None,
-    is_tied: bool = False,
-    **more: Any,
-) -> TransformerShape:
-    """A model by the keys that most formats share; by default a decoder with rotary positions, RMS norms and a gate."""
-    heads = keys.count("num_attention_heads", default_heads)
-    given: dict[str, Any] = {
-        "name": name,
-        "num_layers": keys.count("num_hidden_layers", most=MAX_LAYERS),
-        "hidden": keys.count("hidden_size"),
-        "num_heads": heads,
-        "vocabulary": keys.count("vocab_size", default_vocabulary),
-        "max_positions": keys.count("max_position_embeddings", default_positions),
-    }
-    if "is_head_tied" not in more:
-        given["is_head_tied"] = keys.flag("tie_word_embeddings", is_tied)
-    if "num_key_value_heads" not in more:
-        given["num_key_value_heads"] = keys.key_value_heads(heads, default_groups)
-    if "head_dim" not in more:
-        given["head_dim"] = keys.head_dim("hidden_size", "num_attention_heads")
-    if "feed_forward" not in more:
-        given["feed_forward"] = keys.count("intermediate_size")
-    return TransformerShape(**given, **more)
-
-
-READERS: dict[str, Callable[[ConfigKeys, str], TransformerShape]] = {
-    "bert": _bert,
-    "deepseek_v2": _deepseek,
-    "deepseek_v3": _deepseek,
-    "gemma": _gemma,
-    "gemma2": _gemma2,
-    "gemma3_text": _gemma3,
-    "gpt2": _gpt2,
-    "gpt_neox": _gpt_neox,
-    "kimi_k2": _deepseek,
-    "llama": _llama,
-    "llama4_text": _llama4_text,
-    "mistral": _mistral,
-    "mixtral": _mixtral,
-    "phi3": _phi3,
-    "qwen2": _qwen2,
-    "qwen2_5_vl_text": _qwen2,
-    "qwen2_vl_text": _qwen2,
-    "qwen3": _qwen3,
-    "qwen3_moe": _qwen3_moe,
-    "qwen3_vl_moe_text": _qwen3_moe,
-    "qwen3_vl_text": _qwen3,
-}
-"""By ``model_type``."""
+def _falcon(keys: ConfigKeys) -> dict[str, Any]:
+    """Falcon's heads and norms, which several switches say together, by usual keys; older names of keys too."""
+    config = {"num_attention_heads": keys.config.get("n_head"), "num_hidden_layers": keys.config.get("n_layer")} | keys.config
+    is_new = keys.flag("new_decoder_architecture", False)
+    is_parallel = is_new or keys.flag("parallel_attn", True)
+    groups = config.get("num_kv_heads") if is_new else 1 if keys.flag("multi_query", True) else config["num_attention_heads"]
+    has_two = is_new and config.get("num_ln_in_parallel_attn") in (None, 2)
+    return config | {"num_key_value_heads": groups, "parallel_attn": is_parallel, "is_one_norm": is_parallel and not has_two}

@@ -29,16 +29,8 @@ TAGS = "pai_group_tag_table.csv"
 
 _HEADERS = {
     TASKS: [
-        "job_name",
-        "task_name",
-        "inst_num",
-        "status",
-        "start_time",
-        "end_time",
-        "plan_cpu",
-        "plan_mem",
-        "plan_gpu",
-        "gpu_type",
+        *("job_name", "task_name", "inst_num", "status", "start_time"),
+        *("end_time", "plan_cpu", "plan_mem", "plan_gpu", "gpu_type"),
     ],
     JOBS: ["job_name", "inst_id", "user", "status", "start_time", "end_time"],
     TAGS: ["inst_id", "user", "gpu_type_spec", "group", "workload"],

@@ -1,4 +1,4 @@
-"""Jobs that a cluster recorded, row by row and still as text: CSV with any names of columns, and Philly's job log.
+"""Jobs that a cluster recorded, row by row, still as text: CSV with any names of columns, Philly's job log, Slurm's accounting.
 
 Rows of Alibaba's PAI are in `pai`. What texts mean is read in `jobs.trace`.
 """
@@ -17,11 +17,19 @@ from ... import files, quantities
 from ...errors import InputFileError
 from ...settings import Settings
 
-NAMES = {"timestamp": ("timestamp", "submit_time"), "duration": ("duration",), "num_gpus": ("num_gpus", "gpu_num")}
-"""Of the columns that every trace has, unless something else is said; the second names are those of Helios and Acme."""
+NAMES = {
+    "timestamp": ("timestamp", "submit_time", "creation_time"),
+    "duration": ("duration",),
+    "num_gpus": ("num_gpus", "gpu_num", "num_gpu"),
+}
+"""Of the columns that every trace has, unless something else is said: the second names are those of Helios and Acme, the third
+those of Alibaba's trace of 2023."""
 
 SPAN = ("start", "end")
 """Columns that say a duration by two times."""
+
+_USUAL_SPAN = ("scheduled_time", "deletion_time")
+"""What Alibaba's trace of 2023, which has no duration, calls them."""
 
 OPTIONAL = ("model", "steps", "deadline", "requested_gpus")
 
@@ -31,8 +39,16 @@ _SECONDS = re.compile(r"[0-9]{1,7}|1[0-8][0-9]{6}|[0-9]{9,12}|[0-9]{1,12}\.[0-9]
 FIRST_SINCE_1970_S = 1e8
 """What is less counts from the trace's beginning: three years of it, or since 1970 a day of 1973."""
 
-_ABSENT = ("", "none", "null")
+_ABSENT = ("", "none", "null", "unknown")
 """How cells without a value are written, in lower case."""
+
+_OF_SACCT = {"timestamp": "Submit", "start": "Start", "end": "End", "num_gpus": "AllocTRES"}
+
+_GPUS = re.compile(r"(?:^|,)gres/gpu(?P<type>:[^=,]+)?=(?P<count>[0-9]+)(?=,|$)")
+"""GPUs in a list of Slurm's resources: all of them, and those of each type."""
+
+_SLICE = re.compile(r"[0-9]g[._-]?[0-9]+gb", re.IGNORECASE)
+"""In the type of a MIG slice, which is no GPU."""
 
 _Name = Field(default=None, min_length=1, exclude_if=lambda name: name is None)
 
@@ -89,7 +105,7 @@ class TraceRow(NamedTuple):
     requested_gpus: str = ""
 
 
-def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
+def csv_rows(path: str | Path, called: TraceColumns, delimiter: str = ",") -> Iterator[TraceRow]:
     """Rows of a CSV with a header; those without a duration, or without a beginning or an end, are of jobs that never ran.
 
     They are left out.
@@ -97,8 +113,10 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
     Raises:
         InputFileError: a column is missing, or a row has more or fewer than the header.
     """
-    reader = files.read_csv(path)
+    reader = files.read_csv(path, delimiter=delimiter)
     header = [name.strip() for name in next(reader, (1, []))[1]]
+    if called.duration is called.end is called.start is None and "duration" not in header and {*_USUAL_SPAN} <= {*header}:
+        called = called.model_copy(update=dict(zip(SPAN, _USUAL_SPAN, strict=True)))
     at: list[int | None] = []
     twice = {name for name in header if header.count(name) > 1}
     for field in (*NAMES, *OPTIONAL, *SPAN):
@@ -108,7 +126,7 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
             names = ()
         found = [header.index(name) for name in names if name in header]
         if names and not found:
-            others = "".join(f", and so is {other}" for other in names[1:])
+            others = f", and so {'is' if len(names) == 2 else 'are'} {', '.join(names[1:])}" if names[1:] else ""
             problem = f"the column is missing{others}; arrivals.columns.{field} says what the trace calls it"
             raise InputFileError(problem, file=path, line=1, field=names[0], value=",".join(header))
         if found and header[found[0]] in twice:
@@ -129,6 +147,20 @@ def csv_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
                 raise InputFileError("a job ends before it begins", file=path, line=line, field=header[end], value=row[end])
             cells[1] = f"{ended_s - began_s:.3f}"
         yield TraceRow(line, row, *cells)
+
+
+def sacct_rows(path: str | Path, called: TraceColumns) -> Iterator[TraceRow]:
+    """Jobs of ``sacct --parsable2`` with JobID first; steps (``12.batch``) are parts of jobs and are left out.
+
+    Raises:
+        InputFileError: as `csv_rows`.
+
+    Source:
+        sacct(1) of Slurm: fields Submit, Start, End and AllocTRES.
+    """
+    for row in csv_rows(path, called.model_copy(update=_OF_SACCT), delimiter="|"):
+        if "." not in row.text[0]:
+            yield row._replace(num_gpus=str(_num_gpus(row.num_gpus)))
 
 
 def philly_rows(path: str | Path) -> Iterator[TraceRow]:
@@ -202,3 +234,11 @@ def _took_s(attempt: Mapping[str, object], path: str | Path, job: str) -> float:
         value = f"{attempt['start_time']} to {attempt['end_time']}"
         raise InputFileError("an attempt ends before it begins", file=path, field=f"{job}.end_time", value=value)
     return end_s - start_s
+
+
+def _num_gpus(resources: str) -> int:
+    """Whole GPUs: all less slices where all are counted, else those of each type."""
+    found = [(one["type"] or "", int(one["count"])) for one in _GPUS.finditer(resources)]
+    slices = sum(count for kind, count in found if _SLICE.search(kind))
+    every = sum(count for kind, count in found if not kind)
+    return max(0, every - slices) if every else sum(count for _, count in found) - slices

@@ -1,19 +1,19 @@
 """The built-in zoo: analytic graphs of well-known models, timed on a device by its roofline.
 
 A model's default batch is large enough to keep one accelerator busy and small enough that weights, gradients,
-optimizer state and activations of one step fit an 80 GB device, except for `llama-7b`, whose optimizer state does
-not.
+optimizer state and activations of one step fit an 80 GB device, but for models of 7 billion parameters and more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
 
+from ... import packaged, settings
 from ...devices import DeviceType, device_type
 from ...errors import GraphError, Names
-from ..convolutional import ConvNetShape, cosmoflow, unet3d
+from ..convolutional import cosmoflow, unet3d
 from ..graph import JobGraph
 from ..readers import huggingface
 from ..transformer import TransformerShape
@@ -25,9 +25,9 @@ DEFAULT_DEVICE = "a100"
 
 @dataclass(frozen=True)
 class _Model:
-    """How a zoo graph is made: ``build(batch_size, sequence_length)`` and its defaults; no length means images."""
+    """How a zoo graph is made, of a batch and, but for images, a sequence length, and its defaults; no length means images."""
 
-    build: Callable[[int, int], JobGraph]
+    build: Callable[..., JobGraph]
     batch_size: int
     sequence_length: int | None = None
     shape: TransformerShape | None = None
@@ -35,7 +35,7 @@ class _Model:
 
 def zoo_names() -> list[str]:
     """The names of the built-in job graphs."""
-    return Names("jobs", sorted(_MODELS))
+    return Names("jobs", sorted(_models()))
 
 
 def zoo_graph(
@@ -52,9 +52,9 @@ def zoo_graph(
     Raises:
         GraphError: an unknown name, a batch without samples, a length for a model of images.
     """
-    if name not in _MODELS:
-        raise _absent(name, _MODELS)
-    model = _MODELS[name]
+    if name not in _models():
+        raise _absent(name, _models())
+    model = _models()[name]
     batch = model.batch_size if batch_size is None else batch_size
     length = model.sequence_length if sequence_length is None else sequence_length
     if batch < 1:
@@ -63,7 +63,8 @@ def zoo_graph(
         raise GraphError(f"{name} reads images, not sequences", field="sequence_length", value=length)
     if length is not None and length < 1:
         raise GraphError("must be at least 1", field="sequence_length", value=length)
-    return model.build(batch, length or 0).timed_on(device or device_type(DEFAULT_DEVICE))
+    graph = model.build(batch) if length is None else model.build(batch, length)
+    return graph.timed_on(device or device_type(DEFAULT_DEVICE))
 
 
 def zoo_batch_size(name: str) -> int:
@@ -72,9 +73,9 @@ def zoo_batch_size(name: str) -> int:
     Raises:
         GraphError: an unknown name.
     """
-    if name not in _MODELS:
-        raise _absent(name, _MODELS)
-    return _MODELS[name].batch_size
+    if name not in _models():
+        raise _absent(name, _models())
+    return _models()[name].batch_size
 
 
 def zoo_shape(name: str) -> tuple[TransformerShape, int]:
@@ -83,8 +84,8 @@ def zoo_shape(name: str) -> tuple[TransformerShape, int]:
     Raises:
         GraphError: an unknown name, or no transformer.
     """
-    transformers = [known for known, model in _MODELS.items() if model.shape is not None]
-    model = _MODELS.get(name)
+    transformers = [known for known, model in _models().items() if model.shape is not None]
+    model = _models().get(name)
     if model is None or model.shape is None:
         if model is None:
             raise _absent(name, transformers)
@@ -101,74 +102,28 @@ def _absent(name: str, known: Iterable[str]) -> GraphError:
     return GraphError(told, choices=known)
 
 
-def _images(build: Callable[[int], JobGraph], batch_size: int) -> _Model:
-    return _Model(lambda batch, _: build(batch), batch_size)
+@cache
+def _models() -> dict[str, _Model]:
+    """All models by name; the transformers are in ``configs/zoo.yaml``."""
+    rows, _ = settings.read_yaml(packaged.shipped_path("zoo.yaml"))
+    shapes = {name: huggingface.shape_of(row["config"], name=name) for name, row in rows.items()}
+    return _NO_TRANSFORMERS | {
+        name: _Model(shape.graph, rows[name]["batch_size"], rows[name]["sequence_length"], shape)
+        for name, shape in shapes.items()
+    }
 
 
-def _volumes(shape: ConvNetShape, batch_size: int) -> _Model:
-    return _Model(lambda batch, _: shape.graph(batch), batch_size)
-
-
-def _transformer(name: str, batch_size: int, sequence_length: int, **config: Any) -> _Model:
-    shape = huggingface.shape_of(config, name=name)
-    return _Model(shape.graph, batch_size, sequence_length, shape)
-
-
-def _gpt2(name: str, batch_size: int, width: int, depth: int, heads: int) -> _Model:
-    """Radford et al., "Language models are unsupervised multitask learners", 2019."""
-    sizes = {"n_embd": width, "n_layer": depth, "n_head": heads, "n_positions": 1024, "vocab_size": 50257}
-    return _transformer(name, batch_size, 1024, model_type="gpt2", **sizes)
-
-
-def _bert(name: str, batch_size: int, width: int, depth: int, heads: int) -> _Model:
-    """Devlin et al., "BERT: pre-training of deep bidirectional transformers", 2019; the encoder with its pooler."""
-    return _transformer(
-        name,
-        batch_size,
-        512,
-        model_type="bert",
-        hidden_size=width,
-        num_hidden_layers=depth,
-        num_attention_heads=heads,
-        intermediate_size=4 * width,
-        vocab_size=30522,
-        max_position_embeddings=512,
-        type_vocab_size=2,
-    )
-
-
-def _llama_7b() -> _Model:
-    """Touvron et al., "LLaMA: open and efficient foundation language models", 2023."""
-    return _transformer(
-        "llama-7b",
-        4,
-        2048,
-        model_type="llama",
-        hidden_size=4096,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        intermediate_size=11008,
-        vocab_size=32000,
-        max_position_embeddings=2048,
-    )
-
-
-# Batches: images for the convolutional networks; volumes for CosmoFlow and the 3-D U-Net (cubes of 128); sequences of 512
-# (BERT), 1,024 (GPT-2), 2,048 (Llama) tokens; sentence pairs of 48 tokens a side, the length in PipeDream's profile, for GNMT.
-_MODELS: dict[str, _Model] = {
-    "alexnet": _images(convnets.alexnet, 256),
-    "vgg16": _images(convnets.vgg16, 256),
-    "resnet18": _images(convnets.resnet18, 256),
-    "resnet50": _images(convnets.resnet50, 256),
-    "squeezenet": _images(convnets.squeezenet, 256),
-    "cosmoflow-128": _volumes(cosmoflow(128), 64),
-    "cosmoflow-256": _volumes(cosmoflow(256), 16),
-    "cosmoflow-512": _volumes(cosmoflow(512), 2),
-    "unet3d": _volumes(unet3d(128), 4),
+# Batches: images for the convolutional networks; volumes for CosmoFlow and the 3-D U-Net (cubes of 128); sentence pairs of 48
+# tokens a side, the length in PipeDream's profile, for GNMT.
+_NO_TRANSFORMERS: dict[str, _Model] = {
+    "alexnet": _Model(convnets.alexnet, 256),
+    "vgg16": _Model(convnets.vgg16, 256),
+    "resnet18": _Model(convnets.resnet18, 256),
+    "resnet50": _Model(convnets.resnet50, 256),
+    "squeezenet": _Model(convnets.squeezenet, 256),
+    "cosmoflow-128": _Model(cosmoflow(128).graph, 64),
+    "cosmoflow-256": _Model(cosmoflow(256).graph, 16),
+    "cosmoflow-512": _Model(cosmoflow(512).graph, 2),
+    "unet3d": _Model(unet3d(128).graph, 4),
     "gnmt": _Model(gnmt, 128, 48),
-    "bert-base": _bert("bert-base", 32, 768, 12, 12),
-    "bert-large": _bert("bert-large", 32, 1024, 24, 16),
-    "gpt2-small": _gpt2("gpt2-small", 16, 768, 12, 12),
-    "gpt2-xl": _gpt2("gpt2-xl", 8, 1600, 48, 25),
-    "llama-7b": _llama_7b(),
 }

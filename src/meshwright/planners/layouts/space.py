@@ -42,6 +42,11 @@ SEARCHED = (
 )
 """Keys of which every value is tried unless some are kept; the others have one value."""
 
+LESS = ("first_stage_less_layers", "last_stage_less_layers")
+
+MOST_LESS = 3
+"""Layers that both have less together, where the search chooses that."""
+
 SINGLE = ("tp", "cp", "pp", "dp", "ep", "micro_batch")
 """Keys of which one value can be impossible whatever the others are."""
 
@@ -156,10 +161,22 @@ class LayoutSpace:
                 again += ["selective"] if "selective" not in again and self._is_only("recompute", "selective") else []
                 again += ["selective-ops"] if "selective-ops" in self.keep.get("recompute", ()) else []
                 again = ["full"] if (other["recompute_method"], other["recompute_num_layers"]) != ("uniform", 1) else again
-                for ep, is_cut, recompute in product(experts, cut, self.request.chosen("recompute", again)):
+                recomputed = self.request.chosen("recompute", again)
+                for less, ep, is_cut, recompute in product([{}, *self._less(pp)], experts, cut, recomputed):
                     degrees = {"tp": tp, "cp": cp, "pp": pp, "dp": dp, "ep": ep}
-                    chosen = other | degrees | {"sequence_parallel": is_cut, "recompute": recompute}
+                    chosen = other | less | degrees | {"sequence_parallel": is_cut, "recompute": recompute}
                     yield self._level(chosen | self.request.as_cut(chosen))
+
+    def _less(self, pp: int) -> list[dict[str, int]]:
+        """Layers that the first and the last stage have less, so that a stage has two chunks or more where it could not else.
+
+        Sixty-one layers count as 64 then, one less in the first chunk and two less in the last, which the head joins.
+        """
+        has_others = self.device_types is not None or any(key in self.keep for key in LESS)
+        if pp == 1 or has_others or "interleaved" not in self.request.chosen("schedule", [*SCHEDULES]):
+            return []
+        missing = -self.shape.num_layers % (2 * pp)
+        return [dict(zip(LESS, (missing // 2, missing - missing // 2), strict=True))] if 0 < missing <= MOST_LESS else []
 
     def layouts(self, world: int) -> Iterator[Layout]:
         """All legal layouts of a number of ranks."""
@@ -238,9 +255,15 @@ class LayoutSpace:
         key: tuple[Any, ...] = (chosen["pp"], num_micro_batches, chosen["recompute"], has_copies, chosen["shard_group"] is None)
         can_hide = "overlap_pp" not in self.keep or bool(chosen["overlap_pp"]) or chosen["pp"] == 1
         key += (can_hide, chosen["ep"] > 1, "overlap_dp" in self.keep and bool(chosen["overlap_dp"]))
-        key += (chosen["recompute_num_layers"],)
+        less = tuple(chosen[one] for one in LESS)
+        key += (chosen["recompute_num_layers"], less)
         if key not in self._known_leaves:
-            tried = self._tried(chosen["pp"], has_copies, chosen["ep"] > 1)
+            num_layers = self.shape.num_layers + sum(less)
+            tried = self._tried(chosen["pp"], has_copies, chosen["ep"] > 1, num_layers)
+            if any(less):
+                most = num_layers // chosen["pp"] // (max(less) + 1)  # chunks of a stage of which none is empty
+                least = 1 if any(key in self.keep for key in LESS) else 2
+                tried = [leaf for leaf in tried if least <= leaf.virtual_stages <= most]
             if chosen["shard_group"] is not None:
                 tried = [leaf for leaf in tried if leaf.zero or chosen["distributed_optimizer"]]
             tried = [leaf for leaf in tried if can_hide or leaf.schedule != EAGER]
@@ -248,7 +271,7 @@ class LayoutSpace:
             self._known_leaves[key] = len(tried), legal
         return self._known_leaves[key]
 
-    def _tried(self, pp: int, has_copies: bool, cuts_experts: bool) -> list[Leaf]:
+    def _tried(self, pp: int, has_copies: bool, cuts_experts: bool, num_layers: int) -> list[Leaf]:
         alone = [3] if self.request.launcher == "fsdp2" else [0]  # fully_shard keeps one copy of the weights on one device too
         zeros = self.request.sharded_by(self.request.chosen("zero", [0, 1, 2, 3] if has_copies else alone), has_copies)
         zeros = [zero for zero in zeros if zero != 2 or pp == 1 or 1 not in zeros]
@@ -259,7 +282,7 @@ class LayoutSpace:
         leaves = []
         for schedule in schedules:
             is_cut = schedule == "interleaved" and pp > 1
-            chunks = [v for v in divisors(self.shape.num_layers) if v > 1] if is_cut else [1]
+            chunks = [v for v in divisors(num_layers) if v > 1] if is_cut else [1]
             chunks = [2] if schedule == "dualpipev" and pp > 1 else chunks
             for v in self.request.chosen("virtual_stages", chunks):
                 leaves += [Leaf(schedule, v, zero) for zero in zeros]

@@ -1,0 +1,53 @@
+"""Jobs that Slurm's accounting lists, as ``sacct -P`` prints them."""
+
+import pytest
+
+from meshwright.errors import InputFileError
+from meshwright.jobs.readers.trace_rows import TraceColumns
+from meshwright.jobs.trace import load_trace
+
+HEADER = "JobID|JobName|Submit|Start|End|State|AllocTRES"
+LISTED = f"""{HEADER}
+12|bert|2026-11-01T10:00:00|2026-11-01T10:05:00|2026-11-01T11:05:00|COMPLETED|billing=16,cpu=16,gres/gpu:a100=8,gres/gpu=8,node=2
+12.batch|batch|2026-11-01T10:05:00|2026-11-01T10:05:00|2026-11-01T11:05:00|COMPLETED|cpu=8,gres/gpu=4,node=1
+13_4|"a,b"|2026-11-01T10:01:00|2026-11-01T10:01:30|2026-11-01T10:02:00|FAILED|cpu=4,gres/gpu:a100=2,gres/gpu:a100_1g.10gb=1,node=1
+14|waits|2026-11-01T10:02:00|Unknown|Unknown|PENDING|
+15|runs|2026-11-01T10:03:00|2026-11-01T10:03:00|Unknown|RUNNING|gres/gpu=4
+17|parts|2026-11-01T10:03:00|2026-11-01T10:03:00|2026-11-01T10:04:00|COMPLETED|gres/gpu=3,gres/gpu:1g.10gb=2,node=1
+16|cpu|2026-11-01T10:04:00|2026-11-01T10:04:00|2026-11-01T10:09:00|COMPLETED|billing=4,cpu=4,node=1
+"""
+
+
+@pytest.fixture
+def listing(tmp_path):
+    """``listing(text)`` writes a file and returns its path."""
+
+    def written(text):
+        path = tmp_path / "jobs.txt"
+        path.write_text(text)
+        return path
+
+    return written
+
+
+def test_jobs_are_read_and_steps_and_what_has_not_ended_are_left_out(listing):
+    trace = load_trace(listing(LISTED), min_gpus=1, columns=TraceColumns(model="JobName"))
+    assert trace.time_s.tolist() == [0.0, 60.0, 180.0]
+    assert trace.duration_s.tolist() == [3600.0, 30.0, 60.0]
+    assert trace.requested_gpus.tolist() == [8, 2, 1]
+    assert trace.model == ("bert", '"a,b"', "parts")
+    assert trace.work_s.tolist() == [8 * 3600.0, 2 * 30.0, 60.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (LISTED.replace("AllocTRES", "ReqMem"), r"jobs\.txt:1: AllocTRES: the column is missing"),
+        (LISTED.replace("|COMPLETED|billing", "|billing"), r"jobs\.txt:2: has 6 columns, not 7"),
+        (LISTED.replace("T11:05:00|COMP", "T09:05:00|COMP"), r"jobs\.txt:2: End: a job ends before it begins"),
+        (LISTED.replace("2026-11-01T10:00:00", "soon"), r"jobs\.txt:2: timestamp: must read"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_its_place(listing, text, told):
+    with pytest.raises(InputFileError, match=told):
+        load_trace(listing(text))
