@@ -21,15 +21,11 @@ class LayoutRow:
     Attributes:
         found: the layout.
         step: what its step consists of.
-        rate: name and value of what a second brings.
-        on_front: whether no other layout beats it in time, memory and devices at once.
         is_tight: whether it may not fit, see `plans.memory.is_tight`.
     """
 
     found: RankedLayout
     step: StepTime
-    rate: tuple[str, float]
-    on_front: bool
     is_tight: bool
 
     @property
@@ -53,7 +49,7 @@ class LayoutRow:
         values = [
             ("step_s", self.step.step_s, "s"),
             ("step_s_uncertainty", self.step.uncertainty, "1"),
-            (*self.rate, "1/s"),
+            (*self.step.rate, "1/s"),
             ("mfu", self.step.mfu, "1"),
             ("hfu", self.step.hfu, "1"),
             ("memory_bytes", self.found.memory_bytes, "bytes"),

@@ -100,7 +100,7 @@ def plan_job(
     ] = None,
     recipes: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Recipes of your own, as configs/recipes.yaml, beside those that come along."),
+        typer.Option(metavar="FILE", help="Recipes of your own, as configs/recipes.yaml, in addition."),
     ] = None,
     whole: Annotated[
         Path | None, typer.Option("--all", metavar="FILE", help="Rank every layout that fits, and write all as .csv or .json.")
@@ -115,15 +115,33 @@ def plan_job(
     By a policy that cuts the job op by op, by one of a fleet that picks from a menu of layouts, or with --search among all
     parallel layouts: of a transformer, or of any other job by data parallelism and a pipeline of its ops.
     """
+    ranking: dict[str, object] = {
+        "--keep": keep,
+        "--order": order,
+        "--training": training,
+        "--compression": compression,
+        "--top": top,
+        "--front": front,
+        "--for": launcher,
+        "--take": take,
+        "--recipes": recipes,
+        "--all": whole,
+        "--plot": plot,
+    }
+    pricing: dict[str, object] = {
+        "--costs": costs,
+        "--set": changes,
+        "--collectives": collectives,
+        "--collectives-table": collectives_table,
+        "--overlap-slowdown": overlap_slowdown,
+        "--graphs": graphs,
+        "--profile-batch": profile_batch,
+    }
     if live is not None:
         from ..live.planning import plan_live
 
         others: dict[str, object] = {"--cluster": cluster, "--policy": policy, "--state": state, "--trace": trace}
-        others |= {"--search": search or None, "--keep": keep, "--order": order, "--top": top, "--all": whole, "--plot": plot}
-        others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
-        others |= {"--take": take, "--recipes": recipes}
-        others |= {"--costs": costs, "--set": changes, "--collectives": collectives, "--overlap-slowdown": overlap_slowdown}
-        others |= {"--collectives-table": collectives_table, "--graphs": graphs, "--profile-batch": profile_batch}
+        others |= {"--search": search or None, **ranking, **pricing}
         for option, value in others.items():
             if value is not None:
                 raise MeshwrightError("does not go with --live: the service says it", field=option)
@@ -134,34 +152,15 @@ def plan_job(
     if policy is not None and not search and _is_by_menu(policy):
         from .menu import plan_by_menu
 
-        others = {"--max-degree": max_degree, "--trace": trace, "--keep": keep}
-        others |= {"--order": order, "--top": top, "--all": whole, "--plot": plot, "--graphs": graphs, "--costs": costs}
-        others |= {"--training": training, "--compression": compression, "--front": front, "--for": launcher}
-        others |= {"--take": take, "--recipes": recipes}
-        others |= {"--set": changes, "--collectives": collectives, "--collectives-table": collectives_table}
-        others |= {"--overlap-slowdown": overlap_slowdown, "--profile-batch": profile_batch}
+        others = {"--max-degree": max_degree, "--trace": trace, **ranking, **pricing}
         for option, value in others.items():
             if value is not None:
                 raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
         occupied = read_state(state, cluster)
         plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices)
         return
-    by_policy: dict[str, object] = {
-        "--policy": policy,
-        "--deadline-s": deadline_s,
-        "--max-degree": max_degree,
-        "--trace": trace,
-    }
-    by_search: dict[str, object] = {
-        "--batch": batch,
-        "--sequence-length": sequence_length,
-        "--devices": devices,
-        "--keep": keep,
-        "--order": order,
-        "--arrange": arrange,
-    }
-    by_search |= {"--training": training, "--compression": compression, "--top": top, "--all": whole, "--plot": plot}
-    by_search |= {"--front": front, "--for": launcher, "--take": take, "--recipes": recipes}
+    by_policy: dict[str, object] = {"--policy": policy, "--deadline-s": deadline_s, "--max-degree": max_degree, "--trace": trace}
+    by_search = {"--batch": batch, "--sequence-length": sequence_length, "--devices": devices, "--arrange": arrange, **ranking}
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
