@@ -35,6 +35,7 @@ from ..planners.menu.job_types import TransformerType, job_type
 from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
+from ..plans.frameworks.defaults import LauncherName
 from ..plans.memory import tight_text
 from ..quantities import counted
 from ..simulation.fleet.offers import offer
@@ -99,6 +100,7 @@ def plan_from_menu(
     batch: int | None = None,
     sequence_length: int | None = None,
     devices: int | None = None,
+    framework: LauncherName | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> PlannedFromMenu:
     """Choose a plan for one job by a policy of a fleet.
@@ -113,6 +115,7 @@ def plan_from_menu(
         batch: sequences, or samples, of a step; that of the benchmark's job where it has this one.
         sequence_length: tokens of a sequence; by default the model's own.
         devices: the only number of devices to try; by default those of the policy.
+        framework: what is to run the layout, with ``menu:RULE`` alone; by default any.
         progress: called while the menu is priced.
 
     Raises:
@@ -126,6 +129,7 @@ def plan_from_menu(
         batch=batch,
         sequence_length=sequence_length,
         devices=devices,
+        framework=framework,
         progress=progress,
     )
     return planner.plan(num_steps, deadline_s, is_free)
@@ -164,13 +168,14 @@ class MenuPlanner:
         sequence_length: int | None = None,
         devices: int | None = None,
         max_devices: int | None = None,
+        framework: LauncherName | None = None,
         cache: Path | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> MenuPlanner:
         """Price the menu of a job.
 
         Args:
-            job, cluster, batch, sequence_length, progress: as of `plan_from_menu`.
+            job, cluster, batch, sequence_length, framework, progress: as of `plan_from_menu`.
             spec: run folder, its ``policy.pt``, ``shipped:NAME``, or ``menu:RULE`` with a rule of fleets.
             devices: the only number of devices to try, a power of two.
             max_devices: most devices to try.
@@ -186,7 +191,9 @@ class MenuPlanner:
         saved = None if file is None else SavedFleetNetwork.load(file)
         trained = None if saved is None else trained_on(saved)
         given, types = job_of_fleet(trained, job, batch, sequence_length)
-        chosen, kind = fleet_of_job(None if trained is None else trained.fleet, given, types, where, devices, max_devices)
+        chosen, kind = fleet_of_job(
+            None if trained is None else trained.fleet, given, types, where, devices, max_devices, framework
+        )
         build = partial(build_fleet, cluster=where, cache=cache, is_strict=False, progress=progress)
         try:
             fleet = build(chosen)
@@ -253,7 +260,8 @@ class MenuPlanner:
         front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
         shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
         shown.pop((taken.degree, taken.device), None)
-        kept = [*shown.values(), MenuRow(**{**taken.__dict__, "is_chosen": True})]
+        others = list(shown.values()) if self.framework is None else [row for row in rows if row.entry != taken.entry]
+        kept = [*others, replace(taken, is_chosen=True)]
         return PlannedFromMenu(plan, tuple(sorted(kept, key=lambda row: (row.degree, row.step_s))), self.remarks)
 
     @property
@@ -262,6 +270,8 @@ class MenuPlanner:
         menu = self.fleet.settings.menu
         if not isinstance(self.fleet.menu.job_types[self.kind], TransformerType):
             return "cuts into pipeline stages were not looked at"
+        if menu.framework is not None:
+            return f"layouts that {menu.framework} does not run were not looked at"
         if menu.is_whole:
             return f"rank orders other than {' and '.join(menu.orders)} were not looked at"
         return "layouts that are not on the menu of the policy's benchmark were not looked at"
@@ -319,7 +329,13 @@ class MenuPlanner:
             work = self._maker.work(entry.layout)
             self._templates[row.entry] = self._maker.plan(work, entry.order, num_steps, predicted, why, devices)
         template, placement = self._templates[row.entry], place(cluster, devices)
-        return moved_plan(template, cluster, placement, num_steps=num_steps, predicted=predicted, why=why)
+        plan = moved_plan(template, cluster, placement, num_steps=num_steps, predicted=predicted, why=why)
+        return plan if self.framework is None else plan.model_copy(update={"framework": self.framework})
+
+    @property
+    def framework(self) -> LauncherName | None:
+        """What is to run the layouts; None: any."""
+        return self.fleet.settings.menu.framework
 
 
 def _digests_of_clusters(trained: Mapping[str, Any]) -> set[object]:

@@ -17,6 +17,7 @@ from ...options import (
     CollectivesTable,
     CostChanges,
     CostsFile,
+    ForFramework,
     GradientCodes,
     GraphsDir,
     JsonFile,
@@ -88,10 +89,7 @@ def plan_job(
     ] = None,
     top: Annotated[int | None, typer.Option(metavar="N", help="Layouts to rank; 10 by default.")] = None,
     front: Annotated[int | None, typer.Option(metavar="N", help="Rows of the Pareto front; 10 by default, 0: none.")] = None,
-    launcher: Annotated[
-        str | None,
-        typer.Option("--for", metavar="NAME", help="Only what this runs: megatron, torchtitan, deepspeed or fsdp2."),
-    ] = None,
+    launcher: ForFramework = None,
     take: Annotated[
         str | None,
         typer.Option(
@@ -122,7 +120,6 @@ def plan_job(
         "--compression": compression,
         "--top": top,
         "--front": front,
-        "--for": launcher,
         "--take": take,
         "--recipes": recipes,
         "--all": whole,
@@ -145,11 +142,12 @@ def plan_job(
         for option, value in others.items():
             if value is not None:
                 raise MeshwrightError("does not go with --live: the service says it", field=option)
-        plan_live(live, job, steps, deadline_s, batch, sequence_length, devices, max_degree, json_file)
+        plan_live(live, job, steps, deadline_s, batch, sequence_length, devices, max_degree, launcher, json_file)
         return
     if cluster is None:
         raise MeshwrightError("is missing: preset:NAME or a path to YAML, or --live URL", field="--cluster")
     if policy is not None and not search and _is_by_menu(policy):
+        from ....plans.frameworks.table import framework
         from .menu import plan_by_menu
 
         others = {"--max-degree": max_degree, "--trace": trace, **ranking, **pricing}
@@ -157,10 +155,18 @@ def plan_job(
             if value is not None:
                 raise MeshwrightError("does not go with a policy of a fleet, whose benchmark says it", field=option)
         occupied = read_state(state, cluster)
-        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices)
+        name = None if launcher is None else framework(launcher).name
+        plan_by_menu(job, cluster, policy, steps, deadline_s, batch, sequence_length, json_file, occupied, devices, name)
         return
     by_policy: dict[str, object] = {"--policy": policy, "--deadline-s": deadline_s, "--max-degree": max_degree, "--trace": trace}
-    by_search = {"--batch": batch, "--sequence-length": sequence_length, "--devices": devices, "--arrange": arrange, **ranking}
+    by_search = {
+        "--batch": batch,
+        "--sequence-length": sequence_length,
+        "--devices": devices,
+        "--arrange": arrange,
+        "--for": launcher,
+        **ranking,
+    }
     for option, value in (by_policy if search else by_search).items():
         if value is not None:
             raise MeshwrightError("does not go with --search" if search else "goes with --search only", field=option)
