@@ -182,6 +182,7 @@ def test_a_menu_for_a_framework_is_what_the_search_for_it_offers(framework, tmp_
     found, searched = planner.plan(100), search_layouts(job, where, batch=64, devices="16", launcher=framework)
     assert found.plan.figure("step_s").value == pytest.approx(searched.best.step_s, rel=1e-12)
     assert found.plan.framework == framework
+    assert f"; binds: {searched.mechanisms.binding}; {searched.mechanisms.shares}; " in found.plan.why
     assert f"layouts that {framework} does not run were not looked at" in found.plan.why
     entries = planner.fleet.menu.entries
     assert sorted(row.entry for row in found.rows) == list(range(len(entries)))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from .. import files
 from ..clusters import load_cluster
 from ..clusters.cluster import Cluster
+from ..costs.process_groups.group_network import group_network
 from ..envs.fleet.batch import FleetBatch
 from ..envs.fleet.fleet import Fleet, Jobs, build_fleet
 from ..envs.fleet.menu_lines import layout_name
@@ -30,8 +31,10 @@ from ..planners.fleet.rule import EntryRule
 from ..planners.fleet.rule_kernel import choose
 from ..planners.fleet.rules import fleet_rule
 from ..planners.free_devices import first_free, free_of_hosts
+from ..planners.layouts.layout_rows import LayoutRow, bound_by
+from ..planners.layouts.results import RankedLayout
 from ..planners.menu.entries import MenuEntry
-from ..planners.menu.job_types import TransformerType, job_type
+from ..planners.menu.job_types import TransformerType, Where, job_type
 from ..planners.menu.settings import JobTypeSettings
 from ..plans import PlacementPlan, moved_plan, place
 from ..plans.document import Figure
@@ -255,7 +258,7 @@ class MenuPlanner:
         replaced = "" if taken is chosen else beaten
         name = self.spec if self.spec.startswith(MENU_RULE) else Path(self.spec).name
         layouts = counted(len(_entries(fleet, kind)), "layout")
-        why = f"{name} chose from a menu of {layouts} on {_where(free)}; {self._unseen}{replaced}"
+        why = f"{name} chose from a menu of {layouts} on {_where(free)}; {self._bound_by(taken)}; {self._unseen}{replaced}"
         plan = self._plan(taken, num_steps, "; ".join(filter(None, (why, taken.tight, *self.remarks))), free)
         front = [row for row in rows if not any(_beats(row_too, row) for row_too in rows)]
         shown = {(row.degree, row.device): row for row in sorted(front, key=lambda row: -row.step_s)}
@@ -309,6 +312,26 @@ class MenuPlanner:
         length, batch = given.sequence_length, given.global_batch
         costs = fleet.settings.costs.of_layouts
         return work_of(JobSource(given.job), fleet.cluster, costs, sequence_length=length, batch_size=batch)
+
+    def _bound_by(self, row: MenuRow) -> str:
+        """What keeps the step of an entry from being shorter, on hosts such as these that it has for itself, for people."""
+        key = row.entry, len(row.hosts)
+        if key not in self._bounds:
+            fleet, job, entry = self.fleet, self.fleet.menu.job_types[self.kind], self.fleet.menu.entries[row.entry]
+            cluster, costs, per_host = fleet.cluster, fleet.settings.costs.of_layouts, row.degree // len(row.hosts)
+            assert isinstance(entry, MenuEntry), "a fleet of splits was refused"
+            devices = first_free(cluster, np.ones(cluster.num_devices, np.bool_), row.hosts, per_host)
+            device = cluster.device_types[cluster.device_type[devices[0]]]
+            step = job.step(entry.layout, entry.order, Where(device, group_network(cluster, costs, devices), per_host, costs))
+            stage, held = job.work(entry.layout, device, costs).peak_memory()
+            found = RankedLayout.of(row.step_s, row.memory_bytes, entry.layout, entry.order)
+            texts = bound_by(LayoutRow(found, step, bool(row.tight)), stage, held.total, device.memory_bytes)
+            self._bounds[key] = f"binds: {'; '.join(texts)}"
+        return self._bounds[key]
+
+    @cached_property
+    def _bounds(self) -> dict[tuple[int, int], str]:
+        return {}
 
     @cached_property
     def _templates(self) -> dict[int, PlacementPlan]:

@@ -16,6 +16,7 @@ from ..costs.work.memory import check_fits
 from ..devices import DeviceType
 from ..errors import PlanError
 from ..planners.layouts.graph_search import GraphSearch
+from ..planners.layouts.layout_rows import BetterBatch, LayoutRow
 from ..planners.layouts.nearby_batches import CLEARLY_BETTER, nearby_batches
 from ..planners.layouts.request import SearchRequest
 from ..planners.layouts.results import RankedLayout, Searched
@@ -29,7 +30,6 @@ from ..plans.memory import tight_text
 from ..plans.partition import Layout
 from ..plans.rank_order import DEFAULT_ORDER
 from ..plans.training import Masked
-from .comparisons.layout_rows import BetterBatch, LayoutRow
 from .comparisons.mechanisms import Mechanisms, mechanisms_of
 from .comparisons.references import ReferenceLayout, references
 from .job_work import JobWork

@@ -11,18 +11,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...errors import PlanError
+from ...planners.layouts.layout_rows import bound_by
 from ...planners.layouts.results import RankedLayout
 from ...plans.partition import Layout
-from .layout_rows import LayoutRow
 
 if TYPE_CHECKING:
     from ..search_table import RankedLayouts
 
 Switched = Iterator[tuple[str, dict[str, Any]]]
 """What is changed, in words, and the keys of the layout that change."""
-
-LEAST_WAIT = 0.02
-"""Share of the step below which a wait binds nothing."""
 
 _UNASKED = ("overlap_pp", "overlap_dp")
 """Keys that follow from the schedule unless they are kept."""
@@ -111,7 +108,8 @@ class Mechanisms:
 def mechanisms_of(found: RankedLayouts) -> Mechanisms:
     """Why the layout of a search's plan."""
     taken, row = found.taken, found.row(found.taken)
-    binding, shares = _binds(found, row)
+    stage, held, room_bytes = found.maker.tightest(found.search.work(taken.layout, taken.order), taken.order)
+    binding, shares = bound_by(row, stage, held.total, room_bytes)
     return Mechanisms(taken, tuple(_changes(found)), binding, shares, _scaling(found), found.request.num_steps, row.step.rate)
 
 
@@ -172,31 +170,6 @@ def _changes(found: RankedLayouts) -> Iterator[Change]:
                 yield Change(text, found.priced(keys | changed, taken.order))
             except PlanError as error:
                 yield Change(text, problem=error.problem)
-
-
-def _binds(found: RankedLayouts, row: LayoutRow) -> tuple[str, str]:
-    """What keeps the step from being shorter: memory where it is tight or bought by recomputation, else the longest wait.
-
-    The second text has the memory and the shares of the step.
-    """
-    taken = found.taken
-    stage, held, room_bytes = found.maker.tightest(found.search.work(taken.layout, taken.order), taken.order)
-    waits = {name: seconds / row.step.step_s for name, seconds in row.step.breakdown_s.items()}
-    again, messages = waits.get("recompute", 0.0), row.messages_s
-    most = max(messages, key=lambda name: messages[name], default="").removeprefix("exposed ")
-    shares = {
-        "exposed communication": (row.exposed_share, f" (most: {most})"),
-        "the bubble of the schedule": (row.bubble_share, ""),
-        "imbalance of stages": (waits.get("imbalance", 0.0), ""),
-    }
-    full = f"memory of stage {stage}"
-    longest = max(shares, key=lambda name: shares[name][0])
-    binding = longest if shares[longest][0] > LEAST_WAIT else "computing"
-    binding = full if found.is_tight(taken) or again > max(LEAST_WAIT, shares[longest][0]) else binding
-    texts = [f"{name} {share:.1%} of the step{more}" for name, (share, more) in shares.items() if share > 0.0005]
-    texts += [f"computing again {again:.1%}"] if again else []
-    filled = f"{full} {held.total / 1e9:.1f} of {room_bytes / 1e9:.1f} GB"
-    return binding, f"{filled}, {', '.join(texts) or 'no waits'}"
 
 
 def _scaling(found: RankedLayouts) -> str:
