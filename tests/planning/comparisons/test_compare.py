@@ -2,6 +2,7 @@
 
 import pytest
 
+import meshwright
 from meshwright.errors import PlanError
 from meshwright.planning.comparisons.compare import compare
 from meshwright.planning.estimate import estimate
@@ -35,3 +36,10 @@ def test_a_file_with_a_strategy_is_refused(tmp_path, key):
     path.write_text(f"layout: {{dp: 8, micro_batch: 1, global_batch: 64}}\n{key}\n")
     with pytest.raises(PlanError, match="LAYOUT: compares synchronous steps; estimate prices training and compression"):
         compare(*WHERE, [LAYOUTS[1], str(path)])
+
+
+def test_layouts_are_compared_as_words_or_as_they_are():
+    made = estimate(*WHERE, LAYOUTS[1]).layout
+    assert meshwright.compare(*WHERE, [LAYOUTS[0], made]).to_data() == compare(*WHERE, LAYOUTS[:2]).to_data()
+    with pytest.raises(PlanError, match="LAYOUT: compares synchronous steps"):
+        compare(*WHERE, [made, made], training="kind=local-sgd,every=4")

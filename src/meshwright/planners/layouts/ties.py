@@ -19,10 +19,10 @@ from .results import RankedLayout, unasked
 from .space import SEARCHED
 
 COMPARED_UNCERTAINTY = 0.10
-"""Standard deviation of the logarithm of the predicted ratio of two steps, told by how often the faster of two is told right:
-most likely on 2,459 pairs of vTrain's single-host runs of hidden size 2048, which no constant was fitted on, each pair one model
-on as many devices in two layouts whose predicted steps are at most a quarter apart (VIA-Research/vTrain). Of pairs that are as
-far apart as this, 89 % are told right."""
+"""Standard deviation of the logarithm of the predicted ratio of two steps, estimated by how often the faster of two is predicted
+right: most likely on 2,459 pairs of vTrain's single-host runs of hidden size 2048, which no constant was fitted on, each pair one
+model on as many devices in two layouts whose predicted steps are at most a quarter apart (VIA-Research/vTrain). Of pairs that are
+as far apart as this, 89 % are predicted right."""
 
 FARTHEST = 0.25
 """Logarithm of the ratio of two steps beyond which no doubt makes them a tie."""
